@@ -1,1 +1,39 @@
-//! weir-mem
+//! Shared memory for packets: regions, rings, buffers with owners, and the ledger that makes a
+//! batch of work atomic against `kill -9`.
+//!
+//! This is one of the two crates that may use `unsafe`. Everything it hands out is safe to use
+//! while another process writes to the same memory: bytes are read and written by volatile copy,
+//! every number that comes out of shared memory is checked before it is used as an index, and no
+//! reference into shared memory to a type without interior mutability ever exists.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`region`] | memory behind a file descriptor that can be passed to another process |
+//! | [`entry`] | what a ring carries: packets and in-band markers, 16 bytes each |
+//! | [`ring`] | single-producer single-consumer rings with a watermark |
+//! | [`arena`] | packet buffers, their metadata and their owner words |
+//! | [`ledger`] | the atomic commit record of a worker |
+//! | [`sweep`] | what to free when a worker has died |
+//! | [`fault`] | named steps at which a test can kill a worker |
+
+pub mod arena;
+pub mod bytes;
+pub mod entry;
+pub mod fault;
+pub mod ledger;
+pub mod meta;
+pub mod owner;
+pub mod region;
+pub mod ring;
+pub mod shared;
+pub mod sweep;
+mod sync;
+
+pub use arena::{Access, Arena, ArenaShape};
+pub use bytes::{SharedBytes, SharedBytesMut};
+pub use entry::{Entry, Marker, Seq};
+pub use ledger::{Ledger, LedgerWriter};
+pub use meta::Meta;
+pub use owner::{Owner, Owners};
+pub use region::{Mapping, Region, RegionError};
+pub use ring::{Consumer, Producer, RingInspector, RingShape};

@@ -1,0 +1,273 @@
+//! Packet buffers: their bytes, their metadata, their owners.
+//!
+//! One contiguous buffer per packet. Bytes, metadata and owner words are three separate memories,
+//! so that a segment whose µNFs only read can be given the bytes read-only.
+//!
+//! The distance between buffers is an *odd* number of cache lines: with a power of two, the first
+//! lines of all buffers would fall into a handful of cache sets, and a batch of 64 packets would
+//! not fit the first-level cache.
+
+use crate::bytes::{SharedBytes, SharedBytesMut};
+use crate::entry::{Entry, MAX_BUFFERS};
+use crate::meta::Meta;
+use crate::owner::Owners;
+use crate::region::{Mapping, Region, RegionError};
+
+/// Bytes kept free before a packet's first byte when it is received, for headers added later.
+pub const HEADROOM: u16 = 128;
+
+const LINE: usize = 64;
+
+/// Number and size of an arena's buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArenaShape {
+    buffers: u32,
+    stride: u32,
+}
+
+impl ArenaShape {
+    /// `buffers` (1 to 2²⁴) buffers that each hold a packet of `packet` bytes (at most 65,344)
+    /// besides the headroom.
+    pub fn new(buffers: u32, packet: u32) -> Self {
+        let bytes = packet.clamp(64, Self::MAX_PACKET) + u32::from(HEADROOM);
+        let lines = bytes.div_ceil(LINE as u32);
+        ArenaShape {
+            buffers: buffers.clamp(1, MAX_BUFFERS),
+            stride: (lines | 1) * LINE as u32,
+        }
+    }
+
+    /// From the numbers that a worker was sent.
+    pub fn from_raw(buffers: u32, stride: u32) -> Option<Self> {
+        let fits = (1..=MAX_BUFFERS).contains(&buffers)
+            && (1..=1 << 16).contains(&stride)
+            && stride.is_multiple_of(LINE as u32);
+        fits.then_some(ArenaShape { buffers, stride })
+    }
+
+    /// Longest packet that a buffer can hold: offsets and lengths are 16 bits.
+    pub const MAX_PACKET: u32 = 65_536 - LINE as u32 - HEADROOM as u32;
+
+    /// Number of buffers.
+    pub fn buffers(&self) -> u32 {
+        self.buffers
+    }
+
+    /// Bytes from one buffer to the next: the size of a buffer.
+    pub fn stride(&self) -> u32 {
+        self.stride
+    }
+
+    /// Bytes of the packet memory.
+    pub fn data_len(&self) -> usize {
+        self.buffers as usize * self.stride as usize
+    }
+
+    /// Bytes of the metadata memory.
+    pub fn meta_len(&self) -> usize {
+        self.buffers as usize * size_of::<Meta>()
+    }
+
+    /// Bytes of the owner words' memory.
+    pub fn owners_len(&self) -> usize {
+        Owners::len_for(self.buffers)
+    }
+}
+
+/// May this process write packet bytes?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Bytes are mapped read-only; a write faults.
+    ReadOnly,
+    /// Bytes are mapped for reading and writing.
+    ReadWrite,
+}
+
+/// An arena mapped into this process.
+pub struct Arena {
+    shape: ArenaShape,
+    data: Mapping,
+    meta: Mapping,
+    owners: Owners,
+}
+
+impl Arena {
+    /// Maps an arena from its three memories.
+    pub fn attach(
+        shape: ArenaShape,
+        access: Access,
+        data: &Region,
+        meta: &Region,
+        owners: &Region,
+    ) -> Result<Self, RegionError> {
+        let data = match access {
+            Access::ReadOnly => data.map_read_only()?,
+            Access::ReadWrite => data.map_writable()?,
+        };
+        let meta = meta.map_writable()?;
+        for (mapping, needs) in [(&data, shape.data_len()), (&meta, shape.meta_len())] {
+            if mapping.len() < needs {
+                return Err(RegionError::TooSmall {
+                    has: mapping.len() as u64,
+                    needs,
+                });
+            }
+        }
+        Ok(Arena {
+            shape,
+            data,
+            meta,
+            owners: Owners::attach(owners, shape.buffers)?,
+        })
+    }
+
+    /// An arena of this process alone: for the oracle, tests and tools.
+    pub fn private(shape: ArenaShape) -> Result<Self, RegionError> {
+        Self::attach(
+            shape,
+            Access::ReadWrite,
+            &Region::create("weir-private", shape.data_len())?,
+            &Region::create("weir-private", shape.meta_len())?,
+            &Region::create("weir-private", shape.owners_len())?,
+        )
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> ArenaShape {
+        self.shape
+    }
+
+    /// The owner words.
+    #[inline(always)]
+    pub fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// True when the entry is a packet that lies within a buffer of this arena. Entries come from
+    /// other processes: check before use.
+    #[inline(always)]
+    pub fn admits(&self, entry: &Entry) -> bool {
+        entry.is_packet()
+            && entry.index() < self.shape.buffers
+            && u32::from(entry.offset()) + u32::from(entry.len()) <= self.shape.stride
+    }
+
+    #[inline(always)]
+    fn start(&self, entry: &Entry) -> *mut u8 {
+        let at = entry.index() as usize * self.shape.stride as usize + entry.offset() as usize;
+        self.data.base().as_ptr().wrapping_add(at)
+    }
+
+    /// The packet's bytes; none when the entry is not admissible.
+    #[inline(always)]
+    pub fn bytes(&self, entry: &Entry) -> SharedBytes<'_> {
+        if !self.admits(entry) {
+            return SharedBytes::EMPTY;
+        }
+        // SAFETY: `admits` checked that offset + len lie within the buffer, and the buffer within
+        // the mapping (its length was checked by `attach`).
+        unsafe { SharedBytes::new(self.start(entry), entry.len() as usize) }
+    }
+
+    /// The packet's bytes for writing; `None` when the entry is not admissible or the bytes are
+    /// mapped read-only.
+    #[inline(always)]
+    pub fn bytes_mut(&self, entry: &mut Entry) -> Option<SharedBytesMut<'_>> {
+        if !self.admits(entry) || !self.data.is_writable() {
+            return None;
+        }
+        // SAFETY: as for `bytes`, and the mapping is writable. Two views of one packet could only
+        // come from one process holding its entry twice; access is volatile either way.
+        Some(unsafe { SharedBytesMut::new(self.start(entry), entry.len() as usize) })
+    }
+
+    /// The packet's metadata; `None` when the buffer does not exist.
+    #[inline(always)]
+    pub fn meta(&self, entry: &Entry) -> Option<&Meta> {
+        if entry.index() >= self.shape.buffers {
+            return None;
+        }
+        // SAFETY: within the mapping (length checked by `attach`), aligned as the mapping is page
+        // aligned and `Meta` is 128 bytes; all fields are cells of plain values.
+        Some(unsafe {
+            self.meta
+                .base()
+                .cast::<Meta>()
+                .add(entry.index() as usize)
+                .as_ref()
+        })
+    }
+
+    /// Tells the processor that the packet's first line will be needed soon, for writing when this
+    /// process may write: a line that another core wrote comes faster when asked for so.
+    #[inline(always)]
+    pub fn prefetch(&self, entry: &Entry) {
+        let at = self.start(entry);
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            // SAFETY: a prefetch never faults, whatever the address.
+            unsafe {
+                if self.data.is_writable() {
+                    _mm_prefetch::<_MM_HINT_ET0>(at.cast());
+                } else {
+                    _mm_prefetch::<_MM_HINT_T0>(at.cast());
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::entry::Seq;
+    use proptest::prelude::*;
+
+    fn packet(index: u32, offset: u16, len: u16) -> Entry {
+        Entry::packet(index, offset, len, Seq::new(0), 0)
+    }
+
+    #[test]
+    fn bytes_written_are_bytes_read() {
+        let arena = Arena::private(ArenaShape::new(4, 1500)).unwrap();
+        let mut p = packet(3, HEADROOM, 100);
+        let data: Vec<u8> = (0..100).collect();
+        assert!(arena.bytes_mut(&mut p).unwrap().write(0, &data));
+        let mut out = [0; 120];
+        assert_eq!(arena.bytes(&p).copy_to(0, &mut out), 100);
+        assert_eq!(out[..100], data);
+        assert_eq!(
+            arena.bytes(&p).array::<13>(87),
+            Some(std::array::from_fn(|i| 87 + i as u8))
+        );
+        assert_eq!(arena.bytes(&p).array::<14>(87), None);
+    }
+
+    #[test]
+    fn buffers_are_an_odd_number_of_lines_apart_and_hold_the_packet() {
+        for packet in [64, 1514, 2048, 9000, 65_344] {
+            let shape = ArenaShape::new(8, packet);
+            assert_eq!(shape.stride() / 64 % 2, 1, "{packet}");
+            assert!(shape.stride() >= packet + u32::from(HEADROOM) && shape.stride() <= 65_536);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_entry_reaches_outside_its_buffer(a: u64, b: u64, at in 0usize..70_000, n in 0usize..300) {
+            let arena = Arena::private(ArenaShape::new(4, 1500)).unwrap();
+            let mut e = Entry::from_words(a, b);
+            let len = arena.bytes(&e).len();
+            prop_assert!(len <= 1500 + 256);
+            let mut out = vec![0; n];
+            prop_assert!(arena.bytes(&e).copy_to(at, &mut out) <= len.saturating_sub(at));
+            if let Some(mut w) = arena.bytes_mut(&mut e) {
+                prop_assert_eq!(w.write(at, &out), at + n <= len);
+            }
+            arena.prefetch(&e);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Packet bytes in shared memory, read and written by volatile copy.
+//!
+//! A slice reference into memory that another process may write is undefined behaviour in Rust,
+//! so there is none: these views hold a pointer and a length and copy a few bytes at a time.
+
+use std::marker::PhantomData;
+
+#[repr(C, packed)]
+#[derive(Clone, Copy)]
+struct Unaligned<T>(T);
+
+/// Read view of a packet's bytes. Borrowed from the arena, so the mapping outlives it.
+#[derive(Clone, Copy)]
+pub struct SharedBytes<'a> {
+    at: *const u8,
+    len: usize,
+    arena: PhantomData<&'a ()>,
+}
+
+macro_rules! read {
+    ($name:ident, $t:ty, $doc:literal) => {
+        #[doc = $doc]
+        #[inline(always)]
+        pub fn $name(&self, at: usize) -> Option<$t> {
+            if at.checked_add(size_of::<$t>())? > self.len {
+                return None;
+            }
+            // SAFETY: at + size ≤ len, and `self.at..+len` lies in a live mapping (invariant of
+            // `new`); the packed wrapper lifts the alignment requirement; volatile as another
+            // process may write meanwhile.
+            Some(unsafe { self.at.add(at).cast::<Unaligned<$t>>().read_volatile() }.0)
+        }
+    };
+}
+
+impl<'a> SharedBytes<'a> {
+    /// # Safety
+    /// `at..at + len` lies in a mapping that lives at least as long as `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(at: *const u8, len: usize) -> Self {
+        SharedBytes {
+            at,
+            len,
+            arena: PhantomData,
+        }
+    }
+
+    /// A view of no bytes.
+    pub const EMPTY: SharedBytes<'static> = SharedBytes {
+        at: std::ptr::NonNull::dangling().as_ptr(),
+        len: 0,
+        arena: PhantomData,
+    };
+
+    /// Number of bytes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there are none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    read!(ne8, u8, "The byte at `at`.");
+    read!(ne16, u16, "The 16 bits at `at` in host order.");
+    read!(ne32, u32, "The 32 bits at `at` in host order.");
+    read!(ne64, u64, "The 64 bits at `at` in host order.");
+
+    /// A copy of the `N` bytes at `at`, or `None` when they are not all there.
+    #[inline(always)]
+    pub fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        if at.checked_add(N)? > self.len {
+            return None;
+        }
+        let mut out = [0; N];
+        self.copy_checked(at, &mut out);
+        Some(out)
+    }
+
+    /// Copies bytes from `at` on into `out`; says how many there were.
+    #[inline]
+    pub fn copy_to(&self, at: usize, out: &mut [u8]) -> usize {
+        let n = self.len.saturating_sub(at).min(out.len());
+        self.copy_checked(at, &mut out[..n]);
+        n
+    }
+
+    /// `at + out.len() ≤ self.len` has been checked, or `out` is empty.
+    #[inline(always)]
+    fn copy_checked(&self, at: usize, out: &mut [u8]) {
+        let mut words = out.chunks_exact_mut(8);
+        let mut i = at;
+        for w in &mut words {
+            if let Some(v) = self.ne64(i) {
+                w.copy_from_slice(&v.to_ne_bytes());
+            }
+            i += 8;
+        }
+        let rest = words.into_remainder();
+        let (half, tail) = rest.split_at_mut(rest.len() & 4);
+        if let (Some(w), Some(v)) = (half.first_chunk_mut::<4>(), self.ne32(i)) {
+            *w = v.to_ne_bytes();
+            i += 4;
+        }
+        for b in tail {
+            if let Some(v) = self.ne8(i) {
+                *b = v;
+            }
+            i += 1;
+        }
+    }
+}
+
+/// Read and write view of a packet's bytes. Only code that holds the packet exclusively gets one.
+pub struct SharedBytesMut<'a> {
+    at: *mut u8,
+    len: usize,
+    arena: PhantomData<&'a mut ()>,
+}
+
+macro_rules! write {
+    ($name:ident, $t:ty, $doc:literal) => {
+        #[doc = $doc]
+        #[doc = " False, and nothing written, when it does not fit."]
+        #[inline(always)]
+        pub fn $name(&mut self, at: usize, value: $t) -> bool {
+            if at
+                .checked_add(size_of::<$t>())
+                .is_none_or(|end| end > self.len)
+            {
+                return false;
+            }
+            // SAFETY: at + size ≤ len within a live writable mapping (invariant of `new`);
+            // packed wrapper: no alignment needed; volatile as others may read meanwhile.
+            unsafe {
+                self.at
+                    .add(at)
+                    .cast::<Unaligned<$t>>()
+                    .write_volatile(Unaligned(value))
+            };
+            true
+        }
+    };
+}
+
+impl<'a> SharedBytesMut<'a> {
+    /// # Safety
+    /// `at..at + len` lies in a writable mapping that lives at least as long as `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(at: *mut u8, len: usize) -> Self {
+        SharedBytesMut {
+            at,
+            len,
+            arena: PhantomData,
+        }
+    }
+
+    /// The same bytes for reading.
+    #[inline(always)]
+    pub fn as_read(&self) -> SharedBytes<'_> {
+        SharedBytes {
+            at: self.at,
+            len: self.len,
+            arena: PhantomData,
+        }
+    }
+
+    write!(set_ne8, u8, "Writes the byte at `at`.");
+    write!(set_ne16, u16, "Writes 16 bits at `at` in host order.");
+    write!(set_ne32, u32, "Writes 32 bits at `at` in host order.");
+    write!(set_ne64, u64, "Writes 64 bits at `at` in host order.");
+
+    /// Writes all of `bytes` at `at`. False, and nothing written, when they do not fit.
+    #[inline]
+    pub fn write(&mut self, at: usize, bytes: &[u8]) -> bool {
+        if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
+            return false;
+        }
+        let mut words = bytes.chunks_exact(8);
+        let mut i = at;
+        for w in &mut words {
+            let mut v = [0; 8];
+            v.copy_from_slice(w);
+            self.set_ne64(i, u64::from_ne_bytes(v));
+            i += 8;
+        }
+        for &b in words.remainder() {
+            self.set_ne8(i, b);
+            i += 1;
+        }
+        true
+    }
+}

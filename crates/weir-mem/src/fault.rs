@@ -1,0 +1,87 @@
+//! Named steps of the claim/publish protocol at which a test can kill a worker.
+//!
+//! With the feature `faults` a worker that was told to kills itself with SIGKILL at the n-th time
+//! it comes by a step; without it [`step`] is empty and the compiler removes it.
+
+/// A place in the protocol where a crash must do no harm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Step {
+    /// Entries peeked at, nothing written.
+    Peeked = 1,
+    /// Some owner words of the batch written, not all.
+    HalfOwned,
+    /// All owner words written, claim not committed.
+    Owned,
+    /// Claim committed, nothing processed.
+    Claimed,
+    /// Packets processed (and possibly modified), nothing staged.
+    Processed,
+    /// Some output slots written.
+    HalfStaged,
+    /// All output slots written, ledger not committed.
+    Staged,
+    /// Ledger's bank written, generation not.
+    Banked,
+    /// Ledger committed, nothing published.
+    Committed,
+    /// Some rings published.
+    HalfPublished,
+    /// All rings published, watermarks not.
+    Published,
+    /// Everything done, about to look for the next batch.
+    Done,
+}
+
+impl Step {
+    /// All of them, in the order in which a worker passes.
+    pub const ALL: [Step; 12] = [
+        Step::Peeked,
+        Step::HalfOwned,
+        Step::Owned,
+        Step::Claimed,
+        Step::Processed,
+        Step::HalfStaged,
+        Step::Staged,
+        Step::Banked,
+        Step::Committed,
+        Step::HalfPublished,
+        Step::Published,
+        Step::Done,
+    ];
+}
+
+#[cfg(feature = "faults")]
+mod armed {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    pub(super) static STEP: AtomicU32 = AtomicU32::new(0);
+    pub(super) static LEFT: AtomicU32 = AtomicU32::new(0);
+
+    #[cold]
+    pub(super) fn hit() {
+        // Relaxed: one thread arms and one passes.
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let me = rustix::process::getpid();
+            let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+/// Says that this process dies at the `nth` (from 1) passing of `step`.
+#[cfg(feature = "faults")]
+pub fn arm(step: u32, nth: u32) {
+    use std::sync::atomic::Ordering;
+    armed::LEFT.store(nth.max(1), Ordering::Relaxed);
+    armed::STEP.store(step, Ordering::Relaxed);
+}
+
+/// Passes a step.
+#[inline(always)]
+pub fn step(step: Step) {
+    #[cfg(feature = "faults")]
+    if armed::STEP.load(std::sync::atomic::Ordering::Relaxed) == step as u32 {
+        armed::hit();
+    }
+    #[cfg(not(feature = "faults"))]
+    let _ = step;
+}

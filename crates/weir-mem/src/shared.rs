@@ -12,10 +12,14 @@ mod sealed {
 ///
 /// (The idea of a marker trait for what may enter shared memory: iceoryx2, `ZeroCopySend`.)
 pub trait Plain: Copy + sealed::Sealed + 'static {
+    /// # Safety
+    /// `at` points into a live mapping (or other live memory) and is aligned for `Self`.
     #[doc(hidden)]
-    fn load(at: *mut Self) -> Self;
+    unsafe fn load(at: *mut Self) -> Self;
+    /// # Safety
+    /// As for `load`, and the memory is writable.
     #[doc(hidden)]
-    fn store(self, at: *mut Self);
+    unsafe fn store(self, at: *mut Self);
     #[doc(hidden)]
     const ZERO: Self;
 }
@@ -25,14 +29,14 @@ macro_rules! plain_number {
         impl sealed::Sealed for $t {}
         impl Plain for $t {
             #[inline(always)]
-            fn load(at: *mut Self) -> Self {
+            unsafe fn load(at: *mut Self) -> Self {
                 // SAFETY: callers in this crate pass pointers into live mappings, aligned for
                 // `Self`; every bit pattern is valid; volatile, so a concurrent write by another
                 // process gives some value, which callers check before use.
                 unsafe { at.read_volatile() }
             }
             #[inline(always)]
-            fn store(self, at: *mut Self) {
+            unsafe fn store(self, at: *mut Self) {
                 // SAFETY: as for `load`; the pointer is into a writable mapping.
                 unsafe { at.write_volatile(self) }
             }
@@ -45,13 +49,13 @@ plain_number!(u8, u16, u32, u64);
 impl sealed::Sealed for crate::Entry {}
 impl Plain for crate::Entry {
     #[inline(always)]
-    fn load(at: *mut Self) -> Self {
+    unsafe fn load(at: *mut Self) -> Self {
         let words = at.cast::<u64>();
         // SAFETY: `Entry` is two u64 words, 16-byte aligned; otherwise as for numbers.
         unsafe { Self::from_words(words.read_volatile(), words.add(1).read_volatile()) }
     }
     #[inline(always)]
-    fn store(self, at: *mut Self) {
+    unsafe fn store(self, at: *mut Self) {
         let (a, b) = self.words();
         let words = at.cast::<u64>();
         // SAFETY: as above, into a writable mapping.
@@ -81,12 +85,14 @@ impl<T: Plain> Shared<T> {
     /// Copies the value out.
     #[inline(always)]
     pub fn get(&self) -> T {
-        T::load(self.0.get())
+        // SAFETY: the cell's own memory.
+        unsafe { T::load(self.0.get()) }
     }
 
     /// Copies `value` in.
     #[inline(always)]
     pub fn set(&self, value: T) {
-        value.store(self.0.get());
+        // SAFETY: the cell's own memory; whoever holds a cell in read-only memory only reads.
+        unsafe { value.store(self.0.get()) }
     }
 }

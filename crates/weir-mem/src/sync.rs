@@ -17,11 +17,13 @@ pub(crate) struct Slot<E>(std::cell::UnsafeCell<E>);
 #[cfg(not(loom))]
 impl<E: crate::shared::Plain> Slot<E> {
     pub(crate) fn load(&self) -> E {
-        E::load(self.0.get())
+        // SAFETY: the slot's own memory.
+        unsafe { E::load(self.0.get()) }
     }
 
     pub(crate) fn store(&self, value: E) {
-        value.store(self.0.get());
+        // SAFETY: the slot's own memory, mapped writable by a producer.
+        unsafe { value.store(self.0.get()) }
     }
 }
 
@@ -36,10 +38,12 @@ impl<E: crate::shared::Plain> Slot<E> {
     }
 
     pub(crate) fn load(&self) -> E {
-        self.0.with(|p| E::load(p.cast_mut()))
+        // SAFETY: the slot's own memory.
+        self.0.with(|p| unsafe { E::load(p.cast_mut()) })
     }
 
     pub(crate) fn store(&self, value: E) {
-        self.0.with_mut(|p| value.store(p));
+        // SAFETY: the slot's own memory.
+        self.0.with_mut(|p| unsafe { value.store(p) });
     }
 }

@@ -22,6 +22,8 @@ pub mod entry;
 pub mod fault;
 pub mod ledger;
 pub mod meta;
+#[cfg(all(test, loom))]
+mod models;
 pub mod owner;
 pub mod region;
 pub mod ring;

@@ -11,6 +11,13 @@ pub const LAYOUT_VERSION: u32 = 1;
 /// Number of planner-assigned tag slots.
 pub const TAG_SLOTS: usize = 8;
 
+/// The transport checksum was verified (by the device, or by a µNF).
+pub const CHECKSUM_GOOD: u8 = 1;
+/// The transport checksum is unfinished: the sender left it to the device.
+pub const CHECKSUM_PARTIAL: u8 = 2;
+/// The device took the outer VLAN tag out of the bytes.
+pub const VLAN_STRIPPED: u8 = 4;
+
 /// Metadata of one packet, 128 bytes: a line for the stack, a line for tags. Written by whoever
 /// holds the packet. Numbers are in host order: the memory never leaves the machine.
 #[repr(C, align(64))]
@@ -28,20 +35,18 @@ pub struct Meta {
     /// Policy port number that the packet came in by.
     pub source_port: Shared<u16>,
     /// Parsed header positions, packed by the packet crate; valid to the depth it records.
-    pub layers: [Shared<u64>; 2],
+    pub layers: [Shared<u64>; 3],
     /// Drop reason, 0 while the packet lives.
     pub drop_reason: Shared<u8>,
-    /// Checksum state: 0 unknown, 1 good, 2 partial (start and offset follow).
-    pub checksum_state: Shared<u8>,
-    /// Where a partial checksum starts.
+    /// [`CHECKSUM_GOOD`], [`CHECKSUM_PARTIAL`], [`VLAN_STRIPPED`]; 0: checksums unknown, VLAN tags
+    /// (if any) in the bytes.
+    pub flags: Shared<u8>,
+    /// Where a partial checksum starts, in bytes from the start of the packet.
     pub checksum_start: Shared<u16>,
     /// Where, from its start, a partial checksum is to be stored.
     pub checksum_offset: Shared<u16>,
-    /// VLAN tag stripped by the device (TCI), valid when `vlan_state` is 1.
+    /// VLAN tag (TCI) that the device stripped.
     pub vlan_tci: Shared<u16>,
-    /// 0: tags, if any, are in the bytes; 1: one tag was stripped.
-    pub vlan_state: Shared<u8>,
-    _reserved: [Shared<u8>; 7],
     /// Tags that µNFs attach and policies match. Which slot is which tag is the planner's choice.
     pub tags: [Shared<u64>; TAG_SLOTS],
 }
@@ -53,11 +58,9 @@ impl Meta {
     #[inline]
     pub fn reset(&self, clear_tags: bool) {
         self.flow_hash.set(0);
-        self.layers[0].set(0);
-        self.layers[1].set(0);
+        self.layers.iter().for_each(|w| w.set(0));
         self.drop_reason.set(0);
-        self.checksum_state.set(0);
-        self.vlan_state.set(0);
+        self.flags.set(0);
         if clear_tags {
             self.tags.iter().for_each(|t| t.set(0));
         }

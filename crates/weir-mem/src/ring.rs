@@ -235,6 +235,13 @@ impl<E: Plain> Producer<E> {
         let head = memory.producer().head.load(Ordering::Relaxed);
         // Acquire: pairs with `Consumer::claim`.
         let tail = memory.consumer().tail.load(Ordering::Acquire);
+        // A hostile consumer may have written anything: an index that cannot be is taken for a
+        // full ring, until it becomes one that can.
+        let tail = if head.wrapping_sub(tail) <= memory.capacity() {
+            tail
+        } else {
+            head.wrapping_sub(memory.capacity())
+        };
         Producer {
             memory,
             staged: head,
@@ -346,7 +353,8 @@ impl<E: Plain> Producer<E> {
     /// `want` already, and it must not sleep.
     pub fn wait(&mut self, want: usize) -> bool {
         self.memory.producer().waiting.store(1, Ordering::Relaxed);
-        // SeqCst fence: pairs with the one in `Consumer::claim_and_look`.
+        // SeqCst fence: pairs with the one in `Consumer::producer_waits`.
+        #[cfg(not(feature = "broken-doorbell"))]
         fence(Ordering::SeqCst);
         self.room(want) >= want
     }
@@ -445,6 +453,7 @@ impl<E: Plain> Consumer<E> {
     #[inline]
     pub fn producer_waits(&mut self) -> bool {
         // SeqCst fence: pairs with the one in `Producer::wait`.
+        #[cfg(not(feature = "broken-doorbell"))]
         fence(Ordering::SeqCst);
         self.memory.producer().waiting.load(Ordering::Relaxed) != 0
             && self.refresh() as u64 <= self.memory.capacity() / 2

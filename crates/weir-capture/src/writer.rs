@@ -1,0 +1,232 @@
+//! The writer: records are collected, then committed together.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::WriteError;
+use crate::record::{FileKind, Interface, Position, Record};
+use crate::{LinkType, MAX_CAPTURED, MAX_INTERFACES, Precision, Reader, TimeFormat};
+
+mod encode;
+
+/// What kind of file to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// pcap, of one precision and one link type.
+    Pcap {
+        /// The unit of the sub-second field. Time stamps of [`TimeFormat::from`] this precision are written bit for bit.
+        precision: Precision,
+        /// The only link type that is accepted.
+        link: LinkType,
+    },
+    /// pcapng. Link type and time unit may change from record to record: an interface is described for each pair.
+    /// Time stamps in units are written bit for bit; those of pcap become units of the same size.
+    Pcapng,
+}
+
+impl Format {
+    /// pcapng when the name ends in `.pcapng` or `.ntar`, else pcap in the precision that loses least of `time`.
+    #[must_use]
+    pub fn for_path(path: impl AsRef<Path>, time: TimeFormat, link: LinkType) -> Self {
+        let extension = path.as_ref().extension().map(std::ffi::OsStr::to_ascii_lowercase);
+        match extension.as_ref().and_then(|e| e.to_str()) {
+            Some("pcapng" | "ntar") => Self::Pcapng,
+            _ => Self::Pcap { precision: time.in_pcap(), link },
+        }
+    }
+}
+
+/// Where a writer's bytes go: a file, or in tests something that fails at will.
+pub trait Storage {
+    /// Writes all bytes at an offset.
+    ///
+    /// # Errors
+    /// The system's; some of the bytes may have been written.
+    fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Cuts to a length.
+    ///
+    /// # Errors
+    /// The system's.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Storage for File {
+    fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, bytes, offset)
+    }
+
+    fn set_len(&mut self, len: u64) -> io::Result<()> {
+        Self::set_len(self, len)
+    }
+}
+
+/// Writes a capture, little-endian.
+///
+/// Appended records are in memory until [`Self::commit`]; dropping the writer drops what is not committed. Committed
+/// records survive the death of the process: [`Self::reopen`] cuts off what came after and goes on. (They survive a power
+/// failure only when the system gets to write its cache.)
+#[derive(Debug)]
+pub struct Writer<S = File> {
+    storage: S,
+    format: Format,
+    /// Those described in the file or in `pending`, in the order of their numbers.
+    interfaces: Vec<Interface>,
+    pending: Vec<u8>,
+    committed: Position,
+    /// What `committed` becomes; its `next` is known at the commit only.
+    ahead: Position,
+}
+
+impl Writer<File> {
+    /// Creates a file, or empties an existing one, and writes its header.
+    ///
+    /// # Errors
+    /// [`WriteError::DiskFull`], [`WriteError::Io`].
+    pub fn create(path: impl AsRef<Path>, format: Format) -> Result<Self, WriteError> {
+        Self::new(File::create(path)?, format)
+    }
+
+    /// Reopens a file that a writer made, cuts it to `committed`, and goes on behind it. Format and interfaces are read
+    /// from the file.
+    ///
+    /// # Errors
+    /// [`WriteError::Reopen`] when the file does not reach or fit the position; [`WriteError::Foreign`];
+    /// [`WriteError::Io`].
+    pub fn reopen(path: impl AsRef<Path>, committed: Position) -> Result<Self, WriteError> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let reader = Reader::resume_from(&file, committed).map_err(WriteError::Reopen)?;
+        let format = match (reader.kind(), reader.interfaces().first()) {
+            _ if !reader.is_little_endian() => return Err(WriteError::Foreign),
+            (FileKind::Pcapng, _) => Format::Pcapng,
+            (FileKind::Pcap, None) => return Err(WriteError::Foreign),
+            (FileKind::Pcap, Some(interface)) => {
+                Format::Pcap { precision: interface.time.in_pcap(), link: interface.link }
+            }
+        };
+        let (interfaces, position) = (reader.interfaces().to_vec(), reader.position());
+        file.set_len(position.next)?;
+        Ok(Self { storage: file, format, interfaces, pending: Vec::new(), committed: position, ahead: position })
+    }
+}
+
+impl<S: Storage> Writer<S> {
+    /// Writes the header of a new capture to an empty storage.
+    ///
+    /// # Errors
+    /// [`WriteError::DiskFull`], [`WriteError::Io`].
+    pub fn new(storage: S, format: Format) -> Result<Self, WriteError> {
+        let mut pending = Vec::new();
+        let mut interfaces = Vec::new();
+        match format {
+            Format::Pcap { precision, link } => {
+                interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time: precision.into() });
+                encode::pcap_header(&mut pending, precision, link);
+            }
+            Format::Pcapng => encode::section(&mut pending),
+        }
+        let ahead = Position { interfaces_end: pending.len() as u64, ..Position::default() };
+        let mut writer = Self { storage, format, interfaces, pending, committed: Position::default(), ahead };
+        writer.commit()?;
+        Ok(writer)
+    }
+
+    /// Adds a record to the next commit. The time stamp is written bit for bit where the file's format can hold it
+    /// (see [`Format`]), else converted as [`crate::Timestamp::raw_in`] says. A comment needs pcapng; pcap drops it.
+    ///
+    /// # Errors
+    /// A record that does not fit the format ([`WriteError::LinkType`], [`WriteError::LinkTypeTooLarge`],
+    /// [`WriteError::TooLong`], [`WriteError::CommentTooLong`], [`WriteError::TooManyInterfaces`]); then nothing is added.
+    pub fn append(&mut self, record: &Record<'_>) -> Result<(), WriteError> {
+        if record.bytes.len() > MAX_CAPTURED as usize {
+            return Err(WriteError::TooLong(record.bytes.len()));
+        }
+        match self.format {
+            Format::Pcap { precision, link } => {
+                if record.link != link {
+                    return Err(WriteError::LinkType { expected: link, found: record.link });
+                }
+                encode::pcap_record(&mut self.pending, record, record.time.raw_in(precision.into()));
+            }
+            Format::Pcapng => {
+                if let Some(comment) = record.comment.filter(|c| c.len() > usize::from(u16::MAX)) {
+                    return Err(WriteError::CommentTooLong(comment.len()));
+                }
+                let resolution = record.time.format.in_pcapng();
+                let interface = self.interface(record.link, TimeFormat::Units(resolution))?;
+                let raw = record.time.raw_in(TimeFormat::Units(resolution));
+                encode::enhanced_packet(&mut self.pending, record, raw, interface);
+            }
+        }
+        self.ahead.records = self.ahead.records.saturating_add(1);
+        Ok(())
+    }
+
+    /// The number of the interface with this link type and time unit; described first if it is new.
+    fn interface(&mut self, link: LinkType, time: TimeFormat) -> Result<u32, WriteError> {
+        // From the back: a capture has one or a few pairs, and the last one described is the likeliest.
+        let found = self.interfaces.iter().rposition(|i| i.link == link && i.time == time);
+        let id = match found {
+            Some(id) => id,
+            None if self.interfaces.len() >= MAX_INTERFACES => return Err(WriteError::TooManyInterfaces),
+            None => {
+                let number = u16::try_from(link.0).map_err(|_| WriteError::LinkTypeTooLarge(link))?;
+                encode::interface(&mut self.pending, number, time.in_pcapng());
+                self.interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time });
+                self.ahead.interfaces_end = self.committed.next.saturating_add(self.pending.len() as u64);
+                self.interfaces.len().saturating_sub(1)
+            }
+        };
+        u32::try_from(id).map_err(|_| WriteError::TooManyInterfaces)
+    }
+
+    /// Writes everything appended with one call to the system and gives the position behind it.
+    ///
+    /// # Errors
+    /// [`WriteError::DiskFull`] or [`WriteError::Io`]; the file then still ends at the last commit, the records stay
+    /// pending, and the commit may be tried again.
+    pub fn commit(&mut self) -> Result<Position, WriteError> {
+        if self.pending.is_empty() {
+            return Ok(self.committed);
+        }
+        let at = self.committed.next;
+        if let Err(error) = self.storage.write_all_at(&self.pending, at) {
+            // Best effort, so that readers see no half record: the next commit or reopen overwrites or cuts it anyway.
+            let _ = self.storage.set_len(at);
+            return Err(match error.kind() {
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::DiskFull { committed: at },
+                _ => WriteError::Io(error),
+            });
+        }
+        self.ahead.next = at.saturating_add(self.pending.len() as u64);
+        self.committed = self.ahead;
+        self.pending.clear();
+        Ok(self.committed)
+    }
+
+    /// The position of the last commit.
+    #[must_use]
+    pub fn committed(&self) -> Position {
+        self.committed
+    }
+
+    /// How many bytes the next commit will write. Commit after each burst: nothing else bounds it.
+    #[must_use]
+    pub fn pending_bytes(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// What is written.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Gives the storage back; what is not committed is dropped.
+    #[must_use]
+    pub fn into_storage(self) -> S {
+        self.storage
+    }
+}

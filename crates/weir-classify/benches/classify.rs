@@ -1,0 +1,66 @@
+//! Nanoseconds per lookup over 100,000 distinct headers that hit the rules evenly: `cargo bench -p weir-classify`.
+
+use std::hint::black_box;
+use std::time::Instant;
+use weir_classify::generate::{Kind, generate, headers_hitting};
+use weir_classify::{Classifier, NO_RULE};
+
+const HEADERS: usize = 100_000;
+const REPEATS: usize = 9;
+
+fn main() {
+    println!("kind rules  build ms   KiB trees leaf | single ns min/median/max | batch ns min/median/max");
+    for kind in [Kind::Acl, Kind::Fw, Kind::Ipc] {
+        for n in [100, 1_000, 10_000] {
+            let rules = generate(1, n, kind);
+            let started = Instant::now();
+            let classifier = Classifier::build(&rules).expect("generated rules compile");
+            let built = started.elapsed().as_millis();
+            let mut headers = headers_hitting(2, &rules, HEADERS);
+            shuffle(&mut headers);
+            let single = repeat(|| {
+                let mut sum = 0_u32;
+                for header in &headers {
+                    sum = sum.wrapping_add(classifier.classify(header).unwrap_or(NO_RULE));
+                }
+                black_box(sum);
+            });
+            let mut found = vec![0; HEADERS];
+            let batch = repeat(|| {
+                // As a chain does it: 32 packets at a time.
+                for (headers, found) in headers.chunks(32).zip(found.chunks_mut(32)) {
+                    classifier.classify_batch(headers, found);
+                }
+                black_box(&found);
+            });
+            let shape = classifier.shape();
+            println!(
+                "{kind:?} {:6} {built:9} {:7} {:4} {:4} | {single} | {batch}",
+                rules.len(),
+                shape.bytes / 1024,
+                shape.trees,
+                shape.largest_leaf,
+            );
+        }
+    }
+}
+
+fn shuffle<T>(items: &mut [T]) {
+    let mut random = weir_classify::generate::Random::new(3);
+    for at in (1..items.len()).rev() {
+        items.swap(at, random.below(at + 1));
+    }
+}
+
+fn repeat(mut run: impl FnMut()) -> String {
+    run();
+    let mut times: Vec<f64> = (0..REPEATS)
+        .map(|_| {
+            let started = Instant::now();
+            run();
+            started.elapsed().as_nanos() as f64 / HEADERS as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    format!("{:6.1} {:6.1} {:6.1}", times[0], times[REPEATS / 2], times[REPEATS - 1])
+}

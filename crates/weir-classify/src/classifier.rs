@@ -1,0 +1,297 @@
+//! The compiled rule list.
+
+use crate::compiled::{Cold, Compiled, Family, Hot, Key, key};
+use crate::headers::Headers;
+use crate::ports::PortClasses;
+use crate::rule::{Prefix, Rule};
+use crate::tree::{Builder, Forest, Node};
+
+/// Rules of one list at most.
+pub const MAX_RULES: usize = 65_535;
+
+/// What [`Classifier::classify_batch`] writes when no rule matches.
+pub const NO_RULE: u32 = u32::MAX;
+
+/// Tree entries (8-byte nodes, 4-byte rule numbers) per rule at most, beside a constant: bounds memory.
+const ENTRIES_PER_RULE: usize = 256;
+const ENTRIES_MAX: usize = 2_000_000;
+
+/// Packets that [`Classifier::classify_batch`] keeps in flight: enough to hide the second-level cache, few enough
+/// that their keys stay in the first.
+const LANES: usize = 16;
+
+/// Why a rule list cannot be compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// More than [`MAX_RULES`].
+    #[error("{0} rules are too many: at most {MAX_RULES} fit one list")]
+    TooManyRules(usize),
+    /// The rules tell apart all 65,536 ports of one field.
+    #[error("the rules tell apart every single port: combine some port ranges")]
+    TooManyPortRanges,
+}
+
+/// A rule list compiled to decision trees; immutable, so it can be shared and swapped.
+///
+/// The rules are compiled apart for IPv4, IPv6 and everything else. For each, up to four trees are built: rules
+/// that are wide in the source, in the destination, in both or in neither address would copy each other into
+/// every branch of one tree (EffiCuts, SIGCOMM 2010). Both ways, one tree or several, are built and the one with
+/// fewer steps for a packet of each rule is kept.
+///
+/// *Bounds.* Memory: 2,000,000 entries of at most 8 bytes per family plus 0.5 KiB per rule. Where rules overlap so
+/// much that cuts do not separate them within that budget, leaves stay large and are walked in order: the worst
+/// case is a walk of all rules of the family (about 1 ns each), for example a list whose rules differ in nothing
+/// but the values they *exclude*. Every other answer takes a few dependent loads.
+#[derive(Debug, Clone)]
+pub struct Classifier {
+    sport: PortClasses,
+    dport: PortClasses,
+    link: bool,
+    v4: Group,
+    v6: Group,
+    other: Group,
+}
+
+/// The rules of one address family.
+#[derive(Debug, Clone, Default)]
+struct Group {
+    forest: Forest,
+    /// Trees with the smallest rule position in each, ascending.
+    roots: Vec<(u32, Node)>,
+    hot: Vec<Hot>,
+    cold: Vec<Cold>,
+}
+
+/// How large a compiled list is, for reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of all tables.
+    pub bytes: usize,
+    /// Trees over all families.
+    pub trees: usize,
+    /// Rules of the largest leaf.
+    pub largest_leaf: usize,
+}
+
+impl Classifier {
+    /// Compiles an ordered list.
+    ///
+    /// # Errors
+    /// See [`BuildError`].
+    pub fn build(rules: &[Rule]) -> Result<Classifier, BuildError> {
+        if rules.len() > MAX_RULES {
+            return Err(BuildError::TooManyRules(rules.len()));
+        }
+        let usable = || rules.iter().filter(|rule| !rule.sport.is_empty() && !rule.dport.is_empty());
+        let sport = PortClasses::new(usable().map(|rule| &rule.sport)).ok_or(BuildError::TooManyPortRanges)?;
+        let dport = PortClasses::new(usable().map(|rule| &rule.dport)).ok_or(BuildError::TooManyPortRanges)?;
+        let mut link = false;
+        let mut group = |family| {
+            let compiled: Vec<Compiled> = (0_u32..)
+                .zip(rules)
+                .filter_map(|(index, rule)| Compiled::new(rule, index, family, &sport, &dport))
+                .collect();
+            link |= compiled.iter().any(Compiled::tests_link);
+            Group::build(rules, &compiled, (sport.bits(), dport.bits()))
+        };
+        let (v4, v6, other) = (group(Family::V4), group(Family::V6), group(Family::Other));
+        Ok(Classifier { link, v4, v6, other, sport, dport })
+    }
+
+    /// Position of the first rule that matches.
+    #[inline]
+    pub fn classify(&self, headers: &Headers) -> Option<u32> {
+        let (family, key) = key(headers, &self.sport, &self.dport, self.link);
+        let found = self.group(family).lookup(&key);
+        (found != NO_RULE).then_some(found)
+    }
+
+    /// Writes to each element of `found` the position of the first rule that matches the header of the same
+    /// position, [`NO_RULE`] when none does. Stops at the shorter of both slices.
+    ///
+    /// Several lookups are in flight at a time, so that their cache misses overlap.
+    pub fn classify_batch(&self, headers: &[Headers], found: &mut [u32]) {
+        for (headers, found) in headers.chunks(LANES).zip(found.chunks_mut(LANES)) {
+            let mut keys = [[0; 16]; LANES];
+            let mut families = [Family::Other; LANES];
+            for ((header, key_slot), family_slot) in headers.iter().zip(&mut keys).zip(&mut families) {
+                (*family_slot, *key_slot) = key(header, &self.sport, &self.dport, self.link);
+            }
+            let count = headers.len().min(found.len());
+            let first = families[0];
+            if families.iter().take(count).all(|family| *family == first) {
+                self.group(first).lookup_batch(keys.get(..count).unwrap_or_default(), found);
+            } else {
+                for ((key, family), found) in keys.iter().zip(families).zip(found) {
+                    *found = self.group(family).lookup(key);
+                }
+            }
+        }
+    }
+
+    /// Size of the compiled tables.
+    pub fn shape(&self) -> Shape {
+        let groups = [&self.v4, &self.v6, &self.other];
+        let sum = |count: fn(&Group) -> usize| groups.iter().map(|group| count(group)).sum::<usize>();
+        Shape {
+            bytes: sum(Group::bytes).saturating_add(self.sport.bytes()).saturating_add(self.dport.bytes()),
+            trees: sum(|group| group.roots.len()),
+            largest_leaf: groups.iter().map(|group| group.forest.largest_leaf(&group.roots)).max().unwrap_or(0),
+        }
+    }
+
+    #[inline]
+    fn group(&self, family: Family) -> &Group {
+        match family {
+            Family::V4 => &self.v4,
+            Family::V6 => &self.v6,
+            Family::Other => &self.other,
+        }
+    }
+}
+
+impl Group {
+    fn build(rules: &[Rule], compiled: &[Compiled], port_bits: (u8, u8)) -> Group {
+        let positions: Vec<u32> = (0_u32..).zip(compiled).map(|(position, _)| position).collect();
+        let mut apart: [Vec<u32>; 4] = Default::default();
+        for (&position, rule) in positions.iter().zip(compiled) {
+            if let Some(rule) = rules.get(rule.index as usize)
+                && let Some(list) = apart.get_mut(usize::from(is_wide(rule.src)) * 2 + usize::from(is_wide(rule.dst)))
+            {
+                list.push(position);
+            }
+        }
+        let one = Group::plant(compiled, port_bits, vec![positions]);
+        if apart.iter().filter(|list| !list.is_empty()).count() < 2 {
+            return one;
+        }
+        let several = Group::plant(compiled, port_bits, apart.into());
+        if several.cost(compiled) < one.cost(compiled) { several } else { one }
+    }
+
+    fn plant(compiled: &[Compiled], port_bits: (u8, u8), lists: Vec<Vec<u32>>) -> Group {
+        let budget = compiled.len().saturating_mul(ENTRIES_PER_RULE).saturating_add(4096).min(ENTRIES_MAX);
+        let mut builder = Builder::new(compiled, port_bits);
+        let mut roots = Vec::new();
+        for list in lists {
+            if let Some(&first) = list.first() {
+                let share = budget.saturating_mul(list.len()).checked_div(compiled.len()).unwrap_or(0);
+                roots.push((first, builder.tree(list, share)));
+            }
+        }
+        roots.sort_unstable_by_key(|(first, _)| *first);
+        let mut cold = Vec::new();
+        let hot = compiled.iter().map(|rule| Hot::new(rule, &mut cold)).collect();
+        Group { forest: builder.finish(), roots, hot, cold }
+    }
+
+    #[inline]
+    fn lookup(&self, key: &Key) -> u32 {
+        let mut best = NO_RULE;
+        for &(first, mut node) in &self.roots {
+            if first >= best {
+                break;
+            }
+            while !node.is_leaf() {
+                node = self.forest.child(node, key);
+            }
+            best = self.check(node, key, best);
+        }
+        self.index(best)
+    }
+
+    fn lookup_batch(&self, keys: &[Key], found: &mut [u32]) {
+        let mut best = [NO_RULE; LANES];
+        for &(first, root) in &self.roots {
+            let mut at = [root; LANES];
+            let mut open = !root.is_leaf();
+            while open {
+                open = false;
+                for (node, key) in at.iter_mut().zip(keys) {
+                    if !node.is_leaf() {
+                        *node = self.forest.child(*node, key);
+                        open |= !node.is_leaf();
+                    }
+                }
+            }
+            for ((node, key), best) in at.into_iter().zip(keys).zip(&mut best) {
+                if first < *best {
+                    *best = self.check(node, key, *best);
+                }
+            }
+        }
+        for (found, best) in found.iter_mut().zip(best) {
+            *found = self.index(best);
+        }
+    }
+
+    /// The first rule of leaf `node` before position `best` that matches; `best` when none does.
+    #[inline]
+    fn check(&self, node: Node, key: &Key, best: u32) -> u32 {
+        let matches =
+            |position: u32| self.hot.get(position as usize).is_some_and(|rule| rule.matches(key, &self.cold));
+        match node.count() {
+            0 => best,
+            1 => {
+                let position = u32::try_from(node.base()).unwrap_or(NO_RULE);
+                if position < best && matches(position) { position } else { best }
+            }
+            _ => {
+                for &position in self.forest.leaf(node) {
+                    if position >= best {
+                        break;
+                    }
+                    if matches(position) {
+                        return position;
+                    }
+                }
+                best
+            }
+        }
+    }
+
+    #[inline]
+    fn index(&self, position: u32) -> u32 {
+        self.hot.get(position as usize).map_or(NO_RULE, |rule| rule.index)
+    }
+
+    /// Estimated time of a lookup, for packets that just match each of up to 4096 rules: every step of a tree
+    /// weighs as much as two comparisons.
+    fn cost(&self, compiled: &[Compiled]) -> usize {
+        let step = compiled.len().div_ceil(4096).max(1);
+        let mut cost = 0_usize;
+        for rule in compiled.iter().step_by(step) {
+            let mut key = rule.values;
+            key[crate::compiled::SPORT] = u32::from(rule.sport.0);
+            key[crate::compiled::DPORT] = u32::from(rule.dport.0);
+            let mut best = NO_RULE;
+            for &(first, mut node) in &self.roots {
+                if first >= best {
+                    break;
+                }
+                while !node.is_leaf() {
+                    cost = cost.saturating_add(2);
+                    node = self.forest.child(node, &key);
+                }
+                cost = cost.saturating_add(node.count()).saturating_add(2);
+                best = self.check(node, &key, best);
+            }
+        }
+        cost
+    }
+
+    fn bytes(&self) -> usize {
+        let hot = self.hot.len().saturating_mul(size_of::<Hot>());
+        let cold = self.cold.len().saturating_mul(size_of::<Cold>());
+        self.forest.bytes().saturating_add(hot).saturating_add(cold)
+    }
+}
+
+/// Prefixes that leave so much open that cutting by them copies the rule into many branches.
+fn is_wide(prefix: Prefix) -> bool {
+    match prefix {
+        Prefix::Any => true,
+        Prefix::V4 { len, .. } => len < 10,
+        Prefix::V6 { len, .. } => len < 20,
+    }
+}

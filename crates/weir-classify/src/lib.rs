@@ -1,0 +1,20 @@
+//! Packet classification: an ordered list of [`Rule`]s compiled to a [`Classifier`] whose lookup does not walk it.
+//!
+//! The first rule that matches wins. [`Rule::matches`] defines what that means; [`Classifier::classify`] gives
+//! the same answer fast (see [`Classifier`] for the algorithm, its bounds and its worst case).
+//! [`RuleSpec`] is the form operators write; [`generate`](mod@generate) makes ClassBench-like rule sets for
+//! tests and benches.
+
+mod classifier;
+mod compiled;
+pub mod generate;
+mod headers;
+mod ports;
+mod rule;
+
+mod tree;
+
+pub use classifier::{BuildError, Classifier, MAX_RULES, NO_RULE, Shape};
+pub use headers::{Fragment, Headers, Net};
+pub use rule::{FlagMatch, FragmentMatch, MacMatch, Prefix, Rule, VlanMatch};
+

@@ -1,0 +1,114 @@
+//! Filter expressions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::primitive::Primitive;
+
+/// A filter. The order of operands matters: `vlan` moves what stands right of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expr {
+    /// Every packet.
+    True,
+    /// No packet.
+    False,
+    /// One test.
+    Primitive(Primitive),
+    /// `scope.name`: something an NF said of the packet (a tag or an output). Its meaning is the
+    /// caller's: [`Expr::resolve_tags`].
+    Tag {
+        /// The instance or type that says it.
+        scope: String,
+        /// What is said.
+        name: String,
+    },
+    /// Not the inner one.
+    Not(Box<Expr>),
+    /// All of them; none means every packet.
+    And(Vec<Expr>),
+    /// Any of them; none means no packet.
+    Or(Vec<Expr>),
+}
+
+impl Expr {
+    /// The conjunction of `list` from left to right; conjunctions in it are flattened.
+    #[must_use]
+    pub fn and(list: Vec<Expr>) -> Expr {
+        let mut flat = Vec::with_capacity(list.len());
+        for e in list {
+            match e {
+                Expr::And(inner) => flat.extend(inner),
+                e => flat.push(e),
+            }
+        }
+        match flat.len() {
+            0 => Expr::True,
+            1 => flat.pop().unwrap_or(Expr::True),
+            _ => Expr::And(flat),
+        }
+    }
+
+    /// The disjunction of `list` from left to right; disjunctions in it are flattened.
+    #[must_use]
+    pub fn or(list: Vec<Expr>) -> Expr {
+        let mut flat = Vec::with_capacity(list.len());
+        for e in list {
+            match e {
+                Expr::Or(inner) => flat.extend(inner),
+                e => flat.push(e),
+            }
+        }
+        match flat.len() {
+            0 => Expr::False,
+            1 => flat.pop().unwrap_or(Expr::False),
+            _ => Expr::Or(flat),
+        }
+    }
+
+    /// The negation.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "a constructor beside `and` and `or`")]
+    pub fn not(inner: Expr) -> Expr {
+        Expr::Not(Box::new(inner))
+    }
+
+    /// The tags in it, from left to right, with repetitions.
+    #[must_use]
+    pub fn tags(&self) -> Vec<(&str, &str)> {
+        let mut found = Vec::new();
+        self.visit(&mut |e| {
+            if let Expr::Tag { scope, name } = e {
+                found.push((scope.as_str(), name.as_str()));
+            }
+        });
+        found
+    }
+
+    /// How many `vlan` primitives it holds: by so many tags it moves what stands right of it.
+    #[must_use]
+    pub fn vlans(&self) -> u32 {
+        let mut n = 0_u32;
+        self.visit(&mut |e| {
+            if matches!(e, Expr::Primitive(Primitive::Vlan { .. })) {
+                n = n.saturating_add(1);
+            }
+        });
+        n
+    }
+
+    /// Calls `f` with this and everything in it, outer before inner, left before right.
+    pub(crate) fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        f(self);
+        match self {
+            Expr::Not(inner) => inner.visit(f),
+            Expr::And(list) | Expr::Or(list) => list.iter().for_each(|e| e.visit(f)),
+            Expr::True | Expr::False | Expr::Primitive(_) | Expr::Tag { .. } => {}
+        }
+    }
+}
+
+impl From<Primitive> for Expr {
+    fn from(primitive: Primitive) -> Self {
+        Expr::Primitive(primitive)
+    }
+}

@@ -1,0 +1,90 @@
+//! Partial evaluation: tags that are known are replaced and constants folded.
+
+use crate::expr::Expr;
+use crate::primitive::Primitive;
+
+impl Expr {
+    /// Replaces the tags that `value_of(scope, name)` knows and folds the constants that come of it.
+    /// Tags it does not know stay.
+    ///
+    /// A constant does not swallow a `vlan` on whose shift something further right depends:
+    /// `(fw.safe or vlan) and tcp` with `fw.safe` true stays `(true or vlan) and tcp`.
+    #[must_use]
+    pub fn resolve_tags(&self, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) -> Expr {
+        let mut shift_matters = false;
+        fold(replace(self, value_of), &mut shift_matters)
+    }
+}
+
+fn replace(expr: &Expr, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) -> Expr {
+    match expr {
+        Expr::Tag { scope, name } => match value_of(scope, name) {
+            Some(value) => constant(value),
+            None => expr.clone(),
+        },
+        Expr::Not(inner) => Expr::not(replace(inner, value_of)),
+        Expr::And(list) => Expr::And(list.iter().map(|e| replace(e, value_of)).collect()),
+        Expr::Or(list) => Expr::Or(list.iter().map(|e| replace(e, value_of)).collect()),
+        Expr::True | Expr::False | Expr::Primitive(_) => expr.clone(),
+    }
+}
+
+/// Folds from right to left, because whether a `vlan` may go depends on what was kept right of it;
+/// `shift_matters` says that something kept there looks behind tags.
+fn fold(expr: Expr, shift_matters: &mut bool) -> Expr {
+    if let Some(value) = value(&expr) {
+        let needed_for_its_shift = *shift_matters && expr.vlans() > 0;
+        return if needed_for_its_shift { expr } else { constant(value) };
+    }
+    match expr {
+        Expr::Not(inner) => Expr::not(fold(*inner, shift_matters)),
+        Expr::And(list) => Expr::and(fold_list(list, shift_matters, &Expr::True)),
+        Expr::Or(list) => Expr::or(fold_list(list, shift_matters, &Expr::False)),
+        Expr::Primitive(Primitive::Ether { .. }) | Expr::True | Expr::False | Expr::Tag { .. } => expr,
+        Expr::Primitive(_) => {
+            *shift_matters = true;
+            expr
+        }
+    }
+}
+
+fn fold_list(list: Vec<Expr>, shift_matters: &mut bool, neutral: &Expr) -> Vec<Expr> {
+    let mut kept = Vec::with_capacity(list.len());
+    for e in list.into_iter().rev() {
+        let e = fold(e, shift_matters);
+        if e != *neutral {
+            kept.push(e);
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// The value that `expr` has for every packet, as far as its constants tell.
+fn value(expr: &Expr) -> Option<bool> {
+    match expr {
+        Expr::True => Some(true),
+        Expr::False => Some(false),
+        Expr::Primitive(_) | Expr::Tag { .. } => None,
+        Expr::Not(inner) => value(inner).map(|v| !v),
+        Expr::And(list) => decide(list, false),
+        Expr::Or(list) => decide(list, true),
+    }
+}
+
+/// The value of a list that one operand of value `decisive` decides.
+fn decide(list: &[Expr], decisive: bool) -> Option<bool> {
+    let mut all_known = true;
+    for e in list {
+        match value(e) {
+            Some(v) if v == decisive => return Some(decisive),
+            Some(_) => {}
+            None => all_known = false,
+        }
+    }
+    all_known.then_some(!decisive)
+}
+
+fn constant(value: bool) -> Expr {
+    if value { Expr::True } else { Expr::False }
+}

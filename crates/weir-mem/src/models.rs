@@ -1,0 +1,18 @@
+//! loom models of everything in this crate that two processes do at once.
+//!
+//! Run by `ci/mem-proofs.sh`; what they cover and what they do not: docs/decisions/0004-proofs.md.
+//! Each model says which `broken-*` feature must turn it red.
+
+mod doorbell;
+mod ledger;
+mod ring;
+mod sweep;
+mod watermark;
+
+/// Explores every interleaving of `model` with at most `LOOM_MAX_PREEMPTIONS` (by default
+/// `preemptions`) involuntary switches per execution, and every value that a load may return.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.check(model);
+}

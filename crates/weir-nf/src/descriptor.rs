@@ -1,0 +1,137 @@
+//! What a µNF says of itself.
+
+/// What is done to one layer of a packet (the µNF paper's NOP / ReadOnly / ReadWrite, §IV-D).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Touch {
+    /// Neither read nor written.
+    Nop,
+    /// Read.
+    Read,
+    /// Read and written.
+    Write,
+}
+
+/// What is done to each layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct LayerAccess {
+    /// Ethernet header and VLAN tags.
+    pub l2: Touch,
+    /// IP header and extension headers.
+    pub l3: Touch,
+    /// Transport header.
+    pub l4: Touch,
+    /// What follows.
+    pub payload: Touch,
+}
+
+impl LayerAccess {
+    /// Touches nothing.
+    pub const NONE: LayerAccess = LayerAccess {
+        l2: Touch::Nop,
+        l3: Touch::Nop,
+        l4: Touch::Nop,
+        payload: Touch::Nop,
+    };
+
+    /// True when some layer is written.
+    pub const fn writes(&self) -> bool {
+        matches!(self.l2, Touch::Write)
+            || matches!(self.l3, Touch::Write)
+            || matches!(self.l4, Touch::Write)
+            || matches!(self.payload, Touch::Write)
+    }
+}
+
+/// What happens when the same packet goes through twice. Only `Pure` and `Idempotent` µNFs may be
+/// consolidated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// The outcome depends on the packet and the configuration only; packets stay as they are.
+    Pure,
+    /// Doing it twice is doing it once.
+    Idempotent,
+    /// It remembers, or changes packets anew each time.
+    Stateful,
+    /// It has effects outside (logs, other systems).
+    External,
+}
+
+/// Which packets must meet at the same instance when the µNF is replicated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Affinity {
+    /// Any instance will do.
+    None,
+    /// Both directions of a flow.
+    Flow,
+    /// All packets of a source address.
+    Source,
+}
+
+/// The type of a tag's value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TagKind {
+    /// Zero or one.
+    Bool,
+    /// A number.
+    Number,
+    /// Bytes of the packet: offset in the low 32 bits, length in the high 32 bits.
+    Span,
+}
+
+/// A named attribute that the µNF attaches to packets or reads from them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct TagDecl {
+    /// Its name, such as `http.url`.
+    pub name: &'static str,
+    /// Type of its value.
+    pub kind: TagKind,
+}
+
+/// What a µNF is and may do. The runtime holds it to it: a µNF that does not declare a write has no
+/// method to write with.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Descriptor {
+    /// Name of the type, as policies use it.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub summary: &'static str,
+    /// Names of its inputs; most have one, `in`.
+    pub inputs: &'static [&'static str],
+    /// Names of its outputs; the first is where packets go without a verdict.
+    pub outputs: &'static [&'static str],
+    /// What it does to each layer.
+    pub layers: LayerAccess,
+    /// Whether it may drop packets.
+    pub may_drop: bool,
+    /// Whether it adds or removes headers.
+    pub resizes: bool,
+    /// What going through twice means.
+    pub effect: Effect,
+    /// What must meet at one instance.
+    pub affinity: Affinity,
+    /// Cost hint in processor cycles per packet.
+    pub cost_cycles: u32,
+    /// Tags that it attaches or reads.
+    pub tags: &'static [TagDecl],
+}
+
+impl Descriptor {
+    /// A µNF with one input, one output, that touches nothing: to be refined with `..`.
+    pub const BASE: Descriptor = Descriptor {
+        name: "",
+        summary: "",
+        inputs: &["in"],
+        outputs: &["out"],
+        layers: LayerAccess::NONE,
+        may_drop: false,
+        resizes: false,
+        effect: Effect::Pure,
+        affinity: Affinity::None,
+        cost_cycles: 20,
+        tags: &[],
+    };
+}

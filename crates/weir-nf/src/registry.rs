@@ -1,0 +1,72 @@
+//! Which µNFs there are: each file registers its own.
+
+use crate::ctx::Env;
+use crate::descriptor::Descriptor;
+use crate::instance::{BuildError, Instance, Running};
+use crate::nf::Nf;
+use serde_json::Value;
+
+/// One registered µNF type.
+pub struct Registration {
+    /// What it is and may do.
+    pub descriptor: &'static Descriptor,
+    /// True when packets may be changed.
+    pub writes: bool,
+    make: fn(&Value, &Env) -> Result<Box<dyn Instance>, BuildError>,
+    schema: fn() -> schemars::Schema,
+}
+
+impl Registration {
+    /// The registration of `N`; used by [`register!`](crate::register).
+    pub const fn of<N: Nf>() -> Self {
+        use weir_packet::Access;
+        Registration {
+            descriptor: const {
+                assert!(
+                    N::DESCRIPTOR.layers.writes() == N::Access::WRITES,
+                    "the descriptor's layers and the access type contradict each other"
+                );
+                assert!(!N::DESCRIPTOR.outputs.is_empty() && N::DESCRIPTOR.outputs.len() <= 64);
+                assert!(!N::DESCRIPTOR.inputs.is_empty() && N::DESCRIPTOR.inputs.len() <= 64);
+                &N::DESCRIPTOR
+            },
+            writes: N::Access::WRITES,
+            make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
+            schema: || schemars::schema_for!(N::Config),
+        }
+    }
+
+    /// Makes an instance from a configuration (`null` is the empty one).
+    pub fn make(&self, config: &Value, env: &Env) -> Result<Box<dyn Instance>, BuildError> {
+        (self.make)(config, env)
+    }
+
+    /// JSON schema of the configuration.
+    pub fn schema(&self) -> schemars::Schema {
+        (self.schema)()
+    }
+}
+
+inventory::collect!(Registration);
+
+/// All registered µNFs, by name.
+pub fn registrations() -> Vec<&'static Registration> {
+    let mut all: Vec<_> = inventory::iter::<Registration>().collect();
+    all.sort_by_key(|r| r.descriptor.name);
+    all
+}
+
+/// The µNF type called `name`.
+pub fn find(name: &str) -> Result<&'static Registration, BuildError> {
+    inventory::iter::<Registration>()
+        .find(|r| r.descriptor.name == name)
+        .ok_or_else(|| BuildError::Unknown(name.to_owned()))
+}
+
+/// Registers a µNF type: one line at the bottom of its file.
+#[macro_export]
+macro_rules! register {
+    ($nf:ty) => {
+        $crate::inventory::submit! { $crate::Registration::of::<$nf>() }
+    };
+}

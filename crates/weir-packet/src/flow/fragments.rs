@@ -1,0 +1,143 @@
+//! Giving later fragments the hash of the flow they belong to.
+
+use super::{FlowHasher, addresses, zone};
+use crate::Bytes;
+use crate::headers::{Fragment, L3, Layers};
+
+/// How long a first fragment is remembered, in nanoseconds of packet time: 30 s, between the
+/// 15 s that RFC 791 proposes for reassembly and the 60 s of RFC 8200 §4.5.
+pub const LIFETIME_NS: u64 = 30_000_000_000;
+
+/// Entries per bucket. A lookup looks at one bucket, so its cost is bounded.
+const WAYS: usize = 8;
+
+/// What the fragments of one datagram share. In IPv6 the protocol does not count: the next header
+/// of later fragments may differ (RFC 8200 §4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DatagramId {
+    zone: u64,
+    source: u128,
+    destination: u128,
+    id: u32,
+    proto: u8,
+    v6: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    datagram: DatagramId,
+    /// Hash of the flow.
+    hash: u64,
+    /// Packet time of the first fragment, in nanoseconds.
+    born: u64,
+    /// Table clock at the last use, for eviction.
+    used: u64,
+}
+
+impl Entry {
+    fn is_alive(&self, now: u64) -> bool {
+        // A capture's time may jump: far in the future is as stale as far in the past.
+        self.born.abs_diff(now) <= LIFETIME_NS
+    }
+}
+
+/// Remembers the flow hash of first fragments, so that later fragments of the same datagram hash
+/// alike and meet the same worker as the rest of their connection.
+///
+/// The capacity is fixed and all memory is taken at creation. A bucket of eight that is full gives up
+/// an expired entry, else the one used longest ago. A later fragment whose first fragment has not
+/// been seen (it was reordered, lost, or forgotten) gets the hash of its addresses, protocol and a
+/// marker: the same for all such fragments between two hosts, but not that of their connection.
+#[derive(Debug)]
+pub struct FragmentTable {
+    hasher: FlowHasher,
+    buckets: Vec<[Option<Entry>; WAYS]>,
+    clock: u64,
+}
+
+impl FragmentTable {
+    /// A table for at least `capacity` datagrams: rounded up to a power of two of buckets.
+    pub fn new(capacity: usize, hasher: FlowHasher) -> Self {
+        let count = capacity.div_ceil(WAYS).max(1).checked_next_power_of_two().unwrap_or(1 << 31);
+        FragmentTable { hasher, buckets: vec![[None; WAYS]; count], clock: 0 }
+    }
+
+    /// Number of datagrams the table can remember.
+    pub fn capacity(&self) -> usize {
+        self.buckets.len() * WAYS
+    }
+
+    /// The flow hash of any packet; `layers` must have depth L3 and `now` is the packet's time in
+    /// nanoseconds. `None` when the packet is not IP.
+    #[inline]
+    pub fn hash<B: Bytes + ?Sized>(&mut self, bytes: &B, layers: &Layers, now: u64) -> Option<u64> {
+        let own = self.hasher.hash_packet(bytes, layers)?;
+        if layers.fragment() == Fragment::Whole {
+            return Some(own);
+        }
+        let Some(datagram) = datagram(bytes, layers) else { return Some(own) };
+        if layers.fragment() == Fragment::Later {
+            return Some(self.recall(datagram, now).unwrap_or(own));
+        }
+        self.remember(datagram, own, now);
+        Some(own)
+    }
+
+    fn bucket(&mut self, datagram: &DatagramId) -> Option<&mut [Option<Entry>; WAYS]> {
+        let mut input = [0; 46];
+        let fields: [&[u8]; 6] = [
+            &datagram.source.to_le_bytes(),
+            &datagram.destination.to_le_bytes(),
+            &datagram.zone.to_le_bytes(),
+            &datagram.id.to_le_bytes(),
+            &[datagram.proto],
+            &[u8::from(datagram.v6)],
+        ];
+        for (to, from) in input.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+        // The number of buckets is a power of two.
+        let mask = self.buckets.len().wrapping_sub(1);
+        let index = self.hasher.hash_bytes(&input) as usize & mask;
+        self.buckets.get_mut(index)
+    }
+
+    fn remember(&mut self, datagram: DatagramId, hash: u64, now: u64) {
+        self.clock = self.clock.wrapping_add(1);
+        let entry = Entry { datagram, hash, born: now, used: self.clock };
+        let Some(bucket) = self.bucket(&datagram) else { return };
+        let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
+        let oldest = || {
+            let age = |slot: &Option<Entry>| slot.filter(|old| old.is_alive(now)).map_or(0, |old| old.used);
+            bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
+        };
+        if let Some(slot) = same.or_else(oldest).and_then(|index| bucket.get_mut(index)) {
+            *slot = Some(entry);
+        }
+    }
+
+    fn recall(&mut self, datagram: DatagramId, now: u64) -> Option<u64> {
+        self.clock = self.clock.wrapping_add(1);
+        let clock = self.clock;
+        let bucket = self.bucket(&datagram)?;
+        let entry = bucket.iter_mut().flatten().find(|entry| entry.datagram == datagram)?;
+        if !entry.is_alive(now) {
+            return None;
+        }
+        entry.used = clock;
+        Some(entry.hash)
+    }
+}
+
+fn datagram<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<DatagramId> {
+    let (source, destination) = addresses(bytes, layers)?;
+    let v6 = layers.kind == L3::Ipv6;
+    Some(DatagramId {
+        zone: zone(bytes, layers),
+        source,
+        destination,
+        id: layers.fragment_id(bytes)?,
+        proto: if v6 { 0 } else { layers.proto },
+        v6,
+    })
+}

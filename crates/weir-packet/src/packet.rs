@@ -1,0 +1,299 @@
+//! The packet as the µNF sees it, and as the runtime moves it.
+
+use crate::reason::DropReason;
+use crate::{Bytes, Depth, Layers, parse};
+use std::marker::PhantomData;
+use weir_mem::{Arena, Entry, Meta, SharedBytes, SharedBytesMut};
+
+/// Most packets that are processed together.
+pub const BATCH: usize = 64;
+
+impl Bytes for SharedBytes<'_> {
+    #[inline(always)]
+    fn len(&self) -> usize {
+        SharedBytes::len(self)
+    }
+    #[inline(always)]
+    fn array<const N: usize>(&self, at: usize) -> Option<[u8; N]> {
+        SharedBytes::array(self, at)
+    }
+    #[inline(always)]
+    fn copy_to(&self, at: usize, out: &mut [u8]) -> usize {
+        SharedBytes::copy_to(self, at, out)
+    }
+    #[inline(always)]
+    fn u8(&self, at: usize) -> Option<u8> {
+        self.ne8(at)
+    }
+    #[inline(always)]
+    fn be16(&self, at: usize) -> Option<u16> {
+        self.ne16(at).map(u16::from_be)
+    }
+    #[inline(always)]
+    fn be32(&self, at: usize) -> Option<u32> {
+        self.ne32(at).map(u32::from_be)
+    }
+}
+
+/// A packet that somebody holds: it can be moved on or dropped, not copied. Passing it on gives it
+/// away at compile time (the µNF paper's §VIII asks for such an ownership transfer).
+#[derive(Debug)]
+#[must_use = "a packet must be passed on, dropped with a reason, or given back"]
+#[repr(transparent)]
+pub struct Packet(Entry);
+
+impl Packet {
+    /// Takes a packet out of a ring entry that `arena` admits; `None` for anything else.
+    #[inline(always)]
+    pub fn admit(entry: Entry, arena: &Arena) -> Option<Packet> {
+        arena.admits(&entry).then_some(Packet(entry))
+    }
+
+    /// Its ring entry, to look at.
+    #[inline(always)]
+    pub fn entry(&self) -> &Entry {
+        &self.0
+    }
+
+    /// Gives it away as a ring entry.
+    #[inline(always)]
+    pub fn into_entry(self) -> Entry {
+        self.0
+    }
+}
+
+/// What is to become of a packet: an output of the µNF, or a drop with its reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Verdict(u8);
+
+impl Verdict {
+    /// Leaves by the first output: what happens when a µNF says nothing.
+    pub const FIRST: Verdict = Verdict(0);
+    const DROP: u8 = 0x80;
+
+    /// Leaves by `output`, counted from 0 in the order of the descriptor.
+    #[inline(always)]
+    pub const fn output(output: u8) -> Self {
+        Verdict(output & !Self::DROP)
+    }
+
+    /// Dropped.
+    #[inline(always)]
+    pub const fn drop(reason: DropReason) -> Self {
+        Verdict(Self::DROP | reason as u8)
+    }
+
+    /// The output, unless dropped.
+    #[inline(always)]
+    pub const fn as_output(self) -> Option<u8> {
+        if self.0 & Self::DROP == 0 { Some(self.0) } else { None }
+    }
+
+    /// The reason, when dropped.
+    pub const fn as_drop(self) -> Option<DropReason> {
+        match DropReason::from_number(self.0 & !Self::DROP) {
+            Some(reason) if self.0 & Self::DROP != 0 => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What a µNF may do to packet bytes; chosen in its declaration, enforced by which methods exist.
+pub trait Access: sealed::Sealed + 'static {
+    /// True when packets may be changed.
+    const WRITES: bool;
+}
+
+/// Looks at packets only: there is no method that writes, and a segment of such µNFs alone has the
+/// packet memory mapped read-only.
+pub enum ReadOnly {}
+/// May change packets.
+pub enum ReadWrite {}
+
+impl sealed::Sealed for ReadOnly {}
+impl sealed::Sealed for ReadWrite {}
+impl Access for ReadOnly {
+    const WRITES: bool = false;
+}
+impl Access for ReadWrite {
+    const WRITES: bool = true;
+}
+
+/// The packets of a batch, as a µNF with access `A` gets them.
+pub struct Packets<'b, A: Access> {
+    entries: &'b mut [Packet],
+    verdicts: &'b mut [Verdict],
+    arena: &'b Arena,
+    judged: bool,
+    access: PhantomData<A>,
+}
+
+impl<'b, A: Access> Packets<'b, A> {
+    /// The runtime's way in; `verdicts` is at least as long as `entries`.
+    #[inline]
+    pub fn new(entries: &'b mut [Packet], verdicts: &'b mut [Verdict], arena: &'b Arena) -> Self {
+        Packets { entries, verdicts, arena, judged: false, access: PhantomData }
+    }
+
+    /// Number of packets, 1 to [`BATCH`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// True when there are none (the runtime never calls with none).
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// True when some packet got a verdict other than [`Verdict::FIRST`].
+    #[inline]
+    pub fn judged(&self) -> bool {
+        self.judged
+    }
+
+    /// One packet after the other.
+    #[inline]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = Pkt<'_, A>> {
+        let arena = self.arena;
+        let judged = std::cell::Cell::from_mut(&mut self.judged);
+        self.entries.iter_mut().zip(self.verdicts.iter_mut()).map(move |(packet, verdict)| Pkt {
+            packet,
+            verdict,
+            arena,
+            judged,
+            access: PhantomData,
+        })
+    }
+}
+
+/// One packet while a µNF looks at it.
+pub struct Pkt<'p, A: Access> {
+    packet: &'p mut Packet,
+    verdict: &'p mut Verdict,
+    arena: &'p Arena,
+    judged: &'p std::cell::Cell<bool>,
+    access: PhantomData<A>,
+}
+
+impl<'p, A: Access> Pkt<'p, A> {
+    /// Its bytes, from the Ethernet header on, as far as captured.
+    #[inline(always)]
+    pub fn bytes(&self) -> SharedBytes<'p> {
+        self.arena.bytes(&self.packet.0)
+    }
+
+    /// Captured length in bytes.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.packet.0.len() as usize
+    }
+
+    /// True for a packet without bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline(always)]
+    fn meta(&self) -> Option<&'p Meta> {
+        self.arena.meta(&self.packet.0)
+    }
+
+    /// Length on the wire in bytes, never less than the captured length.
+    #[inline]
+    pub fn wire_len(&self) -> usize {
+        self.meta().map_or(0, |m| m.wire_len.get() as usize).max(self.len())
+    }
+
+    /// When it was received or captured, in nanoseconds since 1970.
+    #[inline]
+    pub fn time_ns(&self) -> u64 {
+        self.meta().map_or(0, |m| m.time_ns.get())
+    }
+
+    /// Policy port number that it came in by.
+    #[inline]
+    pub fn source_port(&self) -> u16 {
+        self.meta().map_or(0, |m| m.source_port.get())
+    }
+
+    /// Where its headers are, parsed to `depth`: at once when somebody parsed it before.
+    #[inline]
+    pub fn layers(&self, depth: Depth) -> Layers {
+        layers_of(self.arena, &self.packet.0, depth)
+    }
+
+    /// The value of a tag; 0 when nobody has set it.
+    #[inline]
+    pub fn tag(&self, slot: TagSlot) -> u64 {
+        self.meta().and_then(|m| m.tags.get(slot.0 as usize)).map_or(0, |t| t.get())
+    }
+
+    /// Sets a tag.
+    #[inline]
+    pub fn set_tag(&self, slot: TagSlot, value: u64) {
+        if let Some(tag) = self.meta().and_then(|m| m.tags.get(slot.0 as usize)) {
+            tag.set(value);
+        }
+    }
+
+    /// It leaves by `output`, counted from 0 in the order of the descriptor.
+    #[inline(always)]
+    pub fn send(&mut self, output: u8) {
+        *self.verdict = Verdict::output(output);
+        if output != 0 {
+            self.judged.set(true);
+        }
+    }
+
+    /// It is dropped and counted under `reason`.
+    #[inline(always)]
+    pub fn drop(&mut self, reason: DropReason) {
+        *self.verdict = Verdict::drop(reason);
+        self.judged.set(true);
+    }
+}
+
+impl<'p> Pkt<'p, ReadWrite> {
+    /// Its bytes for writing. After changing what a header's position depends on, call
+    /// [`Pkt::stale`]. `None` only for a packet that cannot be written (a corrupt entry).
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> Option<SharedBytesMut<'_>> {
+        self.arena.bytes_mut(&mut self.packet.0)
+    }
+
+    /// Forgets where the headers are: they have moved.
+    #[inline]
+    pub fn stale(&mut self) {
+        if let Some(meta) = self.meta() {
+            meta.layers.iter().for_each(|w| w.set(0));
+        }
+    }
+}
+
+/// Header positions of the packet in `entry`, from the metadata as far as they are there, parsed
+/// on and remembered otherwise. What the metadata says is not trusted further than a fresh parse
+/// would be: all accessors check bounds again.
+#[inline]
+pub fn layers_of(arena: &Arena, entry: &Entry, depth: Depth) -> Layers {
+    let bytes = arena.bytes(entry);
+    let Some(meta) = arena.meta(entry) else { return parse(&bytes, depth) };
+    let words = [meta.layers[0].get(), meta.layers[1].get(), meta.layers[2].get()];
+    let mut layers = Layers::from_words(words).unwrap_or_default();
+    if layers.depth < depth {
+        layers.extend(&bytes, depth);
+        for (cell, word) in meta.layers.iter().zip(layers.to_words()) {
+            cell.set(word);
+        }
+    }
+    layers
+}
+
+/// Which of a packet's tag slots a named tag has; the planner assigns it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TagSlot(pub u8);

@@ -1,0 +1,77 @@
+//! Why a packet was dropped: one enum for the whole system, so that every drop is counted under a
+//! name that means the same everywhere.
+
+macro_rules! reasons {
+    ($($(#[doc = $doc:literal])+ $name:ident = $number:literal, $text:literal;)*) => {
+        /// Why a packet was dropped. Numbers are part of the layout version.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum DropReason { $($(#[doc = $doc])+ $name = $number,)* }
+
+        impl DropReason {
+            /// All reasons.
+            pub const ALL: &[DropReason] = &[$(DropReason::$name),*];
+
+            /// The name under which drops are reported.
+            pub const fn name(self) -> &'static str {
+                match self { $(DropReason::$name => $text,)* }
+            }
+
+            /// The reason with this number.
+            pub const fn from_number(number: u8) -> Option<Self> {
+                match number { $($number => Some(DropReason::$name),)* _ => None }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The policy says `-> Drop`.
+    Policy = 1, "policy";
+    /// No edge of the policy takes the packet.
+    NoEdge = 2, "no-edge";
+    /// A µNF's rule says drop.
+    Filtered = 3, "filtered";
+    /// An IP header that breaks RFC 791 or RFC 8200.
+    BadHeader = 4, "bad-header";
+    /// A header checksum that is wrong.
+    BadChecksum = 5, "bad-checksum";
+    /// The packet ends inside a header.
+    Truncated = 6, "truncated";
+    /// A request that carries an injection.
+    Injection = 7, "injection";
+    /// TTL or hop limit used up.
+    Expired = 8, "expired";
+    /// Larger than a buffer.
+    Oversize = 9, "oversize";
+    /// A link type that is not Ethernet.
+    LinkType = 10, "link-type";
+    /// The packet went round a cycle too often.
+    Loop = 11, "loop";
+    /// A ring that may not push back was full.
+    RingFull = 12, "ring-full";
+    /// A ring entry or a buffer that cannot be right.
+    BadEntry = 13, "bad-entry";
+    /// A rate limit was exceeded.
+    RateLimit = 14, "rate-limit";
+    /// The device could not send it.
+    Device = 15, "device";
+}
+
+/// Numbers are below this.
+pub const REASONS: usize = 16;
+
+const _: () = {
+    let mut i = 0;
+    while i < DropReason::ALL.len() {
+        assert!((DropReason::ALL[i] as usize) < REASONS);
+        i += 1;
+    }
+};
+
+impl std::fmt::Display for DropReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -15,7 +15,10 @@ pub(crate) struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     pub(crate) fn new(bytes: &'a [u8], endian: Endian) -> Self {
-        Self { rest: bytes, endian }
+        Self {
+            rest: bytes,
+            endian,
+        }
     }
 
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {

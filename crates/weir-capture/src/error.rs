@@ -40,7 +40,9 @@ pub enum OpenError {
     #[error("the pcapng section header is damaged: {0}")]
     Header(Fault),
     /// The position does not belong to this file.
-    #[error("the position to go on from (section {section}, next {next}) does not fit this file: is it the same file?")]
+    #[error(
+        "the position to go on from (section {section}, next {next}) does not fit this file: is it the same file?"
+    )]
     BadPosition {
         /// Offset of the section header.
         section: u64,
@@ -75,7 +77,9 @@ pub enum ScanError {
 #[non_exhaustive]
 pub enum WriteError {
     /// No space left (ENOSPC, EDQUOT). Committed records are safe; `commit` may be tried again when there is space.
-    #[error("the disk is full: everything up to byte {committed} is written; free some space or write elsewhere")]
+    #[error(
+        "the disk is full: everything up to byte {committed} is written; free some space or write elsewhere"
+    )]
     DiskFull {
         /// Length of the whole, valid part of the file.
         committed: u64,
@@ -84,7 +88,9 @@ pub enum WriteError {
     #[error("writing the capture failed: {0}")]
     Io(#[from] io::Error),
     /// A pcap file has one link type.
-    #[error("a packet of link type {found} does not fit a pcap file of {expected}: write .pcapng, it can mix them")]
+    #[error(
+        "a packet of link type {found} does not fit a pcap file of {expected}: write .pcapng, it can mix them"
+    )]
     LinkType {
         /// The file's link type.
         expected: LinkType,
@@ -124,8 +130,16 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { offset, records, fault } = self;
-        write!(f, "the capture is not whole: at byte {offset}, {fault}; the {records} packets before it were read. {}", fault.cure())
+        let Self {
+            offset,
+            records,
+            fault,
+        } = self;
+        write!(
+            f,
+            "the capture is not whole: at byte {offset}, {fault}; the {records} packets before it were read. {}",
+            fault.cure()
+        )
     }
 }
 
@@ -175,11 +189,15 @@ impl Fault {
     #[must_use]
     pub fn cure(&self) -> &'static str {
         match self {
-            Self::Cut => "Usual when a recording was killed or a copy broke off: copy it again, or stop the recorder with Ctrl-C.",
+            Self::Cut => {
+                "Usual when a recording was killed or a copy broke off: copy it again, or stop the recorder with Ctrl-C."
+            }
             Self::NoInterface(_) | Self::TooManyInterfaces | Self::Version(..) => {
                 "The program that wrote it is at fault; 'editcap IN OUT' may repair it."
             }
-            _ => "The file is damaged: copy it again from its source, or repair it with 'pcapfix FILE'.",
+            _ => {
+                "The file is damaged: copy it again from its source, or repair it with 'pcapfix FILE'."
+            }
         }
     }
 }

@@ -30,15 +30,24 @@ pub fn fuzz_read(data: &[u8]) {
             resume_at = reader.position();
         }
     }
-    assert!(matches!(reader.next(), Ok(None)), "an ended reader stays ended");
+    assert!(
+        matches!(reader.next(), Ok(None)),
+        "an ended reader stays ended"
+    );
     let end = reader.position();
     assert!(end.next <= data.len() as u64);
-    assert!(reader.warning().is_some() || end.next == data.len() as u64, "bytes were left without a warning");
+    assert!(
+        reader.warning().is_some() || end.next == data.len() as u64,
+        "bytes were left without a warning"
+    );
 
     let Ok(summary) = scan_from(Cursor::new(data)) else {
         unreachable!("a scan fails where reading does not");
     };
-    assert_eq!((summary.records, summary.captured_bytes, summary.largest), (end.records, captured, largest));
+    assert_eq!(
+        (summary.records, summary.captured_bytes, summary.largest),
+        (end.records, captured, largest)
+    );
     assert_eq!(summary.warning.as_ref(), reader.warning());
 
     let Ok(mut again) = Reader::resume_from(Cursor::new(data), resume_at) else {
@@ -57,11 +66,26 @@ mod tests {
     /// Words that mean something in one of the formats, so that random files get past the first check.
     fn words() -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![
-            Just(0xa1b2_c3d4_u32), Just(0xa1b2_3c4d), Just(0x0a0d_0d0a), Just(0x1a2b_3c4d), Just(0x0004_0002),
-            Just(1), Just(2), Just(3), Just(6), Just(12), Just(20), Just(28), Just(32), Just(36), Just(0), Just(u32::MAX),
+            Just(0xa1b2_c3d4_u32),
+            Just(0xa1b2_3c4d),
+            Just(0x0a0d_0d0a),
+            Just(0x1a2b_3c4d),
+            Just(0x0004_0002),
+            Just(1),
+            Just(2),
+            Just(3),
+            Just(6),
+            Just(12),
+            Just(20),
+            Just(28),
+            Just(32),
+            Just(36),
+            Just(0),
+            Just(u32::MAX),
             any::<u32>(),
         ];
-        prop::collection::vec(word, 0..40).prop_map(|words| words.iter().flat_map(|w| w.to_le_bytes()).collect())
+        prop::collection::vec(word, 0..40)
+            .prop_map(|words| words.iter().flat_map(|w| w.to_le_bytes()).collect())
     }
 
     /// A valid section header or file header, then words.
@@ -71,7 +95,10 @@ mod tests {
             Just([0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1, 0]),
         ];
         (head, words()).prop_map(|(head, words)| {
-            head.iter().flat_map(|w| w.to_le_bytes()).chain(words).collect()
+            head.iter()
+                .flat_map(|w| w.to_le_bytes())
+                .chain(words)
+                .collect()
         })
     }
 

@@ -45,11 +45,19 @@ pub(crate) fn block<R: Read + Seek>(
     payload: Payload,
 ) -> Result<Block, Stop> {
     let Some(head) = input.peek(FRAMING)? else {
-        return Err(if input.buffered() == 0 { Stop::End } else { Fault::Cut.into() });
+        return Err(if input.buffered() == 0 {
+            Stop::End
+        } else {
+            Fault::Cut.into()
+        });
     };
     let mut fields = Fields::new(head, endian);
     let kind = fields.u32().ok_or(Fault::Cut)?;
-    let endian = if kind == SECTION { section_order(head)? } else { endian };
+    let endian = if kind == SECTION {
+        section_order(head)?
+    } else {
+        endian
+    };
     let mut fields = Fields::new(head, endian);
     fields.u32();
     let length = check_length(fields.u32().ok_or(Fault::Cut)?)?;
@@ -58,18 +66,27 @@ pub(crate) fn block<R: Read + Seek>(
         SECTION => {
             section_version(input, endian, length)?;
             skip(input, endian, length)?;
-            Ok(Block::Section { endian, length: whole })
+            Ok(Block::Section {
+                endian,
+                length: whole,
+            })
         }
         INTERFACE => {
             let body = body(input, endian, length)?;
-            let interface = interface(Fields::new(body, endian), endian).ok_or(Fault::BlockTooShort(kind))?;
+            let interface =
+                interface(Fields::new(body, endian), endian).ok_or(Fault::BlockTooShort(kind))?;
             if interfaces.len() >= MAX_INTERFACES {
                 return Err(Fault::TooManyInterfaces.into());
             }
             input.consume(length as usize);
-            Ok(Block::Interface { interface, length: whole })
+            Ok(Block::Interface {
+                interface,
+                length: whole,
+            })
         }
-        ENHANCED | PACKET | SIMPLE => packet(input, endian, interfaces, payload, kind, length).map(Block::Packet),
+        ENHANCED | PACKET | SIMPLE => {
+            packet(input, endian, interfaces, payload, kind, length).map(Block::Packet)
+        }
         _ => {
             skip(input, endian, length)?;
             Ok(Block::Other { length: whole })
@@ -80,7 +97,10 @@ pub(crate) fn block<R: Read + Seek>(
 /// The byte order of a section, from its byte-order mark (bytes 8 to 11).
 fn section_order(head: &[u8]) -> Result<Endian, Fault> {
     let mut fields = Fields::new(head, Endian::Big);
-    let mark = fields.take::<8>().and_then(|_| fields.u32()).ok_or(Fault::Cut)?;
+    let mark = fields
+        .take::<8>()
+        .and_then(|_| fields.u32())
+        .ok_or(Fault::Cut)?;
     match (mark, mark.swap_bytes()) {
         (BYTE_ORDER_MARK, _) => Ok(Endian::Big),
         (_, BYTE_ORDER_MARK) => Ok(Endian::Little),
@@ -89,14 +109,20 @@ fn section_order(head: &[u8]) -> Result<Endian, Fault> {
 }
 
 /// 1.0, and 1.2, which some writers used for the same format.
-fn section_version<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length: u32) -> Result<(), Stop> {
+fn section_version<R: Read + Seek>(
+    input: &mut Input<R>,
+    endian: Endian,
+    length: u32,
+) -> Result<(), Stop> {
     const SHORTEST: usize = 28;
     if (length as usize) < SHORTEST {
         return Err(Fault::BlockTooShort(SECTION).into());
     }
     let head = input.peek(SHORTEST)?.ok_or(Fault::Cut)?;
     let mut fields = Fields::new(head, endian);
-    let version = fields.take::<12>().and_then(|_| Some((fields.u16()?, fields.u16()?)));
+    let version = fields
+        .take::<12>()
+        .and_then(|_| Some((fields.u16()?, fields.u16()?)));
     match version.ok_or(Fault::Cut)? {
         (1, 0 | 2) => Ok(()),
         (major, minor) => Err(Fault::Version(major, minor).into()),
@@ -106,7 +132,7 @@ fn section_version<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length:
 fn check_length(length: u32) -> Result<u32, Fault> {
     if length > MAX_BLOCK {
         Err(Fault::BlockTooLong(length))
-    } else if (length as usize) < FRAMING || length % 4 != 0 {
+    } else if (length as usize) < FRAMING || !length.is_multiple_of(4) {
         Err(Fault::BlockLength(length))
     } else {
         Ok(length)
@@ -118,7 +144,9 @@ fn body<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length: u32) -> Re
     let block = input.peek(length as usize)?.ok_or(Fault::Cut)?;
     let mut fields = Fields::new(block, endian);
     fields.take::<8>();
-    let body = fields.slice((length as usize).saturating_sub(FRAMING)).ok_or(Fault::Cut)?;
+    let body = fields
+        .slice((length as usize).saturating_sub(FRAMING))
+        .ok_or(Fault::Cut)?;
     check_trailer(length, fields.u32().ok_or(Fault::Cut)?)?;
     Ok(body)
 }
@@ -135,7 +163,11 @@ fn skip<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length: u32) -> Re
 }
 
 fn check_trailer(before: u32, after: u32) -> Result<(), Fault> {
-    if before == after { Ok(()) } else { Err(Fault::Trailer { before, after }) }
+    if before == after {
+        Ok(())
+    } else {
+        Err(Fault::Trailer { before, after })
+    }
 }
 
 fn interface(mut body: Fields<'_>, endian: Endian) -> Option<Interface> {
@@ -146,11 +178,17 @@ fn interface(mut body: Fields<'_>, endian: Endian) -> Option<Interface> {
     while let Some((code, value)) = option(&mut body) {
         match (code, value) {
             (IF_TSRESOL, [tsresol]) => resolution.tsresol = *tsresol,
-            (IF_TSOFFSET, value) => resolution.offset = Fields::new(value, endian).i64().unwrap_or(0),
+            (IF_TSOFFSET, value) => {
+                resolution.offset = Fields::new(value, endian).i64().unwrap_or(0)
+            }
             _ => {}
         }
     }
-    Some(Interface { link, snaplen, time: TimeFormat::Units(resolution) })
+    Some(Interface {
+        link,
+        snaplen,
+        time: TimeFormat::Units(resolution),
+    })
 }
 
 /// The next option of a list; a list that does not fit its block simply ends.
@@ -184,7 +222,13 @@ struct PacketHeader {
 fn packet_header(mut body: Fields<'_>, kind: u32) -> Option<PacketHeader> {
     if kind == SIMPLE {
         let wire_len = body.u32()?;
-        return Some(PacketHeader { interface_id: 0, raw: RawTime(0), captured: None, wire_len, size: 4 });
+        return Some(PacketHeader {
+            interface_id: 0,
+            raw: RawTime(0),
+            captured: None,
+            wire_len,
+            size: 4,
+        });
     }
     let interface_id = if kind == ENHANCED {
         body.u32()?
@@ -194,7 +238,13 @@ fn packet_header(mut body: Fields<'_>, kind: u32) -> Option<PacketHeader> {
         u32::from(id)
     };
     let raw = RawTime::from_fields(body.u32()?, body.u32()?);
-    Some(PacketHeader { interface_id, raw, captured: Some(body.u32()?), wire_len: body.u32()?, size: 20 })
+    Some(PacketHeader {
+        interface_id,
+        raw,
+        captured: Some(body.u32()?),
+        wire_len: body.u32()?,
+        size: 20,
+    })
 }
 
 fn packet<R: Read + Seek>(
@@ -238,7 +288,10 @@ fn packet<R: Read + Seek>(
             let at = block.start.saturating_add(8);
             let from = at.saturating_add(header.size);
             let data = from..from.saturating_add(captured as usize);
-            (data, comment.map(|c| at.saturating_add(c.start)..at.saturating_add(c.end)))
+            (
+                data,
+                comment.map(|c| at.saturating_add(c.start)..at.saturating_add(c.end)),
+            )
         }
         Payload::Skip => {
             skip(input, endian, length)?;
@@ -258,11 +311,19 @@ fn packet<R: Read + Seek>(
 }
 
 /// Where in the body the packet's first comment lies.
-fn comment(body: &[u8], endian: Endian, header: usize, captured: usize, kind: u32) -> Option<Range<usize>> {
+fn comment(
+    body: &[u8],
+    endian: Endian,
+    header: usize,
+    captured: usize,
+    kind: u32,
+) -> Option<Range<usize>> {
     if kind == SIMPLE {
         return None;
     }
-    let options_at = header.saturating_add(captured).saturating_add(padding(captured));
+    let options_at = header
+        .saturating_add(captured)
+        .saturating_add(padding(captured));
     let mut at = options_at;
     let mut fields = Fields::new(body.get(options_at..)?, endian);
     while let Some((code, value)) = option(&mut fields) {
@@ -270,7 +331,9 @@ fn comment(body: &[u8], endian: Endian, header: usize, captured: usize, kind: u3
         if code == OPT_COMMENT {
             return Some(from..from.saturating_add(value.len()));
         }
-        at = from.saturating_add(value.len()).saturating_add(padding(value.len()));
+        at = from
+            .saturating_add(value.len())
+            .saturating_add(padding(value.len()));
     }
     None
 }

@@ -59,9 +59,13 @@ impl<R: Read + Seek> Reader<R> {
     /// # Errors
     /// As [`Self::resume`].
     pub fn resume_from(inner: R, position: Position) -> Result<Self, OpenError> {
-        let bad = OpenError::BadPosition { section: position.section, next: position.next };
+        let bad = OpenError::BadPosition {
+            section: position.section,
+            next: position.next,
+        };
         let mut input = Input::new(inner);
-        let ordered = position.section <= position.interfaces_end && position.interfaces_end <= position.next;
+        let ordered =
+            position.section <= position.interfaces_end && position.interfaces_end <= position.next;
         if !ordered || position.next > input.file_len()? {
             return Err(bad);
         }
@@ -77,7 +81,8 @@ impl<R: Read + Seek> Reader<R> {
             }
         }
         let found = reader.position;
-        let same_section = found.section == position.section && found.interfaces_end == position.interfaces_end;
+        let same_section =
+            found.section == position.section && found.interfaces_end == position.interfaces_end;
         let whole_kind = reader.kind == FileKind::Pcapng || position.section == 0;
         if !same_section || !whole_kind {
             return Err(bad);
@@ -90,10 +95,21 @@ impl<R: Read + Seek> Reader<R> {
     /// Reads the file or section header at the input's place.
     fn begin(mut input: Input<R>, offset: u64) -> Result<Self, OpenError> {
         let Some(head) = input.peek(4)? else {
-            return Err(if input.buffered() == 0 { OpenError::Empty } else { OpenError::HeaderCut });
+            return Err(if input.buffered() == 0 {
+                OpenError::Empty
+            } else {
+                OpenError::HeaderCut
+            });
         };
-        let magic = Fields::new(head, Endian::Big).u32().ok_or(OpenError::HeaderCut)?;
-        let position = Position { section: offset, interfaces_end: offset, next: offset, records: 0 };
+        let magic = Fields::new(head, Endian::Big)
+            .u32()
+            .ok_or(OpenError::HeaderCut)?;
+        let position = Position {
+            section: offset,
+            interfaces_end: offset,
+            next: offset,
+            records: 0,
+        };
         let empty = |kind, endian, input| Self {
             input,
             kind,
@@ -109,7 +125,9 @@ impl<R: Read + Seek> Reader<R> {
                 Ok(_) => Ok(reader),
                 Err(Stop::Io(error)) => Err(error.into()),
                 Err(Stop::End | Stop::Fault(Fault::Cut)) => Err(OpenError::HeaderCut),
-                Err(Stop::Fault(Fault::Version(major, minor))) => Err(OpenError::Version { major, minor }),
+                Err(Stop::Fault(Fault::Version(major, minor))) => {
+                    Err(OpenError::Version { major, minor })
+                }
                 Err(Stop::Fault(fault)) => Err(OpenError::Header(fault)),
             };
         }
@@ -138,7 +156,10 @@ impl<R: Read + Seek> Reader<R> {
         Ok(Some(Record {
             bytes: self.input.bytes(frame.data),
             wire_len: frame.wire_len,
-            time: Timestamp { raw: frame.raw, format: frame.interface.time },
+            time: Timestamp {
+                raw: frame.raw,
+                format: frame.interface.time,
+            },
             link: frame.interface.link,
             interface: frame.interface_id,
             comment: frame.comment.map(|range| self.input.bytes(range)),
@@ -187,11 +208,19 @@ impl<R: Read + Seek> Reader<R> {
 
     fn end(&mut self, stop: Stop) -> Result<(), ReadError> {
         self.ended = true;
-        let Position { next: offset, records, .. } = self.position;
+        let Position {
+            next: offset,
+            records,
+            ..
+        } = self.position;
         match stop {
             Stop::End => Ok(()),
             Stop::Fault(fault) => {
-                self.warning = Some(Warning { offset, records, fault });
+                self.warning = Some(Warning {
+                    offset,
+                    records,
+                    fault,
+                });
                 Ok(())
             }
             Stop::Io(source) => Err(ReadError { offset, source }),
@@ -201,9 +230,12 @@ impl<R: Read + Seek> Reader<R> {
     /// One record or block; the position moves only when it is whole.
     fn step(&mut self, payload: Payload) -> Result<Option<Frame>, Stop> {
         let block = match (self.kind, self.interfaces.first()) {
-            (FileKind::Pcap, Some(interface)) => {
-                Block::Packet(pcap::record(&mut self.input, self.endian, *interface, payload)?)
-            }
+            (FileKind::Pcap, Some(interface)) => Block::Packet(pcap::record(
+                &mut self.input,
+                self.endian,
+                *interface,
+                payload,
+            )?),
             _ => pcapng::block(&mut self.input, self.endian, &self.interfaces, payload)?,
         };
         let at = self.position.next;

@@ -41,9 +41,15 @@ pub struct Resolution {
 
 impl Resolution {
     /// Microseconds, what an interface without the option uses.
-    pub const MICROS: Self = Self { tsresol: 6, offset: 0 };
+    pub const MICROS: Self = Self {
+        tsresol: 6,
+        offset: 0,
+    };
     /// Nanoseconds.
-    pub const NANOS: Self = Self { tsresol: 9, offset: 0 };
+    pub const NANOS: Self = Self {
+        tsresol: 9,
+        offset: 0,
+    };
 
     fn exponent(self) -> u32 {
         u32::from(self.tsresol & 0x7f)
@@ -67,8 +73,11 @@ impl Resolution {
         clamp(ns.saturating_add(self.offset_ns()))
     }
 
-    fn from_ns(self, ns: u64) -> u64 {
-        let ns = i128::from(ns).saturating_sub(self.offset_ns()).max(0).unsigned_abs();
+    fn at_ns(self, ns: u64) -> u64 {
+        let ns = i128::from(ns)
+            .saturating_sub(self.offset_ns())
+            .max(0)
+            .unsigned_abs();
         let e = self.exponent();
         let units = if self.is_binary() {
             let scaled = ns.saturating_mul(1_u128 << e);
@@ -106,10 +115,12 @@ impl TimeFormat {
         let (seconds, fraction) = (u64::from(seconds), u64::from(fraction));
         match self {
             // 2^32 seconds and 2^32 ms are together below 2^63 ns: nothing here saturates.
-            Self::PcapMicros => {
-                seconds.saturating_mul(1_000_000_000).saturating_add(fraction.saturating_mul(1_000))
-            }
-            Self::PcapNanos => seconds.saturating_mul(1_000_000_000).saturating_add(fraction),
+            Self::PcapMicros => seconds
+                .saturating_mul(1_000_000_000)
+                .saturating_add(fraction.saturating_mul(1_000)),
+            Self::PcapNanos => seconds
+                .saturating_mul(1_000_000_000)
+                .saturating_add(fraction),
             Self::Units(resolution) => resolution.to_ns(raw.0),
         }
     }
@@ -117,12 +128,12 @@ impl TimeFormat {
     /// The raw time stamp of a time in ns since the epoch: finer parts are cut off; pcap seconds end in 2106 and stay at
     /// the largest value after it.
     #[must_use]
-    pub fn from_ns(self, ns: u64) -> RawTime {
+    pub fn at_ns(self, ns: u64) -> RawTime {
         let (seconds, rest) = (ns / 1_000_000_000, (ns % 1_000_000_000) as u32);
         match self {
             Self::PcapMicros => pcap_time(seconds, rest / 1_000, 999_999),
             Self::PcapNanos => pcap_time(seconds, rest, 999_999_999),
-            Self::Units(resolution) => RawTime(resolution.from_ns(ns)),
+            Self::Units(resolution) => RawTime(resolution.at_ns(ns)),
         }
     }
 
@@ -174,10 +185,14 @@ impl Timestamp {
     }
 
     /// The raw field in another format: unchanged when the formats agree, else by way of nanoseconds, see
-    /// [`TimeFormat::to_ns`] and [`TimeFormat::from_ns`].
+    /// [`TimeFormat::to_ns`] and [`TimeFormat::at_ns`].
     #[must_use]
     pub fn raw_in(self, format: TimeFormat) -> RawTime {
-        if self.format == format { self.raw } else { format.from_ns(self.to_ns()) }
+        if self.format == format {
+            self.raw
+        } else {
+            format.at_ns(self.to_ns())
+        }
     }
 }
 
@@ -212,7 +227,10 @@ mod tests {
     fn an_odd_sub_second_field_carries_into_the_seconds() {
         let odd = RawTime::from_fields(10, 2_500_000);
         assert_eq!(TimeFormat::PcapMicros.to_ns(odd), 12_500_000_000);
-        assert_eq!(TimeFormat::PcapNanos.to_ns(RawTime::from_fields(10, u32::MAX)), 14_294_967_295);
+        assert_eq!(
+            TimeFormat::PcapNanos.to_ns(RawTime::from_fields(10, u32::MAX)),
+            14_294_967_295
+        );
     }
 
     #[test]
@@ -231,34 +249,43 @@ mod tests {
         assert_eq!(units(0, i64::MAX).to_ns(RawTime(u64::MAX)), u64::MAX);
         assert_eq!(units(127, 0).to_ns(RawTime(u64::MAX)), 0);
         assert_eq!(units(255, 0).to_ns(RawTime(u64::MAX)), 0);
-        assert_eq!(units(127, 0).from_ns(1), RawTime(u64::MAX));
-        assert_eq!(units(255, 0).from_ns(1), RawTime(u64::MAX));
-        assert_eq!(units(255, 0).from_ns(0), RawTime(0));
-        assert_eq!(TimeFormat::PcapMicros.from_ns(u64::MAX), RawTime::from_fields(u32::MAX, 999_999));
+        assert_eq!(units(127, 0).at_ns(1), RawTime(u64::MAX));
+        assert_eq!(units(255, 0).at_ns(1), RawTime(u64::MAX));
+        assert_eq!(units(255, 0).at_ns(0), RawTime(0));
+        assert_eq!(
+            TimeFormat::PcapMicros.at_ns(u64::MAX),
+            RawTime::from_fields(u32::MAX, 999_999)
+        );
     }
 
     #[test]
     fn converting_between_equal_formats_keeps_every_bit() {
-        let odd = Timestamp { raw: RawTime(u64::MAX), format: TimeFormat::PcapMicros };
+        let odd = Timestamp {
+            raw: RawTime(u64::MAX),
+            format: TimeFormat::PcapMicros,
+        };
         assert_eq!(odd.raw_in(TimeFormat::PcapMicros), RawTime(u64::MAX));
-        assert_eq!(odd.raw_in(TimeFormat::PcapNanos).fields(), (u32::MAX, 999_999_999));
+        assert_eq!(
+            odd.raw_in(TimeFormat::PcapNanos).fields(),
+            (u32::MAX, 999_999_999)
+        );
     }
 
     proptest! {
         #[test]
         fn every_resolution_and_value_is_accepted(tsresol: u8, offset: i64, raw: u64) {
             let format = units(tsresol, offset);
-            let _ = format.from_ns(format.to_ns(RawTime(raw)));
-            let _ = format.from_ns(raw);
+            let _ = format.at_ns(format.to_ns(RawTime(raw)));
+            let _ = format.at_ns(raw);
         }
 
         #[test]
         fn nanosecond_formats_give_back_the_time(ns in 0..u64::from(u32::MAX) * 1_000_000_000) {
             for format in [TimeFormat::PcapNanos, units(9, 0), units(9, -1_000)] {
-                prop_assert_eq!(format.to_ns(format.from_ns(ns)), ns);
+                prop_assert_eq!(format.to_ns(format.at_ns(ns)), ns);
             }
             for format in [TimeFormat::PcapMicros, units(6, 0)] {
-                prop_assert_eq!(format.to_ns(format.from_ns(ns)), ns / 1_000 * 1_000);
+                prop_assert_eq!(format.to_ns(format.at_ns(ns)), ns / 1_000 * 1_000);
             }
         }
     }

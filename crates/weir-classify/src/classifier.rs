@@ -4,7 +4,7 @@ use crate::compiled::{Cold, Compiled, Family, Hot, Key, key};
 use crate::headers::Headers;
 use crate::ports::PortClasses;
 use crate::rule::{Prefix, Rule};
-use crate::tree::{Builder, Forest, Node};
+use crate::tree::{Builder, Forest, NEVER, Node, QUAD};
 
 /// Rules of one list at most.
 pub const MAX_RULES: usize = 65_535;
@@ -228,31 +228,40 @@ impl Group {
     /// The first rule of leaf `node` before position `best` that matches; `best` when none does.
     #[inline]
     fn check(&self, node: Node, key: &Key, best: u32) -> u32 {
-        let matches =
-            |position: u32| self.hot.get(position as usize).is_some_and(|rule| rule.matches(key, &self.cold));
-        match node.count() {
-            0 => best,
-            1 => {
-                let position = u32::try_from(node.base()).unwrap_or(NO_RULE);
-                if position < best && matches(position) { position } else { best }
-            }
-            _ => {
-                for &position in self.forest.leaf(node) {
-                    if position >= best {
-                        break;
-                    }
-                    if matches(position) {
-                        return position;
-                    }
+        for quad in self.forest.leaf(node) {
+            let first = self.first_match(quad, key);
+            if first != NEVER {
+                let confirmed = if self.rule(first).has_rest() { self.slow_check(quad, key) } else { first };
+                if confirmed != NEVER {
+                    return confirmed.min(best);
                 }
-                best
             }
         }
+        best
+    }
+
+    /// The first of four rules whose hot words match. No branches.
+    #[inline]
+    fn first_match(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
+        quad.iter().fold(NEVER, |first, &position| {
+            first.min(if self.rule(position).matches(key) { position } else { NEVER })
+        })
+    }
+
+    /// As [`Self::first_match`], but all words.
+    fn slow_check(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
+        let matches = |rule: &Hot| rule.matches(key) && (!rule.has_rest() || rule.rest_matches(key, &self.cold));
+        quad.iter().copied().find(|&position| matches(self.rule(position))).unwrap_or(NEVER)
+    }
+
+    #[inline]
+    fn rule(&self, position: u32) -> &Hot {
+        self.hot.get(position as usize).unwrap_or(&Hot::NEVER)
     }
 
     #[inline]
     fn index(&self, position: u32) -> u32 {
-        self.hot.get(position as usize).map_or(NO_RULE, |rule| rule.index)
+        self.rule(position).index
     }
 
     /// Estimated time of a lookup, for packets that just match each of up to 4096 rules: every step of a tree
@@ -273,7 +282,7 @@ impl Group {
                     cost = cost.saturating_add(2);
                     node = self.forest.child(node, &key);
                 }
-                cost = cost.saturating_add(node.count()).saturating_add(2);
+                cost = cost.saturating_add(node.quads().saturating_mul(4));
                 best = self.check(node, &key, best);
             }
         }

@@ -70,13 +70,12 @@ pub(crate) fn key(headers: &Headers, sport: &PortClasses, dport: &PortClasses, l
         Fragment::First => IS_FRAGMENT,
         Fragment::Later => IS_FRAGMENT | IS_LATER,
     };
-    if let Some(flags) = headers.tcp_flags {
-        meta |= HAS_FLAGS | u32::from(flags) << FLAGS_SHIFT;
-    }
-    if let Some((kind, code)) = headers.icmp {
-        meta |= HAS_ICMP;
-        key[ICMP] = u32::from(kind) << 8 | u32::from(code);
-    }
+    // Without branches: which packets have flags is random in real traffic, so a branch here would mispredict.
+    let (kind, code) = headers.icmp.unwrap_or_default();
+    meta |= u32::from(headers.tcp_flags.is_some()) * HAS_FLAGS
+        | u32::from(headers.tcp_flags.unwrap_or_default()) << FLAGS_SHIFT
+        | u32::from(headers.icmp.is_some()) * HAS_ICMP;
+    key[ICMP] = u32::from(kind) << 8 | u32::from(code);
     key[META] = meta;
     if link {
         let vlan = headers.vlan.map_or(UNTAGGED, |id| u32::from(id & 0xFFF));
@@ -235,8 +234,20 @@ impl Hot {
         }
     }
 
+    /// A rule that matches nothing.
+    pub(crate) const NEVER: Hot = Hot {
+        src: (0, 1),
+        dst: (0, 0),
+        meta: (0, 0),
+        sport: (0, 0),
+        dport: (0, 0),
+        index: u32::MAX,
+        rest: u32::MAX,
+    };
+
+    /// True when the words of this struct match; see [`Hot::has_rest`]. No branches.
     #[inline]
-    pub(crate) fn matches(&self, key: &Key, cold: &[Cold]) -> bool {
+    pub(crate) fn matches(&self, key: &Key) -> bool {
         let differ = (key[SRC] & self.src.0 ^ self.src.1)
             | (key[DST] & self.dst.0 ^ self.dst.1)
             | (key[META] & self.meta.0 ^ self.meta.1);
@@ -244,12 +255,17 @@ impl Hot {
         let outside = |class: u32, (first, last): (u16, u16)| {
             class.wrapping_sub(u32::from(first)) > u32::from(last.wrapping_sub(first))
         };
-        differ == 0
-            && !(outside(key[SPORT], self.sport) | outside(key[DPORT], self.dport))
-            && (self.rest == u32::MAX || self.rest_matches(key, cold))
+        (differ == 0) & !outside(key[SPORT], self.sport) & !outside(key[DPORT], self.dport)
     }
 
-    fn rest_matches(&self, key: &Key, cold: &[Cold]) -> bool {
+    /// True when there is more to test: [`Hot::rest_matches`].
+    #[inline]
+    pub(crate) fn has_rest(&self) -> bool {
+        self.rest != u32::MAX
+    }
+
+    /// The tests of the words that are not in this struct.
+    pub(crate) fn rest_matches(&self, key: &Key, cold: &[Cold]) -> bool {
         usize::try_from(self.rest).ok().and_then(|at| cold.get(at)).is_some_and(|cold| {
             key.iter().zip(&cold.masks).zip(&cold.values).all(|((word, mask), value)| word & mask == *value)
         })

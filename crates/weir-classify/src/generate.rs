@@ -124,8 +124,17 @@ fn draw(random: &mut Random, kind: Kind, sources: &[Prefix], destinations: &[Pre
         17 => Some(1),
         _ => None,
     };
+    // Real lists have no rule early on that takes everything: one with two wide addresses names a service.
+    let service = wide(src) && wide(dst);
+    let proto = if service { Some(6) } else { proto };
     let mut rule = Rule { src, dst, proto, ..Rule::default() };
-    if matches!(proto, Some(6 | 17)) {
+    if service {
+        let port = random.pick(ports).unwrap_or(80);
+        rule.dport = port..=port;
+        if random.chance(source_port) {
+            rule.sport = range(random, ports);
+        }
+    } else if matches!(proto, Some(6 | 17)) {
         if random.chance(source_port) {
             rule.sport = range(random, ports);
         }
@@ -134,6 +143,10 @@ fn draw(random: &mut Random, kind: Kind, sources: &[Prefix], destinations: &[Pre
         }
     }
     rule
+}
+
+fn wide(prefix: Prefix) -> bool {
+    matches!(prefix, Prefix::V4 { len: 0..=8, .. })
 }
 
 fn range(random: &mut Random, ports: &[u16]) -> RangeInclusive<u16> {

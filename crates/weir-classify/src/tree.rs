@@ -7,8 +7,11 @@
 use crate::compiled::{Compiled, DPORT, Key, SPORT, WORDS};
 use std::collections::HashMap;
 
-/// Rules per leaf that are not worth another cut.
-const LEAF: usize = 3;
+/// Rules that are compared together, without branches: a branch per rule would mispredict. Leaves are filled up
+/// to a multiple of it with [`NEVER`], and no smaller node is cut.
+pub(crate) const QUAD: usize = 4;
+/// Position that stands for no rule.
+pub(crate) const NEVER: u32 = u32::MAX;
 /// Bits of one cut at most.
 const MAX_BITS: u8 = 10;
 /// Rules looked at to choose a cut; larger nodes are sampled evenly.
@@ -16,28 +19,28 @@ const SAMPLE: usize = 192;
 /// A cut that shrinks what a packet meets by less than this many bits is not made.
 const MIN_GAIN: f32 = 0.25;
 
-/// An inner node (`bits > 0`), or a leaf of `count()` rules.
+/// An inner node (`bits > 0`), or a leaf of `quads()` times four rules.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Node {
-    /// First child in `nodes`; first entry in `leaves`; or the one rule itself when `count() == 1`.
+    /// First child in `nodes`, or first quad of a leaf in `leaves`.
     base: u32,
-    /// Word that is cut; low byte of a leaf's count.
+    /// Word that is cut; low byte of a leaf's number of quads.
     word: u8,
-    /// Lowest bit of the cut; high byte of a leaf's count.
+    /// Lowest bit of the cut; high byte of a leaf's number of quads.
     shift: u8,
     /// Bits of the cut; 0 for a leaf.
     bits: u8,
 }
 
 impl Node {
-    fn leaf(base: usize, count: usize) -> Self {
-        let [word, shift] = u16::try_from(count).unwrap_or(u16::MAX).to_le_bytes();
+    fn leaf(base: usize, quads: usize) -> Self {
+        let [word, shift] = u16::try_from(quads).unwrap_or(u16::MAX).to_le_bytes();
         Node { base: u32::try_from(base).unwrap_or(u32::MAX), word, shift, bits: 0 }
     }
 
-    /// Number of rules of a leaf.
+    /// Number of quads of a leaf.
     #[inline]
-    pub(crate) fn count(self) -> usize {
+    pub(crate) fn quads(self) -> usize {
         usize::from(u16::from_le_bytes([self.word, self.shift]))
     }
 
@@ -57,8 +60,9 @@ impl Node {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Forest {
     nodes: Vec<Node>,
-    /// Rule positions, ascending within each leaf.
-    leaves: Vec<u32>,
+    /// Rule positions, ascending within each leaf, filled up with [`NEVER`].
+    leaves: Vec<[u32; QUAD]>,
+
 }
 
 impl Forest {
@@ -70,23 +74,23 @@ impl Forest {
         self.nodes.get(node.base().wrapping_add(index as usize)).copied().unwrap_or_default()
     }
 
-    /// The rules of a leaf with more than one.
+    /// The rules of a leaf.
     #[inline]
-    pub(crate) fn leaf(&self, node: Node) -> &[u32] {
+    pub(crate) fn leaf(&self, node: Node) -> &[[u32; QUAD]] {
         let base = node.base();
-        self.leaves.get(base..base.saturating_add(node.count())).unwrap_or_default()
+        self.leaves.get(base..base.wrapping_add(node.quads())).unwrap_or_default()
     }
 
     /// Rules of the largest leaf below (or at) `roots` and anywhere else.
     pub(crate) fn largest_leaf(&self, roots: &[(u32, Node)]) -> usize {
         let roots = roots.iter().map(|(_, node)| node);
-        roots.chain(&self.nodes).filter(|node| node.is_leaf()).map(|node| node.count()).max().unwrap_or(0)
+        roots.chain(&self.nodes).filter(|node| node.is_leaf()).map(|node| self.leaf(*node).as_flattened().iter().filter(|&&at| at != NEVER).count()).max().unwrap_or(0)
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         let nodes = self.nodes.len().saturating_mul(size_of::<Node>());
-        nodes.saturating_add(self.leaves.len().saturating_mul(4))
+        nodes.saturating_add(self.leaves.len().saturating_mul(size_of::<[u32; QUAD]>()))
     }
 }
 
@@ -215,7 +219,7 @@ impl<'a> Builder<'a> {
         if let Some(last) = last {
             positions.truncate(last.saturating_add(1));
         }
-        if positions.len() <= LEAF {
+        if positions.len() <= QUAD {
             return self.make_leaf(&positions);
         }
         let Some(cut) = self.choose(&positions, &region, budget) else {
@@ -273,12 +277,15 @@ impl<'a> Builder<'a> {
     }
 
     fn make_leaf(&mut self, positions: &[u32]) -> Node {
-        if let [only] = positions {
-            return Node::leaf(*only as usize, 1);
-        }
         let base = self.forest.leaves.len();
-        self.forest.leaves.extend_from_slice(positions);
-        Node::leaf(base, positions.len())
+        for positions in positions.chunks(QUAD) {
+            let mut quad = [NEVER; QUAD];
+            for (slot, position) in quad.iter_mut().zip(positions) {
+                *slot = *position;
+            }
+            self.forest.leaves.push(quad);
+        }
+        Node::leaf(base, positions.len().div_ceil(QUAD))
     }
 
     /// The cut that leaves a packet the fewest rules for its price in memory; `None` when none is worth it.

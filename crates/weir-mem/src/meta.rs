@@ -53,11 +53,32 @@ pub struct Meta {
 
 const _: () = assert!(size_of::<Meta>() == 128 && align_of::<Meta>() == 64);
 
+/// What a source knows of a packet when it hands it over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrival {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// As the source gave it.
+    pub raw_time: u64,
+    /// Bytes on the wire.
+    pub wire_len: u32,
+    /// Interface within the source.
+    pub source_if: u16,
+    /// Policy port number.
+    pub source_port: u16,
+}
+
 impl Meta {
-    /// Forgets what an earlier packet in this buffer left: parse results, hash, states and tags.
+    /// Starts a packet's life in this buffer: forgets what the earlier one left (parse results,
+    /// hash, states; tags when some µNF uses them) and writes down how the new one arrived.
     #[inline]
-    pub fn reset(&self, clear_tags: bool) {
+    pub fn arrive(&self, arrival: &Arrival, clear_tags: bool) {
+        self.time_ns.set(arrival.time_ns);
+        self.raw_time.set(arrival.raw_time);
         self.flow_hash.set(0);
+        self.wire_len.set(arrival.wire_len);
+        self.source_if.set(arrival.source_if);
+        self.source_port.set(arrival.source_port);
         self.layers.iter().for_each(|w| w.set(0));
         self.drop_reason.set(0);
         self.flags.set(0);

@@ -2,7 +2,21 @@
 
 use crate::flows::FlowTable;
 use crate::nf::Nf;
+use weir_mem::{Arena, Entry};
 use weir_packet::{Access, Depth, FlowKey, Pkt, TagSlot};
+
+/// Time as packets tell it. One per segment; never goes back.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock {
+    now_ns: u64,
+}
+
+impl Clock {
+    fn see(&mut self, time_ns: u64) -> u64 {
+        self.now_ns = self.now_ns.max(time_ns);
+        self.now_ns
+    }
+}
 
 /// What a µNF may ask while its configuration is compiled.
 #[derive(Debug, Clone, Default)]
@@ -22,7 +36,10 @@ impl Env {
 
 /// A batch's surroundings: time, state, and which input the packets came by.
 pub struct Ctx<'c, N: Nf> {
-    pub(crate) now_ns: u64,
+    pub(crate) clock: &'c mut Clock,
+    pub(crate) arena: &'c Arena,
+    /// Last packet of the batch: its time stamp is looked at only when somebody asks.
+    pub(crate) last: Entry,
     pub(crate) input: u8,
     pub(crate) shared: &'c mut N::Shared,
     pub(crate) flows: &'c mut FlowTable<N::Flow>,
@@ -32,8 +49,9 @@ impl<N: Nf> Ctx<'_, N> {
     /// Time in nanoseconds since 1970, from packets' time stamps, never going back: a capture
     /// replays exactly, at any speed.
     #[inline]
-    pub fn now(&self) -> u64 {
-        self.now_ns
+    pub fn now(&mut self) -> u64 {
+        let time = self.arena.meta(&self.last).map_or(0, |m| m.time_ns.get());
+        self.clock.see(time)
     }
 
     /// Which input the batch came by, counted from 0 in the order of the descriptor.
@@ -55,6 +73,7 @@ impl<N: Nf> Ctx<'_, N> {
     pub fn flow<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<&mut N::Flow> {
         let layers = packet.layers(Depth::L4);
         let (key, _) = FlowKey::from_packet(&packet.bytes(), &layers)?;
-        self.flows.get_or_create(key, self.now_ns)
+        let now = self.now();
+        self.flows.get_or_create(key, now)
     }
 }

@@ -1,6 +1,6 @@
 //! A µNF with its state, behind one virtual call per batch.
 
-use crate::ctx::{Ctx, Env};
+use crate::ctx::{Clock, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::flows::{DEFAULT_FLOWS, FlowTable};
 use crate::nf::{ConfigError, Nf};
@@ -44,7 +44,7 @@ pub trait Instance: Send {
         verdicts: &mut [Verdict],
         arena: &Arena,
         input: u8,
-        now_ns: u64,
+        clock: &mut Clock,
     ) -> Outcome;
 
     /// Replaces the configuration; state stays. On an error nothing has changed.
@@ -93,11 +93,12 @@ impl<N: Nf> Instance for Running<N> {
         verdicts: &mut [Verdict],
         arena: &Arena,
         input: u8,
-        now_ns: u64,
+        clock: &mut Clock,
     ) -> Outcome {
+        let Some(last) = packets.last().map(|p| *p.entry()) else { return Outcome::AllFirst };
         let mut packets = Packets::new(packets, verdicts, arena);
-        let mut ctx =
-            Ctx { now_ns, input, shared: &mut self.shared, flows: &mut self.flows };
+        let (shared, flows) = (&mut self.shared, &mut self.flows);
+        let mut ctx = Ctx { clock, arena, last, input, shared, flows };
         self.nf.process(&mut packets, &mut ctx);
         if packets.judged() { Outcome::Judged } else { Outcome::AllFirst }
     }

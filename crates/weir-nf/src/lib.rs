@@ -14,7 +14,7 @@ mod nf;
 mod registry;
 pub mod testing;
 
-pub use ctx::{Ctx, Env};
+pub use ctx::{Clock, Ctx, Env};
 pub use descriptor::{Affinity, Descriptor, Effect, LayerAccess, TagDecl, TagKind, Touch};
 pub use flows::{FlowState, FlowTable};
 pub use instance::{BuildError, Instance, Outcome};

@@ -1,10 +1,11 @@
 //! A bench for one µNF: packets in, packets and verdicts out, without processes or rings.
 
-use crate::ctx::Env;
+use crate::ctx::{Clock, Env};
 use crate::instance::{BuildError, Instance, Running};
 use crate::nf::Nf;
 use serde_json::Value;
 use weir_mem::arena::HEADROOM;
+use weir_mem::meta::Arrival;
 use weir_mem::{Arena, ArenaShape, Entry, RegionError, Seq};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 
@@ -39,7 +40,7 @@ impl Seen {
 pub struct Bench {
     instance: Box<dyn Instance>,
     arena: Arena,
-    now_ns: u64,
+    clock: Clock,
 }
 
 impl Bench {
@@ -54,7 +55,7 @@ impl Bench {
         Ok(Bench {
             instance: Box::new(Running::<N>::new(&config, env)?),
             arena: Arena::private(shape)?,
-            now_ns: 0,
+            clock: Clock::default(),
         })
     }
 
@@ -79,15 +80,13 @@ impl Bench {
                 b.write(0, &bytes[..len]);
             }
             if let Some(meta) = self.arena.meta(&entry) {
-                meta.reset(true);
-                meta.wire_len.set(*wire as u32);
-                meta.time_ns.set(*time);
+                let (wire_len, time_ns) = (*wire as u32, *time);
+                meta.arrive(&Arrival { wire_len, time_ns, ..Arrival::default() }, true);
             }
-            self.now_ns = self.now_ns.max(*time);
             batch.extend(Packet::admit(entry, &self.arena));
         }
         let mut verdicts = vec![Verdict::FIRST; batch.len()];
-        self.instance.process(&mut batch, &mut verdicts, &self.arena, 0, self.now_ns);
+        self.instance.process(&mut batch, &mut verdicts, &self.arena, 0, &mut self.clock);
         let outputs = self.instance.descriptor().outputs;
         batch
             .iter()

@@ -1,15 +1,21 @@
 //! The bytes of headers, records and blocks, little-endian. Lengths were checked by the caller: all fit 32 bits.
 
-use crate::pcapng::{BYTE_ORDER_MARK, ENHANCED, FRAMING, IF_TSOFFSET, IF_TSRESOL, INTERFACE, OPT_COMMENT, OPT_END, SECTION};
 use crate::pcapng::padding;
+use crate::pcapng::{
+    BYTE_ORDER_MARK, ENHANCED, FRAMING, IF_TSOFFSET, IF_TSRESOL, INTERFACE, OPT_COMMENT, OPT_END,
+    SECTION,
+};
 use crate::record::Record;
 use crate::{LinkType, MAX_CAPTURED, Precision, RawTime, Resolution, pcap};
 
 pub(super) fn pcap_header(out: &mut Vec<u8>, precision: Precision, link: LinkType) {
-    u32(out, match precision {
-        Precision::Micros => pcap::MAGIC_MICROS,
-        Precision::Nanos => pcap::MAGIC_NANOS,
-    });
+    u32(
+        out,
+        match precision {
+            Precision::Micros => pcap::MAGIC_MICROS,
+            Precision::Nanos => pcap::MAGIC_NANOS,
+        },
+    );
     u16(out, 2);
     u16(out, 4);
     out.extend([0; 8]); // time zone and accuracy: always 0
@@ -48,7 +54,12 @@ pub(super) fn interface(out: &mut Vec<u8>, link: u16, resolution: Resolution) {
     });
 }
 
-pub(super) fn enhanced_packet(out: &mut Vec<u8>, record: &Record<'_>, raw: RawTime, interface: u32) {
+pub(super) fn enhanced_packet(
+    out: &mut Vec<u8>,
+    record: &Record<'_>,
+    raw: RawTime,
+    interface: u32,
+) {
     let (high, low) = raw.fields();
     block(out, ENHANCED, |body| {
         u32(body, interface);
@@ -71,10 +82,14 @@ fn block(out: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     u32(out, 0);
     body(out);
     let length = out.len().saturating_sub(start).saturating_add(4);
-    debug_assert!(length >= FRAMING && length % 4 == 0);
+    debug_assert!(length >= FRAMING && length.is_multiple_of(4));
     u32(out, length as u32);
     // The length in front is known only now.
-    if let Some((_, field)) = out.get_mut(start..).and_then(|b| b.get_mut(..8)).and_then(|b| b.split_last_chunk_mut::<4>()) {
+    if let Some((_, field)) = out
+        .get_mut(start..)
+        .and_then(|b| b.get_mut(..8))
+        .and_then(|b| b.split_last_chunk_mut::<4>())
+    {
         *field = (length as u32).to_le_bytes();
     }
 }

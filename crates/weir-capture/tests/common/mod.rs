@@ -41,13 +41,18 @@ impl Owned {
 }
 
 /// Everything a reader still gives, with the position behind each record, and its warning.
-pub fn read_all<R: Read + Seek>(reader: &mut Reader<R>) -> (Vec<(Owned, Position)>, Option<Warning>) {
+pub fn read_all<R: Read + Seek>(
+    reader: &mut Reader<R>,
+) -> (Vec<(Owned, Position)>, Option<Warning>) {
     let mut all = Vec::new();
     while let Some(record) = reader.next().expect("no error of the system") {
         let owned = Owned::of(&record);
         all.push((owned, reader.position()));
     }
-    assert!(reader.next().expect("no error").is_none(), "the end is for ever");
+    assert!(
+        reader.next().expect("no error").is_none(),
+        "the end is for ever"
+    );
     (all, reader.warning().cloned())
 }
 
@@ -68,7 +73,8 @@ pub fn traces() -> Option<PathBuf> {
 
 /// A file of this test run's own.
 pub fn temporary(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{}", std::process::id()));
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("capture-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for temporary files");
     folder.join(name)
 }
@@ -81,21 +87,36 @@ pub struct Build {
 
 impl Build {
     pub fn new(big: bool) -> Self {
-        Self { bytes: Vec::new(), big }
+        Self {
+            bytes: Vec::new(),
+            big,
+        }
     }
 
     pub fn u16(&mut self, v: u16) -> &mut Self {
-        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
+        self.bytes.extend(if self.big {
+            v.to_be_bytes()
+        } else {
+            v.to_le_bytes()
+        });
         self
     }
 
     pub fn u32(&mut self, v: u32) -> &mut Self {
-        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
+        self.bytes.extend(if self.big {
+            v.to_be_bytes()
+        } else {
+            v.to_le_bytes()
+        });
         self
     }
 
     pub fn u64(&mut self, v: u64) -> &mut Self {
-        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
+        self.bytes.extend(if self.big {
+            v.to_be_bytes()
+        } else {
+            v.to_le_bytes()
+        });
         self
     }
 
@@ -116,8 +137,18 @@ impl Build {
         self.u16(2).u16(4).u32(0).u32(0).u32(65_535).u32(link)
     }
 
-    pub fn pcap_record(&mut self, seconds: u32, fraction: u32, wire_len: u32, bytes: &[u8]) -> &mut Self {
-        self.u32(seconds).u32(fraction).u32(bytes.len() as u32).u32(wire_len).raw(bytes)
+    pub fn pcap_record(
+        &mut self,
+        seconds: u32,
+        fraction: u32,
+        wire_len: u32,
+        bytes: &[u8],
+    ) -> &mut Self {
+        self.u32(seconds)
+            .u32(fraction)
+            .u32(bytes.len() as u32)
+            .u32(wire_len)
+            .raw(bytes)
     }
 
     /// A block whose body `inner` builds; pads it.
@@ -136,7 +167,13 @@ impl Build {
     }
 
     /// An interface, with the options `if_name`, `if_tsresol` and `if_tsoffset` where given.
-    pub fn interface(&mut self, link: u16, snaplen: u32, tsresol: Option<u8>, tsoffset: Option<i64>) -> &mut Self {
+    pub fn interface(
+        &mut self,
+        link: u16,
+        snaplen: u32,
+        tsresol: Option<u8>,
+        tsoffset: Option<i64>,
+    ) -> &mut Self {
         self.block(1, |b| {
             b.u16(link).u16(0).u32(snaplen);
             b.u16(2).u16(5).raw(b"eth-0").pad();
@@ -151,13 +188,27 @@ impl Build {
     }
 
     /// An Enhanced Packet Block with a flags option and, where given, a comment.
-    pub fn enhanced(&mut self, interface: u32, raw: u64, wire_len: u32, bytes: &[u8], comment: Option<&str>) -> &mut Self {
+    pub fn enhanced(
+        &mut self,
+        interface: u32,
+        raw: u64,
+        wire_len: u32,
+        bytes: &[u8],
+        comment: Option<&str>,
+    ) -> &mut Self {
         self.block(6, |b| {
-            b.u32(interface).u32((raw >> 32) as u32).u32(raw as u32).u32(bytes.len() as u32).u32(wire_len);
+            b.u32(interface)
+                .u32((raw >> 32) as u32)
+                .u32(raw as u32)
+                .u32(bytes.len() as u32)
+                .u32(wire_len);
             b.raw(bytes).pad();
             b.u16(2).u16(4).u32(1);
             if let Some(comment) = comment {
-                b.u16(1).u16(comment.len() as u16).raw(comment.as_bytes()).pad();
+                b.u16(1)
+                    .u16(comment.len() as u16)
+                    .raw(comment.as_bytes())
+                    .pad();
             }
             b.u16(0).u16(0);
         })
@@ -165,7 +216,12 @@ impl Build {
 
     pub fn obsolete(&mut self, interface: u16, raw: u64, wire_len: u32, bytes: &[u8]) -> &mut Self {
         self.block(2, |b| {
-            b.u16(interface).u16(0).u32((raw >> 32) as u32).u32(raw as u32).u32(bytes.len() as u32).u32(wire_len);
+            b.u16(interface)
+                .u16(0)
+                .u32((raw >> 32) as u32)
+                .u32(raw as u32)
+                .u32(bytes.len() as u32)
+                .u32(wire_len);
             b.raw(bytes);
         })
     }
@@ -180,19 +236,34 @@ impl Build {
 /// A pcapng with all block kinds and two sections, the second in the other byte order.
 pub fn rich_pcapng(big: bool) -> Vec<u8> {
     let mut first = Build::new(big);
-    first.section().interface(1, 0, None, None).interface(113, 96, Some(9), Some(3));
+    first
+        .section()
+        .interface(1, 0, None, None)
+        .interface(113, 96, Some(9), Some(3));
     first.enhanced(0, 1_700_000_000_000_000, 60, b"first packet", None);
     first.block(0x0bad, |b| {
         b.raw(&[9; 33]);
     });
-    first.enhanced(1, u64::MAX, 5, b"longer than the wire", Some("dropped: too long"));
+    first.enhanced(
+        1,
+        u64::MAX,
+        5,
+        b"longer than the wire",
+        Some("dropped: too long"),
+    );
     first.interface(101, 0, Some(0x80 | 20), None);
-    first.obsolete(2, 1 << 20, 9, b"obsolete!").simple(6, b"simple");
+    first
+        .obsolete(2, 1 << 20, 9, b"obsolete!")
+        .simple(6, b"simple");
     first.block(5, |b| {
         b.u32(0).u64(0);
     });
     let mut second = Build::new(!big);
-    second.section().interface(1, 4, Some(3), None).simple(100, b"four").enhanced(0, 7, 0, b"", None);
+    second
+        .section()
+        .interface(1, 4, Some(3), None)
+        .simple(100, b"four")
+        .enhanced(0, 7, 0, b"", None);
     [first.bytes, second.bytes].concat()
 }
 
@@ -200,7 +271,9 @@ pub fn rich_pcapng(big: bool) -> Vec<u8> {
 pub fn rich_pcap(big: bool, nanos: bool) -> Vec<u8> {
     let mut b = Build::new(big);
     b.pcap_header(nanos, 1);
-    b.pcap_record(1, 2, 3, b"abc").pcap_record(u32::MAX, u32::MAX, 0, b"").pcap_record(5, 4_000_000, 1500, &[7; 61]);
+    b.pcap_record(1, 2, 3, b"abc")
+        .pcap_record(u32::MAX, u32::MAX, 0, b"")
+        .pcap_record(5, 4_000_000, 1500, &[7; 61]);
     b.bytes
 }
 

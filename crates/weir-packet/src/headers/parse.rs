@@ -23,17 +23,24 @@ fn short(offset: usize) -> u16 {
 #[inline]
 pub fn parse<B: Bytes + ?Sized>(bytes: &B, want: Depth) -> Layers {
     let mut layers = Layers::default();
-    if !layers.common_case(bytes, want) {
-        layers.extend(bytes, want);
-    }
+    layers.extend(bytes, want);
     layers
 }
 
 impl Layers {
     /// Goes on from an earlier, shallower parse of the same bytes until `want` is reached.
     /// Equal to [`parse`] with `want` at once; does nothing when the depth was already reached.
+    #[inline]
     pub fn extend<B: Bytes + ?Sized>(&mut self, bytes: &B, want: Depth) {
+        if self.depth >= want || self.depth == Depth::None && self.common_case(bytes, want) {
+            return;
+        }
+        self.any_case(bytes, want);
+    }
+
+    fn any_case<B: Bytes + ?Sized>(&mut self, bytes: &B, want: Depth) {
         if self.depth < Depth::L2 && want >= Depth::L2 {
+            *self = Layers::default();
             self.parse_link(bytes);
             self.depth = Depth::L2;
         }

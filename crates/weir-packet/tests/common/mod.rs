@@ -58,7 +58,8 @@ pub fn ethernet_frames(path: &Path) -> Vec<Record> {
                 }
                 reader.consume(consumed);
             }
-            Err(PcapError::Eof) => return frames,
+            // Some captures are cut inside their last record: what is whole counts.
+            Err(PcapError::Eof | PcapError::UnexpectedEof) => return frames,
             Err(PcapError::Incomplete(_)) => reader.refill().unwrap(),
             Err(error) => panic!("{}: {error:?}", path.display()),
         }

@@ -1,0 +1,219 @@
+//! The compiled lookup against the definition: walk the rules, the first that matches wins.
+
+use proptest::prelude::*;
+use weir_classify::generate::{Kind, Random, generate, headers_hitting};
+use weir_classify::*;
+
+fn walk(rules: &[Rule], headers: &Headers) -> Option<u32> {
+    rules.iter().position(|rule| rule.matches(headers)).map(|at| at as u32)
+}
+
+fn same_as_walk(rules: &[Rule], headers: &[Headers]) {
+    let classifier = Classifier::build(rules).unwrap();
+    let mut batch = vec![0; headers.len()];
+    classifier.classify_batch(headers, &mut batch);
+    for (header, batched) in headers.iter().zip(batch) {
+        let wanted = walk(rules, header);
+        assert_eq!(classifier.classify(header), wanted, "{header:?}");
+        assert_eq!(batched, wanted.unwrap_or(NO_RULE), "batch, {header:?}");
+    }
+    assert!(classifier.shape().bytes <= 64 << 20, "{:?}", classifier.shape());
+}
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    prop_oneof![
+        2 => Just(Prefix::Any),
+        // Few distinct bits, so that random packets hit.
+        4 => (0..8_u32, 0..=33_u8).prop_map(|(bits, len)| Prefix::V4 { addr: bits << 29 | bits, len }),
+        3 => (0..8_u128, 0..=129_u8).prop_map(|(bits, len)| Prefix::V6 { addr: bits << 125 | bits << 62 | bits, len }),
+    ]
+}
+
+fn ports() -> impl Strategy<Value = std::ops::RangeInclusive<u16>> {
+    prop_oneof![
+        4 => Just(0..=u16::MAX),
+        2 => (0..6_u16).prop_map(|port| port..=port),
+        2 => (0..8_u16, 0..8_u16).prop_map(|(a, b)| a..=b),
+        1 => (65_530..=u16::MAX, 65_530..=u16::MAX).prop_map(|(a, b)| a..=b),
+    ]
+}
+
+fn mac() -> impl Strategy<Value = MacMatch> {
+    (any::<[bool; 6]>(), any::<[bool; 6]>())
+        .prop_map(|(addr, mask)| MacMatch { addr: addr.map(u8::from), mask: mask.map(|on| if on { 0xFF } else { 0 }) })
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let rare = || prop::option::weighted(0.15, mac());
+    (
+        (prefix(), prefix(), ports(), ports()),
+        prop::option::of(prop_oneof![Just(6_u8), Just(17), Just(1)]),
+        (
+            prop::option::weighted(0.2, (0..8_u8, any::<u8>()).prop_map(|(mask, value)| FlagMatch { mask, value })),
+            prop::option::weighted(0.1, 0..2_u8),
+            prop::option::weighted(0.1, 0..2_u8),
+        ),
+        (rare(), rare()),
+        prop::option::weighted(0.1, prop_oneof![Just(0x800_u16), Just(0x806)]),
+        prop::option::weighted(
+            0.15,
+            prop_oneof![Just(VlanMatch::Untagged), (0..3_u16).prop_map(VlanMatch::Id), Just(VlanMatch::Id(0xFFFF))],
+        ),
+        prop::option::weighted(
+            0.15,
+            prop_oneof![
+                Just(FragmentMatch::No),
+                Just(FragmentMatch::Yes),
+                Just(FragmentMatch::First),
+                Just(FragmentMatch::Later)
+            ],
+        ),
+    )
+        .prop_map(|((src, dst, sport, dport), proto, (tcp_flags, icmp_type, icmp_code), (src_mac, dst_mac), ether_type, vlan, fragment)| {
+            Rule { src, dst, sport, dport, proto, tcp_flags, icmp_type, icmp_code, src_mac, dst_mac, ether_type, vlan, fragment }
+        })
+}
+
+fn header() -> impl Strategy<Value = Headers> {
+    let v6 = |bits: u32| [bits << 29, 0, bits << 30, bits];
+    let net = prop_oneof![
+        1 => Just(Net::None),
+        4 => (0..8_u32, 0..8_u32).prop_map(|(a, b)| Net::V4 { src: a << 29 | a, dst: b << 29 | b }),
+        3 => (0..8_u32, 0..8_u32).prop_map(move |(a, b)| Net::V6 { src: v6(a), dst: v6(b) }),
+    ];
+    let port = || prop_oneof![4 => 0..9_u16, 1 => 65_528..=u16::MAX];
+    let mac = || any::<[bool; 6]>().prop_map(|bits| bits.map(u8::from));
+    (
+        net,
+        prop::option::weighted(0.8, (port(), port())),
+        prop::option::weighted(0.9, prop_oneof![Just(6_u8), Just(17), Just(1)]),
+        prop::option::of(0..8_u8),
+        prop::option::of((0..3_u8, 0..3_u8)),
+        prop_oneof![Just(Fragment::Whole), Just(Fragment::First), Just(Fragment::Later)],
+        (mac(), mac()),
+        prop_oneof![Just(0x800_u16), Just(0x806)],
+        prop::option::of(0..4_u16),
+    )
+        .prop_map(|(net, ports, proto, tcp_flags, icmp, fragment, (src_mac, dst_mac), ether_type, vlan)| Headers {
+            net, ports, proto, tcp_flags, icmp, fragment, src_mac, dst_mac, ether_type, vlan,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_lookup_equals_the_walk_on_random_rules(
+        rules in prop::collection::vec(rule(), 0..80),
+        headers in prop::collection::vec(header(), 1..80),
+    ) {
+        same_as_walk(&rules, &headers);
+    }
+}
+
+#[test]
+fn the_lookup_equals_the_walk_on_generated_rules_of_each_kind() {
+    for kind in [Kind::Acl, Kind::Fw, Kind::Ipc] {
+        for (seed, n) in [(1, 10), (2, 100), (3, 1_000), (4, 3_000)] {
+            let rules = generate(seed, n, kind);
+            assert_eq!(rules.len(), n, "{kind:?}");
+            let mut headers = headers_hitting(seed, &rules, 2_000);
+            // Near misses: the same headers with one field of another.
+            for at in 1..headers.len() {
+                if at % 2 == 0 {
+                    headers[at].ports = headers[at - 1].ports;
+                }
+            }
+            same_as_walk(&rules, &headers);
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_rules_build_in_bounded_time_and_memory() {
+    for kind in [Kind::Acl, Kind::Fw, Kind::Ipc] {
+        let rules = generate(9, 10_000, kind);
+        let started = std::time::Instant::now();
+        let classifier = Classifier::build(&rules).unwrap();
+        // The aim is 2 s; a loaded test machine gets more.
+        assert!(started.elapsed().as_secs() < 10, "{kind:?} took {:?}", started.elapsed());
+        assert!(classifier.shape().bytes <= 64 << 20, "{:?}", classifier.shape());
+        for header in headers_hitting(9, &rules, 300) {
+            assert_eq!(classifier.classify(&header), walk(&rules, &header));
+        }
+    }
+}
+
+fn adversarial(n: u32) -> Vec<(&'static str, Vec<Rule>)> {
+    let any = Rule::default;
+    let mut random = Random::new(5);
+    let mut word = move || random.bits() as u32;
+    vec![
+        ("all wildcards", (0..n).map(|_| any()).collect()),
+        ("the same rule", (0..n).map(|_| Rule { proto: Some(6), dport: 80..=80, ..any() }).collect()),
+        ("crossing wildcards", (0..n).map(|i| {
+            let half = Prefix::V4 { addr: word(), len: 32 };
+            if i % 2 == 0 { Rule { src: half, ..any() } } else { Rule { dst: half, ..any() } }
+        }).collect()),
+        ("nested port ranges", (0..n).map(|i| {
+            let i = (i % 30_000) as u16;
+            Rule { sport: i + 1..=65_535 - i, dport: 30_000 - i..=30_001 + i, ..any() }
+        }).collect()),
+        ("random boxes", (0..n).map(|_| {
+            let (a, b) = (word(), word());
+            let range = |x: u32| ((x as u16).min((x >> 16) as u16))..=((x as u16).max((x >> 16) as u16));
+            Rule { sport: range(a), dport: range(b), ..any() }
+        }).collect()),
+        ("only MAC addresses", (0..n).map(|i| {
+            let [a, b, c, d] = i.to_be_bytes();
+            Rule { src_mac: Some(MacMatch { addr: [2, 0, a, b, c, d], mask: [0xFF; 6] }), ..any() }
+        }).collect()),
+        ("one bit each", (0..n).map(|i| {
+            let mut mask = [0; 6];
+            mask[(i / 8 % 6) as usize] = 1 << (i % 8);
+            Rule { dst_mac: Some(MacMatch { addr: mask, mask }), src: Prefix::V4 { addr: word(), len: (i % 5) as u8 }, ..any() }
+        }).collect()),
+    ]
+}
+
+#[test]
+fn adversarial_rule_sets_stay_within_memory_and_answer_right() {
+    for (name, rules) in adversarial(2_000) {
+        println!("{name}");
+        let mut headers = headers_hitting(6, &rules, 500);
+        headers.iter_mut().step_by(3).for_each(|header| header.src_mac = [2, 0, 0, 0, 7, 7]);
+        same_as_walk(&rules, &headers);
+    }
+}
+
+#[test]
+fn adversarial_rule_sets_of_full_size_build() {
+    for (name, rules) in adversarial(10_000) {
+        let started = std::time::Instant::now();
+        let shape = Classifier::build(&rules).unwrap().shape();
+        println!("{name}: {:?}, {shape:?}", started.elapsed());
+        assert!(shape.bytes <= 64 << 20, "{name}: {shape:?}");
+        assert!(started.elapsed().as_secs() < 20, "{name}");
+    }
+}
+
+#[test]
+fn later_fragments_do_not_match_rules_that_test_ports() {
+    let rules = [Rule { dport: 80..=80, ..Rule::default() }, Rule { fragment: Some(FragmentMatch::Later), ..Rule::default() }];
+    let later = Headers {
+        net: Net::V4 { src: 1, dst: 2 },
+        proto: Some(6),
+        fragment: Fragment::Later,
+        ..Headers::default()
+    };
+    assert_eq!(Classifier::build(&rules).unwrap().classify(&later), Some(1));
+}
+
+#[test]
+fn too_many_rules_and_port_ranges_are_refused_by_name() {
+    let rules = vec![Rule::default(); MAX_RULES + 1];
+    assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyRules(MAX_RULES + 1));
+    let rules: Vec<Rule> =
+        (0..MAX_RULES as u32).map(|i| Rule { sport: i as u16..=i as u16, ..Rule::default() }).collect();
+    assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyPortRanges);
+}

@@ -1,0 +1,367 @@
+//! Tokens to a [`Policy`]. After an error it goes on behind the statement, so that one pass shows
+//! all errors.
+
+use crate::ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
+use crate::bandwidth::Bandwidth;
+use crate::config::MAX_CONFIG_DEPTH;
+use crate::error::{Errors, PolicyError};
+use crate::lexer::{Kind, Lexer, Token};
+use crate::span::{Name, Span, Spanned};
+use crate::why::{NotYet, Why};
+
+/// The longest policy text, in bytes.
+pub const MAX_TEXT: usize = 4 << 20;
+/// The longest name, in bytes.
+pub const MAX_NAME: usize = 64;
+/// The most edges of a policy.
+pub const MAX_EDGES: usize = 100_000;
+/// The most declarations of a policy.
+pub const MAX_DECLARATIONS: usize = 100_000;
+
+/// Reads a policy. What could be understood is given together with all errors.
+#[must_use]
+pub fn parse(text: &str) -> (Policy, Vec<PolicyError>) {
+    if text.len() > MAX_TEXT {
+        let why = Why::TooLong { len: text.len() };
+        return (Policy::default(), vec![PolicyError { span: Span::default(), why }]);
+    }
+    let mut lexer = Lexer::new(text);
+    let token = lexer.next();
+    let mut parser = Parser { text, lexer, token, before: Span::default(), errors: Errors::default(), edges: 0, declarations: 0 };
+    let policy = parser.policy();
+    (policy, parser.errors.into_list())
+}
+
+/// The statement cannot be read on; the error has been noted.
+pub(crate) struct Stop;
+
+pub(crate) struct Parser<'a> {
+    pub(crate) text: &'a str,
+    lexer: Lexer<'a>,
+    /// The token that is looked at.
+    pub(crate) token: Token,
+    /// Where the token before it stands.
+    pub(crate) before: Span,
+    errors: Errors,
+    edges: usize,
+    declarations: usize,
+}
+
+impl Parser<'_> {
+    pub(crate) fn advance(&mut self) {
+        self.before = self.token.span;
+        self.token = self.lexer.next();
+    }
+
+    pub(crate) fn error(&mut self, span: Span, why: Why) {
+        self.errors.push(span, why);
+    }
+
+    pub(crate) fn fail(&mut self, span: Span, why: Why) -> Stop {
+        self.error(span, why);
+        Stop
+    }
+
+    /// `wanted` should stand where the token is.
+    pub(crate) fn expected(&mut self, wanted: &'static str, instead: &'static str) -> Stop {
+        let span = self.token.span;
+        let why = match self.token.kind {
+            Kind::OpenComment => Why::NotClosed("/*", "*/"),
+            Kind::OpenText => Why::OpenText,
+            Kind::Ellipsis => Why::Ellipsis,
+            Kind::End => Why::Expected { wanted, found: "the end".to_owned(), instead },
+            _ => Why::Expected { wanted, found: format!("`{}`", span.of(self.text)), instead },
+        };
+        self.fail(span, why)
+    }
+
+    fn word(&self) -> Option<&str> {
+        (self.token.kind == Kind::Name).then(|| self.token.span.of(self.text))
+    }
+
+    fn char(&mut self, c: char, wanted: &'static str, instead: &'static str) -> Result<(), Stop> {
+        if self.token.kind == Kind::Char(c) {
+            self.advance();
+            return Ok(());
+        }
+        Err(self.expected(wanted, instead))
+    }
+
+    fn semicolon(&mut self, instead: &'static str) -> Result<(), Stop> {
+        if self.token.kind == Kind::Char(';') {
+            self.advance();
+            return Ok(());
+        }
+        if matches!(self.token.kind, Kind::OpenComment | Kind::OpenText | Kind::Ellipsis) {
+            return Err(self.expected("`;`", instead));
+        }
+        // Noted behind what it should end, where it is to be written.
+        let span = Span::new(self.before.end, self.before.end);
+        Err(self.fail(span, Why::NoSemicolon { instead }))
+    }
+
+    fn name(&mut self, wanted: &'static str, instead: &'static str) -> Result<Name, Stop> {
+        let Some(word) = self.word() else {
+            return Err(self.expected(wanted, instead));
+        };
+        let name = Spanned::new(word.to_owned(), self.token.span);
+        self.advance();
+        if name.value.len() > MAX_NAME {
+            return Err(self.fail(name.span, Why::NameTooLong { len: name.value.len() }));
+        }
+        Ok(name)
+    }
+
+    fn policy(&mut self) -> Policy {
+        let mut policy = Policy::default();
+        while self.token.kind != Kind::End && !self.errors.full() {
+            self.declarations = self.declarations.saturating_add(1);
+            if self.declarations > MAX_DECLARATIONS {
+                self.error(self.token.span, Why::TooManyDeclarations);
+                break;
+            }
+            let start = self.token.span;
+            match self.item() {
+                Ok(item) => policy.items.push(item),
+                Err(Stop) => self.recover(start, false),
+            }
+        }
+        policy
+    }
+
+    /// Goes on behind the next `;` that is not in braces, or behind braces that close, but always
+    /// behind `start`. In a pipelet (`inside`) its closing brace ends the search and stays.
+    fn recover(&mut self, start: Span, inside: bool) {
+        let mut depth = 0_usize;
+        // A statement that failed behind its `;` needs no search.
+        if self.before.start >= start.start && self.before.of(self.text) == ";" {
+            return;
+        }
+        loop {
+            match self.token.kind {
+                Kind::End => return,
+                Kind::Char(';') if depth == 0 => {
+                    self.advance();
+                    return;
+                }
+                // The next statement most likely: better an error too few than a pipelet swallowed.
+                Kind::Name
+                    if depth == 0
+                        && self.token.span.start > start.start
+                        && matches!(self.word(), Some("pipelet" | "Port" | "Address")) =>
+                {
+                    return;
+                }
+                Kind::Char('{') => depth = depth.saturating_add(1),
+                Kind::Char('}') if depth == 0 && inside => return,
+                Kind::Char('}') => {
+                    depth = depth.saturating_sub(1);
+                    if depth == 0 && !inside {
+                        self.advance();
+                        if self.token.kind == Kind::Char(';') {
+                            self.advance();
+                        }
+                        return;
+                    }
+                }
+                _ => {}
+            }
+            self.advance();
+        }
+    }
+
+    fn item(&mut self) -> Result<Item, Stop> {
+        match self.word() {
+            Some("pipelet") => self.pipelet().map(Item::Pipelet),
+            Some("default") => self.default_drop().map(|()| Item::DefaultDrop),
+            Some("Port") => self.port().map(Item::Port),
+            Some("Address") => self.address().map(Item::Address),
+            Some("Tee") => Err(self.fail(self.token.span, Why::NotYet(NotYet::Tee))),
+            Some("include") => Err(self.fail(self.token.span, Why::NotYet(NotYet::Include))),
+            Some(_) => self.instance().map(Item::Instance),
+            None => Err(self.expected(
+                "a statement",
+                "`Type name;`, `Port<0> name;`, `Address name 10.0.0.0/8;`, `pipelet { ... }` or `default drop;`",
+            )),
+        }
+    }
+
+    fn default_drop(&mut self) -> Result<(), Stop> {
+        self.advance();
+        if self.word() != Some("drop") {
+            return Err(self.expected("`drop`", "`default drop;`"));
+        }
+        self.advance();
+        self.semicolon("`default drop;`")
+    }
+
+    fn port(&mut self) -> Result<PortDecl, Stop> {
+        const FORM: &str = "`Port<0> name;` or `Port<0-7> name;`";
+        self.advance();
+        self.char('<', "`<`", FORM)?;
+        let first = self.port_number()?;
+        let mut numbers = self.before;
+        let mut last = first;
+        if self.token.kind == Kind::Char('-') {
+            self.advance();
+            last = self.port_number()?;
+            numbers = numbers.to(self.before);
+        }
+        self.char('>', "`>`", FORM)?;
+        let name = self.name("a name", FORM)?;
+        self.semicolon(FORM)?;
+        if first > last {
+            return Err(self.fail(numbers, Why::PortRange { first, last }));
+        }
+        Ok(PortDecl { name, first, last, numbers: Spanned::new((), numbers) })
+    }
+
+    fn port_number(&mut self) -> Result<u16, Stop> {
+        let written = self.token.span.of(self.text);
+        let digits = self.token.kind == Kind::Number && written.chars().all(|c| c.is_ascii_digit());
+        match written.parse() {
+            Ok(number) if digits => {
+                self.advance();
+                Ok(number)
+            }
+            _ => Err(self.expected("a port number", "a number from 0 to 65535")),
+        }
+    }
+
+    fn address(&mut self) -> Result<AddressDecl, Stop> {
+        const FORM: &str = "`Address name 10.0.0.0/8;` or `Address name 2001:db8::/32;`";
+        self.advance();
+        let name = self.name("a name", FORM)?;
+        // An address is no token: it is read again as one word.
+        self.lexer.seek(self.token.span.start);
+        let span = self.lexer.word();
+        if span.start == span.end {
+            self.token = self.lexer.next();
+            return Err(self.expected("an address", FORM));
+        }
+        let value = Spanned::new(span.of(self.text).to_owned(), span);
+        self.token = self.lexer.next();
+        self.before = span;
+        self.semicolon(FORM)?;
+        Ok(AddressDecl { name, value })
+    }
+
+    fn instance(&mut self) -> Result<InstanceDecl, Stop> {
+        const FORM: &str = "`Type name;` or `Type name { key: value };`";
+        let type_name = self.name("an NF type", FORM)?;
+        if matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {
+            return Err(self.fail(type_name.span.to(self.token.span), Why::EdgeOutside));
+        }
+        let name = self.name("an instance's name", FORM)?;
+        let config = match self.token.kind {
+            Kind::Char('{') => Some(self.config(MAX_CONFIG_DEPTH)?),
+            _ => None,
+        };
+        self.semicolon(FORM)?;
+        Ok(InstanceDecl { type_name, name, config })
+    }
+
+    fn pipelet(&mut self) -> Result<Pipelet, Stop> {
+        const FORM: &str = "`pipelet { a -> b; }` or `pipelet name { a -> b; }`";
+        self.advance();
+        let name = match self.token.kind {
+            Kind::Char('{') => None,
+            _ => Some(self.name("a name or `{`", FORM)?),
+        };
+        let open = self.token.span;
+        self.char('{', "`{`", FORM)?;
+        let mut statements = Vec::new();
+        while self.token.kind != Kind::Char('}') {
+            if self.token.kind == Kind::End {
+                self.error(open, Why::NotClosed("{", "}"));
+                return Ok(Pipelet { name, statements });
+            }
+            // A pipelet that was never closed must not take the declarations that follow it for edges.
+            if self.errors.full() || matches!(self.word(), Some("pipelet" | "Port" | "Address")) {
+                self.error(open, Why::NotClosed("{", "}"));
+                return Ok(Pipelet { name, statements });
+            }
+            let start = self.token.span;
+            match self.statement() {
+                Ok(statement) => statements.push(statement),
+                Err(Stop) => self.recover(start, true),
+            }
+        }
+        self.advance();
+        if self.token.kind == Kind::Char(';') {
+            self.advance();
+        }
+        Ok(Pipelet { name, statements })
+    }
+
+    fn statement(&mut self) -> Result<Statement, Stop> {
+        const FORM: &str = "`a -> b;` or `a [filter] -> b;`";
+        if self.word() == Some("default") {
+            return self.default_drop().map(|()| Statement::DefaultDrop);
+        }
+        let from = self.name("an edge", FORM)?;
+        let mut hops = Vec::new();
+        while hops.is_empty() || matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {
+            hops.push(self.hop(FORM)?);
+            self.edges = self.edges.saturating_add(1);
+            if self.edges > MAX_EDGES {
+                return Err(self.fail(self.before, Why::TooManyEdges));
+            }
+        }
+        self.semicolon(FORM)?;
+        Ok(Statement::Chain(Chain { from, hops }))
+    }
+
+    fn hop(&mut self, form: &'static str) -> Result<Hop, Stop> {
+        let start = self.token.span;
+        let filter_out = self.filter()?;
+        if self.token.kind != Kind::Arrow {
+            return Err(self.expected("`->`", form));
+        }
+        self.advance();
+        let bandwidth = self.bandwidth()?;
+        let filter_in = self.filter()?;
+        let to = self.name("a destination", form)?;
+        let span = Spanned::new((), start.to(to.span));
+        Ok(Hop { filter_out, bandwidth, filter_in, to, span })
+    }
+
+    fn filter(&mut self) -> Result<Option<Spanned<String>>, Stop> {
+        if self.token.kind != Kind::Char('[') {
+            return Ok(None);
+        }
+        let open = self.token.span;
+        self.lexer.seek(open.end);
+        let read = self.lexer.filter();
+        self.before = open;
+        self.token = self.lexer.next();
+        let Some((text, span)) = read else {
+            return Err(self.fail(open, Why::NotClosed("[", "]")));
+        };
+        let blanks = text.len().saturating_sub(text.trim_start().len());
+        let text = text.trim().to_owned();
+        let start = span.start.saturating_add(blanks).min(span.end);
+        let span = Span::new(start, start.saturating_add(text.len()));
+        Ok(Some(Spanned::new(text, span)))
+    }
+
+    fn bandwidth(&mut self) -> Result<Option<Bandwidth>, Stop> {
+        if self.token.kind != Kind::Char('(') {
+            return Ok(None);
+        }
+        let open = self.token.span;
+        while !matches!(self.token.kind, Kind::Char(')' | ';' | '}') | Kind::End) {
+            self.advance();
+        }
+        if self.token.kind != Kind::Char(')') {
+            return Err(self.fail(open, Why::NotClosed("(", ")")));
+        }
+        let inner = Span::new(open.end, self.token.span.start);
+        let written = inner.of(self.text);
+        let Some(bandwidth) = Bandwidth::parse(written) else {
+            return Err(self.fail(open.to(self.token.span), Why::Bandwidth(written.trim().to_owned())));
+        };
+        self.advance();
+        Ok(Some(bandwidth))
+    }
+}

@@ -1,0 +1,215 @@
+//! How packets leave: into lanes, and their buffers back to the pools they came from.
+
+use crate::doorbell::Doorbell;
+use std::rc::Rc;
+use weir_mem::fault::{self, Step};
+use weir_mem::{Entry, Marker, Producer, Seq};
+use weir_packet::{BATCH, Packet};
+
+/// One ring that leads away.
+pub struct LaneOut {
+    /// The ring.
+    pub ring: Producer<Entry>,
+    /// Index of the packets' source.
+    pub source: usize,
+    /// Whether somebody further on merges this source, so that watermarks matter.
+    pub ordered: bool,
+    /// Wakes the consumer.
+    pub bell: Rc<Doorbell>,
+}
+
+/// The way back to a pool for buffers whose packet has ended here.
+pub struct Return {
+    /// The ring; it holds the whole pool, so it is never full.
+    pub ring: Producer<u32>,
+    /// Wakes the pool's worker.
+    pub bell: Rc<Doorbell>,
+}
+
+/// All rings out of a worker. Entries are staged while a batch is processed and become visible by
+/// [`Egress::publish`], after the ledger has recorded what will be.
+pub struct Egress {
+    lanes: Vec<LaneOut>,
+    returns: Vec<Return>,
+    /// `by_edge[edge * sources + source]`: lane of an edge for a source.
+    by_edge: Vec<Option<usize>>,
+    by_source: Vec<Vec<usize>>,
+    /// Buffers per pool is two to this.
+    pool_bits: u32,
+    watermarks: Vec<Option<Seq>>,
+    wake: bool,
+}
+
+impl Egress {
+    /// Rings out of a worker. `edges` gives, for each lane, the index of the edge it belongs to;
+    /// `returns[i]` leads to the pool of buffers `i << pool_bits ..`.
+    pub fn new(
+        lanes: Vec<LaneOut>,
+        edges: &[usize],
+        returns: Vec<Return>,
+        pool_bits: u32,
+        sources: usize,
+    ) -> Self {
+        let edge_count = edges.iter().map(|e| e + 1).max().unwrap_or(0);
+        let mut by_edge = vec![None; edge_count * sources];
+        let mut by_source = vec![Vec::new(); sources];
+        for (i, (lane, edge)) in lanes.iter().zip(edges).enumerate() {
+            if let Some(slot) = by_edge.get_mut(edge * sources + lane.source) {
+                *slot = Some(i);
+            }
+            if let Some(list) = by_source.get_mut(lane.source) {
+                list.push(i);
+            }
+        }
+        let watermarks = vec![None; sources];
+        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false }
+    }
+
+    /// Lane of `edge` for `source`.
+    #[inline]
+    pub fn lane(&self, edge: usize, source: usize) -> Option<usize> {
+        self.by_edge.get(edge * self.by_source.len() + source).copied().flatten()
+    }
+
+    /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
+    #[inline]
+    pub fn room(&mut self, source: usize, want: usize) -> usize {
+        let Some(list) = self.by_source.get(source) else { return 0 };
+        let mut room = want;
+        for &i in list {
+            if let Some(lane) = self.lanes.get_mut(i) {
+                room = room.min(lane.ring.room(want));
+            }
+        }
+        room
+    }
+
+    /// Stages a packet on a lane. Gives it back when the lane is full.
+    #[inline]
+    pub fn send(&mut self, lane: usize, packet: Packet) -> Result<(), Packet> {
+        let Some(lane) = self.lanes.get_mut(lane) else { return Err(packet) };
+        if lane.ring.stage(*packet.entry()) {
+            let _ = packet.into_entry();
+            Ok(())
+        } else {
+            Err(packet)
+        }
+    }
+
+    /// Stages all packets on a lane, in order. Those that find no room stay.
+    #[inline]
+    pub fn send_all(&mut self, lane: usize, packets: &mut Vec<Packet>) {
+        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        let n = lane.ring.room(packets.len()).min(packets.len());
+        for packet in packets.drain(..n) {
+            lane.ring.stage(packet.into_entry());
+        }
+    }
+
+    /// Stages a buffer's way home. False when its pool has no way back from here, or the ring is
+    /// full, which only a corrupt buffer number or a doubled buffer can cause.
+    #[inline]
+    pub fn give_back(&mut self, packet: Packet) -> bool {
+        let index = packet.into_entry().index();
+        match self.returns.get_mut((index >> self.pool_bits) as usize) {
+            Some(back) => back.ring.stage(index),
+            None => false,
+        }
+    }
+
+    /// Stages the end of `source`'s stream on all its lanes; false when one is full (call again).
+    pub fn end(&mut self, source: usize) -> bool {
+        if self.room(source, 1) == 0 {
+            return false;
+        }
+        for lane in self.lanes.iter_mut().filter(|l| l.source == source) {
+            lane.ring.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+        }
+        true
+    }
+
+    /// What the ledger records: each ring's index after publication; as many as
+    /// [`Egress::rings`].
+    #[inline]
+    pub fn targets<'w>(&self, words: impl Iterator<Item = &'w mut u64>) {
+        let lanes = self.lanes.iter().map(|l| l.ring.staged());
+        let returns = self.returns.iter().map(|r| r.ring.staged());
+        for (word, target) in words.zip(lanes.chain(returns)) {
+            *word = target;
+        }
+    }
+
+    /// Number of rings out.
+    pub fn rings(&self) -> usize {
+        self.lanes.len() + self.returns.len()
+    }
+
+    /// Number of lanes among them.
+    pub fn lanes(&self) -> &[LaneOut] {
+        &self.lanes
+    }
+
+    /// Makes everything staged visible and wakes whoever sleeps for it.
+    #[inline]
+    pub fn publish(&mut self) {
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.ring.publish() {
+                lane.bell.ring();
+            }
+            if i == 0 {
+                fault::step(Step::HalfPublished);
+            }
+        }
+        for back in &mut self.returns {
+            if back.ring.publish() {
+                back.bell.ring();
+            }
+        }
+        fault::step(Step::Published);
+    }
+
+    /// Promises that no packet of `source` before `seq` follows. To be called after
+    /// [`Egress::publish`].
+    #[inline]
+    pub fn set_watermark(&mut self, source: usize, seq: Seq) {
+        let Some(last) = self.watermarks.get_mut(source) else { return };
+        if *last == Some(seq) {
+            return;
+        }
+        *last = Some(seq);
+        for &i in self.by_source.get(source).into_iter().flatten() {
+            if let Some(lane) = self.lanes.get_mut(i)
+                && lane.ordered
+                && lane.ring.set_watermark(seq)
+            {
+                lane.bell.ring();
+            }
+        }
+    }
+
+    /// True when watermarks of `source` matter to somebody.
+    pub fn is_ordered(&self, source: usize) -> bool {
+        let mut list = self.by_source.get(source).into_iter().flatten();
+        list.any(|&i| self.lanes.get(i).is_some_and(|l| l.ordered))
+    }
+
+    /// Says that this worker is going to sleep until there is room; true when there is already.
+    pub fn sleep(&mut self) -> bool {
+        self.wake = true;
+        // All lanes must have room before anything can be taken: waking for one that has while
+        // another has not would only spin.
+        let mut all = true;
+        for lane in &mut self.lanes {
+            let want = BATCH.min(lane.ring.capacity());
+            all &= lane.ring.wait(want);
+        }
+        all
+    }
+
+    /// Takes back [`Egress::sleep`].
+    pub fn wake(&mut self) {
+        if std::mem::take(&mut self.wake) {
+            self.lanes.iter_mut().for_each(|l| l.ring.wake());
+        }
+    }
+}

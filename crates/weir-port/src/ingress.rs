@@ -1,0 +1,302 @@
+//! How packets come in: from one lane, or merged from several in the order of their sequence.
+
+use crate::doorbell::Doorbell;
+use std::rc::Rc;
+use weir_mem::fault::{self, Step};
+use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq};
+use weir_packet::{BATCH, Packet};
+
+/// One ring that leads here.
+pub struct LaneIn {
+    /// The ring.
+    pub ring: Consumer<Entry>,
+    /// Index of the packets' source.
+    pub source: usize,
+    /// Which node of the segment the lane's edge leads to.
+    pub node: usize,
+    /// Which input of that node.
+    pub input: u8,
+    /// Wakes the producer.
+    pub bell: Rc<Doorbell>,
+    ended: bool,
+    rejected: u64,
+}
+
+impl LaneIn {
+    /// A lane that has not ended.
+    pub fn new(
+        ring: Consumer<Entry>,
+        source: usize,
+        node: usize,
+        input: u8,
+        bell: Rc<Doorbell>,
+    ) -> Self {
+        LaneIn { ring, source, node, input, bell, ended: false, rejected: 0 }
+    }
+
+    /// True when its end-of-stream marker has been reached.
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Entries that were not packets of the arena: a producer wrote nonsense. They are claimed,
+    /// counted and forgotten.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    /// Sequence number of the head, or the watermark below which nothing follows; `None` after
+    /// the end of the stream.
+    fn frontier(&mut self) -> Option<Frontier> {
+        if self.ended {
+            return None;
+        }
+        // The watermark first, then the ring: an empty ring then means that everything below the
+        // watermark has been seen (Consumer::watermark).
+        let watermark = self.ring.watermark();
+        if self.ring.available(1) == 0 {
+            return Some(Frontier { seq: watermark, present: false });
+        }
+        let head = self.ring.peek(0)?;
+        if head.as_marker() == Some(Marker::EndOfStream) {
+            self.ended = true;
+            return None;
+        }
+        Some(Frontier { seq: head.seq(), present: true })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Frontier {
+    seq: Seq,
+    present: bool,
+}
+
+/// What [`Ingress::pull`] took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulled {
+    /// Index of the source.
+    pub source: usize,
+    /// Index of the lane.
+    pub lane: usize,
+    /// Node that the packets are for.
+    pub node: usize,
+    /// Its input.
+    pub input: u8,
+}
+
+/// All lanes into a worker.
+///
+/// Where a source reaches this worker by one lane, packets are taken as they come. Where it reaches
+/// it by several, they are merged: a lane's head may be taken when no other lane of the source can
+/// still bring an earlier packet, that is, when each other lane's head is later, or it is empty and
+/// its watermark is not earlier, or it has ended. So packets of one source, and with them those of
+/// a flow, leave a fan-in in the order in which they came from the device, however different the
+/// paths between were. (Merging by watermarks: Akidau et al., "MillWheel", VLDB 2013.)
+pub struct Ingress {
+    lanes: Vec<LaneIn>,
+    sources: Vec<Vec<usize>>,
+    turn: usize,
+    owner: Owner,
+}
+
+impl Ingress {
+    /// The lanes into worker `owner`, from `sources` sources.
+    pub fn new(lanes: Vec<LaneIn>, sources: usize, owner: Owner) -> Self {
+        let mut by_source = vec![Vec::new(); sources];
+        for (i, lane) in lanes.iter().enumerate() {
+            if let Some(list) = by_source.get_mut(lane.source) {
+                list.push(i);
+            }
+        }
+        Ingress { lanes, sources: by_source, turn: 0, owner }
+    }
+
+    /// The lanes.
+    pub fn lanes(&self) -> &[LaneIn] {
+        &self.lanes
+    }
+
+    /// Takes packets of the next source that has any, at most `room(source)` and [`BATCH`], claims
+    /// them, and appends them to `out`.
+    pub fn pull(
+        &mut self,
+        arena: &Arena,
+        out: &mut Vec<Packet>,
+        mut room: impl FnMut(usize) -> usize,
+    ) -> Pull {
+        let mut blocked = false;
+        for _ in 0..self.sources.len() {
+            let source = self.turn;
+            self.turn = (self.turn + 1) % self.sources.len();
+            if self.sources.get(source).is_none_or(Vec::is_empty) {
+                continue;
+            }
+            let Some((lane, limit)) = self.ready(source) else { continue };
+            let room = room(source).min(BATCH);
+            if room == 0 {
+                blocked = true;
+                continue;
+            }
+            if self.take(lane, limit, room, arena, out) > 0
+                && let Some(l) = self.lanes.get(lane)
+            {
+                return Pull::Some(Pulled { source, lane, node: l.node, input: l.input });
+            }
+        }
+        if blocked { Pull::Blocked } else { Pull::None }
+    }
+
+    /// The lane of `source` whose head may be taken now, and the first sequence number that may
+    /// not (none: take what is there).
+    fn ready(&mut self, source: usize) -> Option<(usize, Option<Seq>)> {
+        let indices = self.sources.get(source)?;
+        if let [only] = indices.as_slice() {
+            let lane = self.lanes.get_mut(*only)?;
+            if lane.ended || lane.ring.available(BATCH) == 0 {
+                return None;
+            }
+            if lane.ring.peek(0)?.as_marker() == Some(Marker::EndOfStream) {
+                lane.ended = true;
+                return None;
+            }
+            return Some((*only, None));
+        }
+        let mut best: Option<(usize, Seq)> = None;
+        let mut limit: Option<Seq> = None;
+        for &i in indices {
+            let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) else { continue };
+            match best {
+                Some((_, seq)) if !(f.present && f.seq.before(seq)) => {
+                    limit = Some(limit.map_or(f.seq, |l| l.min(f.seq)));
+                }
+                _ if f.present => {
+                    if let Some((_, seq)) = best {
+                        limit = Some(limit.map_or(seq, |l| l.min(seq)));
+                    }
+                    best = Some((i, f.seq));
+                }
+                _ => limit = Some(limit.map_or(f.seq, |l| l.min(f.seq))),
+            }
+        }
+        let (lane, seq) = best?;
+        // A packet *at* another lane's frontier may go: equal numbers are copies of one packet.
+        if limit.is_some_and(|l| l.before(seq)) { None } else { Some((lane, limit)) }
+    }
+
+    fn take(
+        &mut self,
+        lane: usize,
+        limit: Option<Seq>,
+        room: usize,
+        arena: &Arena,
+        out: &mut Vec<Packet>,
+    ) -> usize {
+        let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
+        let mut entries = [Entry::marker(Marker::EndOfStream, Seq::new(0)); BATCH];
+        let Some(buffer) = entries.get_mut(..room) else { return 0 };
+        let (mut n, _) = lane.ring.peek_packets(buffer);
+        if let Some(limit) = limit {
+            let fits = |e: &Entry| !limit.before(e.seq());
+            n = entries.iter().take(n).take_while(|e| fits(e)).count();
+        }
+        fault::step(Step::Peeked);
+        let owners = arena.owners();
+        for (i, entry) in entries.iter().take(n).enumerate() {
+            // Checked before any use: entries come from another process.
+            match Packet::admit(*entry, arena) {
+                Some(packet) => {
+                    owners.set(entry.index(), self.owner);
+                    arena.prefetch(entry);
+                    out.push(packet);
+                }
+                None => lane.rejected += u64::from(entry.is_packet()),
+            }
+            if i == n / 2 {
+                fault::step(Step::HalfOwned);
+            }
+        }
+        fault::step(Step::Owned);
+        if n == 0 {
+            // A marker that we do not know: skip it.
+            if lane.ring.peek(0).is_some_and(|e| !e.is_packet() && e.as_marker().is_none()) {
+                lane.ring.claim(1);
+                lane.rejected += 1;
+            }
+            return 0;
+        }
+        lane.ring.claim(n);
+        fault::step(Step::Claimed);
+        n
+    }
+
+    /// Promise for what leaves this worker: no packet of `source` before it will. `None` when the
+    /// source has ended.
+    pub fn frontier(&mut self, source: usize) -> Option<Seq> {
+        let indices = self.sources.get(source)?;
+        let mut least: Option<Seq> = None;
+        for &i in indices {
+            if let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) {
+                least = Some(least.map_or(f.seq, |l| l.min(f.seq)));
+            }
+        }
+        least
+    }
+
+    /// True when every lane of `source` has ended (and there is one).
+    pub fn source_ended(&mut self, source: usize) -> bool {
+        let Some(indices) = self.sources.get(source) else { return false };
+        !indices.is_empty()
+            && indices.iter().all(|&i| {
+                self.lanes.get_mut(i).is_some_and(|l| l.frontier().is_none() && l.ended)
+            })
+    }
+
+    /// Number of sources.
+    pub fn sources(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Takes the end-of-stream markers of `source`, after they were passed on.
+    pub fn finish(&mut self, source: usize) {
+        for lane in self.lanes.iter_mut().filter(|l| l.source == source && l.ended) {
+            lane.ring.claim(1);
+        }
+    }
+
+    /// Wakes producers that wait for room.
+    #[inline]
+    pub fn wake_producers(&mut self) {
+        for lane in &mut self.lanes {
+            if lane.ring.producer_waits() {
+                lane.bell.ring();
+            }
+        }
+    }
+
+    /// Says that this worker is going to sleep; true when there is something to do after all.
+    pub fn sleep(&mut self) -> bool {
+        let mut something = false;
+        for lane in &mut self.lanes {
+            lane.ring.sleep();
+            something |= !lane.ended && lane.ring.refresh() > 0;
+        }
+        something
+    }
+
+    /// Takes back [`Ingress::sleep`].
+    pub fn wake(&mut self) {
+        self.lanes.iter_mut().for_each(|l| l.ring.wake());
+    }
+}
+
+/// Outcome of [`Ingress::pull`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pull {
+    /// Packets were taken.
+    Some(Pulled),
+    /// There are packets, but no room for them further on.
+    Blocked,
+    /// Nothing can be taken now.
+    None,
+}

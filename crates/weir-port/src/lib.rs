@@ -1,0 +1,15 @@
+//! Ports: how packets come into a worker and leave it.
+//!
+//! A *lane* is one ring that carries the packets of one source over one edge of the graph. Because
+//! a lane has one producer, one consumer and one source, the packets on it are in sequence, and
+//! fan-in is a merge of sorted streams: see [`Ingress`].
+
+mod doorbell;
+mod egress;
+mod ingress;
+mod pool;
+
+pub use doorbell::{Doorbell, DoorbellError};
+pub use egress::{Egress, LaneOut, Return};
+pub use ingress::{Ingress, LaneIn, Pull, Pulled};
+pub use pool::HomePool;

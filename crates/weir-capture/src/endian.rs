@@ -14,6 +14,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
+    #[inline]
     pub(crate) fn new(bytes: &'a [u8], endian: Endian) -> Self {
         Self {
             rest: bytes,
@@ -21,18 +22,21 @@ impl<'a> Fields<'a> {
         }
     }
 
+    #[inline]
     pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.rest.split_first_chunk::<N>()?;
         self.rest = rest;
         Some(*head)
     }
 
+    #[inline]
     pub(crate) fn slice(&mut self, len: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.rest.split_at_checked(len)?;
         self.rest = rest;
         Some(head)
     }
 
+    #[inline]
     pub(crate) fn u16(&mut self) -> Option<u16> {
         let bytes = self.take()?;
         Some(match self.endian {
@@ -41,6 +45,7 @@ impl<'a> Fields<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn u32(&mut self) -> Option<u32> {
         let bytes = self.take()?;
         Some(match self.endian {
@@ -49,6 +54,7 @@ impl<'a> Fields<'a> {
         })
     }
 
+    #[inline]
     pub(crate) fn i64(&mut self) -> Option<i64> {
         let bytes = self.take()?;
         Some(match self.endian {

@@ -38,11 +38,13 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// How many bytes are waiting in the buffer. After `peek` gave `None`: all that is left of the file.
+    #[inline]
     pub(crate) fn buffered(&self) -> usize {
         self.end.saturating_sub(self.start)
     }
 
     /// The next `len` bytes without consuming them; `None` when the file ends before.
+    #[inline]
     pub(crate) fn peek(&mut self, len: usize) -> io::Result<Option<&[u8]>> {
         while self.buffered() < len {
             if self.fill(len)? == 0 {
@@ -53,6 +55,7 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// Consumes bytes that were peeked; the range stays valid for [`Self::bytes`] until the next peek or skip.
+    #[inline]
     pub(crate) fn consume(&mut self, len: usize) -> Range<usize> {
         let from = self.start;
         self.start = from.saturating_add(len).min(self.end);
@@ -60,11 +63,13 @@ impl<R: Read + Seek> Input<R> {
     }
 
     /// Consumed bytes.
+    #[inline]
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         self.buffer.get(range).unwrap_or_default()
     }
 
     /// Consumes `len` bytes without looking at them; `false` when the file ends before.
+    #[inline]
     pub(crate) fn skip(&mut self, len: usize) -> io::Result<bool> {
         if len <= self.buffered() {
             self.consume(len);

@@ -56,6 +56,7 @@ pub(crate) fn file_header(
 }
 
 /// Reads the next record.
+#[inline]
 pub(crate) fn record<R: Read + Seek>(
     input: &mut Input<R>,
     endian: Endian,

@@ -228,6 +228,7 @@ impl<R: Read + Seek> Reader<R> {
     }
 
     /// One record or block; the position moves only when it is whole.
+    #[inline]
     fn step(&mut self, payload: Payload) -> Result<Option<Frame>, Stop> {
         let block = match (self.kind, self.interfaces.first()) {
             (FileKind::Pcap, Some(interface)) => Block::Packet(pcap::record(

@@ -1,5 +1,7 @@
 //! Cut and changed files: every whole record, one warning, never more.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
+
 mod common;
 
 use std::io::Cursor;

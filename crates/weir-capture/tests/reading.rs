@@ -1,5 +1,7 @@
 //! What a reader makes of every variant of both formats.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
+
 mod common;
 
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
@@ -303,6 +305,26 @@ fn a_block_of_sixteen_mebibytes_is_passed_over_and_a_packet_of_the_largest_size_
     );
     assert!(all[0].bytes.iter().all(|&byte| byte == 5));
     assert_eq!(all[1].bytes, b"end");
+}
+
+#[test]
+fn the_limit_of_captured_bytes_is_the_same_in_pcap() {
+    let mut b = Build::new(false);
+    b.pcap_header(false, 1);
+    b.pcap_record(1, 0, 262_144, &vec![5; 262_144]);
+    let offset = b.bytes.len() as u64;
+    b.pcap_record(2, 0, 262_145, &vec![5; 262_145]);
+    let (all, warning) = read_bytes(&b.bytes);
+    assert_eq!(all.len(), 1);
+    let fault = Fault::CapturedTooLong(262_145);
+    assert_eq!(
+        warning,
+        Some(Warning {
+            offset,
+            records: 1,
+            fault
+        })
+    );
 }
 
 #[test]

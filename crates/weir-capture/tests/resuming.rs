@@ -1,5 +1,7 @@
 //! A reader rebuilt from a position goes on exactly there.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
+
 mod common;
 
 use std::io::Cursor;
@@ -75,6 +77,22 @@ fn a_position_of_another_file_is_refused() {
         },
     );
     assert!(matches!(shorter, Err(OpenError::BadPosition { next, .. }) if next == 1 << 40));
+}
+
+#[test]
+fn a_capture_inside_a_packet_is_not_taken_for_the_file() {
+    let inner = rich_pcap(false, false);
+    let mut outer = common::Build::new(false);
+    outer.pcap_header(false, 1).pcap_record(1, 2, 3, &inner);
+    let header_end = 24 + 16 + 24;
+    let position = Position {
+        section: 24 + 16,
+        interfaces_end: header_end,
+        next: header_end,
+        records: 0,
+    };
+    let result = Reader::resume_from(Cursor::new(&outer.bytes), position);
+    assert!(matches!(result, Err(OpenError::BadPosition { .. })));
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! The recorded captures beside the repository: counts as their manifest states, and the same after a round trip.
 
+#![allow(clippy::expect_used)] // Helpers of tests, which clippy does not know to be tests.
+
 mod common;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,7 @@
 //! What is written reads back the same, and what is committed stays.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
+
 mod common;
 
 use std::io;

@@ -1,4 +1,5 @@
-//! Nanoseconds per lookup over 100,000 distinct headers that hit the rules evenly: `cargo bench -p weir-classify`.
+//! Nanoseconds per lookup over 100,000 distinct headers that hit the rules evenly: `cargo bench -p weir-classify`;
+//! behind `--`, a kind and a number of rules (`Acl 100`) restrict it to those.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,8 +11,13 @@ const REPEATS: usize = 9;
 
 fn main() {
     println!("kind rules  build ms   KiB trees leaf | single ns min/median/max | batch ns min/median/max");
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     for kind in [Kind::Acl, Kind::Fw, Kind::Ipc] {
         for n in [100, 1_000, 10_000] {
+            let name = [format!("{kind:?}"), n.to_string()];
+            if !wanted.iter().all(|word| name.contains(word)) {
+                continue;
+            }
             let rules = generate(1, n, kind);
             let started = Instant::now();
             let classifier = Classifier::build(&rules).expect("generated rules compile");

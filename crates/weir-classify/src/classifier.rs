@@ -5,6 +5,7 @@ use crate::headers::Headers;
 use crate::ports::PortClasses;
 use crate::rule::{Prefix, Rule};
 use crate::tree::{Builder, Forest, NEVER, Node, QUAD};
+use std::collections::HashSet;
 
 /// Rules of one list at most.
 pub const MAX_RULES: usize = 65_535;
@@ -13,7 +14,7 @@ pub const MAX_RULES: usize = 65_535;
 pub const NO_RULE: u32 = u32::MAX;
 
 /// Tree entries (8-byte nodes, 4-byte rule numbers) per rule at most, beside a constant: bounds memory.
-const ENTRIES_PER_RULE: usize = 256;
+const ENTRIES_PER_RULE: usize = 64;
 const ENTRIES_MAX: usize = 2_000_000;
 
 /// Packets that [`Classifier::classify_batch`] keeps in flight: enough to hide the second-level cache, few enough
@@ -87,8 +88,11 @@ impl Classifier {
         let dport = PortClasses::new(usable().map(|rule| &rule.dport)).ok_or(BuildError::TooManyPortRanges)?;
         let mut link = false;
         let mut group = |family| {
+            // A rule equal to an earlier one never wins, and no cut would part them.
+            let mut seen = HashSet::new();
             let compiled: Vec<Compiled> = (0_u32..)
                 .zip(rules)
+                .filter(|(_, rule)| seen.insert(*rule))
                 .filter_map(|(index, rule)| Compiled::new(rule, index, family, &sport, &dport))
                 .collect();
             link |= compiled.iter().any(Compiled::tests_link);
@@ -208,10 +212,9 @@ impl Group {
             while open {
                 open = false;
                 for (node, key) in at.iter_mut().zip(keys) {
-                    if !node.is_leaf() {
-                        *node = self.forest.child(*node, key);
-                        open |= !node.is_leaf();
-                    }
+                    let child = self.forest.child(*node, key);
+                    *node = if node.is_leaf() { *node } else { child };
+                    open |= !node.is_leaf();
                 }
             }
             for ((node, key), best) in at.into_iter().zip(keys).zip(&mut best) {
@@ -243,9 +246,9 @@ impl Group {
     /// The first of four rules whose hot words match. No branches.
     #[inline]
     fn first_match(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
-        quad.iter().fold(NEVER, |first, &position| {
-            first.min(if self.rule(position).matches(key) { position } else { NEVER })
-        })
+        // Or-ing all ones, which is `NEVER`, instead of `if`: the compiler would make branches of that.
+        let test = |position: u32| position | u32::from(self.rule(position).matches(key)).wrapping_sub(1);
+        quad.iter().fold(NEVER, |first, &position| first.min(test(position)))
     }
 
     /// As [`Self::first_match`], but all words.

@@ -11,10 +11,10 @@ pub mod generate;
 mod headers;
 mod ports;
 mod rule;
-
+mod spec;
 mod tree;
 
 pub use classifier::{BuildError, Classifier, MAX_RULES, NO_RULE, Shape};
 pub use headers::{Fragment, Headers, Net};
 pub use rule::{FlagMatch, FragmentMatch, MacMatch, Prefix, Rule, VlanMatch};
-
+pub use spec::{Action, FragmentSpec, NumberOrText, RuleSpec, SpecError};

@@ -9,50 +9,57 @@ use std::collections::HashMap;
 
 /// Rules that are compared together, without branches: a branch per rule would mispredict. Leaves are filled up
 /// to a multiple of it with [`NEVER`], and no smaller node is cut.
-pub(crate) const QUAD: usize = 4;
+pub(crate) const QUAD: usize = 2;
 /// Position that stands for no rule.
 pub(crate) const NEVER: u32 = u32::MAX;
 /// Bits of one cut at most.
 const MAX_BITS: u8 = 10;
 /// Rules looked at to choose a cut; larger nodes are sampled evenly.
-const SAMPLE: usize = 192;
+const SAMPLE: usize = 96;
+/// Steps (rules put into children, tried or done; about 2 ns each) per rule that a build may take, so that it ends
+/// soon even where nothing separates the rules; what is uncut then stays a large leaf.
+const WORK_PER_RULE: usize = 30_000;
+const WORK_LEAST: usize = 10_000_000;
 /// A cut that shrinks what a packet meets by less than this many bits is not made.
 const MIN_GAIN: f32 = 0.25;
 
-/// An inner node (`bits > 0`), or a leaf of `quads()` times four rules.
+/// An inner node, or a leaf of `quads()` times four rules. One word, so that a lookup step is a load and a few
+/// shifts: from the lowest bit up, `base` (32 bits: first child in `nodes`, or first quad in `leaves`), the word
+/// that is cut (8), its lowest bit (8), and a mask of the cut's width (16; 0 for a leaf, whose number of quads
+/// then takes the place of word and lowest bit).
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Node {
-    /// First child in `nodes`, or first quad of a leaf in `leaves`.
-    base: u32,
-    /// Word that is cut; low byte of a leaf's number of quads.
-    word: u8,
-    /// Lowest bit of the cut; high byte of a leaf's number of quads.
-    shift: u8,
-    /// Bits of the cut; 0 for a leaf.
-    bits: u8,
-}
+pub(crate) struct Node(u64);
 
 impl Node {
     fn leaf(base: usize, quads: usize) -> Self {
-        let [word, shift] = u16::try_from(quads).unwrap_or(u16::MAX).to_le_bytes();
-        Node { base: u32::try_from(base).unwrap_or(u32::MAX), word, shift, bits: 0 }
+        let quads = u16::try_from(quads).unwrap_or(u16::MAX);
+        Node(Self::low(base) | u64::from(quads) << 32)
+    }
+
+    fn inner(base: usize, cut: Cut) -> Self {
+        let mask = (1_u64 << cut.bits).wrapping_sub(1);
+        let word = u64::try_from(cut.word).unwrap_or(0);
+        Node(Self::low(base) | word << 32 | u64::from(cut.shift) << 40 | mask << 48)
+    }
+
+    fn low(base: usize) -> u64 {
+        u64::from(u32::try_from(base).unwrap_or(u32::MAX))
     }
 
     /// Number of quads of a leaf.
     #[inline]
     pub(crate) fn quads(self) -> usize {
-        usize::from(u16::from_le_bytes([self.word, self.shift]))
+        (self.0 >> 32) as usize & 0xFFFF
     }
 
     #[inline]
     pub(crate) fn is_leaf(self) -> bool {
-        self.bits == 0
+        self.0 >> 48 == 0
     }
 
     #[inline]
-    pub(crate) fn base(self) -> usize {
-        // Lossless: this crate's tables have less than 2^32 entries and `usize` has at least 32 bits on all targets.
-        self.base as usize
+    fn base(self) -> usize {
+        (self.0 & 0xFFFF_FFFF) as usize
     }
 }
 
@@ -69,8 +76,8 @@ impl Forest {
     /// The child of inner node `node` that `key` leads to.
     #[inline]
     pub(crate) fn child(&self, node: Node, key: &Key) -> Node {
-        let word = key[usize::from(node.word) % WORDS];
-        let index = word.wrapping_shr(u32::from(node.shift)) & !(u32::MAX.wrapping_shl(u32::from(node.bits)));
+        let word = key[(node.0 >> 32) as usize % WORDS];
+        let index = u64::from(word) >> (node.0 >> 40 & 31) & node.0 >> 48;
         self.nodes.get(node.base().wrapping_add(index as usize)).copied().unwrap_or_default()
     }
 
@@ -189,12 +196,15 @@ pub(crate) struct Builder<'a> {
     forest: Forest,
     /// Scratch: rules per child.
     sizes: Vec<u32>,
+    /// Steps of building left; see [`WORK_PER_RULE`].
+    work: usize,
 }
 
 impl<'a> Builder<'a> {
     /// A builder for rules whose source and destination port classes have that many bits.
     pub(crate) fn new(rules: &'a [Compiled], port_bits: (u8, u8)) -> Self {
-        Builder { rules, port_bits, forest: Forest::default(), sizes: Vec::new() }
+        let work = rules.len().saturating_mul(WORK_PER_RULE).saturating_add(WORK_LEAST);
+        Builder { rules, port_bits, forest: Forest::default(), sizes: Vec::new(), work }
     }
 
     pub(crate) fn finish(self) -> Forest {
@@ -219,7 +229,7 @@ impl<'a> Builder<'a> {
         if let Some(last) = last {
             positions.truncate(last.saturating_add(1));
         }
-        if positions.len() <= QUAD {
+        if positions.len() <= QUAD || self.work == 0 {
             return self.make_leaf(&positions);
         }
         let Some(cut) = self.choose(&positions, &region, budget) else {
@@ -268,12 +278,7 @@ impl<'a> Builder<'a> {
                 *slot = node;
             }
         }
-        Node {
-            base: u32::try_from(base).unwrap_or(u32::MAX),
-            word: u8::try_from(cut.word).unwrap_or(0),
-            shift: cut.shift,
-            bits: cut.bits,
-        }
+        Node::inner(base, cut)
     }
 
     fn make_leaf(&mut self, positions: &[u32]) -> Node {
@@ -292,7 +297,7 @@ impl<'a> Builder<'a> {
     fn choose(&mut self, positions: &[u32], region: &Region, budget: usize) -> Option<Cut> {
         let step = positions.len().div_ceil(SAMPLE).max(1);
         let sample: Vec<&Compiled> = positions.iter().step_by(step).filter_map(|&at| self.rule(at)).collect();
-        let largest = positions.len().saturating_mul(4).min(budget.saturating_sub(positions.len()));
+        let largest = positions.len().saturating_mul(16).min(budget.saturating_sub(positions.len()));
         let max_bits = u8::try_from(largest.checked_ilog2().unwrap_or(0)).unwrap_or(0).min(MAX_BITS);
         let mut best: Option<(f32, Cut)> = None;
         for word in 0..WORDS {
@@ -325,7 +330,7 @@ impl<'a> Builder<'a> {
             if bits > max_bits {
                 break;
             }
-            for shift in 0..=32_u8.saturating_sub(bits) {
+            for shift in (0..=32_u8.saturating_sub(bits)).step_by(if bits > 4 { 2 } else { 1 }) {
                 let top = u32::from(shift).saturating_add(u32::from(bits)).saturating_sub(1);
                 if tested >> shift & 1 == 1 && tested >> top & 1 == 1 {
                     cuts.push(Cut { word, shift, bits });
@@ -352,10 +357,11 @@ impl<'a> Builder<'a> {
             sum += size;
             squares += size * size;
         }
+        self.work = self.work.saturating_sub(sum as usize).saturating_sub(cut.children());
         let sampled = sample.len() as f32;
         let gain = (sampled * sum / squares.max(1.0)).log2();
         let copies = (sum / sampled).max(1.0).log2();
         let children = cut.children() as f32 / rules as f32;
-        (gain >= MIN_GAIN).then_some(gain - 0.75 * copies - 0.5 * children)
+        (gain >= MIN_GAIN).then_some(gain - 0.75 * copies - 0.1 * children)
     }
 }

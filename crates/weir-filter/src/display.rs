@@ -43,7 +43,7 @@ fn operand(expr: &Expr, f: &mut Formatter<'_>) -> fmt::Result {
 impl Display for Primitive {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Primitive::Protocol(p) => p.fmt(f),
+            Primitive::Protocol(p) => f.write_str(p.word()),
             Primitive::Vlan { id: None } => f.write_str("vlan"),
             Primitive::Vlan { id: Some(id) } => write!(f, "vlan {id}"),
             Primitive::Net { family, direction, net } => {
@@ -78,9 +78,9 @@ fn word(word: &str, f: &mut Formatter<'_>) -> fmt::Result {
     f.write_char(' ')
 }
 
-impl Display for Protocol {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Protocol {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
             Protocol::Ip => "ip",
             Protocol::Ip6 => "ip6",
             Protocol::Arp => "arp",
@@ -90,7 +90,7 @@ impl Display for Protocol {
             Protocol::Sctp => "sctp",
             Protocol::Icmp => "icmp",
             Protocol::Icmp6 => "icmp6",
-        })
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`ledger`] | the atomic commit record of a worker |
 //! | [`sweep`] | what to free when a worker has died |
+//! | [`realtime`] | the real-time class, a system call that is not in rustix |
 //! | [`fault`] | named steps at which a test can kill a worker |
 
 pub mod arena;
@@ -25,6 +26,7 @@ pub mod meta;
 #[cfg(all(test, loom))]
 mod models;
 pub mod owner;
+pub mod realtime;
 pub mod region;
 pub mod ring;
 pub mod shared;

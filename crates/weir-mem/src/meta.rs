@@ -30,8 +30,8 @@ pub struct Meta {
     pub flow_hash: Shared<u64>,
     /// Length on the wire in bytes; more than the captured length when the capture cut the packet.
     pub wire_len: Shared<u32>,
-    /// Interface index within the source (pcapng), 0 otherwise.
-    pub source_if: Shared<u16>,
+    /// How `raw_time` is to be read (a code of the device crate).
+    pub time_format: Shared<u16>,
     /// Policy port number that the packet came in by.
     pub source_port: Shared<u16>,
     /// Parsed header positions, packed by the packet crate; valid to the depth it records.
@@ -62,23 +62,21 @@ pub struct Arrival {
     pub raw_time: u64,
     /// Bytes on the wire.
     pub wire_len: u32,
-    /// Interface within the source.
-    pub source_if: u16,
-    /// Policy port number.
-    pub source_port: u16,
+    /// How `raw_time` is to be read.
+    pub time_format: u16,
 }
 
 impl Meta {
     /// Starts a packet's life in this buffer: forgets what the earlier one left (parse results,
     /// hash, states; tags when some µNF uses them) and writes down how the new one arrived.
     #[inline]
-    pub fn arrive(&self, arrival: &Arrival, clear_tags: bool) {
+    pub fn arrive(&self, arrival: &Arrival, source_port: u16, clear_tags: bool) {
         self.time_ns.set(arrival.time_ns);
         self.raw_time.set(arrival.raw_time);
         self.flow_hash.set(0);
         self.wire_len.set(arrival.wire_len);
-        self.source_if.set(arrival.source_if);
-        self.source_port.set(arrival.source_port);
+        self.time_format.set(arrival.time_format);
+        self.source_port.set(source_port);
         self.layers.iter().for_each(|w| w.set(0));
         self.drop_reason.set(0);
         self.flags.set(0);

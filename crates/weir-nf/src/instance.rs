@@ -95,12 +95,25 @@ impl<N: Nf> Instance for Running<N> {
         input: u8,
         clock: &mut Clock,
     ) -> Outcome {
-        let Some(last) = packets.last().map(|p| *p.entry()) else { return Outcome::AllFirst };
+        let Some(last) = packets.last().map(|p| *p.entry()) else {
+            return Outcome::AllFirst;
+        };
         let mut packets = Packets::new(packets, verdicts, arena);
         let (shared, flows) = (&mut self.shared, &mut self.flows);
-        let mut ctx = Ctx { clock, arena, last, input, shared, flows };
+        let mut ctx = Ctx {
+            clock,
+            arena,
+            last,
+            input,
+            shared,
+            flows,
+        };
         self.nf.process(&mut packets, &mut ctx);
-        if packets.judged() { Outcome::Judged } else { Outcome::AllFirst }
+        if packets.judged() {
+            Outcome::Judged
+        } else {
+            Outcome::AllFirst
+        }
     }
 
     fn reconfigure(&mut self, config: &Value, env: &Env) -> Result<(), BuildError> {

@@ -1,7 +1,7 @@
 //! The Internet checksum: computed (RFC 1071), updated (RFC 1624), with pseudo headers, verified.
 
-use crate::headers::{Fragment, L3, Layers, pending_route, proto};
 use crate::Bytes;
+use crate::headers::{Fragment, L3, Layers, pending_route, proto};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A running one's complement sum of big-endian 16-bit words.
@@ -24,6 +24,7 @@ impl Sum {
     }
 
     /// Adds bytes; an odd last byte counts as the upper half of a word.
+    #[inline]
     pub fn add_slice(&mut self, bytes: &[u8]) {
         // 2^32 is 1 modulo 2^16 - 1, so words may be added four bytes at a time and folded later.
         let (quads, rest) = bytes.as_chunks::<4>();
@@ -43,7 +44,9 @@ impl Sum {
         let mut buffer = [0; 256];
         while done < len {
             let want = (len - done).min(buffer.len());
-            let Some(chunk) = buffer.get_mut(..want) else { break };
+            let Some(chunk) = buffer.get_mut(..want) else {
+                break;
+            };
             let got = bytes.copy_to(at + done, chunk);
             self.add_slice(chunk.get(..got).unwrap_or_default());
             done += got;
@@ -152,11 +155,17 @@ pub fn verify_l4<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> L4Checksum {
             _ => len = len.min(usize::from(udp_len)),
         }
     }
-    let Some(mut sum) = pseudo(bytes, layers, len) else { return L4Checksum::Unknown };
+    let Some(mut sum) = pseudo(bytes, layers, len) else {
+        return L4Checksum::Unknown;
+    };
     if sum.add_range(bytes, l4, len) < len {
         return L4Checksum::Unknown;
     }
-    if sum.finish() == 0 { L4Checksum::Good } else { L4Checksum::Bad }
+    if sum.finish() == 0 {
+        L4Checksum::Good
+    } else {
+        L4Checksum::Bad
+    }
 }
 
 /// The pseudo header for the packet's transport protocol: empty for ICMP in IPv4.
@@ -167,9 +176,10 @@ fn pseudo<B: Bytes + ?Sized>(bytes: &B, layers: &Layers, len: usize) -> Option<S
         (proto::TCP | proto::UDP, (IpAddr::V4(source), IpAddr::V4(destination))) => {
             Some(pseudo_v4(source, destination, layers.proto, short))
         }
-        (proto::TCP | proto::UDP | proto::ICMPV6, (IpAddr::V6(source), IpAddr::V6(destination)))
-            if !pending_route(bytes, layers) =>
-        {
+        (
+            proto::TCP | proto::UDP | proto::ICMPV6,
+            (IpAddr::V6(source), IpAddr::V6(destination)),
+        ) if !pending_route(bytes, layers) => {
             Some(pseudo_v6(source, destination, layers.proto, short.into()))
         }
         _ => None,
@@ -182,7 +192,10 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1071_sums_to_ddf2() {
-        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+        assert_eq!(
+            checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
+            !0xddf2
+        );
     }
 
     #[test]

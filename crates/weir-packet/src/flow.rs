@@ -79,7 +79,11 @@ impl FlowKey {
     }
 
     #[inline]
-    fn of_headers<B: Bytes + ?Sized>(bytes: &B, layers: &Layers, zone: u64) -> Option<(Self, Direction)> {
+    fn of_headers<B: Bytes + ?Sized>(
+        bytes: &B,
+        layers: &Layers,
+        zone: u64,
+    ) -> Option<(Self, Direction)> {
         let (source, destination) = addresses(bytes, layers)?;
         let (kind, (source_port, destination_port)) = port_fields(bytes, layers);
         let up = (source, source_port) <= (destination, destination_port);
@@ -138,14 +142,20 @@ impl FlowKey {
     }
 
     fn address(&self, bits: u128) -> IpAddr {
-        if self.v6 { Ipv6Addr::from_bits(bits).into() } else { std::net::Ipv4Addr::from_bits(bits as u32).into() }
+        if self.v6 {
+            Ipv6Addr::from_bits(bits).into()
+        } else {
+            std::net::Ipv4Addr::from_bits(bits as u32).into()
+        }
     }
 }
 
 #[inline]
 fn addresses<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<(u128, u128)> {
     match layers.kind {
-        L3::Ipv4 => layers.ipv4(bytes).map(|(s, d)| (s.to_bits().into(), d.to_bits().into())),
+        L3::Ipv4 => layers
+            .ipv4(bytes)
+            .map(|(s, d)| (s.to_bits().into(), d.to_bits().into())),
         L3::Ipv6 => layers.ipv6(bytes).map(|(s, d)| (s.to_bits(), d.to_bits())),
         L3::None | L3::Arp | L3::Other => None,
     }
@@ -174,14 +184,18 @@ fn zone<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> u64 {
         return 0;
     }
     let tags = (0..layers.vlan_count).map_while(|index| layers.vlan_tci(bytes, index));
-    let ids = tags.map(|tci| u64::from(tci & 0x0fff)).filter(|&id| id != 0);
+    let ids = tags
+        .map(|tci| u64::from(tci & 0x0fff))
+        .filter(|&id| id != 0);
     ids.fold(0, |zone, id| zone.rotate_left(12) ^ id)
 }
 
 /// ICMP messages that have an identifier which the answer repeats: echo, time stamp, information
 /// and address mask (RFC 792, RFC 950), ICMPv6 echo (RFC 4443).
 fn is_icmp_query<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> bool {
-    let Some((kind, _)) = layers.icmp_type_code(bytes) else { return false };
+    let Some((kind, _)) = layers.icmp_type_code(bytes) else {
+        return false;
+    };
     match layers.proto {
         proto::ICMP => matches!(kind, 0 | 8 | 13..=18),
         _ => matches!(kind, 128 | 129),

@@ -10,14 +10,20 @@
 
 mod layout;
 
-use crate::headers::{Mac, MAX_TAGS, ether_type, proto};
+use crate::headers::{MAX_TAGS, Mac, ether_type, proto};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// What a frame carries after its tags.
 #[derive(Clone, Copy, Debug)]
 enum Network {
-    Ipv4 { source: Ipv4Addr, destination: Ipv4Addr },
-    Ipv6 { source: Ipv6Addr, destination: Ipv6Addr },
+    Ipv4 {
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+    },
+    Ipv6 {
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+    },
     /// Not IP: this EtherType, and the payload directly after it.
     Other(u16),
 }
@@ -27,10 +33,21 @@ enum Network {
 enum Transport {
     /// None: the payload has this protocol.
     Raw(u8),
-    Udp { ports: (u16, u16) },
-    Tcp { ports: (u16, u16), seq: u32, ack: u32, flags: u8 },
+    Udp {
+        ports: (u16, u16),
+    },
+    Tcp {
+        ports: (u16, u16),
+        seq: u32,
+        ack: u32,
+        flags: u8,
+    },
     /// ICMP or ICMPv6, whichever fits the IP version.
-    Icmp { kind: u8, code: u8, rest: [u8; 4] },
+    Icmp {
+        kind: u8,
+        code: u8,
+        rest: [u8; 4],
+    },
 }
 
 /// Which piece of a datagram is written.
@@ -82,12 +99,18 @@ impl<'a> Frame<'a> {
 
     /// An IPv4 packet.
     pub fn ipv4(source: impl Into<Ipv4Addr>, destination: impl Into<Ipv4Addr>) -> Self {
-        Self::new(Network::Ipv4 { source: source.into(), destination: destination.into() })
+        Self::new(Network::Ipv4 {
+            source: source.into(),
+            destination: destination.into(),
+        })
     }
 
     /// An IPv6 packet.
     pub fn ipv6(source: impl Into<Ipv6Addr>, destination: impl Into<Ipv6Addr>) -> Self {
-        Self::new(Network::Ipv6 { source: source.into(), destination: destination.into() })
+        Self::new(Network::Ipv6 {
+            source: source.into(),
+            destination: destination.into(),
+        })
     }
 
     /// A frame of another EtherType (or, below 0x600, an LLC frame of that length): the payload
@@ -152,14 +175,21 @@ impl<'a> Frame<'a> {
     /// Makes it a UDP datagram from port to port.
     #[must_use]
     pub fn udp(mut self, source: u16, destination: u16) -> Self {
-        self.transport = Transport::Udp { ports: (source, destination) };
+        self.transport = Transport::Udp {
+            ports: (source, destination),
+        };
         self
     }
 
     /// Makes it a TCP segment from port to port with these flags (see [`crate::headers::tcp`]).
     #[must_use]
     pub fn tcp(mut self, source: u16, destination: u16, flags: u8) -> Self {
-        self.transport = Transport::Tcp { ports: (source, destination), seq: 0, ack: 0, flags };
+        self.transport = Transport::Tcp {
+            ports: (source, destination),
+            seq: 0,
+            ack: 0,
+            flags,
+        };
         self
     }
 
@@ -219,8 +249,17 @@ impl<'a> Frame<'a> {
         let count = data.len().div_ceil(size);
         let pieces = data.chunks(size).enumerate().map(|(index, payload)| {
             let offset = u16::try_from(index * size).unwrap_or(u16::MAX);
-            let piece = Some(Piece { offset, more: index + 1 < count });
-            Frame { payload, piece, transport: Transport::Raw(self.protocol()), ..*self }.build()
+            let piece = Some(Piece {
+                offset,
+                more: index + 1 < count,
+            });
+            Frame {
+                payload,
+                piece,
+                transport: Transport::Raw(self.protocol()),
+                ..*self
+            }
+            .build()
         });
         pieces.collect()
     }

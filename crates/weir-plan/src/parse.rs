@@ -1,6 +1,8 @@
 //! Tokens to a [`Policy`]. After an error it goes on behind the statement, so that one pass shows
 //! all errors.
 
+use std::collections::HashSet;
+
 use crate::ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
 use crate::bandwidth::Bandwidth;
 use crate::config::MAX_CONFIG_DEPTH;
@@ -21,15 +23,40 @@ pub const MAX_DECLARATIONS: usize = 100_000;
 /// Reads a policy. What could be understood is given together with all errors.
 #[must_use]
 pub fn parse(text: &str) -> (Policy, Vec<PolicyError>) {
+    let parsed = parse_all(text);
+    (parsed.policy, parsed.errors.into_list())
+}
+
+/// What could be read of a policy.
+#[derive(Default)]
+pub(crate) struct Parsed {
+    pub(crate) policy: Policy,
+    pub(crate) errors: Errors,
+    /// The names in declarations that could not be read: that they are unknown is no second error.
+    pub(crate) lost: HashSet<String>,
+}
+
+pub(crate) fn parse_all(text: &str) -> Parsed {
     if text.len() > MAX_TEXT {
-        let why = Why::TooLong { len: text.len() };
-        return (Policy::default(), vec![PolicyError { span: Span::default(), why }]);
+        let mut parsed = Parsed::default();
+        parsed.errors.push(Span::default(), Why::TooLong { len: text.len() });
+        parsed.errors.stop();
+        return parsed;
     }
     let mut lexer = Lexer::new(text);
     let token = lexer.next();
-    let mut parser = Parser { text, lexer, token, before: Span::default(), errors: Errors::default(), edges: 0, declarations: 0 };
+    let mut parser = Parser {
+        text,
+        lexer,
+        token,
+        before: Span::default(),
+        errors: Errors::default(),
+        lost: HashSet::new(),
+        edges: 0,
+        declarations: 0,
+    };
     let policy = parser.policy();
-    (policy, parser.errors.into_list())
+    Parsed { policy, errors: parser.errors, lost: parser.lost }
 }
 
 /// The statement cannot be read on; the error has been noted.
@@ -43,6 +70,7 @@ pub(crate) struct Parser<'a> {
     /// Where the token before it stands.
     pub(crate) before: Span,
     errors: Errors,
+    lost: HashSet<String>,
     edges: usize,
     declarations: usize,
 }
@@ -97,7 +125,9 @@ impl Parser<'_> {
         }
         // Noted behind what it should end, where it is to be written.
         let span = Span::new(self.before.end, self.before.end);
-        Err(self.fail(span, Why::NoSemicolon { instead }))
+        let stop = self.fail(span, Why::NoSemicolon { instead });
+        // On a new line a new statement begins, which is to be read too.
+        if self.first_in_line() { Ok(()) } else { Err(stop) }
     }
 
     fn name(&mut self, wanted: &'static str, instead: &'static str) -> Result<Name, Stop> {
@@ -118,6 +148,7 @@ impl Parser<'_> {
             self.declarations = self.declarations.saturating_add(1);
             if self.declarations > MAX_DECLARATIONS {
                 self.error(self.token.span, Why::TooManyDeclarations);
+                self.errors.stop();
                 break;
             }
             let start = self.token.span;
@@ -129,25 +160,29 @@ impl Parser<'_> {
         policy
     }
 
-    /// Goes on behind the next `;` that is not in braces, or behind braces that close, but always
-    /// behind `start`. In a pipelet (`inside`) its closing brace ends the search and stays.
+    /// Goes on behind the statement that begins at `start`: behind its `;`, or behind its braces.
+    /// In a pipelet (`inside`) the closing brace ends the search and stays.
     fn recover(&mut self, start: Span, inside: bool) {
+        self.lexer.seek(start.start);
+        self.advance();
         let mut depth = 0_usize;
-        // A statement that failed behind its `;` needs no search.
-        if self.before.start >= start.start && self.before.of(self.text) == ";" {
-            return;
-        }
         loop {
+            if let Some(word) = self.word()
+                && !inside
+            {
+                let word = word.to_owned();
+                self.lost.insert(word);
+            }
             match self.token.kind {
                 Kind::End => return,
                 Kind::Char(';') if depth == 0 => {
                     self.advance();
                     return;
                 }
-                // The next statement most likely: better an error too few than a pipelet swallowed.
+                // The next statement most likely: rather an error too few than a policy swallowed.
                 Kind::Name
-                    if depth == 0
-                        && self.token.span.start > start.start
+                    if self.token.span.start > start.start
+                        && (depth == 0 || self.first_in_line())
                         && matches!(self.word(), Some("pipelet" | "Port" | "Address")) =>
                 {
                     return;
@@ -168,6 +203,11 @@ impl Parser<'_> {
             }
             self.advance();
         }
+    }
+
+    /// True when a line ends between the token before and this one.
+    fn first_in_line(&self) -> bool {
+        Span::new(self.before.end, self.token.span.start).of(self.text).contains('\n')
     }
 
     fn item(&mut self) -> Result<Item, Stop> {
@@ -305,7 +345,9 @@ impl Parser<'_> {
             hops.push(self.hop(FORM)?);
             self.edges = self.edges.saturating_add(1);
             if self.edges > MAX_EDGES {
-                return Err(self.fail(self.before, Why::TooManyEdges));
+                self.error(self.before, Why::TooManyEdges);
+                self.errors.stop();
+                return Err(Stop);
             }
         }
         self.semicolon(FORM)?;

@@ -62,19 +62,32 @@ impl Egress {
             }
         }
         let watermarks = vec![None; sources];
-        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false }
+        Egress {
+            lanes,
+            returns,
+            by_edge,
+            by_source,
+            pool_bits,
+            watermarks,
+            wake: false,
+        }
     }
 
     /// Lane of `edge` for `source`.
     #[inline]
     pub fn lane(&self, edge: usize, source: usize) -> Option<usize> {
-        self.by_edge.get(edge * self.by_source.len() + source).copied().flatten()
+        self.by_edge
+            .get(edge * self.by_source.len() + source)
+            .copied()
+            .flatten()
     }
 
     /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
     #[inline]
     pub fn room(&mut self, source: usize, want: usize) -> usize {
-        let Some(list) = self.by_source.get(source) else { return 0 };
+        let Some(list) = self.by_source.get(source) else {
+            return 0;
+        };
         let mut room = want;
         for &i in list {
             if let Some(lane) = self.lanes.get_mut(i) {
@@ -87,7 +100,9 @@ impl Egress {
     /// Stages a packet on a lane. Gives it back when the lane is full.
     #[inline]
     pub fn send(&mut self, lane: usize, packet: Packet) -> Result<(), Packet> {
-        let Some(lane) = self.lanes.get_mut(lane) else { return Err(packet) };
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return Err(packet);
+        };
         if lane.ring.stage(*packet.entry()) {
             let _ = packet.into_entry();
             Ok(())
@@ -99,7 +114,9 @@ impl Egress {
     /// Stages all packets on a lane, in order. Those that find no room stay.
     #[inline]
     pub fn send_all(&mut self, lane: usize, packets: &mut Vec<Packet>) {
-        let Some(lane) = self.lanes.get_mut(lane) else { return };
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return;
+        };
         let n = lane.ring.room(packets.len()).min(packets.len());
         for packet in packets.drain(..n) {
             lane.ring.stage(packet.into_entry());
@@ -123,7 +140,8 @@ impl Egress {
             return false;
         }
         for lane in self.lanes.iter_mut().filter(|l| l.source == source) {
-            lane.ring.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+            lane.ring
+                .stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
         }
         true
     }
@@ -172,7 +190,9 @@ impl Egress {
     /// [`Egress::publish`].
     #[inline]
     pub fn set_watermark(&mut self, source: usize, seq: Seq) {
-        let Some(last) = self.watermarks.get_mut(source) else { return };
+        let Some(last) = self.watermarks.get_mut(source) else {
+            return;
+        };
         if *last == Some(seq) {
             return;
         }

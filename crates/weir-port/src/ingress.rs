@@ -31,7 +31,15 @@ impl LaneIn {
         input: u8,
         bell: Rc<Doorbell>,
     ) -> Self {
-        LaneIn { ring, source, node, input, bell, ended: false, rejected: 0 }
+        LaneIn {
+            ring,
+            source,
+            node,
+            input,
+            bell,
+            ended: false,
+            rejected: 0,
+        }
     }
 
     /// True when its end-of-stream marker has been reached.
@@ -55,14 +63,20 @@ impl LaneIn {
         // watermark has been seen (Consumer::watermark).
         let watermark = self.ring.watermark();
         if self.ring.available(1) == 0 {
-            return Some(Frontier { seq: watermark, present: false });
+            return Some(Frontier {
+                seq: watermark,
+                present: false,
+            });
         }
         let head = self.ring.peek(0)?;
         if head.as_marker() == Some(Marker::EndOfStream) {
             self.ended = true;
             return None;
         }
-        Some(Frontier { seq: head.seq(), present: true })
+        Some(Frontier {
+            seq: head.seq(),
+            present: true,
+        })
     }
 }
 
@@ -109,7 +123,12 @@ impl Ingress {
                 list.push(i);
             }
         }
-        Ingress { lanes, sources: by_source, turn: 0, owner }
+        Ingress {
+            lanes,
+            sources: by_source,
+            turn: 0,
+            owner,
+        }
     }
 
     /// The lanes.
@@ -132,7 +151,9 @@ impl Ingress {
             if self.sources.get(source).is_none_or(Vec::is_empty) {
                 continue;
             }
-            let Some((lane, limit)) = self.ready(source) else { continue };
+            let Some((lane, limit)) = self.ready(source) else {
+                continue;
+            };
             let room = room(source).min(BATCH);
             if room == 0 {
                 blocked = true;
@@ -141,7 +162,12 @@ impl Ingress {
             if self.take(lane, limit, room, arena, out) > 0
                 && let Some(l) = self.lanes.get(lane)
             {
-                return Pull::Some(Pulled { source, lane, node: l.node, input: l.input });
+                return Pull::Some(Pulled {
+                    source,
+                    lane,
+                    node: l.node,
+                    input: l.input,
+                });
             }
         }
         if blocked { Pull::Blocked } else { Pull::None }
@@ -165,7 +191,9 @@ impl Ingress {
         let mut best: Option<(usize, Seq)> = None;
         let mut limit: Option<Seq> = None;
         for &i in indices {
-            let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) else { continue };
+            let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) else {
+                continue;
+            };
             match best {
                 Some((_, seq)) if !(f.present && f.seq.before(seq)) => {
                     limit = Some(limit.map_or(f.seq, |l| l.min(f.seq)));
@@ -181,7 +209,11 @@ impl Ingress {
         }
         let (lane, seq) = best?;
         // A packet *at* another lane's frontier may go: equal numbers are copies of one packet.
-        if limit.is_some_and(|l| l.before(seq)) { None } else { Some((lane, limit)) }
+        if limit.is_some_and(|l| l.before(seq)) {
+            None
+        } else {
+            Some((lane, limit))
+        }
     }
 
     fn take(
@@ -192,9 +224,13 @@ impl Ingress {
         arena: &Arena,
         out: &mut Vec<Packet>,
     ) -> usize {
-        let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return 0;
+        };
         let mut entries = [Entry::marker(Marker::EndOfStream, Seq::new(0)); BATCH];
-        let Some(buffer) = entries.get_mut(..room) else { return 0 };
+        let Some(buffer) = entries.get_mut(..room) else {
+            return 0;
+        };
         let (mut n, _) = lane.ring.peek_packets(buffer);
         if let Some(limit) = limit {
             let fits = |e: &Entry| !limit.before(e.seq());
@@ -219,7 +255,11 @@ impl Ingress {
         fault::step(Step::Owned);
         if n == 0 {
             // A marker that we do not know: skip it.
-            if lane.ring.peek(0).is_some_and(|e| !e.is_packet() && e.as_marker().is_none()) {
+            if lane
+                .ring
+                .peek(0)
+                .is_some_and(|e| !e.is_packet() && e.as_marker().is_none())
+            {
                 lane.ring.claim(1);
                 lane.rejected += 1;
             }
@@ -245,10 +285,14 @@ impl Ingress {
 
     /// True when every lane of `source` has ended (and there is one).
     pub fn source_ended(&mut self, source: usize) -> bool {
-        let Some(indices) = self.sources.get(source) else { return false };
+        let Some(indices) = self.sources.get(source) else {
+            return false;
+        };
         !indices.is_empty()
             && indices.iter().all(|&i| {
-                self.lanes.get_mut(i).is_some_and(|l| l.frontier().is_none() && l.ended)
+                self.lanes
+                    .get_mut(i)
+                    .is_some_and(|l| l.frontier().is_none() && l.ended)
             })
     }
 
@@ -259,7 +303,11 @@ impl Ingress {
 
     /// Takes the end-of-stream markers of `source`, after they were passed on.
     pub fn finish(&mut self, source: usize) {
-        for lane in self.lanes.iter_mut().filter(|l| l.source == source && l.ended) {
+        for lane in self
+            .lanes
+            .iter_mut()
+            .filter(|l| l.source == source && l.ended)
+        {
             lane.ring.claim(1);
         }
     }

@@ -27,7 +27,15 @@ impl HomePool {
     ) -> Self {
         let (rings, bells) = rings.into_iter().unzip();
         let free = Vec::with_capacity(len as usize);
-        HomePool { rings, bells, free, first, len, owner, rejected: 0 }
+        HomePool {
+            rings,
+            bells,
+            free,
+            first,
+            len,
+            owner,
+            rejected: 0,
+        }
     }
 
     /// Takes up to `want` free buffers' worth into reach; says how many there are.

@@ -1,6 +1,7 @@
 //! Captures built byte by byte, independently of the crate's own writer, and owned records to compare.
 
 #![allow(dead_code)] // Each test file uses its part.
+#![allow(clippy::expect_used)] // Helpers of tests, which clippy does not know to be tests.
 
 use std::io::{Cursor, Read, Seek};
 use std::path::PathBuf;
@@ -126,7 +127,7 @@ impl Build {
     }
 
     pub fn pad(&mut self) -> &mut Self {
-        while self.bytes.len() % 4 != 0 {
+        while !self.bytes.len().is_multiple_of(4) {
             self.bytes.push(0);
         }
         self

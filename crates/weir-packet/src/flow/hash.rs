@@ -23,7 +23,9 @@ impl FlowHasher {
     /// A hasher with this secret seed. Equal seeds hash alike, in every process and on every
     /// machine: the seed is the graph's, not the worker's.
     pub fn new(seed: u128) -> Self {
-        FlowHasher { sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64) }
+        FlowHasher {
+            sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64),
+        }
     }
 
     /// The 64-bit hash of a flow key.
@@ -43,12 +45,29 @@ impl FlowHasher {
         if key.v6 {
             let high = |n: u128| (n >> 64) as u64;
             let low = |n: u128| n as u64;
-            put(words, &[high(key.lower), low(key.lower), high(key.upper), low(key.upper), small, key.zone]);
+            put(
+                words,
+                &[
+                    high(key.lower),
+                    low(key.lower),
+                    high(key.upper),
+                    low(key.upper),
+                    small,
+                    key.zone,
+                ],
+            );
             self.sip.hash(&input)
         } else {
             // IPv4 addresses are the low 32 bits.
-            put(words, &[(key.lower << 32 | key.upper) as u64, small, key.zone]);
-            self.sip.hash(input.first_chunk::<24>().map_or(&[], |bytes| bytes.as_slice()))
+            put(
+                words,
+                &[(key.lower << 32 | key.upper) as u64, small, key.zone],
+            );
+            self.sip.hash(
+                input
+                    .first_chunk::<24>()
+                    .map_or(&[], |bytes| bytes.as_slice()),
+            )
         }
     }
 

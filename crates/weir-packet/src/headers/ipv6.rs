@@ -15,8 +15,8 @@ pub(super) struct Chain {
     pub proto: u8,
     /// Where the fragment header is, if there is one.
     pub fragment: Option<usize>,
-    /// Offset (in 8-byte units) and more-fragments bit of the fragment header are not both zero.
-    pub first: bool,
+    /// The fragment header's more-fragments bit.
+    pub more: bool,
     /// Not the first fragment: what follows is data.
     pub later: bool,
     /// Whether there was any extension header.
@@ -50,7 +50,7 @@ pub(super) fn walk<B: Bytes + ?Sized>(bytes: &B, at: usize, kind: u8, end: usize
         at,
         proto: kind,
         fragment: None,
-        first: false,
+        more: false,
         later: false,
         any: false,
         cut: false,
@@ -73,7 +73,7 @@ pub(super) fn walk<B: Bytes + ?Sized>(bytes: &B, at: usize, kind: u8, end: usize
             chain.fragment = Some(chain.at);
             let field = bytes.be16(chain.at + 2).unwrap_or(0);
             chain.later = field & 0xfff8 != 0;
-            chain.first = field & 0xfff9 == 1;
+            chain.more = field & 1 != 0;
         }
         chain.proto = next;
         chain.at += len;
@@ -92,7 +92,9 @@ pub(super) fn walk<B: Bytes + ?Sized>(bytes: &B, at: usize, kind: u8, end: usize
 pub(crate) fn pending_route<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> bool {
     let fixed = usize::from(layers.l3);
     let mut at = fixed + FIXED_LEN;
-    let Some(mut kind) = bytes.u8(fixed + 6) else { return false };
+    let Some(mut kind) = bytes.u8(fixed + 6) else {
+        return false;
+    };
     for _ in 0..MAX_EXTENSIONS {
         if at >= usize::from(layers.l4) || !is_extension(kind) {
             return false;
@@ -100,7 +102,9 @@ pub(crate) fn pending_route<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> bo
         if kind == proto::ROUTING && bytes.u8(at + 3) != Some(0) {
             return true;
         }
-        let (Some(len), Some(next)) = (length(bytes, kind, at), bytes.u8(at)) else { return false };
+        let (Some(len), Some(next)) = (length(bytes, kind, at), bytes.u8(at)) else {
+            return false;
+        };
         at += len;
         kind = next;
     }

@@ -1,6 +1,8 @@
 //! The parser: Ethernet, VLAN tags, IP, transport header.
 
-use super::{Depth, ETHERNET_LEN, HeaderFault, L3, Layers, MAX_TAGS, ether_type, flags, ipv6, proto};
+use super::{
+    Depth, ETHERNET_LEN, HeaderFault, L3, Layers, MAX_TAGS, ether_type, flags, ipv6, proto,
+};
 use crate::Bytes;
 
 /// Below this an Ethernet type field is a length (IEEE 802.3 §3.2.6).
@@ -66,8 +68,12 @@ impl Layers {
         if want < Depth::L3 {
             return false;
         }
-        let Some([0x08, 0x00, 0x45, _]) = bytes.array::<4>(12) else { return false };
-        let Some([t0, t1, _, _, f0, f1, _, proto]) = bytes.array::<8>(16) else { return false };
+        let Some([0x08, 0x00, 0x45, _]) = bytes.array::<4>(12) else {
+            return false;
+        };
+        let Some([t0, t1, _, _, f0, f1, _, proto]) = bytes.array::<8>(16) else {
+            return false;
+        };
         let end = ETHERNET_LEN + usize::from(u16::from_be_bytes([t0, t1]));
         let fragment = u16::from_be_bytes([f0, f1]) & 0x3fff;
         if end < L4 || end > seen(bytes) || fragment != 0 {
@@ -77,14 +83,19 @@ impl Layers {
         let mut bits = 0;
         if want == Depth::L4 {
             let length = match proto {
-                proto::TCP => bytes.u8(L4 + 12).map(|b| usize::from(b >> 4) * 4).filter(|&n| n >= 20),
+                proto::TCP => bytes
+                    .u8(L4 + 12)
+                    .map(|b| usize::from(b >> 4) * 4)
+                    .filter(|&n| n >= 20),
                 proto::UDP => bytes
                     .be16(L4 + 4)
                     .filter(|&n| n >= 8 && L4 + usize::from(n) <= end)
                     .map(|_| 8),
                 _ => None,
             };
-            let Some(length) = length.filter(|n| L4 + n <= end) else { return false };
+            let Some(length) = length.filter(|n| L4 + n <= end) else {
+                return false;
+            };
             payload += length;
             bits = flags::L4;
         }
@@ -126,7 +137,10 @@ impl Layers {
                 return;
             };
             at += 2;
-            let tag = matches!(kind, ether_type::VLAN | ether_type::QINQ | ether_type::QINQ_OLD);
+            let tag = matches!(
+                kind,
+                ether_type::VLAN | ether_type::QINQ | ether_type::QINQ_OLD
+            );
             if !tag || self.vlan_count >= MAX_TAGS {
                 if tag {
                     self.note(HeaderFault::TooManyTags);
@@ -173,7 +187,10 @@ impl Layers {
 
     fn parse_ipv4<B: Bytes + ?Sized>(&mut self, bytes: &B) {
         let l3 = usize::from(self.l3);
-        let Some(header) = bytes.array::<IPV4_LEN>(l3).filter(|_| l3 + IPV4_LEN <= usize::from(self.end)) else {
+        let Some(header) = bytes
+            .array::<IPV4_LEN>(l3)
+            .filter(|_| l3 + IPV4_LEN <= usize::from(self.end))
+        else {
             self.flags |= flags::TRUNCATED;
             return;
         };
@@ -210,7 +227,9 @@ impl Layers {
     fn parse_ipv6<B: Bytes + ?Sized>(&mut self, bytes: &B) {
         let l3 = usize::from(self.l3);
         let start = l3 + ipv6::FIXED_LEN;
-        let fixed = bytes.array::<8>(l3).filter(|_| start <= usize::from(self.end));
+        let fixed = bytes
+            .array::<8>(l3)
+            .filter(|_| start <= usize::from(self.end));
         let Some([version, _, _, _, p0, p1, next, _]) = fixed else {
             self.flags |= flags::TRUNCATED;
             return;
@@ -227,7 +246,7 @@ impl Layers {
         }
         if chain.later {
             self.flags |= flags::FRAGMENT_LATER;
-        } else if chain.first {
+        } else if chain.more {
             self.flags |= flags::FRAGMENT_FIRST;
         }
         self.fragment_header = chain.fragment.map_or(0, short);

@@ -6,11 +6,18 @@
 use super::{Depth, HeaderFault, L3, Layers};
 
 fn pack(parts: [u16; 4]) -> u64 {
-    parts.iter().fold(0, |word, &part| word << 16 | u64::from(part))
+    parts
+        .iter()
+        .fold(0, |word, &part| word << 16 | u64::from(part))
 }
 
 fn unpack(word: u64) -> [u16; 4] {
-    [(word >> 48) as u16, (word >> 32) as u16, (word >> 16) as u16, word as u16]
+    [
+        (word >> 48) as u16,
+        (word >> 32) as u16,
+        (word >> 16) as u16,
+        word as u16,
+    ]
 }
 
 impl Layers {
@@ -18,10 +25,24 @@ impl Layers {
     #[inline]
     pub fn to_words(&self) -> [u64; 3] {
         let fault = self.fault.map_or(0, |fault| fault as u8);
-        let small = [0, 0, self.vlan_count, self.proto, self.kind as u8, self.depth as u8, self.flags, fault];
+        let small = [
+            0,
+            0,
+            self.vlan_count,
+            self.proto,
+            self.kind as u8,
+            self.depth as u8,
+            self.flags,
+            fault,
+        ];
         [
             pack([self.l3, self.l4, self.payload, self.end]),
-            pack([self.ether_type, self.vlan_outer, self.vlan_inner, self.fragment_header]),
+            pack([
+                self.ether_type,
+                self.vlan_outer,
+                self.vlan_inner,
+                self.fragment_header,
+            ]),
             u64::from_be_bytes(small),
         ]
     }

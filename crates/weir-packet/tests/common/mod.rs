@@ -20,7 +20,10 @@ pub fn captures() -> Vec<PathBuf> {
     };
     let mut paths: Vec<_> = entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|e| e == "pcap" || e == "pcapng")
+        })
         .collect();
     paths.sort();
     assert!(!paths.is_empty(), "the folder of captures is empty");
@@ -42,7 +45,10 @@ pub fn ethernet_frames(path: &Path) -> Vec<Record> {
                     }
                     PcapBlockOwned::Legacy(block) if legacy_is_ethernet => {
                         let len = block.caplen as usize;
-                        frames.push(Record { bytes: block.data[..len].to_vec(), wire_len: block.origlen as usize });
+                        frames.push(Record {
+                            bytes: block.data[..len].to_vec(),
+                            wire_len: block.origlen as usize,
+                        });
                     }
                     PcapBlockOwned::NG(Block::SectionHeader(_)) => interfaces.clear(),
                     PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
@@ -52,7 +58,10 @@ pub fn ethernet_frames(path: &Path) -> Vec<Record> {
                         if interfaces[block.if_id as usize] == Linktype::ETHERNET =>
                     {
                         let len = block.caplen as usize;
-                        frames.push(Record { bytes: block.data[..len].to_vec(), wire_len: block.origlen as usize });
+                        frames.push(Record {
+                            bytes: block.data[..len].to_vec(),
+                            wire_len: block.origlen as usize,
+                        });
                     }
                     _ => {}
                 }

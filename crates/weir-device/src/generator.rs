@@ -1,0 +1,181 @@
+//! A traffic generator: UDP packets of a number of flows, the same ones for the same seed.
+
+use crate::{DeviceError, GeneratorSpec, Place, Rate, Receive, Room, Status};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use weir_mem::meta::Arrival;
+use weir_packet::wire::Frame;
+
+/// Templates that are kept ready; flows beyond them are made by changing addresses and ports.
+const TEMPLATES: u32 = 1024;
+
+/// Makes packets: flow `n mod flows` is a UDP flow whose addresses and ports come from the seed.
+pub struct Generator {
+    spec: GeneratorSpec,
+    templates: Vec<Vec<u8>>,
+    made: u64,
+    /// When, and at which count, this incarnation began: what its rate is reckoned from.
+    since: (Instant, u64),
+    base_ns: u64,
+}
+
+/// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a stateless spreading of numbers.
+fn mix(n: u64) -> u64 {
+    let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+impl Generator {
+    /// A generator of `spec`, going on from `place`.
+    pub fn new(spec: &GeneratorSpec, place: Place) -> Self {
+        let templates = (0..spec.flows.min(TEMPLATES))
+            .map(|flow| template(spec, flow))
+            .collect();
+        let since_epoch = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Generator {
+            spec: spec.clone(),
+            templates,
+            made: place[0],
+            since: (Instant::now(), place[0]),
+            base_ns: since_epoch.as_nanos() as u64,
+        }
+    }
+
+    /// How many packets may be made now, and how long to wait when none.
+    fn allowed(&self, elapsed_ns: u64) -> Result<u64, Status> {
+        let left = self
+            .spec
+            .packets
+            .map_or(u64::MAX, |n| n.saturating_sub(self.made));
+        if left == 0 {
+            return Err(Status::End);
+        }
+        let Rate::PerSecond(rate) = self.spec.rate else {
+            return Ok(left);
+        };
+        let due = u128::from(elapsed_ns) * u128::from(rate) / 1_000_000_000;
+        let due = (due as u64 + self.since.1).saturating_sub(self.made);
+        if due == 0 {
+            Err(Status::Later(1_000_000_000 / rate))
+        } else {
+            Ok(due.min(left))
+        }
+    }
+}
+
+fn template(spec: &GeneratorSpec, flow: u32) -> Vec<u8> {
+    let r = mix(spec.seed ^ u64::from(flow)).to_be_bytes();
+    let ports = (
+        1024 + (u16::from_be_bytes([r[0], r[1]]) % 60_000),
+        53 + u16::from(r[2] % 4),
+    );
+    let (a, b) = (flow.to_be_bytes(), [r[3], r[4], r[5]]);
+    let size = usize::from(spec.size);
+    let fill = vec![0; size];
+    let frame = if spec.ipv6 {
+        let mut source = [0u8; 16];
+        source[..2].copy_from_slice(&[0xfd, 0]);
+        source[12..].copy_from_slice(&a);
+        let mut destination = [0u8; 16];
+        destination[..2].copy_from_slice(&[0xfd, 1]);
+        destination[13..].copy_from_slice(&b);
+        Frame::ipv6(source, destination)
+            .udp(ports.0, ports.1)
+            .payload(fill.get(..size.saturating_sub(62)).unwrap_or_default())
+            .build()
+    } else {
+        Frame::ipv4([10, a[1], a[2], a[3]], [172, 16 | (b[0] & 15), b[1], b[2]])
+            .udp(ports.0, ports.1)
+            .payload(fill.get(..size.saturating_sub(42)).unwrap_or_default())
+            .build()
+    };
+    debug_assert_eq!(frame.len(), size);
+    frame
+}
+
+impl Receive for Generator {
+    fn receive(&mut self, room: &mut Room<'_>) -> Result<Status, DeviceError> {
+        let elapsed_ns = self.since.0.elapsed().as_nanos() as u64;
+        let allowed = match self.allowed(elapsed_ns) {
+            Ok(n) => n,
+            Err(status) => return Ok(status),
+        };
+        let arrival = Arrival {
+            time_ns: self.base_ns.wrapping_add(elapsed_ns),
+            wire_len: u32::from(self.spec.size),
+            ..Arrival::default()
+        };
+        let flows = u64::from(self.spec.flows);
+        let mut flow = self.made % flows;
+        for _ in 0..allowed {
+            let ready = self.templates.get(flow as usize);
+            let taken = match ready {
+                Some(bytes) => room.take(bytes.len(), &arrival, |b| {
+                    b.write(0, bytes);
+                }),
+                None => {
+                    let bytes = template(&self.spec, flow as u32);
+                    room.take(bytes.len(), &arrival, |b| {
+                        b.write(0, &bytes);
+                    })
+                }
+            };
+            if !taken {
+                break;
+            }
+            self.made += 1;
+            flow += 1;
+            if flow == flows {
+                flow = 0;
+            }
+        }
+        Ok(Status::More)
+    }
+
+    fn place(&self) -> Place {
+        [self.made, 0, 0, 0, 0, 1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::{Depth, check_ip, parse};
+
+    #[test]
+    fn generated_packets_are_sound_have_the_size_and_depend_on_the_seed_only() {
+        for (size, ipv6) in [
+            (60, false),
+            (64, false),
+            (1500, false),
+            (62, true),
+            (9000, true),
+        ] {
+            let spec = GeneratorSpec {
+                size,
+                ipv6,
+                ..GeneratorSpec::default()
+            };
+            for flow in [0, 1, 999_999] {
+                let frame = template(&spec, flow);
+                assert_eq!(frame.len(), usize::from(size));
+                let layers = parse(frame.as_slice(), Depth::L4);
+                assert_eq!(check_ip(frame.as_slice(), &layers, frame.len()), Ok(()));
+                assert_eq!(frame, template(&spec, flow));
+            }
+            assert_ne!(
+                template(&spec, 1),
+                template(
+                    &GeneratorSpec {
+                        seed: 2,
+                        ..spec.clone()
+                    },
+                    1
+                )
+            );
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Where a device puts what it received.
+
+use weir_mem::arena::HEADROOM;
+use weir_mem::meta::Arrival;
+use weir_mem::{Arena, Entry, Seq, SharedBytesMut};
+use weir_packet::{DropReason, Packet, REASONS};
+use weir_port::HomePool;
+
+/// Room for the packets of one call: buffers from the worker's home pool, sequence numbers, and
+/// counters of what could not be taken in.
+pub struct Room<'r> {
+    /// Packet memory.
+    pub arena: &'r Arena,
+    /// Free buffers.
+    pub pool: &'r mut HomePool,
+    /// Where finished packets go.
+    pub packets: &'r mut Vec<Packet>,
+    /// How many packets may still be received.
+    pub left: usize,
+    /// Position of the next packet in the source's stream.
+    pub seq: &'r mut u64,
+    /// Policy port number of this device.
+    pub source_port: u16,
+    /// Packets and bytes received, those refused among them.
+    pub received: (u64, u64),
+    /// Packets refused, by reason.
+    pub refused: [u64; REASONS],
+    /// Whether buffers' tags must be cleared: some µNF of the graph uses tags.
+    pub clear_tags: bool,
+}
+
+impl Room<'_> {
+    /// True when no packet can be taken in now.
+    pub fn is_full(&self) -> bool {
+        self.left == 0 || self.pool.free() == 0
+    }
+
+    /// Longest packet that a buffer holds, in bytes.
+    pub fn longest(&self) -> usize {
+        (self.arena.shape().stride() as usize - HEADROOM as usize).min(u16::MAX as usize)
+    }
+
+    /// Takes in one packet of `len` bytes, which `fill` writes. False when there was no room for
+    /// it, and nothing happened.
+    #[inline]
+    pub fn take(
+        &mut self,
+        len: usize,
+        arrival: &Arrival,
+        fill: impl FnOnce(&mut SharedBytesMut<'_>),
+    ) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        if len > self.longest() {
+            self.refuse(DropReason::Oversize, len);
+            return true;
+        }
+        let Some(buffer) = self.pool.take() else {
+            return false;
+        };
+        let mut entry = Entry::packet(buffer, HEADROOM, len as u16, Seq::new(*self.seq), 0);
+        if let Some(mut bytes) = self.arena.bytes_mut(&mut entry) {
+            fill(&mut bytes);
+        }
+        if let Some(meta) = self.arena.meta(&entry) {
+            meta.arrive(arrival, self.source_port, self.clear_tags);
+        }
+        match Packet::admit(entry, self.arena) {
+            Some(packet) => self.packets.push(packet),
+            None => self.pool.put(buffer),
+        }
+        self.count(len);
+        true
+    }
+
+    /// Counts a packet that cannot be taken in. It has its place in the stream all the same.
+    pub fn refuse(&mut self, reason: DropReason, len: usize) {
+        if let Some(count) = self.refused.get_mut(reason as usize) {
+            *count += 1;
+        }
+        self.count(len);
+    }
+
+    #[inline]
+    fn count(&mut self, len: usize) {
+        *self.seq += 1;
+        self.left = self.left.saturating_sub(1);
+        self.received.0 += 1;
+        self.received.1 += len as u64;
+    }
+}

@@ -1,0 +1,90 @@
+//! Burns time.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::hint::black_box;
+use weir_nf::{ConfigError, Ctx, Descriptor, Env, Nf, Packets, ReadOnly};
+
+/// Burns processor time for each packet and touches nothing: a stand-in for a µNF of a given cost
+/// in benchmarks (the µNF paper's §VI).
+///
+/// *Output:* `out`. *Config:* `cycles` per packet, 0 unless told otherwise.
+#[derive(Debug)]
+pub struct Busy {
+    cycles: u32,
+}
+
+/// Configuration of [`Busy`].
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Processor cycles per packet, about (one dependent integer operation each).
+    #[serde(default)]
+    pub cycles: u32,
+}
+
+impl Nf for Busy {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Busy",
+        summary: "Burns processor cycles and touches nothing",
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = Config;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Busy { cycles: config.cycles })
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
+        for _ in packets.iter_mut() {
+            burn(self.cycles);
+        }
+    }
+}
+
+/// A chain in which each step needs the last one's result, so a processor cannot overlap them: one
+/// rotation, one cycle. The compiler knows neither where it starts nor that its end is of no use.
+fn burn(cycles: u32) {
+    let mut chain = black_box(0x9e37_79b9_7f4a_7c15_u64);
+    for _ in 0..cycles {
+        chain = chain.rotate_left(7);
+    }
+    black_box(chain);
+}
+
+weir_nf::register!(Busy);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::{Duration, Instant};
+    use weir_nf::testing::Bench;
+
+    #[test]
+    fn packets_pass_untouched() {
+        let frames = [vec![], vec![1; 64], vec![2; 1500]];
+        let seen = Bench::new::<Busy>(json!({"cycles": 100})).unwrap().run(&frames);
+        for (seen, frame) in seen.iter().zip(&frames) {
+            assert_eq!((seen.output(), &seen.bytes), ("out", frame));
+        }
+    }
+
+    /// 50 million dependent steps cannot take less than 5 ms below 10 GHz: were the loop optimised
+    /// away, they would.
+    #[test]
+    fn cycles_are_burnt_for_each_packet() {
+        let mut bench = Bench::new::<Busy>(json!({"cycles": 25_000_000})).unwrap();
+        let start = Instant::now();
+        bench.run(&[[0; 64], [0; 64]]);
+        assert!(start.elapsed() >= Duration::from_millis(5), "{:?}", start.elapsed());
+    }
+
+    #[test]
+    fn negative_cycles_are_refused() {
+        assert!(Bench::new::<Busy>(json!({"cycles": -1})).is_err());
+    }
+}

@@ -1,0 +1,13 @@
+//! The µNFs that come with Weir, one self-registering file each. Linking this crate is enough:
+//! `weir nf list` shows them. `docs/writing-a-nf.md` is the tour for writing another.
+#![forbid(unsafe_code)]
+
+pub mod busy;
+pub mod check_ip_header;
+pub mod count_url;
+pub mod drop;
+pub mod http_classifier;
+pub mod l3l4_filter;
+pub mod mac_swap;
+mod payload;
+pub mod validate_url;

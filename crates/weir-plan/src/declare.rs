@@ -1,0 +1,195 @@
+//! The names of a policy: what each stands for.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+use weir_filter::{Net, NetError};
+
+use crate::ast::{AddressDecl, InstanceDecl, Item, Policy, PortDecl};
+use crate::catalog::{Catalog, NfInfo};
+use crate::check::MAX_PORTS;
+use crate::config::locate;
+use crate::error::Errors;
+use crate::nearest::nearest;
+use crate::span::{Lines, Name, Span};
+use crate::why::Why;
+
+/// Words that cannot be names.
+const RESERVED: [&str; 7] = ["Port", "Address", "Drop", "Tee", "pipelet", "default", "include"];
+
+/// What a name stands for.
+#[derive(Debug)]
+pub(crate) enum What {
+    Port {
+        first: u16,
+        last: u16,
+    },
+    Nf {
+        info: NfInfo,
+        config: Value,
+    },
+    Address(Net),
+    Drop,
+    /// Declared, but wrongly: no more errors about it.
+    Broken,
+}
+
+#[derive(Debug)]
+pub(crate) struct Declaration {
+    pub(crate) name: String,
+    pub(crate) span: Span,
+    pub(crate) what: What,
+}
+
+/// All names of a policy.
+pub(crate) struct Declared<'a> {
+    pub(crate) list: Vec<Declaration>,
+    by_name: HashMap<String, usize>,
+    /// The addresses that filters use.
+    pub(crate) used_addresses: RefCell<HashSet<usize>>,
+    pub(crate) lines: &'a Lines<'a>,
+    pub(crate) types: Vec<String>,
+    /// Port numbers: the last of a range and its declaration, by the first.
+    ports: BTreeMap<u16, (u16, usize)>,
+    port_count: usize,
+}
+
+impl<'a> Declared<'a> {
+    pub(crate) fn new(policy: &Policy, catalog: &dyn Catalog, lines: &'a Lines<'a>, errors: &mut Errors) -> Self {
+        let mut declared = Self {
+            list: Vec::new(),
+            by_name: HashMap::new(),
+            used_addresses: RefCell::default(),
+            lines,
+            types: catalog.types(),
+            ports: BTreeMap::new(),
+            port_count: 0,
+        };
+        for item in &policy.items {
+            if errors.full() {
+                break;
+            }
+            match item {
+                Item::Port(port) => declared.port(port, errors),
+                Item::Address(address) => declared.address(address, errors),
+                Item::Instance(instance) => declared.instance(instance, catalog, errors),
+                Item::Pipelet(_) | Item::DefaultDrop => {}
+            }
+        }
+        // Last, so that nodes are in the order of the text.
+        declared.insert("Drop", Span::default(), What::Drop);
+        declared
+    }
+
+    /// The declaration of `name` with its place in the list.
+    pub(crate) fn get(&self, name: &str) -> Option<(usize, &Declaration)> {
+        let index = *self.by_name.get(name)?;
+        self.list.get(index).map(|declaration| (index, declaration))
+    }
+
+    /// The value of an address; notes that it is used.
+    pub(crate) fn net(&self, name: &str) -> Option<Net> {
+        match self.get(name)? {
+            (index, Declaration { what: What::Address(net), .. }) => {
+                self.used_addresses.borrow_mut().insert(index);
+                Some(*net)
+            }
+            _ => None,
+        }
+    }
+
+    fn insert(&mut self, name: &str, span: Span, what: What) {
+        self.by_name.insert(name.to_owned(), self.list.len());
+        self.list.push(Declaration { name: name.to_owned(), span, what });
+    }
+
+    fn declare(&mut self, name: &Name, what: What, errors: &mut Errors) {
+        if RESERVED.contains(&name.value.as_str()) {
+            errors.push(name.span, Why::Reserved(name.value.clone()));
+            return;
+        }
+        if let Some((_, first)) = self.get(&name.value) {
+            let line = self.lines.line(first.span.start);
+            errors.push(name.span, Why::Duplicate { name: name.value.clone(), line });
+            return;
+        }
+        self.insert(&name.value, name.span, what);
+    }
+
+    fn port(&mut self, port: &PortDecl, errors: &mut Errors) {
+        let (first, last) = (port.first, port.last);
+        // Ranges that passed do not overlap: the last one that begins below the end is the only rival.
+        let rival = self.ports.range(..=last).next_back().filter(|(_, (rival_last, _))| *rival_last >= first);
+        if let Some((rival_first, (_, owner))) = rival
+            && let Some(owner) = self.list.get(*owner)
+        {
+            let line = self.lines.line(owner.span.start);
+            let why = Why::PortTaken { number: first.max(*rival_first), owner: owner.name.clone(), line };
+            errors.push(port.numbers.span, why);
+        } else {
+            self.ports.insert(first, (last, self.list.len()));
+            self.port_count = self.port_count.saturating_add(usize::from(last.saturating_sub(first))).saturating_add(1);
+            if self.port_count > MAX_PORTS {
+                errors.push(port.numbers.span, Why::TooManyPorts);
+                errors.stop();
+            }
+        }
+        self.declare(&port.name, What::Port { first, last }, errors);
+    }
+
+    fn address(&mut self, address: &AddressDecl, errors: &mut Errors) {
+        let what = match parse_net(&address.value.value) {
+            Ok(net) => What::Address(net),
+            Err(why) => {
+                errors.push(address.value.span, why);
+                What::Broken
+            }
+        };
+        self.declare(&address.name, what, errors);
+    }
+
+    fn instance(&mut self, instance: &InstanceDecl, catalog: &dyn Catalog, errors: &mut Errors) {
+        let type_name = &instance.type_name;
+        let what = match catalog.nf(&type_name.value) {
+            None => {
+                let nearest = nearest(&type_name.value, self.types.iter().map(String::as_str));
+                let why = Why::UnknownType { name: type_name.value.clone(), nearest, types: self.types.clone() };
+                errors.push(type_name.span, why);
+                What::Broken
+            }
+            Some(info) => {
+                let config = instance.config.as_ref().map_or_else(|| Value::Object(Map::new()), |c| c.value.to_json());
+                if let Err(problem) = catalog.check_config(&type_name.value, &config) {
+                    let whole = || type_name.span.to(instance.name.span);
+                    let span = instance.config.as_ref().map_or_else(whole, |c| locate(c, &problem.path));
+                    let (name, type_name) = (instance.name.value.clone(), type_name.value.clone());
+                    errors.push(span, Why::Config { name, type_name, why: problem.why });
+                }
+                What::Nf { info, config }
+            }
+        };
+        self.declare(&instance.name, what, errors);
+    }
+}
+
+fn parse_net(value: &str) -> Result<Net, Why> {
+    let no_address = || Why::Address { value: value.to_owned() };
+    let (address, len) = match value.split_once('/') {
+        Some((address, len)) => (address, Some(len)),
+        None => (value, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| no_address())?;
+    let Some(len) = len else {
+        return Ok(Net::host(address));
+    };
+    if len.is_empty() || !len.chars().all(|c| c.is_ascii_digit()) {
+        return Err(no_address());
+    }
+    // What exceeds a byte exceeds any address as well.
+    Net::new(address, len.parse().unwrap_or(u8::MAX)).map_err(|e| match e {
+        NetError::TooLong { max, .. } => Why::PrefixLength { value: value.to_owned(), max },
+        NetError::HostBits { network } => Why::HostBits { value: value.to_owned(), network: network.to_string() },
+    })
+}

@@ -1,0 +1,190 @@
+//! The policy graph (pGraph): all pipelets in one graph with one node per instance.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weir_filter::Expr;
+
+use crate::bandwidth::Bandwidth;
+use crate::catalog::NfInfo;
+
+/// A node's place in [`Graph::nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct NodeId(pub u32);
+
+/// An edge's place in [`Graph::edges`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EdgeId(pub u32);
+
+impl NodeId {
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl EdgeId {
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// Where packets come from, go through, or end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// The instance's name: what identifies it from one plan to the next.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// Its outputs in their order: one for a port, those of its type for an NF, none for `Drop`.
+    pub outputs: Vec<Output>,
+}
+
+/// What a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeKind {
+    /// A policy port. As the source of edges it gives what its devices receive, as a destination it
+    /// sends; the two have nothing to do with each other.
+    Port {
+        /// Its lowest number.
+        first: u16,
+        /// Its highest number.
+        last: u16,
+    },
+    /// An NF instance.
+    Nf {
+        /// Its type's description.
+        info: NfInfo,
+        /// Its configuration; `{}` when the policy has none.
+        config: Value,
+    },
+    /// The predefined `Drop`.
+    Drop,
+}
+
+/// One output of a node. A packet takes the first branch whose filter matches it; when none does, it
+/// is dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Output {
+    /// Its name; empty for a port's.
+    pub name: String,
+    /// In policy order. Only the last may be without a filter.
+    pub branches: Vec<Branch>,
+    /// True when the policy says `default drop;`: then what no branch takes is dropped by policy,
+    /// else for want of an edge.
+    pub default_drop: bool,
+}
+
+/// A way out of an output.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Branch {
+    /// Which packets take it; `None` for all that get here. Free of tags.
+    pub filter: Option<Expr>,
+    /// The edge.
+    pub edge: EdgeId,
+}
+
+/// An edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edge {
+    /// `x -> y`, with its filter and input as well where there are several from x to y. Unique.
+    pub name: String,
+    /// Its source.
+    pub from: NodeId,
+    /// The source's outputs that have it among their branches, in ascending order; empty when no
+    /// packet can take it.
+    pub outputs: Vec<usize>,
+    /// Its destination.
+    pub to: NodeId,
+    /// The destination's input that it leads to.
+    pub input: usize,
+    /// Its filter as in the policy, names of outputs included.
+    pub filter: Option<Expr>,
+    /// The traffic that the policy expects on it.
+    pub bandwidth: Option<Bandwidth>,
+    /// The pipelet it was first written in.
+    pub pipelet: Option<String>,
+}
+
+/// A checked policy graph. Its NFs form no cycle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Graph {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) edges: Vec<Edge>,
+    pub(crate) order: Vec<NodeId>,
+}
+
+impl Graph {
+    /// All nodes: those that have edges, in the order of their declaration; `Drop`, if used, last.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All edges in policy order.
+    #[must_use]
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The NFs, each before those that its edges lead to.
+    #[must_use]
+    pub fn order(&self) -> &[NodeId] {
+        &self.order
+    }
+
+    /// A node; `None` when `id` is not of this graph.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Option<&Node> {
+        self.nodes.get(id.index())
+    }
+
+    /// An edge; `None` when `id` is not of this graph.
+    #[must_use]
+    pub fn edge(&self, id: EdgeId) -> Option<&Edge> {
+        self.edges.get(id.index())
+    }
+
+    /// A node's outputs; none for `Drop` and for ids that are not of this graph.
+    #[must_use]
+    pub fn outputs(&self, id: NodeId) -> &[Output] {
+        self.node(id).map_or(&[], |node| &node.outputs)
+    }
+
+    /// Nodes with their ids.
+    pub fn node_ids(&self) -> impl Iterator<Item = (NodeId, &Node)> {
+        self.nodes.iter().zip(0_u32..).map(|(node, id)| (NodeId(id), node))
+    }
+
+    /// Edges with their ids.
+    pub fn edge_ids(&self) -> impl Iterator<Item = (EdgeId, &Edge)> {
+        self.edges.iter().zip(0_u32..).map(|(edge, id)| (EdgeId(id), edge))
+    }
+
+    /// The node of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<NodeId> {
+        self.node_ids().find(|(_, node)| node.name == name).map(|(id, _)| id)
+    }
+
+    /// The port that has that number.
+    #[must_use]
+    pub fn port(&self, number: u16) -> Option<NodeId> {
+        self.node_ids()
+            .find(|(_, node)| matches!(node.kind, NodeKind::Port { first, last } if (first..=last).contains(&number)))
+            .map(|(id, _)| id)
+    }
+}
+
+impl Node {
+    /// True for an NF instance.
+    #[must_use]
+    pub fn is_nf(&self) -> bool {
+        matches!(self.kind, NodeKind::Nf { .. })
+    }
+}

@@ -1,0 +1,178 @@
+//! Order of NFs, and the cycles that prevent one.
+
+use std::collections::VecDeque;
+
+/// A directed graph by the numbers of its nodes: per node its edges as (destination, edge).
+pub(crate) type Successors = Vec<Vec<(usize, usize)>>;
+
+/// The nodes so that each comes before those it leads to, and chains stay together; without those
+/// that are on or behind a cycle.
+pub(crate) fn order(next: &Successors) -> Vec<usize> {
+    let mut waiting_for = vec![0_usize; next.len()];
+    for (to, _) in next.iter().flatten() {
+        if let Some(count) = waiting_for.get_mut(*to) {
+            *count = count.saturating_add(1);
+        }
+    }
+    // A stack, so that what follows a node is taken before its rivals.
+    let mut ready: Vec<usize> = waiting_for.iter().enumerate().filter(|(_, n)| **n == 0).map(|(i, _)| i).rev().collect();
+    let mut order = Vec::with_capacity(next.len());
+    while let Some(node) = ready.pop() {
+        order.push(node);
+        for (to, _) in next.get(node).into_iter().flatten().rev() {
+            if let Some(count) = waiting_for.get_mut(*to) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    ready.push(*to);
+                }
+            }
+        }
+    }
+    order
+}
+
+/// The most cycles that are looked for.
+const MAX_CYCLES: usize = 8;
+
+/// Cycles that share no node, each as the edges along it, short ones preferred; none if and only if
+/// the graph has none.
+pub(crate) fn cycles(next: &Successors) -> Vec<Vec<usize>> {
+    let mut next = next.clone();
+    let mut found = Vec::new();
+    while found.len() < MAX_CYCLES {
+        let mut alive = vec![true; next.len()];
+        order(&next).into_iter().for_each(|i| set(&mut alive, i, false));
+        // Backwards too: what remains then has an edge to what remains.
+        let back = reversed(&next, &alive);
+        order(&back).into_iter().for_each(|i| set(&mut alive, i, false));
+        let Some(start) = alive.iter().position(|a| *a) else {
+            break;
+        };
+        let Some(nodes) = walk(&next, &alive, start).and_then(|on_cycle| shortest(&next, &alive, on_cycle)) else {
+            break;
+        };
+        for (node, _) in &nodes {
+            if let Some(edges) = next.get_mut(*node) {
+                edges.clear();
+            }
+        }
+        found.push(nodes.into_iter().map(|(_, edge)| edge).collect());
+    }
+    found
+}
+
+fn set(list: &mut [bool], at: usize, value: bool) {
+    if let Some(place) = list.get_mut(at) {
+        *place = value;
+    }
+}
+
+fn is(list: &[bool], at: usize) -> bool {
+    list.get(at).copied().unwrap_or(false)
+}
+
+fn reversed(next: &Successors, alive: &[bool]) -> Successors {
+    let mut back = vec![Vec::new(); next.len()];
+    for (from, edges) in next.iter().enumerate() {
+        for (to, edge) in edges {
+            if is(alive, from)
+                && is(alive, *to)
+                && let Some(list) = back.get_mut(*to)
+            {
+                list.push((from, *edge));
+            }
+        }
+    }
+    back
+}
+
+/// Goes from `start` along first edges until a node comes again: that one is on a cycle.
+fn walk(next: &Successors, alive: &[bool], start: usize) -> Option<usize> {
+    let mut seen = vec![false; next.len()];
+    let mut at = start;
+    while !is(&seen, at) {
+        set(&mut seen, at, true);
+        at = next.get(at)?.iter().map(|(to, _)| *to).find(|to| is(alive, *to))?;
+    }
+    Some(at)
+}
+
+/// The shortest cycle through `start`, as nodes with the edge that leaves each along it.
+fn shortest(next: &Successors, alive: &[bool], start: usize) -> Option<Vec<(usize, usize)>> {
+    let mut came_by: Vec<Option<(usize, usize)>> = vec![None; next.len()];
+    let mut queue = VecDeque::from([start]);
+    while let Some(node) = queue.pop_front() {
+        for (to, edge) in next.get(node)?.iter().filter(|(to, _)| is(alive, *to)) {
+            let place = came_by.get_mut(*to)?;
+            if place.is_some() {
+                continue;
+            }
+            *place = Some((node, *edge));
+            if *to != start {
+                queue.push_back(*to);
+                continue;
+            }
+            let mut path = Vec::new();
+            let mut at = start;
+            loop {
+                let step = (*came_by.get(at)?)?;
+                path.push(step);
+                at = step.0;
+                if at == start {
+                    path.reverse();
+                    return Some(path);
+                }
+            }
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Successors, cycles, order};
+
+    fn graph(nodes: usize, edges: &[(usize, usize)]) -> Successors {
+        let mut next = vec![Vec::new(); nodes];
+        for (i, (from, to)) in edges.iter().enumerate() {
+            next[*from].push((*to, i));
+        }
+        next
+    }
+
+    proptest! {
+        #[test]
+        fn either_all_nodes_are_in_order_or_a_real_cycle_is_found(
+            (n, edges) in (1_usize..12).prop_flat_map(|n| (Just(n), prop::collection::vec((0..n, 0..n), 0..20)))
+        ) {
+            let next = graph(n, &edges);
+            let order = order(&next);
+            let cycles = cycles(&next);
+            prop_assert_eq!(order.len() == n, cycles.is_empty());
+            let place: Vec<_> = (0..n).map(|i| order.iter().position(|x| *x == i)).collect();
+            for (from, to) in &edges {
+                if let (Some(a), Some(b)) = (place[*from], place[*to]) {
+                    prop_assert!(a < b);
+                }
+            }
+            for cycle in cycles {
+                prop_assert!(!cycle.is_empty());
+                for (i, edge) in cycle.iter().enumerate() {
+                    prop_assert_eq!(edges[*edge].1, edges[cycle[(i + 1) % cycle.len()]].0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn chains_stay_together_in_the_order() {
+        assert_eq!(order(&graph(4, &[(0, 2), (1, 3)])), [0, 2, 1, 3]);
+    }
+
+    #[test]
+    fn each_of_two_separate_cycles_is_found() {
+        assert_eq!(cycles(&graph(5, &[(0, 1), (1, 0), (1, 2), (2, 3), (3, 4), (4, 3)])), [vec![0, 1], vec![4, 5]]);
+    }
+}

@@ -1,0 +1,200 @@
+//! What can be wrong with a policy, and what to write instead.
+
+use thiserror::Error;
+
+use crate::check::MAX_PORTS;
+use crate::config::MAX_CONFIG_DEPTH;
+use crate::error::MAX_ERRORS;
+use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
+
+/// Parts of the policy language that are known but not built yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotYet {
+    /// `Tee`, which copies packets.
+    Tee,
+    /// `include`.
+    Include,
+}
+
+/// What is wrong. Lines count from 1.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "each field's use is in the message beside it")]
+pub enum Why {
+    // What the text is.
+    #[error("the policy is {len} bytes long")]
+    TooLong { len: usize },
+    #[error("more than {MAX_ERRORS} errors: the rest is not shown")]
+    TooManyErrors,
+    #[error("more than {MAX_EDGES} edges")]
+    TooManyEdges,
+    #[error("more than {MAX_DECLARATIONS} statements outside pipelets")]
+    TooManyDeclarations,
+    #[error("more than {MAX_PORTS} port numbers")]
+    TooManyPorts,
+    #[error("the policy has no edge, so no packet goes anywhere")]
+    NoEdges,
+
+    // How it is written.
+    #[error("expected {wanted}, found {found}")]
+    Expected { wanted: &'static str, found: String, instead: &'static str },
+    #[error("expected `;` here")]
+    NoSemicolon { instead: &'static str },
+    #[error("`{0}` is never closed")]
+    NotClosed(&'static str, &'static str),
+    #[error("this string is never closed")]
+    OpenText,
+    #[error("`...` stands for something left out")]
+    Ellipsis,
+    #[error("an edge stands outside a pipelet")]
+    EdgeOutside,
+    #[error("a name of {len} bytes")]
+    NameTooLong { len: usize },
+    #[error("{}", .0.what())]
+    NotYet(NotYet),
+    #[error("`{0}` is not a bandwidth")]
+    Bandwidth(String),
+
+    // Configurations.
+    #[error("the key `{0}` occurs twice")]
+    SameKey(String),
+    #[error("`{0}` is not a number that a configuration can hold")]
+    Number(String),
+    #[error("`{0}` is not an escape that strings know")]
+    Escape(String),
+    #[error("the configuration nests too deeply")]
+    ConfigTooDeep,
+    #[error("`{name}` ({type_name}) does not take this configuration: {why}")]
+    Config { name: String, type_name: String, why: String },
+
+    // Declarations.
+    #[error("`{0}` is a word of the language and cannot be a name")]
+    Reserved(String),
+    #[error("`{name}` is declared in line {line} already")]
+    Duplicate { name: String, line: usize },
+    #[error("no NF type is called `{name}`")]
+    UnknownType { name: String, nearest: Option<String>, types: Vec<String> },
+    #[error("`{value}` is not an IP address or prefix")]
+    Address { value: String },
+    #[error("`{value}` has bits set behind its prefix")]
+    HostBits { value: String, network: String },
+    #[error("`{value}` has a prefix longer than its address")]
+    PrefixLength { value: String, max: u8 },
+    #[error("the first port number, {first}, is above the last, {last}")]
+    PortRange { first: u16, last: u16 },
+    #[error("port {number} belongs to `{owner}` already, declared in line {line}")]
+    PortTaken { number: u16, owner: String, line: usize },
+
+    // Edges.
+    #[error("`{name}` is not declared")]
+    UnknownNode { name: String, nearest: Option<String>, is_type: bool },
+    #[error("`{name}` is an address: packets cannot go there")]
+    AddressAsNode { name: String },
+    #[error("nothing leaves `{name}`: it has no outputs")]
+    NoOutputs { name: String },
+    #[error("{message}")]
+    Filter { message: String, instead: String },
+    #[error("`{scope}` has no output called `{name}`")]
+    UnknownOutput { scope: String, name: String, nearest: Option<String>, outputs: Vec<String> },
+    #[error("`{scope}.{name}` is about `{scope}`, but these packets come from `{from}`")]
+    OtherScope { scope: String, name: String, from: String, outputs: Vec<String> },
+    #[error("`{name}` has no input called `{input}`")]
+    UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
+    #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
+    WhichInput { name: String, inputs: Vec<String> },
+    #[error("`{name}` is a {kind} and has no named inputs")]
+    NoInputs { name: String, kind: &'static str },
+    #[error("`{name}` has {count} port numbers, and to which of them a packet goes is not decided yet")]
+    PortArray { name: String, count: usize },
+    #[error("the same edge stands in line {line} already")]
+    SameEdge { line: usize },
+    #[error("packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other")]
+    Cycle { path: String },
+}
+
+impl NotYet {
+    fn what(self) -> &'static str {
+        match self {
+            NotYet::Tee => "`Tee` is not supported yet",
+            NotYet::Include => "`include` is not supported yet",
+        }
+    }
+}
+
+impl Why {
+    /// What to do about it, as a clause like "write `;`".
+    #[must_use]
+    pub fn instead(&self) -> String {
+        match self {
+            Why::TooLong { .. } => format!("at most {MAX_TEXT} bytes are read"),
+            Why::TooManyErrors => "correct these first".to_owned(),
+            Why::TooManyEdges | Why::TooManyDeclarations | Why::TooManyPorts => "split the policy".to_owned(),
+            Why::NoEdges => "write `pipelet { lan -> wan; }`, with `lan` and `wan` declared as ports".to_owned(),
+            Why::Expected { instead, .. } | Why::NoSemicolon { instead } => format!("write {instead}"),
+            Why::NotClosed(_, close) => format!("write `{close}` where it ends"),
+            Why::OpenText => "write its closing quote in the same line".to_owned(),
+            Why::Ellipsis => "write it out".to_owned(),
+            Why::EdgeOutside => "write `pipelet { ... }` around it".to_owned(),
+            Why::NameTooLong { .. } => format!("write at most {MAX_NAME} letters, digits and `_`"),
+            Why::NotYet(NotYet::Tee) => "send the packets along one edge".to_owned(),
+            Why::NotYet(NotYet::Include) => "write the included text here".to_owned(),
+            Why::Bandwidth(_) => "write as in `(10 Gbps)`, `(1.5 Mbps)` or `(5 Mpps)`".to_owned(),
+            Why::SameKey(_) => "keep one of them".to_owned(),
+            Why::Number(_) => "write as in `80`, `-1`, `0.5`, `1e6` or `0x1f`, within 64 bits".to_owned(),
+            Why::Escape(_) => "write `\\\\` for a backslash".to_owned(),
+            Why::ConfigTooDeep => format!("write at most {MAX_CONFIG_DEPTH} levels"),
+            Why::Config { type_name, .. } => format!("`weir nf {type_name}` shows what it takes"),
+            Why::Reserved(word) => format!("write another name, as in `my_{}`", word.to_lowercase()),
+            Why::Duplicate { .. } => "write another name".to_owned(),
+            Why::UnknownType { nearest, types, .. } => suggestion(nearest.as_deref(), types, "the types are"),
+            Why::Address { .. } => "write as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`".to_owned(),
+            Why::HostBits { network, .. } => format!("write `{network}`"),
+            Why::PrefixLength { max, .. } => format!("write at most `/{max}`"),
+            Why::PortRange { first, last } => format!("write `Port<{last}-{first}>`"),
+            Why::PortTaken { .. } => "write a number that is free".to_owned(),
+            Why::UnknownNode { nearest: Some(nearest), .. } => format!("write `{nearest}`"),
+            Why::UnknownNode { name, is_type: true, .. } => {
+                format!("it is an NF type: declare an instance, as in `{name} my_{};`, and write its name", name.to_lowercase())
+            }
+            Why::UnknownNode { name, .. } => format!("declare it, as in `Type {name};` or `Port<0> {name};`"),
+            Why::AddressAsNode { name } => format!("write it in a filter, as in `[dst net {name}]`"),
+            Why::NoOutputs { .. } => "leave the edge out".to_owned(),
+            Why::Filter { instead, .. } => format!("write {instead}"),
+            Why::UnknownOutput { nearest, outputs, .. } => suggestion(nearest.as_deref(), outputs, "its outputs are"),
+            Why::OtherScope { outputs, .. } if outputs.is_empty() => "write a filter on packets, as in `[tcp port 80]`".to_owned(),
+            Why::OtherScope { from, outputs, .. } => {
+                let outputs: Vec<String> = outputs.iter().map(|output| format!("{from}.{output}")).collect();
+                format!("write an output of `{from}`: {}", list(&outputs))
+            }
+            Why::UnknownInput { nearest, inputs, .. } => suggestion(nearest.as_deref(), inputs, "its inputs are"),
+            Why::WhichInput { name, inputs } => {
+                let first = inputs.first().map_or("", String::as_str);
+                format!("write as in `-> [{first}] {name}`; its inputs are {}", list(inputs))
+            }
+            Why::NoInputs { name, .. } => format!("write `-> {name}`"),
+            Why::PortArray { .. } => "declare a port of its own for these packets, as in `Port<8> name;`".to_owned(),
+            Why::SameEdge { .. } => "leave one of them out".to_owned(),
+            Why::Cycle { .. } => "leave one of these edges out, or declare a second instance for the way back".to_owned(),
+        }
+    }
+}
+
+/// The nearest name if there is one, else all.
+fn suggestion(nearest: Option<&str>, names: &[String], introduction: &str) -> String {
+    match nearest {
+        Some(name) => format!("write `{name}`"),
+        None => format!("{introduction} {}", list(names)),
+    }
+}
+
+/// Names in quotes, at most twenty of them.
+fn list(names: &[String]) -> String {
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    let mut shown: Vec<String> = names.iter().take(20).map(|name| format!("`{name}`")).collect();
+    if names.len() > 20 {
+        shown.push("...".to_owned());
+    }
+    shown.join(", ")
+}

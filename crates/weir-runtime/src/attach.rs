@@ -1,0 +1,186 @@
+//! From a spec and a list of descriptors to mapped memory and rings.
+
+use crate::spec::{Fd, LaneInSpec, LaneOutSpec, RingSpec, WorkerSpec};
+use rustix::fd::OwnedFd;
+use std::collections::HashMap;
+use std::rc::Rc;
+use weir_mem::{Access, Arena, ArenaShape, Consumer, LedgerWriter, Owner, Producer};
+use weir_mem::{Region, RegionError, RingShape};
+use weir_port::{Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
+
+/// Why a worker could not attach.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The agent speaks another version.
+    #[error(
+        "agent and worker are of different versions (protocol {protocol}, layout {layout}): use one build of weir"
+    )]
+    Version {
+        /// The agent's protocol version.
+        protocol: u32,
+        /// The agent's layout version.
+        layout: u32,
+    },
+    /// A descriptor is missing.
+    #[error("descriptor {0} did not come with the message")]
+    Descriptor(Fd),
+    /// Memory cannot be mapped.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// Numbers that no arena can have.
+    #[error("an arena of {buffers} buffers of {stride} bytes cannot be")]
+    Arena {
+        /// Number of buffers.
+        buffers: u32,
+        /// Bytes of a buffer.
+        stride: u32,
+    },
+}
+
+/// Descriptors by index; memory and doorbells are made once per descriptor.
+pub(crate) struct Descriptors {
+    fds: Vec<Option<OwnedFd>>,
+    bells: HashMap<Fd, Rc<Doorbell>>,
+}
+
+impl Descriptors {
+    pub(crate) fn new(fds: Vec<OwnedFd>) -> Self {
+        Descriptors {
+            fds: fds.into_iter().map(Some).collect(),
+            bells: HashMap::new(),
+        }
+    }
+
+    fn take(&mut self, fd: Fd) -> Result<OwnedFd, AttachError> {
+        let slot = self.fds.get_mut(usize::from(fd));
+        slot.and_then(Option::take)
+            .ok_or(AttachError::Descriptor(fd))
+    }
+
+    fn region(&mut self, fd: Fd, len: usize) -> Result<Region, AttachError> {
+        Ok(Region::from_fd(self.take(fd)?, len)?)
+    }
+
+    pub(crate) fn bell(&mut self, fd: Fd) -> Result<Rc<Doorbell>, AttachError> {
+        if let Some(bell) = self.bells.get(&fd) {
+            return Ok(bell.clone());
+        }
+        let bell = Rc::new(Doorbell::from_fd(self.take(fd)?));
+        self.bells.insert(fd, bell.clone());
+        Ok(bell)
+    }
+
+    fn consumer<E: weir_mem::shared::Plain>(
+        &mut self,
+        ring: &RingSpec,
+    ) -> Result<(Consumer<E>, Rc<Doorbell>), AttachError> {
+        let shape = RingShape::at_least(ring.capacity);
+        let producer = self.region(ring.producer, shape.producer_len())?;
+        let consumer = self.region(ring.consumer, shape.consumer_len())?;
+        Ok((
+            Consumer::attach(shape, &producer, &consumer)?,
+            self.bell(ring.bell)?,
+        ))
+    }
+
+    fn producer<E: weir_mem::shared::Plain>(
+        &mut self,
+        ring: &RingSpec,
+    ) -> Result<(Producer<E>, Rc<Doorbell>), AttachError> {
+        let shape = RingShape::at_least(ring.capacity);
+        let producer = self.region(ring.producer, shape.producer_len())?;
+        let consumer = self.region(ring.consumer, shape.consumer_len())?;
+        Ok((
+            Producer::attach(shape, &producer, &consumer)?,
+            self.bell(ring.bell)?,
+        ))
+    }
+}
+
+/// Everything of a worker that is shared memory.
+pub(crate) struct Attached {
+    pub(crate) arena: Arena,
+    pub(crate) ingress: Ingress,
+    pub(crate) egress: Egress,
+    pub(crate) home: Option<HomePool>,
+    pub(crate) ledger: LedgerWriter,
+    pub(crate) commands: Consumer<u32>,
+    pub(crate) bell: Rc<Doorbell>,
+}
+
+pub(crate) fn attach(
+    spec: &WorkerSpec,
+    ledger_words: usize,
+    fds: &mut Descriptors,
+) -> Result<Attached, AttachError> {
+    let (protocol, layout) = (spec.protocol, spec.layout);
+    if protocol != crate::spec::PROTOCOL_VERSION || layout != weir_mem::meta::LAYOUT_VERSION {
+        return Err(AttachError::Version { protocol, layout });
+    }
+    let owner = Owner(spec.owner);
+    let a = &spec.arena;
+    let shape = ArenaShape::from_raw(a.buffers, a.stride).ok_or(AttachError::Arena {
+        buffers: a.buffers,
+        stride: a.stride,
+    })?;
+    let access = if a.writable {
+        Access::ReadWrite
+    } else {
+        Access::ReadOnly
+    };
+    let data = fds.region(a.data, shape.data_len())?;
+    let meta = fds.region(a.meta, shape.meta_len())?;
+    let owners = fds.region(a.owners, shape.owners_len())?;
+    let arena = Arena::attach(shape, access, &data, &meta, &owners)?;
+
+    let lane_in = |l: &LaneInSpec, fds: &mut Descriptors| {
+        let (ring, bell) = fds.consumer(&l.ring)?;
+        Ok(LaneIn::new(
+            ring,
+            l.source.into(),
+            l.node.into(),
+            l.input,
+            bell,
+        ))
+    };
+    let lanes_in: Result<Vec<_>, AttachError> =
+        spec.lanes_in.iter().map(|l| lane_in(l, fds)).collect();
+    let lane_out = |l: &LaneOutSpec, fds: &mut Descriptors| {
+        let (ring, bell) = fds.producer(&l.ring)?;
+        Ok(LaneOut {
+            ring,
+            source: l.source.into(),
+            ordered: l.ordered,
+            bell,
+        })
+    };
+    let lanes_out: Result<Vec<_>, AttachError> =
+        spec.lanes_out.iter().map(|l| lane_out(l, fds)).collect();
+    let mut returns = Vec::new();
+    for ring in &spec.returns {
+        let (ring, bell) = fds.producer(ring)?;
+        returns.push(Return { ring, bell });
+    }
+    let home = match &spec.home {
+        Some(h) => {
+            let rings: Result<Vec<_>, AttachError> =
+                h.rings.iter().map(|r| fds.consumer(r)).collect();
+            Some(HomePool::new(rings?, h.first, h.len, owner))
+        }
+        None => None,
+    };
+    let sources = usize::from(spec.sources);
+    let edges: Vec<usize> = spec.lanes_out.iter().map(|l| l.edge.into()).collect();
+    let ledger_len = weir_mem::Ledger::len_for(ledger_words);
+    let ledger = fds.region(spec.ledger, ledger_len)?;
+    Ok(Attached {
+        arena,
+        ingress: Ingress::new(lanes_in?, sources, owner),
+        egress: Egress::new(lanes_out?, &edges, returns, a.pool_bits, sources),
+        home,
+        ledger: LedgerWriter::attach(&ledger, ledger_words)?,
+        commands: fds.consumer(&spec.commands)?.0,
+        bell: fds.bell(spec.bell)?,
+    })
+}

@@ -1,0 +1,87 @@
+//! What a worker does when there is nothing to do: poll on, let others run, or sleep.
+
+use crate::spec::ScheduleSpec;
+use crate::station::{Progress, Station};
+use rustix::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+/// Longest sleep: a bound on what a lost wake-up could cost, should there be one.
+const LONGEST_MS: u32 = 1000;
+
+/// Polls for a while after the last packet, then sleeps until somebody rings.
+pub(crate) struct Idle {
+    spin: Duration,
+    shares_core: bool,
+    busy: bool,
+    since: Option<Instant>,
+}
+
+/// Outcome of [`Idle::rest`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rested {
+    /// Look again.
+    Again,
+    /// The agent has gone.
+    Orphan,
+}
+
+impl Idle {
+    pub(crate) fn new(schedule: &ScheduleSpec) -> Self {
+        Idle {
+            spin: Duration::from_micros(schedule.spin_us.into()),
+            shares_core: schedule.shares_core,
+            busy: schedule.busy,
+            since: None,
+        }
+    }
+
+    /// There was something to do.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.since = None;
+    }
+
+    /// Nothing was to do: rests as is fit. `step` is one more look after everybody has been told
+    /// that this worker sleeps; without it a packet could come between the look and the sleep.
+    pub(crate) fn rest(
+        &mut self,
+        station: &mut Station,
+        agent: BorrowedFd<'_>,
+        later_ns: Option<u64>,
+        step: impl FnOnce(&mut Station) -> Progress,
+    ) -> Result<Rested, weir_port::DoorbellError> {
+        let now = Instant::now();
+        let since = *self.since.get_or_insert(now);
+        let spinning = now.duration_since(since) < self.spin || self.busy;
+        if spinning {
+            if self.shares_core {
+                rustix::thread::sched_yield();
+            } else {
+                std::hint::spin_loop();
+            }
+            return Ok(Rested::Again);
+        }
+        station.ingress.sleep();
+        station.egress.sleep();
+        if let Some(home) = &mut station.home {
+            home.sleep();
+        }
+        let found = matches!(step(station), Progress::Did | Progress::Finished);
+        let mut orphan = false;
+        if !found {
+            let ms = later_ns.map_or(LONGEST_MS, |ns| (ns / 1_000_000).min(1000) as u32);
+            orphan = station.bell.wait(Some(agent), ms)?;
+        }
+        station.ingress.wake();
+        station.egress.wake();
+        if let Some(home) = &mut station.home {
+            home.wake();
+        }
+        self.since = None;
+        Ok(if orphan {
+            Rested::Orphan
+        } else {
+            Rested::Again
+        })
+    }
+}

@@ -1,0 +1,101 @@
+//! Where in a worker's ledger which number stands. Agent and worker reckon it from the same spec.
+
+use crate::spec::WorkerSpec;
+use weir_device::Place;
+use weir_packet::REASONS;
+
+/// Numbers per node: packets and bytes in, packets that were timed, their nanoseconds, drops.
+pub const NODE_WORDS: usize = 4 + REASONS;
+/// Numbers per edge: packets and bytes.
+pub const EDGE_WORDS: usize = 2;
+
+/// Start of each group of words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Rings out (lanes, then returns): index after publication. Starts at word 0.
+    pub rings_out: usize,
+    /// Lanes in: index up to which entries were claimed.
+    pub lanes_in: usize,
+    /// Number of lanes in.
+    pub lanes_in_len: usize,
+    /// The device's place.
+    pub place: usize,
+    /// Next sequence number of the worker's own source.
+    pub seq: usize,
+    /// Free buffers in the worker's stack.
+    pub free: usize,
+    /// Entries and buffer numbers that could not be right.
+    pub rejected: usize,
+    /// Bit i: source i has ended and its end was passed on.
+    pub ended: usize,
+    /// Nodes' numbers.
+    pub nodes: usize,
+    /// Edges' numbers.
+    pub edges: usize,
+    /// Words in all.
+    pub len: usize,
+}
+
+impl Layout {
+    /// The layout of the worker that `spec` describes.
+    pub fn of(spec: &WorkerSpec) -> Self {
+        let rings_out = spec.lanes_out.len() + spec.returns.len();
+        let lanes_in = rings_out;
+        let place = lanes_in + spec.lanes_in.len();
+        let seq = place + size_of::<Place>() / size_of::<u64>();
+        let nodes = seq + 4;
+        let edges = nodes + spec.nodes.len() * NODE_WORDS;
+        Layout {
+            rings_out,
+            lanes_in,
+            lanes_in_len: spec.lanes_in.len(),
+            place,
+            seq,
+            free: seq + 1,
+            rejected: seq + 2,
+            ended: seq + 3,
+            nodes,
+            edges,
+            len: edges + spec.edges.len() * EDGE_WORDS,
+        }
+    }
+}
+
+/// A node's numbers, read from a ledger.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct NodeCounts {
+    /// Packets in.
+    pub packets: u64,
+    /// Bytes in.
+    pub bytes: u64,
+    /// Packets whose processing was timed.
+    pub timed_packets: u64,
+    /// What it took in nanoseconds.
+    pub timed_ns: u64,
+    /// Drops by reason.
+    pub drops: [u64; REASONS],
+}
+
+impl NodeCounts {
+    /// The numbers of node `node`.
+    pub fn read(words: &[u64], layout: &Layout, node: usize) -> Self {
+        let at = |i: usize| {
+            words
+                .get(layout.nodes + node * NODE_WORDS + i)
+                .copied()
+                .unwrap_or(0)
+        };
+        NodeCounts {
+            packets: at(0),
+            bytes: at(1),
+            timed_packets: at(2),
+            timed_ns: at(3),
+            drops: std::array::from_fn(|i| at(4 + i)),
+        }
+    }
+
+    /// Drops in all.
+    pub fn dropped(&self) -> u64 {
+        self.drops.iter().sum()
+    }
+}

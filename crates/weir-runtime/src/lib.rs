@@ -1,0 +1,22 @@
+//! Runs one segment: a process that takes batches from its ingress, sends them through its µNFs
+//! and gives them to its egress, until its input ends.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`spec`] | what the agent tells a worker: its segment, its rings, its place on the machine |
+//! | [`link`] | how it tells: messages with descriptors over a Unix socket |
+//! | [`layout`] | where in the worker's ledger which number stands |
+//! | [`segment`] | the µNFs and the edges between them |
+//! | [`worker`] | the process |
+
+mod attach;
+mod idle;
+pub mod layout;
+pub mod link;
+mod schedule;
+pub mod segment;
+pub mod spec;
+mod station;
+pub mod worker;
+
+pub use worker::main as worker_main;

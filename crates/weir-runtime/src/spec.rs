@@ -1,0 +1,230 @@
+//! What the agent tells a worker.
+
+use serde::{Deserialize, Serialize};
+use weir_device::{DeviceSpec, Place};
+use weir_filter::Expr;
+
+/// Version of these messages; together with the memory's layout version it must match.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Index of a descriptor in the list that came with the message.
+pub type Fd = u16;
+
+/// A ring: its capacity and the descriptors of its two memories.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RingSpec {
+    /// Entries that fit; a power of two.
+    pub capacity: u32,
+    /// The producer's memory.
+    pub producer: Fd,
+    /// The consumer's memory.
+    pub consumer: Fd,
+    /// Doorbell of the worker at the other end.
+    pub bell: Fd,
+}
+
+/// A lane into the worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaneInSpec {
+    /// Its ring.
+    pub ring: RingSpec,
+    /// Index of the source.
+    pub source: u16,
+    /// Node that it leads to.
+    pub node: u16,
+    /// Input of that node.
+    pub input: u8,
+}
+
+/// A lane out of the worker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct LaneOutSpec {
+    /// Its ring.
+    pub ring: RingSpec,
+    /// Index of the source.
+    pub source: u16,
+    /// Index of the edge among the worker's [`WorkerSpec::edges`].
+    pub edge: u16,
+    /// Whether watermarks matter to somebody further on.
+    pub ordered: bool,
+}
+
+/// The packet memory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ArenaSpec {
+    /// Number of buffers.
+    pub buffers: u32,
+    /// Bytes from one to the next.
+    pub stride: u32,
+    /// Buffers per home pool is two to this.
+    pub pool_bits: u32,
+    /// Packet bytes; a read-only descriptor when no µNF of the segment writes.
+    pub data: Fd,
+    /// Whether the bytes may be written.
+    pub writable: bool,
+    /// Metadata.
+    pub meta: Fd,
+    /// Owner words.
+    pub owners: Fd,
+}
+
+/// The pool from which a worker takes buffers for new packets.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HomeSpec {
+    /// First buffer.
+    pub first: u32,
+    /// Number of buffers.
+    pub len: u32,
+    /// Rings by which buffers come: the agent's, and one for each worker.
+    pub rings: Vec<RingSpec>,
+}
+
+/// Where packets of a node go.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum TargetSpec {
+    /// To another node of this segment (one that stands later in the list).
+    Node {
+        /// Its index.
+        node: u16,
+        /// Its input.
+        input: u8,
+    },
+    /// Out of the segment, over the branch's edge.
+    Lane,
+    /// Nowhere.
+    Drop,
+}
+
+/// One edge at a node's output, tried in order.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct BranchSpec {
+    /// Which packets take it; `None`: all.
+    pub filter: Option<Expr>,
+    /// Index among the worker's [`WorkerSpec::edges`].
+    pub edge: u16,
+    /// Where it leads.
+    pub target: TargetSpec,
+}
+
+/// One node of a segment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct NodeSpec {
+    /// Name of the instance.
+    pub name: String,
+    /// The µNF's type and its configuration as JSON; `None` for a device's port.
+    pub nf: Option<(String, String)>,
+    /// For each output the edges, in the order in which they are tried.
+    pub outputs: Vec<Vec<BranchSpec>>,
+    /// Edges that lead here; with more than one, packets are brought into sequence.
+    pub fan_in: u16,
+}
+
+/// A device at one end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndSpec {
+    /// The worker receives from a device.
+    Rx {
+        /// The device.
+        device: DeviceSpec,
+        /// Policy port number.
+        port: u16,
+        /// Index of the source.
+        source: u16,
+    },
+    /// The worker sends to a device.
+    Tx {
+        /// The device.
+        device: DeviceSpec,
+        /// Unit of the time stamps in a capture that it begins: 0 microseconds, 1 nanoseconds.
+        nanoseconds: bool,
+    },
+    /// Neither.
+    None,
+}
+
+/// How the worker shares the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleSpec {
+    /// Core to stay on.
+    pub core: Option<u16>,
+    /// Real-time class wanted (SCHED_FIFO, priority 1); without permission it is left out.
+    pub real_time: bool,
+    /// Whether other workers poll on the same core: then yield instead of spinning.
+    pub shares_core: bool,
+    /// Microseconds to poll after the last packet before sleeping.
+    pub spin_us: u32,
+    /// Never sleep.
+    pub busy: bool,
+}
+
+/// Everything a worker needs to know.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WorkerSpec {
+    /// [`PROTOCOL_VERSION`].
+    pub protocol: u32,
+    /// Layout version of shared memory.
+    pub layout: u32,
+    /// Name of the segment.
+    pub name: String,
+    /// Its number in owner words, from 1.
+    pub owner: u32,
+    /// Number of sources in the graph.
+    pub sources: u16,
+    /// Packet memory.
+    pub arena: ArenaSpec,
+    /// Lanes in.
+    pub lanes_in: Vec<LaneInSpec>,
+    /// Lanes out.
+    pub lanes_out: Vec<LaneOutSpec>,
+    /// Ways back to the home pools, in their order.
+    pub returns: Vec<RingSpec>,
+    /// The worker's own pool.
+    pub home: Option<HomeSpec>,
+    /// Commands from the agent.
+    pub commands: RingSpec,
+    /// The worker's own doorbell.
+    pub bell: Fd,
+    /// The worker's ledger.
+    pub ledger: Fd,
+    /// Nodes in topological order. A device's worker has one node for the port.
+    pub nodes: Vec<NodeSpec>,
+    /// Edges that leave the worker's nodes, by their number in the plan.
+    pub edges: Vec<u32>,
+    /// Device.
+    pub end: EndSpec,
+    /// Slots of tags in use.
+    pub tags: Vec<(String, u8)>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How it shares the machine.
+    pub schedule: ScheduleSpec,
+    /// For tests: the step of the protocol at which to die, and at which passing of it.
+    pub fault: Option<(u32, u32)>,
+}
+
+/// What a worker tells the agent.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum FromWorker {
+    /// Attached and running. The text says what of the schedule was granted.
+    Ready {
+        /// True when it runs in the real-time class.
+        real_time: bool,
+    },
+    /// It cannot go on, and why.
+    Failed(String),
+    /// Something the operator should know.
+    Warning(String),
+    /// What its µNFs have to report, by node, as JSON.
+    Report(Vec<String>),
+    /// Its input has ended and everything has been passed on.
+    Done,
+}
+
+/// Commands in the agent's ring.
+pub mod command {
+    /// Stop receiving; let what is under way run out.
+    pub const STOP: u32 = 1;
+}
+
+/// The place of a device that begins.
+pub const BEGINNING: Place = [0; 6];

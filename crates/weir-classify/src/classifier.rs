@@ -17,6 +17,11 @@ pub const NO_RULE: u32 = u32::MAX;
 const ENTRIES_PER_RULE: usize = 64;
 const ENTRIES_MAX: usize = 2_000_000;
 
+/// Rough prices, in ns, of a tree, of a step in it, and of comparing a group of rules in its leaf.
+const COST_TREE: usize = 8;
+const COST_STEP: usize = 4;
+const COST_GROUP: usize = 5;
+
 /// Packets that [`Classifier::classify_batch`] keeps in flight: enough to hide the second-level cache, few enough
 /// that their keys stay in the first.
 const LANES: usize = 16;
@@ -83,9 +88,12 @@ impl Classifier {
         if rules.len() > MAX_RULES {
             return Err(BuildError::TooManyRules(rules.len()));
         }
-        let usable = || rules.iter().filter(|rule| !rule.sport.is_empty() && !rule.dport.is_empty());
-        let sport = PortClasses::new(usable().map(|rule| &rule.sport)).ok_or(BuildError::TooManyPortRanges)?;
-        let dport = PortClasses::new(usable().map(|rule| &rule.dport)).ok_or(BuildError::TooManyPortRanges)?;
+        let usable =
+            || rules.iter().filter(|rule| !rule.sport.is_empty() && !rule.dport.is_empty());
+        let sport = PortClasses::new(usable().map(|rule| &rule.sport))
+            .ok_or(BuildError::TooManyPortRanges)?;
+        let dport = PortClasses::new(usable().map(|rule| &rule.dport))
+            .ok_or(BuildError::TooManyPortRanges)?;
         let mut link = false;
         let mut group = |family| {
             // A rule equal to an earlier one never wins, and no cut would part them.
@@ -118,7 +126,9 @@ impl Classifier {
         for (headers, found) in headers.chunks(LANES).zip(found.chunks_mut(LANES)) {
             let mut keys = [[0; 16]; LANES];
             let mut families = [Family::Other; LANES];
-            for ((header, key_slot), family_slot) in headers.iter().zip(&mut keys).zip(&mut families) {
+            for ((header, key_slot), family_slot) in
+                headers.iter().zip(&mut keys).zip(&mut families)
+            {
                 (*family_slot, *key_slot) = key(header, &self.sport, &self.dport, self.link);
             }
             let count = headers.len().min(found.len());
@@ -136,11 +146,18 @@ impl Classifier {
     /// Size of the compiled tables.
     pub fn shape(&self) -> Shape {
         let groups = [&self.v4, &self.v6, &self.other];
-        let sum = |count: fn(&Group) -> usize| groups.iter().map(|group| count(group)).sum::<usize>();
+        let sum =
+            |count: fn(&Group) -> usize| groups.iter().map(|group| count(group)).sum::<usize>();
         Shape {
-            bytes: sum(Group::bytes).saturating_add(self.sport.bytes()).saturating_add(self.dport.bytes()),
+            bytes: sum(Group::bytes)
+                .saturating_add(self.sport.bytes())
+                .saturating_add(self.dport.bytes()),
             trees: sum(|group| group.roots.len()),
-            largest_leaf: groups.iter().map(|group| group.forest.largest_leaf(&group.roots)).max().unwrap_or(0),
+            largest_leaf: groups
+                .iter()
+                .map(|group| group.forest.largest_leaf(&group.roots))
+                .max()
+                .unwrap_or(0),
         }
     }
 
@@ -157,29 +174,53 @@ impl Classifier {
 impl Group {
     fn build(rules: &[Rule], compiled: &[Compiled], port_bits: (u8, u8)) -> Group {
         let positions: Vec<u32> = (0_u32..).zip(compiled).map(|(position, _)| position).collect();
-        let mut apart: [Vec<u32>; 4] = Default::default();
-        for (&position, rule) in positions.iter().zip(compiled) {
-            if let Some(rule) = rules.get(rule.index as usize)
-                && let Some(list) = apart.get_mut(usize::from(is_wide(rule.src)) * 2 + usize::from(is_wide(rule.dst)))
-            {
-                list.push(position);
+        let wide = |position: u32| {
+            let rule =
+                compiled.get(position as usize).and_then(|rule| rules.get(rule.index as usize));
+            rule.map_or((false, false), |rule| (is_wide(rule.src), is_wide(rule.dst)))
+        };
+        // Which tree a rule goes to, by whether its source and its destination are wide.
+        let ways: [fn((bool, bool)) -> usize; 5] = [
+            |_| 0,
+            |(src, _)| usize::from(src),
+            |(_, dst)| usize::from(dst),
+            |(src, dst)| if src { 1 + usize::from(dst) } else { 0 },
+            |(src, dst)| usize::from(src) * 2 + usize::from(dst),
+        ];
+        let plans = ways.map(|tree| {
+            let mut lists: [Vec<u32>; 4] = Default::default();
+            for &position in &positions {
+                if let Some(list) = lists.get_mut(tree(wide(position))) {
+                    list.push(position);
+                }
+            }
+            lists.into_iter().filter(|list| !list.is_empty()).collect::<Vec<_>>()
+        });
+        let mut best: Option<(usize, Group)> = None;
+        let mut tried: Vec<&Vec<Vec<u32>>> = Vec::new();
+        for plan in &plans {
+            if tried.contains(&plan) {
+                continue;
+            }
+            tried.push(plan);
+            let group = Group::plant(compiled, port_bits, plan.clone());
+            let cost = group.cost(compiled);
+            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
+                best = Some((cost, group));
             }
         }
-        let one = Group::plant(compiled, port_bits, vec![positions]);
-        if apart.iter().filter(|list| !list.is_empty()).count() < 2 {
-            return one;
-        }
-        let several = Group::plant(compiled, port_bits, apart.into());
-        if several.cost(compiled) < one.cost(compiled) { several } else { one }
+        best.map(|(_, group)| group).unwrap_or_default()
     }
 
     fn plant(compiled: &[Compiled], port_bits: (u8, u8), lists: Vec<Vec<u32>>) -> Group {
-        let budget = compiled.len().saturating_mul(ENTRIES_PER_RULE).saturating_add(4096).min(ENTRIES_MAX);
+        let budget =
+            compiled.len().saturating_mul(ENTRIES_PER_RULE).saturating_add(4096).min(ENTRIES_MAX);
         let mut builder = Builder::new(compiled, port_bits);
         let mut roots = Vec::new();
         for list in lists {
             if let Some(&first) = list.first() {
-                let share = budget.saturating_mul(list.len()).checked_div(compiled.len()).unwrap_or(0);
+                let share =
+                    budget.saturating_mul(list.len()).checked_div(compiled.len()).unwrap_or(0);
                 roots.push((first, builder.tree(list, share)));
             }
         }
@@ -234,7 +275,8 @@ impl Group {
         for quad in self.forest.leaf(node) {
             let first = self.first_match(quad, key);
             if first != NEVER {
-                let confirmed = if self.rule(first).has_rest() { self.slow_check(quad, key) } else { first };
+                let confirmed =
+                    if self.rule(first).has_rest() { self.slow_check(quad, key) } else { first };
                 if confirmed != NEVER {
                     return confirmed.min(best);
                 }
@@ -247,13 +289,16 @@ impl Group {
     #[inline]
     fn first_match(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
         // Or-ing all ones, which is `NEVER`, instead of `if`: the compiler would make branches of that.
-        let test = |position: u32| position | u32::from(self.rule(position).matches(key)).wrapping_sub(1);
+        let test =
+            |position: u32| position | u32::from(self.rule(position).matches(key)).wrapping_sub(1);
         quad.iter().fold(NEVER, |first, &position| first.min(test(position)))
     }
 
     /// As [`Self::first_match`], but all words.
     fn slow_check(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
-        let matches = |rule: &Hot| rule.matches(key) && (!rule.has_rest() || rule.rest_matches(key, &self.cold));
+        let matches = |rule: &Hot| {
+            rule.matches(key) && (!rule.has_rest() || rule.rest_matches(key, &self.cold))
+        };
         quad.iter().copied().find(|&position| matches(self.rule(position))).unwrap_or(NEVER)
     }
 
@@ -267,8 +312,7 @@ impl Group {
         self.rule(position).index
     }
 
-    /// Estimated time of a lookup, for packets that just match each of up to 4096 rules: every step of a tree
-    /// weighs as much as two comparisons.
+    /// Estimated time of lookups of packets that just match each of up to 4096 rules.
     fn cost(&self, compiled: &[Compiled]) -> usize {
         let step = compiled.len().div_ceil(4096).max(1);
         let mut cost = 0_usize;
@@ -282,10 +326,12 @@ impl Group {
                     break;
                 }
                 while !node.is_leaf() {
-                    cost = cost.saturating_add(2);
+                    cost = cost.saturating_add(COST_STEP);
                     node = self.forest.child(node, &key);
                 }
-                cost = cost.saturating_add(node.quads().saturating_mul(4));
+                cost = cost
+                    .saturating_add(COST_TREE)
+                    .saturating_add(node.quads().saturating_mul(COST_GROUP));
                 best = self.check(node, &key, best);
             }
         }

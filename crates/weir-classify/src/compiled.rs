@@ -42,7 +42,12 @@ pub(crate) enum Family {
 
 /// Writes the words of `headers`; link-layer words only when `link` says that a rule looks at them.
 #[inline]
-pub(crate) fn key(headers: &Headers, sport: &PortClasses, dport: &PortClasses, link: bool) -> (Family, Key) {
+pub(crate) fn key(
+    headers: &Headers,
+    sport: &PortClasses,
+    dport: &PortClasses,
+    link: bool,
+) -> (Family, Key) {
     let mut key = [0; WORDS];
     let family = match headers.net {
         Net::V4 { src, dst } => {
@@ -88,7 +93,11 @@ pub(crate) fn key(headers: &Headers, sport: &PortClasses, dport: &PortClasses, l
 fn mac_words(src: &[u8; 6], dst: &[u8; 6]) -> [u32; 3] {
     let [a, b, c, d, e, f] = *src;
     let [g, h, i, j, k, l] = *dst;
-    [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]), u32::from_be_bytes([i, j, k, l])]
+    [
+        u32::from_be_bytes([a, b, c, d]),
+        u32::from_be_bytes([e, f, g, h]),
+        u32::from_be_bytes([i, j, k, l]),
+    ]
 }
 
 /// A rule as words.
@@ -172,14 +181,24 @@ impl Compiled {
         }
     }
 
-    fn address(&mut self, prefix: Prefix, family: Family, first: usize, rest: [usize; 3]) -> Option<()> {
+    fn address(
+        &mut self,
+        prefix: Prefix,
+        family: Family,
+        first: usize,
+        rest: [usize; 3],
+    ) -> Option<()> {
         match (prefix, family) {
             (Prefix::Any, _) => {}
             (Prefix::V4 { addr, len }, Family::V4) => self.test(first, mask32(len), addr),
             (Prefix::V6 { addr, len }, Family::V6) => {
                 let mask = mask128(len);
-                for (word, shift) in [first, rest[0], rest[1], rest[2]].into_iter().zip([96_u32, 64, 32, 0]) {
-                    let part = |bits: u128| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or(0);
+                for (word, shift) in
+                    [first, rest[0], rest[1], rest[2]].into_iter().zip([96_u32, 64, 32, 0])
+                {
+                    let part = |bits: u128| {
+                        u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or(0)
+                    };
                     self.test(word, part(mask), part(addr));
                 }
             }
@@ -190,7 +209,9 @@ impl Compiled {
 
     /// True when the rule looks at link-layer words.
     pub(crate) fn tests_link(&self) -> bool {
-        [ETHER, MAC[0], MAC[1], MAC[2]].iter().any(|&word| self.masks.get(word).is_some_and(|&mask| mask != 0))
+        [ETHER, MAC[0], MAC[1], MAC[2]]
+            .iter()
+            .any(|&word| self.masks.get(word).is_some_and(|&mask| mask != 0))
     }
 }
 
@@ -267,7 +288,10 @@ impl Hot {
     /// The tests of the words that are not in this struct.
     pub(crate) fn rest_matches(&self, key: &Key, cold: &[Cold]) -> bool {
         usize::try_from(self.rest).ok().and_then(|at| cold.get(at)).is_some_and(|cold| {
-            key.iter().zip(&cold.masks).zip(&cold.values).all(|((word, mask), value)| word & mask == *value)
+            key.iter()
+                .zip(&cold.masks)
+                .zip(&cold.values)
+                .all(|((word, mask), value)| word & mask == *value)
         })
     }
 }

@@ -70,7 +70,8 @@ pub fn generate(seed: u64, n: usize, kind: Kind) -> Vec<Rule> {
     let pool = n.div_ceil(4).max(8);
     let sources = addresses(&mut random, pool);
     let destinations = addresses(&mut random, pool);
-    let ports: Vec<u16> = (0..48).map(|_| random.port(&(1..=10_000))).chain([22, 25, 53, 80, 110, 443]).collect();
+    let ports: Vec<u16> =
+        (0..48).map(|_| random.port(&(1..=10_000))).chain([22, 25, 53, 80, 110, 443]).collect();
     let mut rules = Vec::new();
     let mut seen = HashSet::new();
     for _ in 0..n.saturating_mul(8) {
@@ -103,7 +104,13 @@ fn addresses(random: &mut Random, count: usize) -> Vec<Prefix> {
     pool.into_iter().map(|(addr, len)| Prefix::V4 { addr, len }).collect()
 }
 
-fn draw(random: &mut Random, kind: Kind, sources: &[Prefix], destinations: &[Prefix], ports: &[u16]) -> Rule {
+fn draw(
+    random: &mut Random,
+    kind: Kind,
+    sources: &[Prefix],
+    destinations: &[Prefix],
+    ports: &[u16],
+) -> Rule {
     let (wide_source, wide_destination, source_port) = match kind {
         Kind::Acl => (8, 2, 2),
         Kind::Fw => (40, 25, 30),
@@ -177,10 +184,12 @@ fn inside(random: &mut Random, rule: &Rule) -> Headers {
     };
     Headers {
         net,
-        ports: matches!(proto, 6 | 17).then(|| (random.port(&rule.sport), random.port(&rule.dport))),
+        ports: matches!(proto, 6 | 17)
+            .then(|| (random.port(&rule.sport), random.port(&rule.dport))),
         proto: Some(proto),
         tcp_flags: (proto == 6).then(|| rule.tcp_flags.map_or(0x10, |want| want.value & want.mask)),
-        icmp: matches!(proto, 1 | 58).then(|| (rule.icmp_type.unwrap_or(8), rule.icmp_code.unwrap_or(0))),
+        icmp: matches!(proto, 1 | 58)
+            .then(|| (rule.icmp_type.unwrap_or(8), rule.icmp_code.unwrap_or(0))),
         ether_type: rule.ether_type.unwrap_or(if v6 { 0x86DD } else { 0x0800 }),
         src_mac: rule.src_mac.map_or([2, 0, 0, 0, 0, 1], |want| want.addr),
         dst_mac: rule.dst_mac.map_or([2, 0, 0, 0, 0, 2], |want| want.addr),
@@ -199,5 +208,6 @@ fn address_v6(random: &mut Random, prefix: Prefix) -> [u32; 4] {
     let words = [random.word(), random.word(), random.word(), random.word()];
     let Prefix::V6 { addr, len } = prefix else { return words };
     let bits = addr & mask128(len) | join(words) & !mask128(len);
-    [96_u32, 64, 32, 0].map(|shift| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or(0))
+    [96_u32, 64, 32, 0]
+        .map(|shift| u32::try_from(bits >> shift & u128::from(u32::MAX)).unwrap_or(0))
 }

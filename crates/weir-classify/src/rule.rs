@@ -178,7 +178,9 @@ impl Rule {
             Net::V6 { src, dst } => self.src.matches_v6(src) && self.dst.matches_v6(dst),
         };
         let ports = match headers.ports {
-            Some((source, destination)) => self.sport.contains(&source) && self.dport.contains(&destination),
+            Some((source, destination)) => {
+                self.sport.contains(&source) && self.dport.contains(&destination)
+            }
             None => self.sport == full && self.dport == full,
         };
         let vlan = match self.vlan {

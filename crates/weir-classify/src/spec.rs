@@ -114,13 +114,17 @@ pub enum SpecError {
     #[error("proto: '{0}' is no known protocol name, nor a number from 0 to 255")]
     Protocol(String),
     /// `tcp_flags`.
-    #[error("tcp_flags: '{0}' is none of fin, syn, rst, psh, ack, urg, ece, cwr (with ! for 'not set')")]
+    #[error(
+        "tcp_flags: '{0}' is none of fin, syn, rst, psh, ack, urg, ece, cwr (with ! for 'not set')"
+    )]
     Flag(String),
     /// A flag that is to be set and not set.
     #[error("tcp_flags: '{0}' is asked for both ways: no packet can match")]
     FlagTwice(String),
     /// `src_mac` or `dst_mac`.
-    #[error("{field}: '{text}' is no MAC address such as aa:bb:cc:dd:ee:ff, nor one with a mask behind a slash")]
+    #[error(
+        "{field}: '{text}' is no MAC address such as aa:bb:cc:dd:ee:ff, nor one with a mask behind a slash"
+    )]
     Mac {
         /// The field's name.
         field: &'static str,
@@ -162,7 +166,9 @@ impl TryFrom<&RuleSpec> for Rule {
                 FragmentSpec::Later => FragmentMatch::Later,
             }),
         };
-        if let (Prefix::V4 { .. }, Prefix::V6 { .. }) | (Prefix::V6 { .. }, Prefix::V4 { .. }) = (rule.src, rule.dst) {
+        if let (Prefix::V4 { .. }, Prefix::V6 { .. }) | (Prefix::V6 { .. }, Prefix::V4 { .. }) =
+            (rule.src, rule.dst)
+        {
             return Err(SpecError::MixedVersions);
         }
         // TCP, UDP, DCCP, SCTP, UDP-Lite.
@@ -196,7 +202,10 @@ fn prefix(field: &'static str, text: Option<&str>) -> Result<Prefix, SpecError> 
     }
 }
 
-fn ports(field: &'static str, written: Option<&NumberOrText>) -> Result<RangeInclusive<u16>, SpecError> {
+fn ports(
+    field: &'static str,
+    written: Option<&NumberOrText>,
+) -> Result<RangeInclusive<u16>, SpecError> {
     let text = match written {
         None => return Ok(0..=u16::MAX),
         Some(NumberOrText::Number(port)) => return Ok(*port..=*port),
@@ -214,7 +223,9 @@ fn ports(field: &'static str, written: Option<&NumberOrText>) -> Result<RangeInc
             port..=port
         }
         Some(("", "")) => return Err(wrong()),
-        Some((first, last)) => end(first, 0).ok_or_else(wrong)?..=end(last, u16::MAX).ok_or_else(wrong)?,
+        Some((first, last)) => {
+            end(first, 0).ok_or_else(wrong)?..=end(last, u16::MAX).ok_or_else(wrong)?
+        }
     };
     if range.is_empty() { Err(wrong()) } else { Ok(range) }
 }
@@ -223,7 +234,9 @@ fn protocol(written: Option<&NumberOrText>) -> Result<Option<u8>, SpecError> {
     let text = match written {
         None => return Ok(None),
         Some(NumberOrText::Number(number)) => {
-            return u8::try_from(*number).map(Some).map_err(|_| SpecError::Protocol(number.to_string()));
+            return u8::try_from(*number)
+                .map(Some)
+                .map_err(|_| SpecError::Protocol(number.to_string()));
         }
         Some(NumberOrText::Text(text)) => text,
     };
@@ -284,7 +297,8 @@ fn six_bytes(text: &str) -> Option<[u8; 6]> {
     let mut parts = text.split(separator);
     let mut bytes = [0; 6];
     for byte in &mut bytes {
-        let part = parts.next().filter(|part| matches!(part.len(), 1 | 2) && !part.starts_with('+'))?;
+        let part =
+            parts.next().filter(|part| matches!(part.len(), 1 | 2) && !part.starts_with('+'))?;
         *byte = u8::from_str_radix(part, 16).ok()?;
     }
     parts.next().is_none().then_some(bytes)

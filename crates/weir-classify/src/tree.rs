@@ -1,7 +1,7 @@
 //! Decision trees over [`Key`]s: build and lookup.
 //!
 //! In the line of HiCuts, HyperCuts, EffiCuts (SIGCOMM 2010) and ByteCuts (INFOCOM 2018): each inner node cuts
-//! the rules by a window of up to ten bits of one word, chosen where it separates these rules best, wherever in
+//! the rules by a window of up to twelve bits of one word, chosen where it separates these rules best, wherever in
 //! the word that is. A leaf's rules are compared in full, so what cuts leave open does not matter for the answer.
 
 use crate::compiled::{Compiled, DPORT, Key, SPORT, WORDS};
@@ -13,8 +13,8 @@ pub(crate) const QUAD: usize = 2;
 /// Position that stands for no rule.
 pub(crate) const NEVER: u32 = u32::MAX;
 /// Bits of one cut at most.
-const MAX_BITS: u8 = 10;
-/// Rules looked at to choose a cut; larger nodes are sampled evenly.
+const MAX_BITS: u8 = 12;
+/// Rules looked at to choose a cut, beside every eighth; larger nodes are sampled evenly.
 const SAMPLE: usize = 96;
 /// Steps (rules put into children, tried or done; about 2 ns each) per rule that a build may take, so that it ends
 /// soon even where nothing separates the rules; what is uncut then stays a large leaf.
@@ -69,7 +69,6 @@ pub(crate) struct Forest {
     nodes: Vec<Node>,
     /// Rule positions, ascending within each leaf, filled up with [`NEVER`].
     leaves: Vec<[u32; QUAD]>,
-
 }
 
 impl Forest {
@@ -91,7 +90,12 @@ impl Forest {
     /// Rules of the largest leaf below (or at) `roots` and anywhere else.
     pub(crate) fn largest_leaf(&self, roots: &[(u32, Node)]) -> usize {
         let roots = roots.iter().map(|(_, node)| node);
-        roots.chain(&self.nodes).filter(|node| node.is_leaf()).map(|node| self.leaf(*node).as_flattened().iter().filter(|&&at| at != NEVER).count()).max().unwrap_or(0)
+        roots
+            .chain(&self.nodes)
+            .filter(|node| node.is_leaf())
+            .map(|node| self.leaf(*node).as_flattened().iter().filter(|&&at| at != NEVER).count())
+            .max()
+            .unwrap_or(0)
     }
 
     /// Bytes held.
@@ -215,7 +219,11 @@ impl<'a> Builder<'a> {
     /// leaves, shared out to subtrees by their number of rules, so that one bad corner cannot use up all of it.
     pub(crate) fn tree(&mut self, positions: Vec<u32>, budget: usize) -> Node {
         let full = |bits: u8| (0, (1_u32 << bits).wrapping_sub(1));
-        let region = Region { masks: [0; WORDS], sport: full(self.port_bits.0), dport: full(self.port_bits.1) };
+        let region = Region {
+            masks: [0; WORDS],
+            sport: full(self.port_bits.0),
+            dport: full(self.port_bits.1),
+        };
         self.node(positions, region, budget)
     }
 
@@ -225,7 +233,9 @@ impl<'a> Builder<'a> {
 
     fn node(&mut self, mut positions: Vec<u32>, region: Region, budget: usize) -> Node {
         // Behind a rule that takes every packet here, nothing matters.
-        let last = positions.iter().position(|&at| self.rule(at).is_some_and(|rule| region.is_inside(rule)));
+        let last = positions
+            .iter()
+            .position(|&at| self.rule(at).is_some_and(|rule| region.is_inside(rule)));
         if let Some(last) = last {
             positions.truncate(last.saturating_add(1));
         }
@@ -253,7 +263,14 @@ impl<'a> Builder<'a> {
         self.inner(cut, lists, &region, budget.saturating_sub(total), total)
     }
 
-    fn inner(&mut self, cut: Cut, lists: Vec<Vec<u32>>, region: &Region, spare: usize, total: usize) -> Node {
+    fn inner(
+        &mut self,
+        cut: Cut,
+        lists: Vec<Vec<u32>>,
+        region: &Region,
+        spare: usize,
+        total: usize,
+    ) -> Node {
         let base = self.forest.nodes.len();
         self.forest.nodes.resize(base.saturating_add(lists.len()), Node::default());
         // Children with the same rules share one subtree; it must then hold for the region of all of them.
@@ -267,7 +284,8 @@ impl<'a> Builder<'a> {
                 Some(node) => *node,
                 None => {
                     let alone = users.get(list.as_slice()).copied().unwrap_or(1) == 1;
-                    let inner = if alone { cut.child_region(region, child) } else { region.clone() };
+                    let inner =
+                        if alone { cut.child_region(region, child) } else { region.clone() };
                     let share = spare.saturating_mul(list.len()).checked_div(total).unwrap_or(0);
                     let node = self.node(list.clone(), inner, share.saturating_add(list.len()));
                     shared.insert(list, node);
@@ -295,10 +313,13 @@ impl<'a> Builder<'a> {
 
     /// The cut that leaves a packet the fewest rules for its price in memory; `None` when none is worth it.
     fn choose(&mut self, positions: &[u32], region: &Region, budget: usize) -> Option<Cut> {
-        let step = positions.len().div_ceil(SAMPLE).max(1);
-        let sample: Vec<&Compiled> = positions.iter().step_by(step).filter_map(|&at| self.rule(at)).collect();
-        let largest = positions.len().saturating_mul(16).min(budget.saturating_sub(positions.len()));
-        let max_bits = u8::try_from(largest.checked_ilog2().unwrap_or(0)).unwrap_or(0).min(MAX_BITS);
+        let step = positions.len().div_ceil((positions.len() / 8).saturating_add(SAMPLE)).max(1);
+        let sample: Vec<&Compiled> =
+            positions.iter().step_by(step).filter_map(|&at| self.rule(at)).collect();
+        let largest =
+            positions.len().saturating_mul(16).min(budget.saturating_sub(positions.len()));
+        let max_bits =
+            u8::try_from(largest.checked_ilog2().unwrap_or(0)).unwrap_or(0).min(MAX_BITS);
         let mut best: Option<(f32, Cut)> = None;
         for word in 0..WORDS {
             for cut in self.candidates(word, &sample, region, max_bits) {
@@ -313,12 +334,19 @@ impl<'a> Builder<'a> {
     }
 
     /// The windows of `word` worth a try: those whose highest and lowest bit some rule tests.
-    fn candidates(&self, word: usize, sample: &[&Compiled], region: &Region, max_bits: u8) -> Vec<Cut> {
+    fn candidates(
+        &self,
+        word: usize,
+        sample: &[&Compiled],
+        region: &Region,
+        max_bits: u8,
+    ) -> Vec<Cut> {
         let mut cuts = Vec::new();
         if word == SPORT || word == DPORT {
             // Ranges are cut from the top, so that each child is a range again.
             let (low, high) = region.ports(word);
-            let open = u8::try_from(u32::BITS.saturating_sub((low ^ high).leading_zeros())).unwrap_or(0);
+            let open =
+                u8::try_from(u32::BITS.saturating_sub((low ^ high).leading_zeros())).unwrap_or(0);
             for bits in 1..=max_bits.min(open) {
                 cuts.push(Cut { word, shift: open.saturating_sub(bits), bits });
             }
@@ -326,7 +354,7 @@ impl<'a> Builder<'a> {
         }
         let tested = sample.iter().fold(0, |sum, rule| sum | rule.masks[word % WORDS])
             & !region.masks[word % WORDS];
-        for bits in [1, 2, 3, 4, 5, 6, 8, 10_u8] {
+        for bits in [1, 2, 3, 4, 5, 6, 8, 10, 12_u8] {
             if bits > max_bits {
                 break;
             }
@@ -341,7 +369,13 @@ impl<'a> Builder<'a> {
     }
 
     /// Bits by which the cut shrinks what a packet meets, less the price of copies and of empty children.
-    fn score(&mut self, cut: Cut, sample: &[&Compiled], region: &Region, rules: usize) -> Option<f32> {
+    fn score(
+        &mut self,
+        cut: Cut,
+        sample: &[&Compiled],
+        region: &Region,
+        rules: usize,
+    ) -> Option<f32> {
         self.sizes.clear();
         self.sizes.resize(cut.children(), 0);
         for rule in sample {

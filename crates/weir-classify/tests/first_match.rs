@@ -1,5 +1,7 @@
 //! The compiled lookup against the definition: walk the rules, the first that matches wins.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests may: helper functions too
+
 use proptest::prelude::*;
 use weir_classify::generate::{Kind, Random, generate, headers_hitting};
 use weir_classify::*;
@@ -39,8 +41,10 @@ fn ports() -> impl Strategy<Value = std::ops::RangeInclusive<u16>> {
 }
 
 fn mac() -> impl Strategy<Value = MacMatch> {
-    (any::<[bool; 6]>(), any::<[bool; 6]>())
-        .prop_map(|(addr, mask)| MacMatch { addr: addr.map(u8::from), mask: mask.map(|on| if on { 0xFF } else { 0 }) })
+    (any::<[bool; 6]>(), any::<[bool; 6]>()).prop_map(|(addr, mask)| MacMatch {
+        addr: addr.map(u8::from),
+        mask: mask.map(|on| if on { 0xFF } else { 0 }),
+    })
 }
 
 fn rule() -> impl Strategy<Value = Rule> {
@@ -49,7 +53,10 @@ fn rule() -> impl Strategy<Value = Rule> {
         (prefix(), prefix(), ports(), ports()),
         prop::option::of(prop_oneof![Just(6_u8), Just(17), Just(1)]),
         (
-            prop::option::weighted(0.2, (0..8_u8, any::<u8>()).prop_map(|(mask, value)| FlagMatch { mask, value })),
+            prop::option::weighted(
+                0.2,
+                (0..8_u8, any::<u8>()).prop_map(|(mask, value)| FlagMatch { mask, value }),
+            ),
             prop::option::weighted(0.1, 0..2_u8),
             prop::option::weighted(0.1, 0..2_u8),
         ),
@@ -57,7 +64,11 @@ fn rule() -> impl Strategy<Value = Rule> {
         prop::option::weighted(0.1, prop_oneof![Just(0x800_u16), Just(0x806)]),
         prop::option::weighted(
             0.15,
-            prop_oneof![Just(VlanMatch::Untagged), (0..3_u16).prop_map(VlanMatch::Id), Just(VlanMatch::Id(0xFFFF))],
+            prop_oneof![
+                Just(VlanMatch::Untagged),
+                (0..3_u16).prop_map(VlanMatch::Id),
+                Just(VlanMatch::Id(0xFFFF))
+            ],
         ),
         prop::option::weighted(
             0.15,
@@ -69,9 +80,33 @@ fn rule() -> impl Strategy<Value = Rule> {
             ],
         ),
     )
-        .prop_map(|((src, dst, sport, dport), proto, (tcp_flags, icmp_type, icmp_code), (src_mac, dst_mac), ether_type, vlan, fragment)| {
-            Rule { src, dst, sport, dport, proto, tcp_flags, icmp_type, icmp_code, src_mac, dst_mac, ether_type, vlan, fragment }
-        })
+        .prop_map(
+            |(
+                (src, dst, sport, dport),
+                proto,
+                (tcp_flags, icmp_type, icmp_code),
+                (src_mac, dst_mac),
+                ether_type,
+                vlan,
+                fragment,
+            )| {
+                Rule {
+                    src,
+                    dst,
+                    sport,
+                    dport,
+                    proto,
+                    tcp_flags,
+                    icmp_type,
+                    icmp_code,
+                    src_mac,
+                    dst_mac,
+                    ether_type,
+                    vlan,
+                    fragment,
+                }
+            },
+        )
 }
 
 fn header() -> impl Strategy<Value = Headers> {
@@ -94,9 +129,30 @@ fn header() -> impl Strategy<Value = Headers> {
         prop_oneof![Just(0x800_u16), Just(0x806)],
         prop::option::of(0..4_u16),
     )
-        .prop_map(|(net, ports, proto, tcp_flags, icmp, fragment, (src_mac, dst_mac), ether_type, vlan)| Headers {
-            net, ports, proto, tcp_flags, icmp, fragment, src_mac, dst_mac, ether_type, vlan,
-        })
+        .prop_map(
+            |(
+                net,
+                ports,
+                proto,
+                tcp_flags,
+                icmp,
+                fragment,
+                (src_mac, dst_mac),
+                ether_type,
+                vlan,
+            )| Headers {
+                net,
+                ports,
+                proto,
+                tcp_flags,
+                icmp,
+                fragment,
+                src_mac,
+                dst_mac,
+                ether_type,
+                vlan,
+            },
+        )
 }
 
 proptest! {
@@ -150,29 +206,70 @@ fn adversarial(n: u32) -> Vec<(&'static str, Vec<Rule>)> {
     let mut word = move || random.bits() as u32;
     vec![
         ("all wildcards", (0..n).map(|_| any()).collect()),
-        ("the same rule", (0..n).map(|_| Rule { proto: Some(6), dport: 80..=80, ..any() }).collect()),
-        ("crossing wildcards", (0..n).map(|i| {
-            let half = Prefix::V4 { addr: word(), len: 32 };
-            if i % 2 == 0 { Rule { src: half, ..any() } } else { Rule { dst: half, ..any() } }
-        }).collect()),
-        ("nested port ranges", (0..n).map(|i| {
-            let i = (i % 30_000) as u16;
-            Rule { sport: i + 1..=65_535 - i, dport: 30_000 - i..=30_001 + i, ..any() }
-        }).collect()),
-        ("random boxes", (0..n).map(|_| {
-            let (a, b) = (word(), word());
-            let range = |x: u32| ((x as u16).min((x >> 16) as u16))..=((x as u16).max((x >> 16) as u16));
-            Rule { sport: range(a), dport: range(b), ..any() }
-        }).collect()),
-        ("only MAC addresses", (0..n).map(|i| {
-            let [a, b, c, d] = i.to_be_bytes();
-            Rule { src_mac: Some(MacMatch { addr: [2, 0, a, b, c, d], mask: [0xFF; 6] }), ..any() }
-        }).collect()),
-        ("one bit each", (0..n).map(|i| {
-            let mut mask = [0; 6];
-            mask[(i / 8 % 6) as usize] = 1 << (i % 8);
-            Rule { dst_mac: Some(MacMatch { addr: mask, mask }), src: Prefix::V4 { addr: word(), len: (i % 5) as u8 }, ..any() }
-        }).collect()),
+        (
+            "the same rule",
+            (0..n).map(|_| Rule { proto: Some(6), dport: 80..=80, ..any() }).collect(),
+        ),
+        (
+            "crossing wildcards",
+            (0..n)
+                .map(|i| {
+                    let half = Prefix::V4 { addr: word(), len: 32 };
+                    if i % 2 == 0 {
+                        Rule { src: half, ..any() }
+                    } else {
+                        Rule { dst: half, ..any() }
+                    }
+                })
+                .collect(),
+        ),
+        (
+            "nested port ranges",
+            (0..n)
+                .map(|i| {
+                    let i = (i % 30_000) as u16;
+                    Rule { sport: i + 1..=65_535 - i, dport: 30_000 - i..=30_001 + i, ..any() }
+                })
+                .collect(),
+        ),
+        (
+            "random boxes",
+            (0..n)
+                .map(|_| {
+                    let (a, b) = (word(), word());
+                    let range = |x: u32| {
+                        ((x as u16).min((x >> 16) as u16))..=((x as u16).max((x >> 16) as u16))
+                    };
+                    Rule { sport: range(a), dport: range(b), ..any() }
+                })
+                .collect(),
+        ),
+        (
+            "only MAC addresses",
+            (0..n)
+                .map(|i| {
+                    let [a, b, c, d] = i.to_be_bytes();
+                    Rule {
+                        src_mac: Some(MacMatch { addr: [2, 0, a, b, c, d], mask: [0xFF; 6] }),
+                        ..any()
+                    }
+                })
+                .collect(),
+        ),
+        (
+            "one bit each",
+            (0..n)
+                .map(|i| {
+                    let mut mask = [0; 6];
+                    mask[(i / 8 % 6) as usize] = 1 << (i % 8);
+                    Rule {
+                        dst_mac: Some(MacMatch { addr: mask, mask }),
+                        src: Prefix::V4 { addr: word(), len: (i % 5) as u8 },
+                        ..any()
+                    }
+                })
+                .collect(),
+        ),
     ]
 }
 
@@ -199,7 +296,10 @@ fn adversarial_rule_sets_of_full_size_build() {
 
 #[test]
 fn later_fragments_do_not_match_rules_that_test_ports() {
-    let rules = [Rule { dport: 80..=80, ..Rule::default() }, Rule { fragment: Some(FragmentMatch::Later), ..Rule::default() }];
+    let rules = [
+        Rule { dport: 80..=80, ..Rule::default() },
+        Rule { fragment: Some(FragmentMatch::Later), ..Rule::default() },
+    ];
     let later = Headers {
         net: Net::V4 { src: 1, dst: 2 },
         proto: Some(6),
@@ -213,7 +313,8 @@ fn later_fragments_do_not_match_rules_that_test_ports() {
 fn too_many_rules_and_port_ranges_are_refused_by_name() {
     let rules = vec![Rule::default(); MAX_RULES + 1];
     assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyRules(MAX_RULES + 1));
-    let rules: Vec<Rule> =
-        (0..MAX_RULES as u32).map(|i| Rule { sport: i as u16..=i as u16, ..Rule::default() }).collect();
+    let rules: Vec<Rule> = (0..MAX_RULES as u32)
+        .map(|i| Rule { sport: i as u16..=i as u16, ..Rule::default() })
+        .collect();
     assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyPortRanges);
 }

@@ -1,5 +1,7 @@
 //! How operators write rules.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests may: helper functions too
+
 use weir_classify::*;
 
 fn rule(json: &str) -> Rule {
@@ -38,23 +40,38 @@ fn every_field_has_a_friendly_form() {
 #[test]
 fn a_rule_with_only_an_action_accepts_any_packet() {
     assert_eq!(rule(r#"{"action":"pass"}"#), Rule::default());
-    assert_eq!(rule(r#"{"action":"pass","src":"any","src_port":"any","proto":"any"}"#), Rule::default());
+    assert_eq!(
+        rule(r#"{"action":"pass","src":"any","src_port":"any","proto":"any"}"#),
+        Rule::default()
+    );
 }
 
 #[test]
 fn ports_may_be_numbers_texts_and_open_ranges() {
-    for (written, wanted) in
-        [("80", 80..=80), ("\"80\"", 80..=80), ("\"80-90\"", 80..=90), ("\"-1023\"", 0..=1023), ("\"9-\"", 9..=65535)]
-    {
-        assert_eq!(rule(&format!(r#"{{"action":"drop","proto":"udp","dst_port":{written}}}"#)).dport, wanted);
+    for (written, wanted) in [
+        ("80", 80..=80),
+        ("\"80\"", 80..=80),
+        ("\"80-90\"", 80..=90),
+        ("\"-1023\"", 0..=1023),
+        ("\"9-\"", 9..=65535),
+    ] {
+        assert_eq!(
+            rule(&format!(r#"{{"action":"drop","proto":"udp","dst_port":{written}}}"#)).dport,
+            wanted
+        );
     }
 }
 
 #[test]
 fn icmp_ipv6_and_vlan_forms_are_understood() {
-    let rule = rule(r#"{"action":"drop","src":"2001:db8::/32","proto":"icmp6","icmp_type":128,"icmp_code":0,"vlan":7}"#);
+    let rule = rule(
+        r#"{"action":"drop","src":"2001:db8::/32","proto":"icmp6","icmp_type":128,"icmp_code":0,"vlan":7}"#,
+    );
     assert_eq!(rule.src, Prefix::V6 { addr: 0x2001_0DB8 << 96, len: 32 });
-    assert_eq!((rule.proto, rule.icmp_type, rule.icmp_code, rule.vlan), (Some(58), Some(128), Some(0), Some(VlanMatch::Id(7))));
+    assert_eq!(
+        (rule.proto, rule.icmp_type, rule.icmp_code, rule.vlan),
+        (Some(58), Some(128), Some(0), Some(VlanMatch::Id(7)))
+    );
 }
 
 #[test]
@@ -82,7 +99,10 @@ fn each_mistake_names_its_field_and_quotes_what_was_written() {
 
 #[test]
 fn rules_that_no_packet_can_match_are_refused() {
-    assert!(error(r#"{"action":"drop","src":"10.0.0.1","dst":"::1"}"#).contains("different IP versions"));
+    assert!(
+        error(r#"{"action":"drop","src":"10.0.0.1","dst":"::1"}"#)
+            .contains("different IP versions")
+    );
     assert!(error(r#"{"action":"drop","proto":"icmp","dst_port":80}"#).contains("no ports"));
 }
 

@@ -73,7 +73,9 @@ impl Filter {
     #[inline]
     #[must_use]
     pub fn matches<B: Bytes + ?Sized>(&self, packet: &B) -> bool {
-        let Some(mut node) = self.node(self.entry) else { return self.entry == ACCEPT };
+        let Some(mut node) = self.node(self.entry) else {
+            return self.entry == ACCEPT;
+        };
         let mut tags = node.tags;
         let mut view = View::new(packet, tags);
         loop {
@@ -133,7 +135,9 @@ impl Compiler {
             Expr::Not(inner) => self.emit(inner, no, yes),
             Expr::And(list) => list.iter().rev().try_fold(yes, |next, e| self.emit(e, next, no)),
             Expr::Or(list) => list.iter().rev().try_fold(no, |next, e| self.emit(e, yes, next)),
-            Expr::Tag { scope, name } => Err(CompileError::Tag { scope: scope.clone(), name: name.clone() }),
+            Expr::Tag { scope, name } => {
+                Err(CompileError::Tag { scope: scope.clone(), name: name.clone() })
+            }
             Expr::Primitive(primitive) => {
                 if matches!(primitive, crate::Primitive::Vlan { .. }) {
                     self.tags = self.tags.saturating_sub(1);

@@ -54,7 +54,11 @@ impl Display for Primitive {
             Primitive::Port { transport, direction, first, last } => {
                 word(transport.word(), f)?;
                 word(direction.word(), f)?;
-                if first == last { write!(f, "port {first}") } else { write!(f, "portrange {first}-{last}") }
+                if first == last {
+                    write!(f, "port {first}")
+                } else {
+                    write!(f, "portrange {first}-{last}")
+                }
             }
             Primitive::Ether { direction, mac } => {
                 f.write_str("ether ")?;

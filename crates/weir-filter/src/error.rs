@@ -128,11 +128,11 @@ impl ParseError {
             Why::TooLong { .. } => format!("at most {} bytes", crate::MAX_TEXT),
             Why::TooDeep => format!("at most {} levels", crate::MAX_DEPTH),
             Why::Character(_) => {
-                "terms like `tcp port 80`, joined with `and`, `or`, `not` and round brackets".to_owned()
+                "terms like `tcp port 80`, joined with `and`, `or`, `not` and round brackets"
+                    .to_owned()
             }
-            Why::UnknownWord { nearest: word, .. } => {
-                nearest(word).unwrap_or_else(|| "a term like `tcp`, `host 10.0.0.1` or `port 80`".to_owned())
-            }
+            Why::UnknownWord { nearest: word, .. } => nearest(word)
+                .unwrap_or_else(|| "a term like `tcp`, `host 10.0.0.1` or `port 80`".to_owned()),
             Why::Name { nearest: word, instead, .. } => match nearest(word) {
                 Some(word) => format!("{word}, or {instead}"),
                 None => (*instead).to_owned(),
@@ -143,14 +143,18 @@ impl ParseError {
             }
             Why::NotClosed => "a `)` where it ends".to_owned(),
             Why::NotOpened => "a `(` where it begins, or leave it out".to_owned(),
-            Why::BareValue { value } => format!("what it is, as in `host {value}` or `port {value}`"),
+            Why::BareValue { value } => {
+                format!("what it is, as in `host {value}` or `port {value}`")
+            }
             Why::NotTaken { instead, .. }
             | Why::NoValue { instead }
             | Why::Qualifier { instead, .. }
             | Why::Value { instead, .. } => (*instead).to_owned(),
             Why::Net(NetError::HostBits { network }) => format!("`net {network}`"),
             Why::Net(NetError::TooLong { max, .. }) => format!("at most `/{max}`"),
-            Why::PrefixOnHost => "`net` (with `src` or `dst` before it), or leave the length out".to_owned(),
+            Why::PrefixOnHost => {
+                "`net` (with `src` or `dst` before it), or leave the length out".to_owned()
+            }
         }
     }
 }

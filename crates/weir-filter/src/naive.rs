@@ -61,7 +61,9 @@ fn primitive(p: &Primitive, packet: &[u8], l3: usize) -> Option<bool> {
         Primitive::Protocol(Protocol::Sctp) => ip_protocol(packet, l3, IpFamily::Any, 132),
         Primitive::Protocol(Protocol::Icmp) => ip_protocol(packet, l3, IpFamily::Ip, 1),
         Primitive::Protocol(Protocol::Icmp6) => ip_protocol(packet, l3, IpFamily::Ip6, 58),
-        Primitive::IpProto { family, number } => ip_protocol(packet, l3, *family, u128::from(*number)),
+        Primitive::IpProto { family, number } => {
+            ip_protocol(packet, l3, *family, u128::from(*number))
+        }
         Primitive::Vlan { id } => {
             if ![0x8100, 0x88a8, 0x9100].contains(&number(packet, l3 - 2, 2)?) {
                 return Some(false);
@@ -73,7 +75,11 @@ fn primitive(p: &Primitive, packet: &[u8], l3: usize) -> Option<bool> {
         }
         Primitive::Ether { direction, mac } => {
             let wanted = mac.0.iter().fold(0, |n, b| n * 256 + u128::from(*b));
-            either(*direction, || Some(number(packet, 6, 6)? == wanted), || Some(number(packet, 0, 6)? == wanted))
+            either(
+                *direction,
+                || Some(number(packet, 6, 6)? == wanted),
+                || Some(number(packet, 0, 6)? == wanted),
+            )
         }
         Primitive::Net { family, direction, net } => address(packet, l3, *family, *direction, net),
         Primitive::Port { transport, direction, first, last } => {
@@ -119,7 +125,13 @@ fn ip_protocol(packet: &[u8], l3: usize, family: IpFamily, wanted: u128) -> Opti
     }
 }
 
-fn address(packet: &[u8], l3: usize, family: Family, direction: Direction, net: &Net) -> Option<bool> {
+fn address(
+    packet: &[u8],
+    l3: usize,
+    family: Family,
+    direction: Direction,
+    net: &Net,
+) -> Option<bool> {
     let kind = match number(packet, l3 - 2, 2)? {
         0x0800 => Family::Ip,
         0x86dd => Family::Ip6,
@@ -139,7 +151,9 @@ fn address(packet: &[u8], l3: usize, family: Family, direction: Direction, net: 
     let same = |at: usize| {
         let found = number(packet, at, bits / 8)?;
         // Compared bit by bit from the top, as far as the prefix goes.
-        Some((0..usize::from(net.prefix_len())).all(|i| (found ^ wanted) >> (bits - 1 - i) & 1 == 0))
+        Some(
+            (0..usize::from(net.prefix_len())).all(|i| (found ^ wanted) >> (bits - 1 - i) & 1 == 0),
+        )
     };
     either(direction, || same(l3 + src), || same(l3 + dst))
 }

@@ -95,7 +95,11 @@ impl Net {
 
 impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_host() { write!(f, "{}", self.address) } else { write!(f, "{}/{}", self.address, self.len) }
+        if self.is_host() {
+            write!(f, "{}", self.address)
+        } else {
+            write!(f, "{}/{}", self.address, self.len)
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! The primitives themselves are in [`primitive`], the values in [`crate::value`].
 
 mod primitive;
+mod qualifiers;
 
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use crate::expr::Expr;
 use crate::lexer::{Kind, Token, tokens};
 use crate::net::Net;
 use crate::words;
-use primitive::Qualifiers;
+use qualifiers::Qualifiers;
 
 /// Longest text taken, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
@@ -38,9 +39,15 @@ pub fn parse(text: &str) -> Result<Expr, Vec<ParseError>> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_with(text: &str, lookup: &dyn Fn(&str) -> Option<Net>) -> Result<Expr, Vec<ParseError>> {
+pub fn parse_with(
+    text: &str,
+    lookup: &dyn Fn(&str) -> Option<Net>,
+) -> Result<Expr, Vec<ParseError>> {
     if text.len() > MAX_TEXT {
-        return Err(vec![ParseError { span: MAX_TEXT..text.len(), why: Why::TooLong { len: text.len() } }]);
+        return Err(vec![ParseError {
+            span: MAX_TEXT..text.len(),
+            why: Why::TooLong { len: text.len() },
+        }]);
     }
     let tokens = tokens(text);
     if tokens.is_empty() {
@@ -93,15 +100,6 @@ impl<'a> Parser<'a> {
         self.at = self.at.saturating_add(1);
     }
 
-    /// Takes the next token if it is `word`.
-    fn take(&mut self, word: &str) -> bool {
-        let taken = self.peek() == Some(Kind::Word(word));
-        if taken {
-            self.skip();
-        }
-        taken
-    }
-
     /// Where the next token stands; the end when there is none.
     fn here(&self) -> Range<usize> {
         self.tokens.get(self.at).map_or(self.end..self.end, |t| t.span.clone())
@@ -139,6 +137,9 @@ impl<'a> Parser<'a> {
                 }
                 Some(kind) => {
                     self.missing_operator(kind);
+                    if matches!(self.peek(), None | Some(Kind::Close)) {
+                        continue;
+                    }
                     true
                 }
             };
@@ -156,10 +157,13 @@ impl<'a> Parser<'a> {
     fn missing_operator(&mut self, kind: Kind<'a>) {
         let why = match kind {
             Kind::Strange(c) => Why::Character(c),
-            Kind::Word(word) if !words::is_keyword(word) => Why::NoOperator { nearest: words::nearest(word) },
+            Kind::Word(word) if !words::is_keyword(word) => {
+                Why::NoOperator { nearest: words::nearest(word) }
+            }
             _ => Why::NoOperator { nearest: None },
         };
-        let is_own_term = matches!(kind, Kind::Word(w) if words::is_keyword(w)) || matches!(kind, Kind::Open | Kind::Not);
+        let is_own_term = matches!(kind, Kind::Word(w) if words::is_keyword(w))
+            || matches!(kind, Kind::Open | Kind::Not);
         self.error(self.here(), why);
         if !is_own_term {
             // Go on behind the words that belong to no term: one error for them is enough.
@@ -228,7 +232,9 @@ impl<'a> Parser<'a> {
     fn close(&mut self, open: Range<usize>) {
         if self.peek() == Some(Kind::Close) {
             self.skip();
-        } else if self.errors.last().is_none_or(|e| e.why != Why::TooDeep) && self.errors.len() < MAX_ERRORS {
+        } else if self.errors.last().is_none_or(|e| e.why != Why::TooDeep)
+            && self.errors.len() < MAX_ERRORS
+        {
             self.error(open, Why::NotClosed);
         }
     }

@@ -40,7 +40,9 @@ fn fold(expr: Expr, shift_matters: &mut bool) -> Expr {
         Expr::Not(inner) => Expr::not(fold(*inner, shift_matters)),
         Expr::And(list) => Expr::and(fold_list(list, shift_matters, &Expr::True)),
         Expr::Or(list) => Expr::or(fold_list(list, shift_matters, &Expr::False)),
-        Expr::Primitive(Primitive::Ether { .. }) | Expr::True | Expr::False | Expr::Tag { .. } => expr,
+        Expr::Primitive(Primitive::Ether { .. }) | Expr::True | Expr::False | Expr::Tag { .. } => {
+            expr
+        }
         Expr::Primitive(_) => {
             *shift_matters = true;
             expr

@@ -19,7 +19,11 @@ pub(crate) fn number(word: &str) -> Option<u32> {
 
 /// `from_str_radix` alone would also take a sign.
 fn digits(word: &str, radix: u32) -> Option<u32> {
-    if word.chars().all(|c| c.is_digit(radix)) { u32::from_str_radix(word, radix).ok() } else { None }
+    if word.chars().all(|c| c.is_digit(radix)) {
+        u32::from_str_radix(word, radix).ok()
+    } else {
+        None
+    }
 }
 
 /// True when `word` is meant as a number, right or wrong.
@@ -58,7 +62,12 @@ pub(crate) fn port_range(word: &str) -> Result<(u16, u16), Why> {
 }
 
 /// A number of at most `max`.
-pub(crate) fn at_most(word: &str, max: u16, wanted: &'static str, instead: &'static str) -> Result<u16, Why> {
+pub(crate) fn at_most(
+    word: &str,
+    max: u16,
+    wanted: &'static str,
+    instead: &'static str,
+) -> Result<u16, Why> {
     match number(word).and_then(|n| u16::try_from(n).ok()).filter(|n| *n <= max) {
         Some(n) => Ok(n),
         None if is_numeric(word) => Err(Why::Value { value: word.to_owned(), wanted, instead }),
@@ -120,7 +129,9 @@ pub(crate) fn dotted(word: &str) -> Result<(IpAddr, u8), Why> {
     for part in word.split('.') {
         // Decimal even after a leading zero, as in libpcap.
         let byte = digits(part, 10).filter(|_| !part.is_empty()).and_then(|n| u8::try_from(n).ok());
-        let (Some(byte), Some(slot)) = (byte, slots.next()) else { return Err(not_address(word)) };
+        let (Some(byte), Some(slot)) = (byte, slots.next()) else {
+            return Err(not_address(word));
+        };
         *slot = byte;
         len = len.saturating_add(8);
     }

@@ -109,7 +109,9 @@ impl<'p, B: Bytes + ?Sized> View<'p, B> {
             Some(IPV6) => Some(self.at(40)),
             _ => None,
         };
-        let found = l4.map_or((None, None), |at| (self.packet.be16(at), self.packet.be16(at.saturating_add(2))));
+        let found = l4.map_or((None, None), |at| {
+            (self.packet.be16(at), self.packet.be16(at.saturating_add(2)))
+        });
         self.ports = Some(found);
         found
     }

@@ -2,8 +2,30 @@
 
 /// All words that have a meaning here.
 pub(crate) const KEYWORDS: &[&str] = &[
-    "ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "icmp6", "ether", "vlan", "host", "net", "mask",
-    "port", "portrange", "proto", "src", "dst", "and", "or", "not", "true", "false",
+    "ip",
+    "ip6",
+    "arp",
+    "rarp",
+    "tcp",
+    "udp",
+    "sctp",
+    "icmp",
+    "icmp6",
+    "ether",
+    "vlan",
+    "host",
+    "net",
+    "mask",
+    "port",
+    "portrange",
+    "proto",
+    "src",
+    "dst",
+    "and",
+    "or",
+    "not",
+    "true",
+    "false",
 ];
 
 /// Words of libpcap that are not taken here, and what to write instead.

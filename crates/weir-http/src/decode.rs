@@ -38,7 +38,11 @@ pub fn decode(input: &[u8], place: Place, out: &mut [u8]) -> Result<usize, Buffe
 }
 
 /// The first round of [`decode`]: length written and whether it differs from `input`.
-pub(crate) fn first_round(input: &[u8], place: Place, out: &mut [u8]) -> Result<(usize, bool), BufferTooSmall> {
+pub(crate) fn first_round(
+    input: &[u8],
+    place: Place,
+    out: &mut [u8],
+) -> Result<(usize, bool), BufferTooSmall> {
     let out = out.get_mut(..input.len()).ok_or(BufferTooSmall)?;
     out.copy_from_slice(input);
     let mut changed = false;
@@ -115,7 +119,9 @@ fn fold(rest: &[u8]) -> Rewrite {
     match *rest {
         [0xC0, b, ..] if b & 0xC0 == 0x80 => Some((2, [b & 0x3F, 0, 0], 1)),
         [0xC1, b, ..] if b & 0xC0 == 0x80 => Some((2, [0x40 | b & 0x3F, 0, 0], 1)),
-        [0xE0, b @ 0x80..=0x81, c, ..] if c & 0xC0 == 0x80 => Some((3, [(b & 1) << 6 | c & 0x3F, 0, 0], 1)),
+        [0xE0, b @ 0x80..=0x81, c, ..] if c & 0xC0 == 0x80 => {
+            Some((3, [(b & 1) << 6 | c & 0x3F, 0, 0], 1))
+        }
         [0xF0, 0x80, b @ 0x80..=0x81, c, ..] if c & 0xC0 == 0x80 => {
             Some((4, [(b & 1) << 6 | c & 0x3F, 0, 0], 1))
         }
@@ -141,7 +147,9 @@ fn entity(rest: &[u8]) -> Rewrite {
         b"lt" => u32::from(b'<'),
         b"gt" => u32::from(b'>'),
         b"amp" => u32::from(b'&'),
-        [b'#', b'x' | b'X', hex @ ..] => u32::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()?,
+        [b'#', b'x' | b'X', hex @ ..] => {
+            u32::from_str_radix(core::str::from_utf8(hex).ok()?, 16).ok()?
+        }
         [b'#', digits @ ..] => core::str::from_utf8(digits).ok()?.parse().ok()?,
         _ => return None,
     };

@@ -101,7 +101,9 @@ pub fn body(payload: &[u8], request: &WholeRequest) -> Option<Body> {
             length = parse(value, 10).unwrap_or(usize::MAX);
         } else if field.is(payload, b"transfer-encoding") {
             chunked = value.len() >= 7
-                && value.get(value.len().saturating_sub(7)..).is_some_and(|end| end.eq_ignore_ascii_case(b"chunked"));
+                && value
+                    .get(value.len().saturating_sub(7)..)
+                    .is_some_and(|end| end.eq_ignore_ascii_case(b"chunked"));
         } else if field.is(payload, b"content-type") {
             const FORM: &[u8] = b"application/x-www-form-urlencoded";
             urlencoded = value.get(..FORM.len()).is_some_and(|v| v.eq_ignore_ascii_case(FORM));

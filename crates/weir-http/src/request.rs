@@ -90,7 +90,7 @@ impl Iterator for Requests<'_> {
     }
 }
 
-/// Numeric line terminators and blank lines that servers skip before a request line (RFC 9112 §2.2).
+/// Line ends that servers skip before a request line (RFC 9112 §2.2).
 const MAX_LEADING_NEWLINES: usize = 4;
 
 enum Line {
@@ -174,6 +174,7 @@ fn is_version(text: &[u8]) -> bool {
 
 /// Whether the rest of a line that the segment cuts may be a target: other text protocols share method names.
 fn looks_like_target(method: Method, tail: &[u8]) -> bool {
+    let tail = tail.strip_suffix(b"\r").unwrap_or(tail);
     if tail.iter().any(|&byte| byte < b' ' && byte != b'\t') {
         return false;
     }

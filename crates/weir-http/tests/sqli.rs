@@ -1,5 +1,7 @@
 //! SQL injection: what is found, what is let pass, and what is left unjudged.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests may: helper functions too
+
 use std::time::{Duration, Instant};
 use weir_http::{Inspector, Part, Request, Scope, Verdict, Where, request};
 
@@ -28,8 +30,11 @@ const ALL: Scope = Scope { cookies: true, body: true };
 #[test]
 fn of_100_attack_strings_these_are_missed() {
     let attacks: Vec<&str> = lines(include_str!("attacks.txt")).collect();
-    let missed: Vec<&str> =
-        attacks.iter().copied().filter(|value| found(judge_target(format!("/a?id={value}").as_bytes())).is_none()).collect();
+    let missed: Vec<&str> = attacks
+        .iter()
+        .copied()
+        .filter(|value| found(judge_target(format!("/a?id={value}").as_bytes())).is_none())
+        .collect();
     println!("found {} of {} attacks", attacks.len() - missed.len(), attacks.len());
     assert_eq!(attacks.len(), 100);
     assert_eq!(missed, MISSED);
@@ -38,15 +43,21 @@ fn of_100_attack_strings_these_are_missed() {
 #[test]
 fn of_106_harmless_look_alikes_these_are_taken_for_attacks() {
     let benign: Vec<&str> = lines(include_str!("benign.txt")).collect();
-    let wrong: Vec<&str> =
-        benign.iter().copied().filter(|value| judge_target(format!("/a?q={value}&page=2").as_bytes()) != Verdict::Clean).collect();
+    let wrong: Vec<&str> = benign
+        .iter()
+        .copied()
+        .filter(|value| judge_target(format!("/a?q={value}&page=2").as_bytes()) != Verdict::Clean)
+        .collect();
     println!("{} of {} harmless values taken for attacks", wrong.len(), benign.len());
     assert_eq!(benign.len(), 106);
     assert_eq!(wrong, WRONG);
 }
 
-const MISSED: [&str; 0] = [];
-const WRONG: [&str; 0] = [];
+/// Known limits of libinjection: MySQL's `procedure`, and a stacked statement without arguments.
+const MISSED: [&str; 2] = ["1+procedure+analyse()", "';shutdown--"];
+
+/// Known false alarms of libinjection: arithmetic and boolean search in parentheses.
+const WRONG: [&str; 2] = ["(1+2)*3", "(red+OR+blue)+AND+car"];
 
 #[test]
 fn an_injection_is_found_wherever_an_application_may_take_it_from() {
@@ -57,10 +68,18 @@ fn an_injection_is_found_wherever_an_application_may_take_it_from() {
     assert_eq!(found(get(&format!("/?a=1&b={attack}&c=3"))), Some(Where::QueryValue));
     assert_eq!(found(get(&format!("http://a.example/x?b={attack}"))), Some(Where::QueryValue));
     assert_eq!(found(get("/x?b=1' or 1=1-- ")), Some(Where::QueryValue), "raw blanks");
-    assert_eq!(found(get("/item/1'/**/or/**/1=1--")), Some(Where::Path), "comments that span path segments");
+    assert_eq!(
+        found(get("/item/1'/**/or/**/1=1--")),
+        Some(Where::Path),
+        "comments that span path segments"
+    );
     let cookie = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: a=1; id={attack}\r\n\r\n");
     assert_eq!(found(judge(&cookie, ALL)), Some(Where::Cookie));
-    assert_eq!(judge(&cookie, Scope::default()), Verdict::Clean, "cookies are judged only when asked for");
+    assert_eq!(
+        judge(&cookie, Scope::default()),
+        Verdict::Clean,
+        "cookies are judged only when asked for"
+    );
     let form = |body: &str| {
         let head = "POST /x HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\n";
         format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())
@@ -71,7 +90,9 @@ fn an_injection_is_found_wherever_an_application_may_take_it_from() {
 
 #[test]
 fn a_fingerprint_is_reported_for_the_log() {
-    let Verdict::Injection { fingerprint, .. } = judge_target(b"/?id=1'+or+'1'='1") else { panic!() };
+    let Verdict::Injection { fingerprint, .. } = judge_target(b"/?id=1'+or+'1'='1") else {
+        panic!()
+    };
     assert_eq!(fingerprint.as_str(), "s&sos");
 }
 
@@ -118,7 +139,10 @@ fn beyond_the_limits_a_request_is_unjudged() {
 #[test]
 fn no_64_kib_of_hostile_bytes_take_long() {
     let mut worst = (Duration::ZERO, "");
-    for piece in ["'", "\"", "\\", "/*", "--", "#", "%", "%25", "1+", "(", "[", "`", "$a$", "q'[", "@", "{", "+", "a ", "1,", "''", "\\'", ";", "%00", "u&'", "&", "&a", "/", "."] {
+    for piece in [
+        "'", "\"", "\\", "/*", "--", "#", "%", "%25", "1+", "(", "[", "`", "$a$", "q'[", "@", "{",
+        "+", "a ", "1,", "''", "\\'", ";", "%00", "u&'", "&", "&a", "/", ".",
+    ] {
         let value = piece.repeat(60_000 / piece.len());
         let target = format!("/?a={value}");
         let started = Instant::now();

@@ -17,6 +17,10 @@
 //! | [`realtime`] | the real-time class, a system call that is not in rustix |
 //! | [`fault`] | named steps at which a test can kill a worker |
 
+// Under its own name too, for code that unit tests share with tests/.
+#[cfg(all(test, not(loom)))]
+extern crate self as weir_mem;
+
 pub mod arena;
 pub mod bytes;
 pub mod entry;
@@ -32,6 +36,8 @@ pub mod ring;
 pub mod shared;
 pub mod sweep;
 mod sync;
+#[cfg(all(test, not(loom)))]
+mod threads;
 
 pub use arena::{Access, Arena, ArenaShape};
 pub use bytes::{SharedBytes, SharedBytesMut};

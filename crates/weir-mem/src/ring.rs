@@ -57,10 +57,7 @@ impl<E: Plain> RingShape<E> {
     /// A ring that holds at least `capacity` entries (rounded up to a power of two, at least 2).
     pub fn at_least(capacity: u32) -> Self {
         let capacity = capacity.clamp(2, 1 << 26).next_power_of_two();
-        RingShape {
-            capacity,
-            entry: PhantomData,
-        }
+        RingShape { capacity, entry: PhantomData }
     }
 
     /// Entries that fit.
@@ -109,15 +106,11 @@ unsafe impl<E: Send> Send for RingMemory<E> {}
 
 impl<E: Plain> RingMemory<E> {
     fn map(shape: RingShape<E>, producer: Mapping, consumer: Mapping) -> Result<Self, RegionError> {
-        for (mapping, needs) in [
-            (&producer, shape.producer_len()),
-            (&consumer, shape.consumer_len()),
-        ] {
+        for (mapping, needs) in
+            [(&producer, shape.producer_len()), (&consumer, shape.consumer_len())]
+        {
             if mapping.len() < needs {
-                return Err(RegionError::TooSmall {
-                    has: mapping.len() as u64,
-                    needs,
-                });
+                return Err(RegionError::TooSmall { has: mapping.len() as u64, needs });
             }
         }
         // SAFETY: HEADER is within the mapping, as just checked.
@@ -209,6 +202,19 @@ pub fn heap_ring_inspected<E: Plain>(
     (Producer::resume(p), Consumer::resume(c), inspector)
 }
 
+/// The ends that a restarted worker attaches to a ring inside this process.
+#[cfg(all(test, loom))]
+pub(crate) fn heap_successors<E: Plain>(agent: &RingInspector<E>) -> (Producer<E>, Consumer<E>) {
+    let again = || RingMemory {
+        producer: agent.memory.producer,
+        consumer: agent.memory.consumer,
+        slots: agent.memory.slots,
+        mask: agent.memory.mask,
+        _backing: agent.memory._backing.clone(),
+    };
+    (Producer::resume(again()), Consumer::resume(again()))
+}
+
 /// The writing end. There is one per ring at a time: it cannot be cloned, and a restarted worker's
 /// is made only after the dead one's.
 pub struct Producer<E> {
@@ -242,12 +248,7 @@ impl<E: Plain> Producer<E> {
         } else {
             head.wrapping_sub(memory.capacity())
         };
-        Producer {
-            memory,
-            staged: head,
-            published: head,
-            tail,
-        }
+        Producer { memory, staged: head, published: head, tail }
     }
 
     /// Entries that fit in all.
@@ -309,15 +310,9 @@ impl<E: Plain> Producer<E> {
         }
         #[cfg(not(feature = "broken-publish"))]
         // Release: pairs with the Acquire in `Consumer::available`.
-        self.memory
-            .producer()
-            .head
-            .store(self.staged, Ordering::Release);
+        self.memory.producer().head.store(self.staged, Ordering::Release);
         #[cfg(feature = "broken-publish")]
-        self.memory
-            .producer()
-            .head
-            .store(self.staged, Ordering::Relaxed);
+        self.memory.producer().head.store(self.staged, Ordering::Relaxed);
         self.published = self.staged;
         self.consumer_sleeps()
     }
@@ -326,17 +321,8 @@ impl<E: Plain> Producer<E> {
     /// To be called after [`Producer::publish`].
     #[inline]
     pub fn set_watermark(&mut self, seq: Seq) -> bool {
-        #[cfg(not(feature = "broken-watermark"))]
         // Release: pairs with the Acquire in `Consumer::watermark`; `head` was stored before.
-        self.memory
-            .producer()
-            .watermark
-            .store(seq.get(), Ordering::Release);
-        #[cfg(feature = "broken-watermark")]
-        self.memory
-            .producer()
-            .watermark
-            .store(seq.get(), Ordering::Relaxed);
+        self.memory.producer().watermark.store(seq.get(), Ordering::Release);
         self.consumer_sleeps()
     }
 
@@ -386,11 +372,7 @@ impl<E: Plain> Consumer<E> {
     fn resume(memory: RingMemory<E>) -> Self {
         // Relaxed: our own index.
         let tail = memory.consumer().tail.load(Ordering::Relaxed);
-        Consumer {
-            memory,
-            tail,
-            head: tail,
-        }
+        Consumer { memory, tail, head: tail }
     }
 
     /// Entries that fit in all.
@@ -438,15 +420,9 @@ impl<E: Plain> Consumer<E> {
         // Release: pairs with the Acquire in `Producer::room`, and in `RingInspector::tail`: who
         // sees the claim sees the owner words.
         #[cfg(not(feature = "broken-claim"))]
-        self.memory
-            .consumer()
-            .tail
-            .store(self.tail, Ordering::Release);
+        self.memory.consumer().tail.store(self.tail, Ordering::Release);
         #[cfg(feature = "broken-claim")]
-        self.memory
-            .consumer()
-            .tail
-            .store(self.tail, Ordering::Relaxed);
+        self.memory.consumer().tail.store(self.tail, Ordering::Relaxed);
     }
 
     /// True when the producer sleeps until there is room, and at least half of the ring is free.
@@ -470,7 +446,12 @@ impl<E: Plain> Consumer<E> {
     #[inline]
     pub fn watermark(&self) -> Seq {
         // Acquire: pairs with `Producer::set_watermark`; orders it before the load of `head`.
-        Seq::new(self.memory.producer().watermark.load(Ordering::Acquire))
+        #[cfg(not(feature = "broken-watermark"))]
+        let order = Ordering::Acquire;
+        // Broken here and not in `set_watermark`: there, the fence in `publish` orders as well.
+        #[cfg(feature = "broken-watermark")]
+        let order = Ordering::Relaxed;
+        Seq::new(self.memory.producer().watermark.load(order))
     }
 
     /// Says that this consumer is going to sleep. Check the ring (and the watermark) once more
@@ -555,9 +536,7 @@ impl<E: Plain> RingInspector<E> {
     pub fn unclaimed(&self) -> Vec<E> {
         let tail = self.tail();
         let n = self.head().wrapping_sub(tail).min(self.memory.capacity());
-        (0..n)
-            .map(|i| self.memory.slot(tail.wrapping_add(i)).load())
-            .collect()
+        (0..n).map(|i| self.memory.slot(tail.wrapping_add(i)).load()).collect()
     }
 
     /// Publishes for a dead producer what its ledger had committed: entries up to `target`, whose
@@ -572,6 +551,8 @@ impl<E: Plain> RingInspector<E> {
 
     /// True when the consumer sleeps until there is something (ring the doorbell for it).
     pub fn consumer_sleeps(&self) -> bool {
+        // SeqCst fence: pairs with the one in `Consumer::sleep`.
+        #[cfg(not(feature = "broken-doorbell"))]
         fence(Ordering::SeqCst);
         self.memory.consumer().sleeping.load(Ordering::Relaxed) != 0
     }

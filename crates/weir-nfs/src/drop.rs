@@ -35,7 +35,9 @@ impl Nf for Drop {
     type Shared = ();
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
-        let Some(name) = config.reason else { return Ok(Drop { reason: DropReason::Policy }) };
+        let Some(name) = config.reason else {
+            return Ok(Drop { reason: DropReason::Policy });
+        };
         match DropReason::ALL.iter().find(|r| r.name() == name) {
             Some(&reason) => Ok(Drop { reason }),
             None => {

@@ -1,1 +1,78 @@
-//! plan
+//! Policies to plans: pure functions, no I/O.
+//!
+//! ```text
+//! text ── parse ──▶ Policy ── check (with a Catalog) ──▶ Graph ── Plan::build ──▶ Plan
+//! ```
+//!
+//! - [`parse`] reads E2's policy language (E2 §3.1 and appendix) with typed NF configuration.
+//! - [`check`] merges the pipelets into one [`Graph`] and resolves every name.
+//! - [`Plan::build`] divides the graph into segments and lays the rings between them.
+//! - [`render`] shows errors with their place; `to_text` and `to_dot` show graphs and plans.
+//!
+//! # The language
+//!
+//! ```text
+//! // comment            /* comment */
+//! Port<0> lan;  Port<8-15> ext;                    // port numbers of the policy
+//! Address my_net 10.12.30.0/24;                    // for filters: [dst net my_net]
+//! MacSwap x;                                       // an NF instance: type and name
+//! L3L4Filter fw { default: "pass", rules: [] };    // with its configuration (JSON5)
+//! pipelet inside {                                 // any number of them; the name may be left out
+//!   lan [tcp port 80] -> (5 Mpps) fw -> x -> ext;  // [filter_out] -> (bandwidth) [filter_in] node
+//!   lan [!(tcp port 80)] -> Drop;
+//!   fw [fw.safe && ip] -> x;                       // an output of the source, by instance or type
+//!   x -> [prio0] r;                                // an input of the destination
+//!   default drop;                                  // what these nodes' edges do not take: drop
+//! }
+//! default drop;                                    // the same for all nodes
+//! ```
+//!
+//! # Meaning
+//!
+//! Edges that leave a node are tried in the order of the text; a packet takes the first whose filter
+//! matches, and none means that it is dropped. An edge without a named output takes packets of all
+//! outputs. An edge that several pipelets have in common is one edge.
+//!
+//! `Tee`, `include`, tags of NFs other than the source, cycles among NFs, and arrays of ports as
+//! destinations are refused for now, each by name.
+
+mod ast;
+mod bandwidth;
+mod catalog;
+mod check;
+mod config;
+mod cores;
+mod declare;
+mod edges;
+mod error;
+mod explain;
+mod graph;
+mod lanes;
+mod lexer;
+mod merge;
+mod nearest;
+mod parse;
+mod plan;
+mod render;
+mod span;
+mod topo;
+mod warn;
+mod warning;
+mod why;
+
+pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
+pub use bandwidth::Bandwidth;
+pub use catalog::{Catalog, ConfigProblem, NfInfo};
+pub use check::{Checked, MAX_PORTS, check};
+pub use config::{Config, MAX_CONFIG_DEPTH};
+pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
+pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
+pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
+pub use plan::{
+    EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId, SegmentKind, Source,
+    SourceId,
+};
+pub use render::{render, render_warnings};
+pub use span::{Name, Span, Spanned};
+pub use warning::Warning;
+pub use why::{NotYet, Why};

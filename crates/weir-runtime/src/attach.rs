@@ -46,16 +46,12 @@ pub(crate) struct Descriptors {
 
 impl Descriptors {
     pub(crate) fn new(fds: Vec<OwnedFd>) -> Self {
-        Descriptors {
-            fds: fds.into_iter().map(Some).collect(),
-            bells: HashMap::new(),
-        }
+        Descriptors { fds: fds.into_iter().map(Some).collect(), bells: HashMap::new() }
     }
 
     fn take(&mut self, fd: Fd) -> Result<OwnedFd, AttachError> {
         let slot = self.fds.get_mut(usize::from(fd));
-        slot.and_then(Option::take)
-            .ok_or(AttachError::Descriptor(fd))
+        slot.and_then(Option::take).ok_or(AttachError::Descriptor(fd))
     }
 
     fn region(&mut self, fd: Fd, len: usize) -> Result<Region, AttachError> {
@@ -78,10 +74,7 @@ impl Descriptors {
         let shape = RingShape::at_least(ring.capacity);
         let producer = self.region(ring.producer, shape.producer_len())?;
         let consumer = self.region(ring.consumer, shape.consumer_len())?;
-        Ok((
-            Consumer::attach(shape, &producer, &consumer)?,
-            self.bell(ring.bell)?,
-        ))
+        Ok((Consumer::attach(shape, &producer, &consumer)?, self.bell(ring.bell)?))
     }
 
     fn producer<E: weir_mem::shared::Plain>(
@@ -91,10 +84,7 @@ impl Descriptors {
         let shape = RingShape::at_least(ring.capacity);
         let producer = self.region(ring.producer, shape.producer_len())?;
         let consumer = self.region(ring.consumer, shape.consumer_len())?;
-        Ok((
-            Producer::attach(shape, &producer, &consumer)?,
-            self.bell(ring.bell)?,
-        ))
+        Ok((Producer::attach(shape, &producer, &consumer)?, self.bell(ring.bell)?))
     }
 }
 
@@ -120,15 +110,9 @@ pub(crate) fn attach(
     }
     let owner = Owner(spec.owner);
     let a = &spec.arena;
-    let shape = ArenaShape::from_raw(a.buffers, a.stride).ok_or(AttachError::Arena {
-        buffers: a.buffers,
-        stride: a.stride,
-    })?;
-    let access = if a.writable {
-        Access::ReadWrite
-    } else {
-        Access::ReadOnly
-    };
+    let shape = ArenaShape::from_raw(a.buffers, a.stride)
+        .ok_or(AttachError::Arena { buffers: a.buffers, stride: a.stride })?;
+    let access = if a.writable { Access::ReadWrite } else { Access::ReadOnly };
     let data = fds.region(a.data, shape.data_len())?;
     let meta = fds.region(a.meta, shape.meta_len())?;
     let owners = fds.region(a.owners, shape.owners_len())?;
@@ -136,24 +120,13 @@ pub(crate) fn attach(
 
     let lane_in = |l: &LaneInSpec, fds: &mut Descriptors| {
         let (ring, bell) = fds.consumer(&l.ring)?;
-        Ok(LaneIn::new(
-            ring,
-            l.source.into(),
-            l.node.into(),
-            l.input,
-            bell,
-        ))
+        Ok(LaneIn::new(ring, l.source.into(), l.node.into(), l.input, bell))
     };
     let lanes_in: Result<Vec<_>, AttachError> =
         spec.lanes_in.iter().map(|l| lane_in(l, fds)).collect();
     let lane_out = |l: &LaneOutSpec, fds: &mut Descriptors| {
         let (ring, bell) = fds.producer(&l.ring)?;
-        Ok(LaneOut {
-            ring,
-            source: l.source.into(),
-            ordered: l.ordered,
-            bell,
-        })
+        Ok(LaneOut { ring, source: l.source.into(), ordered: l.ordered, bell })
     };
     let lanes_out: Result<Vec<_>, AttachError> =
         spec.lanes_out.iter().map(|l| lane_out(l, fds)).collect();

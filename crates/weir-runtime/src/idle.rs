@@ -78,10 +78,6 @@ impl Idle {
             home.wake();
         }
         self.since = None;
-        Ok(if orphan {
-            Rested::Orphan
-        } else {
-            Rested::Again
-        })
+        Ok(if orphan { Rested::Orphan } else { Rested::Again })
     }
 }

@@ -12,7 +12,7 @@ pub const EDGE_WORDS: usize = 2;
 /// Start of each group of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Rings out (lanes, then returns): index after publication. Starts at word 0.
+    /// Number of rings out (lanes, then returns), whose indices after publication stand first.
     pub rings_out: usize,
     /// Lanes in: index up to which entries were claimed.
     pub lanes_in: usize,
@@ -40,23 +40,27 @@ impl Layout {
     /// The layout of the worker that `spec` describes.
     pub fn of(spec: &WorkerSpec) -> Self {
         let rings_out = spec.lanes_out.len() + spec.returns.len();
-        let lanes_in = rings_out;
-        let place = lanes_in + spec.lanes_in.len();
+        Self::new(rings_out, spec.lanes_in.len(), spec.nodes.len(), spec.edges.len())
+    }
+
+    /// The layout of a worker with so many rings out, lanes in, nodes and edges.
+    pub fn new(rings_out: usize, lanes_in: usize, nodes: usize, edges: usize) -> Self {
+        let place = rings_out + lanes_in;
         let seq = place + size_of::<Place>() / size_of::<u64>();
-        let nodes = seq + 4;
-        let edges = nodes + spec.nodes.len() * NODE_WORDS;
+        let first_node = seq + 4;
+        let first_edge = first_node + nodes * NODE_WORDS;
         Layout {
             rings_out,
-            lanes_in,
-            lanes_in_len: spec.lanes_in.len(),
+            lanes_in: rings_out,
+            lanes_in_len: lanes_in,
             place,
             seq,
             free: seq + 1,
             rejected: seq + 2,
             ended: seq + 3,
-            nodes,
-            edges,
-            len: edges + spec.edges.len() * EDGE_WORDS,
+            nodes: first_node,
+            edges: first_edge,
+            len: first_edge + edges * EDGE_WORDS,
         }
     }
 }
@@ -79,12 +83,7 @@ pub struct NodeCounts {
 impl NodeCounts {
     /// The numbers of node `node`.
     pub fn read(words: &[u64], layout: &Layout, node: usize) -> Self {
-        let at = |i: usize| {
-            words
-                .get(layout.nodes + node * NODE_WORDS + i)
-                .copied()
-                .unwrap_or(0)
-        };
+        let at = |i: usize| words.get(layout.nodes + node * NODE_WORDS + i).copied().unwrap_or(0);
         NodeCounts {
             packets: at(0),
             bytes: at(1),

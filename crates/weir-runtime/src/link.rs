@@ -40,12 +40,8 @@ pub enum LinkError {
 
 /// A connected pair of ends.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), LinkError> {
-    let (a, b) = socketpair(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let (a, b) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     Ok((a, b))
 }
 
@@ -86,12 +82,7 @@ pub fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> Result<(T, Vec<Owne
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FDS_PER_FRAME))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut frame)];
-        let got = match recvmsg(
-            from.as_fd(),
-            &mut parts,
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        ) {
+        let got = match recvmsg(from.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Ok(got) => got.bytes,
             Err(Errno::INTR) => continue,
             Err(Errno::CONNRESET) => return Err(LinkError::Closed),
@@ -136,10 +127,7 @@ mod tests {
     fn a_peer_that_has_gone_is_noticed() {
         let (a, b) = pair().unwrap();
         drop(a);
-        assert!(matches!(
-            receive::<String>(b.as_fd()),
-            Err(LinkError::Closed)
-        ));
+        assert!(matches!(receive::<String>(b.as_fd()), Err(LinkError::Closed)));
         assert!(matches!(send(b.as_fd(), &1u8, &[]), Err(LinkError::Closed)));
     }
 }

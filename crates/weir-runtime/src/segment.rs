@@ -24,6 +24,14 @@ pub enum SegmentError {
         /// Why.
         source: BuildError,
     },
+    /// An edge's filter cannot be compiled.
+    #[error("{name}: {source}")]
+    Filter {
+        /// Name of the instance.
+        name: String,
+        /// Why.
+        source: weir_filter::CompileError,
+    },
     /// An edge leads to a node that does not exist, or backwards.
     #[error("{0}: an edge leads to no later node of the segment")]
     Edge(String),
@@ -39,8 +47,8 @@ enum Target {
 struct Branch {
     filter: Option<Filter>,
     target: Target,
-    /// Index of the edge among the worker's edges.
-    edge: usize,
+    /// First of the edge's words in the ledger.
+    words: Option<usize>,
 }
 
 struct Node {
@@ -76,14 +84,9 @@ pub struct Segment {
 impl Segment {
     /// Builds the µNFs of `spec`.
     pub fn new(spec: &WorkerSpec) -> Result<Self, SegmentError> {
-        let env = Env {
-            tags: spec.tags.clone(),
-            seed: spec.seed,
-        };
+        let env = Env { tags: spec.tags.clone(), seed: spec.seed };
         let nodes = spec.nodes.iter().enumerate();
-        let nodes = nodes
-            .map(|(i, n)| node(i, n, spec, &env))
-            .collect::<Result<Vec<_>, _>>()?;
+        let nodes = nodes.map(|(i, n)| node(i, n, spec, &env)).collect::<Result<Vec<_>, _>>()?;
         Ok(Segment {
             nodes,
             layout: Layout::of(spec),
@@ -97,10 +100,8 @@ impl Segment {
     /// Sends a batch (at most [`BATCH`] packets) into `node` and through everything behind it.
     /// Afterwards `packets` is empty: each is staged on a lane or on its way home.
     pub fn run(&mut self, node: usize, input: u8, packets: &mut Vec<Packet>, way: &mut Way<'_>) {
-        if let Some(inbox) = self
-            .nodes
-            .get_mut(node)
-            .and_then(|n| n.inbox.get_mut(usize::from(input)))
+        if let Some(inbox) =
+            self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(usize::from(input)))
         {
             std::mem::swap(inbox, packets);
         }
@@ -132,21 +133,15 @@ impl Segment {
             in_sequence(inbox);
         }
         let head = |b: &Vec<Packet>| b.first().map(|p| p.entry().seq());
-        let heads = node
-            .inbox
-            .iter()
-            .enumerate()
-            .filter_map(|(k, b)| Some((k, head(b)?)));
+        let heads = node.inbox.iter().enumerate().filter_map(|(k, b)| Some((k, head(b)?)));
         let (input, _) = heads.reduce(|a, b| if b.1.before(a.1) { b } else { a })?;
         let others = node.inbox.iter().enumerate().filter(|(k, _)| *k != input);
         let limit = others.filter_map(|(_, b)| head(b)).reduce(|a, b| a.min(b));
         let inbox = node.inbox.get_mut(input)?;
         let n = match limit {
-            Some(limit) => inbox
-                .iter()
-                .take_while(|p| !limit.before(p.entry().seq()))
-                .count()
-                .max(1),
+            Some(limit) => {
+                inbox.iter().take_while(|p| !limit.before(p.entry().seq())).count().max(1)
+            }
             None => inbox.len(),
         };
         let mut batch = std::mem::take(&mut self.spare);
@@ -183,20 +178,12 @@ impl Segment {
         }
         if outcome == Outcome::AllFirst {
             let first = node.outputs.first().map(Vec::as_slice);
-            if let Some(
-                [
-                    Branch {
-                        filter: None,
-                        target,
-                        edge,
-                    },
-                ],
-            ) = first
-            {
+            if let Some([Branch { filter: None, target, words }]) = first {
                 let bytes = weigh(batch).1;
-                let edge_base = self.layout.edges + edge * EDGE_WORDS;
-                add(way.words, edge_base, count);
-                add(way.words, edge_base + 1, bytes);
+                if let Some(words) = *words {
+                    add(way.words, words, count);
+                    add(way.words, words + 1, bytes);
+                }
                 match *target {
                     Target::Node { node, input } => self.hand_on(node, input, batch),
                     Target::Lane { edge } => {
@@ -218,11 +205,7 @@ impl Segment {
     }
 
     fn hand_on(&mut self, node: usize, input: usize, batch: &mut Vec<Packet>) {
-        let Some(inbox) = self
-            .nodes
-            .get_mut(node)
-            .and_then(|n| n.inbox.get_mut(input))
-        else {
+        let Some(inbox) = self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input)) else {
             return;
         };
         if inbox.is_empty() {
@@ -241,24 +224,20 @@ impl Segment {
                 continue;
             };
             let bytes = way.arena.bytes(packet.entry());
-            let branches = self
-                .nodes
-                .get(i)
-                .and_then(|n| n.outputs.get(usize::from(output)));
+            let branches = self.nodes.get(i).and_then(|n| n.outputs.get(usize::from(output)));
             let takes = |b: &&Branch| b.filter.as_ref().is_none_or(|f| f.matches(&bytes));
             let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
                 discard(packet, DropReason::NoEdge, base, way);
                 continue;
             };
-            let edge_base = self.layout.edges + branch.edge * EDGE_WORDS;
-            add(way.words, edge_base, 1);
-            add(way.words, edge_base + 1, u64::from(packet.entry().len()));
+            if let Some(words) = branch.words {
+                add(way.words, words, 1);
+                add(way.words, words + 1, u64::from(packet.entry().len()));
+            }
             match branch.target {
                 Target::Node { node, input } => {
-                    if let Some(inbox) = self
-                        .nodes
-                        .get_mut(node)
-                        .and_then(|n| n.inbox.get_mut(input))
+                    if let Some(inbox) =
+                        self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input))
                     {
                         inbox.push(packet);
                     }
@@ -279,19 +258,14 @@ impl Segment {
 
     /// What each node has to report, as JSON; `null` for a port.
     pub fn reports(&self) -> Vec<String> {
-        let report = |n: &Node| {
-            n.nf.as_ref()
-                .map_or("null".into(), |nf| nf.report().to_string())
-        };
+        let report = |n: &Node| n.nf.as_ref().map_or("null".into(), |nf| nf.report().to_string());
         self.nodes.iter().map(report).collect()
     }
 }
 
 fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, SegmentError> {
-    let build = |source| SegmentError::Build {
-        name: n.name.clone(),
-        source,
-    };
+    let layout = Layout::of(spec);
+    let build = |source| SegmentError::Build { name: n.name.clone(), source };
     let nf = match &n.nf {
         Some((kind, config)) => {
             let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
@@ -305,45 +279,34 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
     for branches in &n.outputs {
         let mut list = Vec::new();
         for b in branches {
-            let edge = usize::from(b.edge);
+            let edge = usize::from(b.edge.unwrap_or(u16::MAX));
+            let words = b.edge.map(|e| layout.edges + usize::from(e) * EDGE_WORDS);
             let target = match b.target {
                 TargetSpec::Node { node, input } => {
                     let node = usize::from(node);
                     if node <= i || node >= spec.nodes.len() {
                         return Err(SegmentError::Edge(n.name.clone()));
                     }
-                    Target::Node {
-                        node,
-                        input: usize::from(input),
-                    }
+                    Target::Node { node, input: usize::from(input) }
                 }
                 TargetSpec::Lane => Target::Lane { edge },
                 TargetSpec::Drop => Target::Drop,
             };
-            list.push(Branch {
-                filter: b.filter.as_ref().map(Filter::compile),
-                target,
-                edge,
-            });
+            let filter = b.filter.as_ref().map(Filter::compile).transpose();
+            let filter =
+                filter.map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
+            list.push(Branch { filter, target, words });
         }
         outputs.push(list);
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
-    Ok(Node {
-        nf,
-        inbox,
-        merges: n.fan_in > 1,
-        outputs,
-    })
+    Ok(Node { nf, inbox, merges: n.fan_in > 1, outputs })
 }
 
 /// Packets and bytes of a batch.
 #[inline]
 fn weigh(batch: &[Packet]) -> (u64, u64) {
-    (
-        batch.len() as u64,
-        batch.iter().map(|p| u64::from(p.entry().len())).sum(),
-    )
+    (batch.len() as u64, batch.iter().map(|p| u64::from(p.entry().len())).sum())
 }
 
 #[inline]

@@ -100,8 +100,8 @@ pub enum TargetSpec {
 pub struct BranchSpec {
     /// Which packets take it; `None`: all.
     pub filter: Option<Expr>,
-    /// Index among the worker's [`WorkerSpec::edges`].
-    pub edge: u16,
+    /// Index among the worker's [`WorkerSpec::edges`]; `None` for what is dropped by default.
+    pub edge: Option<u16>,
     /// Where it leads.
     pub target: TargetSpec,
 }

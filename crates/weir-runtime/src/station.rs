@@ -44,15 +44,8 @@ pub(crate) struct Station {
 impl Station {
     pub(crate) fn attach(spec: &WorkerSpec, mut fds: Descriptors) -> Result<Self, AttachError> {
         let layout = Layout::of(spec);
-        let Attached {
-            arena,
-            ingress,
-            egress,
-            home,
-            ledger,
-            commands,
-            bell,
-        } = attach(spec, layout.len, &mut fds)?;
+        let Attached { arena, ingress, egress, home, ledger, commands, bell } =
+            attach(spec, layout.len, &mut fds)?;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
         let mut expected = 0;
@@ -118,8 +111,7 @@ impl Station {
     #[inline]
     pub(crate) fn pull(&mut self, packets: &mut Vec<Packet>) -> Pull {
         let egress = &mut self.egress;
-        self.ingress
-            .pull(&self.arena, packets, |source| egress.room(source, BATCH))
+        self.ingress.pull(&self.arena, packets, |source| egress.room(source, BATCH))
     }
 
     /// Makes the batch's work one atom: records what will be, then lets others see it.
@@ -169,11 +161,7 @@ impl Station {
             }
         }
         let ended = self.get(self.layout.ended);
-        if ended & self.expected == self.expected {
-            Progress::Finished
-        } else {
-            Progress::Idle
-        }
+        if ended & self.expected == self.expected { Progress::Finished } else { Progress::Idle }
     }
 
     /// Passes on the end of `source`; false when there is no room for it yet.
@@ -212,12 +200,7 @@ impl Station {
         if let Some(home) = &mut self.home {
             home.collect(self.arena.owners());
         }
-        let rejected = self
-            .ingress
-            .lanes()
-            .iter()
-            .map(|l| l.rejected())
-            .sum::<u64>()
+        let rejected = self.ingress.lanes().iter().map(|l| l.rejected()).sum::<u64>()
             + self.home.as_ref().map_or(0, HomePool::rejected);
         self.set(self.layout.rejected, rejected);
         self.commit();

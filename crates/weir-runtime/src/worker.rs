@@ -123,15 +123,8 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
 }
 
 enum End {
-    Rx {
-        device: Box<dyn Receive>,
-        port: u16,
-        source: usize,
-        stopped: bool,
-    },
-    Tx {
-        device: Box<dyn Send>,
-    },
+    Rx { device: Box<dyn Receive>, port: u16, source: usize, stopped: bool },
+    Tx { device: Box<dyn Send> },
     None,
 }
 
@@ -146,21 +139,14 @@ struct Job {
 impl Job {
     fn new(spec: &WorkerSpec, station: &Station, segment: Segment) -> Result<Self, WorkerError> {
         let end = match &spec.end {
-            EndSpec::Rx {
-                device,
-                port,
-                source,
-            } => End::Rx {
+            EndSpec::Rx { device, port, source } => End::Rx {
                 device: open_rx(device, station.place())?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?,
                 port: *port,
                 source: usize::from(*source),
                 stopped: false,
             },
-            EndSpec::Tx {
-                device,
-                nanoseconds,
-            } => {
+            EndSpec::Tx { device, nanoseconds } => {
                 let time = match nanoseconds {
                     true => TimeFormat::PcapNanos,
                     false => TimeFormat::PcapMicros,
@@ -172,12 +158,7 @@ impl Job {
             EndSpec::None => End::None,
         };
         let packets = Vec::with_capacity(BATCH);
-        Ok(Job {
-            end,
-            segment,
-            packets,
-            clear_tags: !spec.tags.is_empty(),
-        })
+        Ok(Job { end, segment, packets, clear_tags: !spec.tags.is_empty() })
     }
 
     /// The agent wants the input to end.
@@ -217,20 +198,9 @@ impl Job {
                 return station.pass_ends();
             }
         };
-        let Station {
-            arena,
-            egress,
-            words,
-            ..
-        } = station;
-        let mut way = Way {
-            arena,
-            egress,
-            source: pulled.source,
-            words,
-        };
-        self.segment
-            .run(pulled.node, pulled.input, &mut self.packets, &mut way);
+        let Station { arena, egress, words, .. } = station;
+        let mut way = Way { arena, egress, source: pulled.source, words };
+        self.segment.run(pulled.node, pulled.input, &mut self.packets, &mut way);
         fault::step(Step::Processed);
         station.commit();
         if station.egress.is_ordered(pulled.source) {
@@ -273,13 +243,7 @@ impl Job {
     }
 
     fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx {
-            device,
-            port,
-            source,
-            stopped,
-        } = &mut self.end
-        else {
+        let End::Rx { device, port, source, stopped } = &mut self.end else {
             return Ok(Progress::Idle);
         };
         if station.own_source_ended(*source) {
@@ -287,21 +251,10 @@ impl Job {
         }
         if *stopped {
             let ended = station.end_source(*source);
-            return Ok(if ended {
-                Progress::Finished
-            } else {
-                Progress::Idle
-            });
+            return Ok(if ended { Progress::Finished } else { Progress::Idle });
         }
         let left = station.egress.room(*source, BATCH).min(BATCH);
-        let Station {
-            arena,
-            egress,
-            home,
-            words,
-            layout,
-            ..
-        } = station;
+        let Station { arena, egress, home, words, layout, .. } = station;
         let Some(pool) = home.as_mut() else {
             return Ok(Progress::Idle);
         };
@@ -327,12 +280,7 @@ impl Job {
         fault::step(Step::Claimed);
         if received.0 > 0 {
             let base = layout.nodes;
-            let mut way = Way {
-                arena,
-                egress,
-                source: *source,
-                words,
-            };
+            let mut way = Way { arena, egress, source: *source, words };
             self.segment.run(0, 0, &mut self.packets, &mut way);
             fault::step(Step::Processed);
             // The port's node counts what it was given; what was refused comes on top.

@@ -12,14 +12,35 @@ use crate::view::{ARP, IPV4, IPV6, Pair, RARP, View};
 #[derive(Clone, Debug)]
 pub(super) enum Test {
     EtherType(u16),
-    Protocol { v4: bool, v6: bool, number: u8 },
-    Vlan { id: Option<u16> },
+    Protocol {
+        v4: bool,
+        v6: bool,
+        number: u8,
+    },
+    Vlan {
+        id: Option<u16>,
+    },
     /// `family` narrows it to one EtherType; without, all that have IPv4 addresses.
-    Net4 { ethertype: Option<u16>, direction: Direction, want: u32, mask: u32 },
+    Net4 {
+        ethertype: Option<u16>,
+        direction: Direction,
+        want: u32,
+        mask: u32,
+    },
     /// Boxed: it is rare, and would make every node twice as long.
     Net6(Box<Net6>),
-    Port { tcp: bool, udp: bool, sctp: bool, direction: Direction, first: u16, last: u16 },
-    Ether { direction: Direction, mac: [u8; 6] },
+    Port {
+        tcp: bool,
+        udp: bool,
+        sctp: bool,
+        direction: Direction,
+        first: u16,
+        last: u16,
+    },
+    Ether {
+        direction: Direction,
+        mac: [u8; 6],
+    },
     Never,
 }
 
@@ -64,9 +85,11 @@ impl Test {
                         };
                         Test::Net4 { ethertype, direction, want: a.to_bits(), mask: mask4(len) }
                     }
-                    (IpAddr::V6(a), Family::Any | Family::Ip6) => {
-                        Test::Net6(Box::new(Net6 { direction, want: a.to_bits(), mask: mask6(len) }))
-                    }
+                    (IpAddr::V6(a), Family::Any | Family::Ip6) => Test::Net6(Box::new(Net6 {
+                        direction,
+                        want: a.to_bits(),
+                        mask: mask6(len),
+                    })),
                     _ => Test::Never,
                 }
             }
@@ -81,7 +104,9 @@ impl Test {
                     last: *last,
                 }
             }
-            Primitive::Ether { direction, mac } => Test::Ether { direction: *direction, mac: mac.0 },
+            Primitive::Ether { direction, mac } => {
+                Test::Ether { direction: *direction, mac: mac.0 }
+            }
         }
     }
 
@@ -102,7 +127,8 @@ impl Test {
                 first == Some(*number) || behind == Some(*number)
             }
             Test::Vlan { id } => {
-                matches!(view.ethertype, Some(0x8100 | 0x88a8 | 0x9100)) && (id.is_none() || view.vlan() == *id)
+                matches!(view.ethertype, Some(0x8100 | 0x88a8 | 0x9100))
+                    && (id.is_none() || view.vlan() == *id)
             }
             Test::Net4 { ethertype, direction, want, mask } => {
                 (ethertype.is_none() || view.ethertype == *ethertype)

@@ -1,42 +1,34 @@
-//! Primitives: qualifiers and what they apply to.
+//! Primitives: a word, its qualifiers and the values they apply to.
 
 use std::net::IpAddr;
 use std::ops::Range;
 
+use super::qualifiers::{Pname, Qualifiers, protocol};
 use super::{Parsed, Parser, tag};
 use crate::error::Why;
 use crate::expr::Expr;
 use crate::lexer::Kind;
 use crate::net::Net;
-use crate::primitive::{Direction, Family, IpFamily, Primitive, Protocol, Transport};
+use crate::primitive::{Family, Primitive};
 use crate::{value, words};
-
-/// What a value is compared with. A bare value after `and` or `or` repeats the last one.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Qualifiers {
-    /// `host`, `net`, or a direction alone. Only `net` takes a length.
-    Net { family: Family, direction: Direction, is_net: bool },
-    /// `port`; or `portrange` when `is_range`.
-    Port { transport: Transport, direction: Direction, is_range: bool },
-    /// `ether host`.
-    Ether { direction: Direction },
-    /// `proto`.
-    IpProto { family: IpFamily },
-    /// `ether proto`.
-    EtherProto,
-    /// Qualifiers that do not go together: already reported, so the values are passed over.
-    Wrong,
-}
 
 impl<'a> Parser<'a> {
     /// A term that begins with a word.
-    pub(super) fn word(&mut self, word: &'a str, outer: Option<Qualifiers>, depth: usize) -> Parsed {
+    pub(super) fn word(
+        &mut self,
+        word: &'a str,
+        outer: Option<Qualifiers>,
+        depth: usize,
+    ) -> Parsed {
         if words::is_keyword(word) {
             return self.keyword(word, depth);
         }
         if let Some((scope, name)) = tag(word) {
             self.skip();
-            return Parsed::leaf(Expr::Tag { scope: scope.to_owned(), name: name.to_owned() }, None);
+            return Parsed::leaf(
+                Expr::Tag { scope: scope.to_owned(), name: name.to_owned() },
+                None,
+            );
         }
         if let Some(qualifiers) = outer {
             return Parsed::leaf(self.single_value(qualifiers), outer);
@@ -83,7 +75,9 @@ impl<'a> Parser<'a> {
                 let before = self.at;
                 match self.qualifiers(protocol, start) {
                     Some(qualifiers) => self.value(qualifiers, depth),
-                    None if before == self.at && protocol.is_some() => self.protocol_alone(protocol, start),
+                    None if before == self.at && protocol.is_some() => {
+                        self.protocol_alone(protocol, start)
+                    }
                     None => Parsed::leaf(Expr::False, None),
                 }
             }
@@ -122,124 +116,58 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Direction and kind after an optional protocol; `None` when there are none.
-    fn qualifiers(&mut self, protocol: Option<Pname>, start: usize) -> Option<Qualifiers> {
-        let direction = self.direction();
-        let kind = match self.peek() {
-            Some(Kind::Word(w @ ("host" | "net" | "port" | "portrange"))) => w,
-            Some(Kind::Word("proto")) if direction.is_none() => "proto",
-            // E2's `dst ip X`.
-            Some(Kind::Word("ip")) if direction.is_some() && protocol.is_none() => "net",
-            _ => {
-                let direction = direction?;
-                return Some(self.check(protocol, direction, "host", start));
-            }
-        };
-        self.skip();
-        Some(self.check(protocol, direction.unwrap_or(Direction::Either), kind, start))
-    }
-
-    fn direction(&mut self) -> Option<Direction> {
-        let (first, other) = match self.peek() {
-            Some(Kind::Word("src")) => (Direction::Src, "dst"),
-            Some(Kind::Word("dst")) => (Direction::Dst, "src"),
-            _ => return None,
-        };
-        self.skip();
-        let both = match self.peek() {
-            Some(Kind::Or) => Direction::Either,
-            Some(Kind::And) => Direction::Both,
-            _ => return Some(first),
-        };
-        if self.peek_after(1) == Some(Kind::Word(other)) {
-            self.skip();
-            self.skip();
-            return Some(both);
-        }
-        Some(first)
-    }
-
-    /// The qualifiers, if they go together.
-    fn check(&mut self, protocol: Option<Pname>, direction: Direction, kind: &'static str, start: usize) -> Qualifiers {
-        let family = match protocol {
-            None => Some(Family::Any),
-            Some(Pname::Protocol(Protocol::Ip)) => Some(Family::Ip),
-            Some(Pname::Protocol(Protocol::Ip6)) => Some(Family::Ip6),
-            Some(Pname::Protocol(Protocol::Arp)) => Some(Family::Arp),
-            Some(Pname::Protocol(Protocol::Rarp)) => Some(Family::Rarp),
-            _ => None,
-        };
-        let transport = match protocol {
-            None => Some(Transport::Any),
-            Some(Pname::Protocol(Protocol::Tcp)) => Some(Transport::Tcp),
-            Some(Pname::Protocol(Protocol::Udp)) => Some(Transport::Udp),
-            Some(Pname::Protocol(Protocol::Sctp)) => Some(Transport::Sctp),
-            _ => None,
-        };
-        let is_ether = matches!(protocol, Some(Pname::Ether));
-        let found = match (kind, family, transport) {
-            ("host", _, _) if is_ether => Some(Qualifiers::Ether { direction }),
-            ("proto", _, _) if is_ether => Some(Qualifiers::EtherProto),
-            ("proto", Some(Family::Any), _) => Some(Qualifiers::IpProto { family: IpFamily::Any }),
-            ("proto", Some(Family::Ip), _) => Some(Qualifiers::IpProto { family: IpFamily::Ip }),
-            ("proto", Some(Family::Ip6), _) => Some(Qualifiers::IpProto { family: IpFamily::Ip6 }),
-            ("host" | "net", Some(family), _) => Some(Qualifiers::Net { family, direction, is_net: kind == "net" }),
-            ("port" | "portrange", _, Some(transport)) => {
-                Some(Qualifiers::Port { transport, direction, is_range: kind == "portrange" })
-            }
-            _ => None,
-        };
-        found.unwrap_or_else(|| {
-            let instead = match kind {
-                "port" | "portrange" => "`tcp`, `udp`, `sctp` or nothing before it, or join the two with `and`",
-                "proto" => "`ip`, `ip6`, `ether` or nothing before it",
-                _ if is_ether => "`ether host`, or leave `ether` out",
-                _ => "`ip`, `ip6`, `arp`, `rarp` or nothing before it, or join the two with `and`",
-            };
-            let protocol = protocol.map_or("", Pname::word);
-            self.error(self.since(start), Why::Qualifier { protocol, kind, instead });
-            Qualifiers::Wrong
-        })
-    }
-
     /// One value.
     pub(super) fn single_value(&mut self, qualifiers: Qualifiers) -> Expr {
         let span = self.here();
         let word = match self.peek() {
             Some(Kind::Word(word)) if !words::is_keyword(word) => word,
             // Many things may be missing after qualifiers that are wrong already.
-            _ if matches!(qualifiers, Qualifiers::Wrong) || self.errors.len() >= super::MAX_ERRORS => {
+            _ if matches!(qualifiers, Qualifiers::Wrong)
+                || self.errors.len() >= super::MAX_ERRORS =>
+            {
                 return Expr::False;
             }
             _ => {
                 let instead = match qualifiers {
-                    Qualifiers::Net { .. } | Qualifiers::Wrong => "an address, as in `host 10.0.0.1`",
+                    Qualifiers::Net { .. } | Qualifiers::Wrong => {
+                        "an address, as in `host 10.0.0.1`"
+                    }
                     Qualifiers::Port { is_range: false, .. } => "a port number, as in `port 80`",
                     Qualifiers::Port { .. } => "two port numbers, as in `portrange 20-21`",
-                    Qualifiers::Ether { .. } => "an Ethernet address, as in `ether host 02:00:00:00:00:01`",
-                    Qualifiers::IpProto { .. } | Qualifiers::EtherProto => "a protocol number, as in `ip proto 47`",
+                    Qualifiers::Ether { .. } => {
+                        "an Ethernet address, as in `ether host 02:00:00:00:00:01`"
+                    }
+                    Qualifiers::IpProto { .. } | Qualifiers::EtherProto => {
+                        "a protocol number, as in `ip proto 47`"
+                    }
                 };
                 return self.placeholder(span, Why::NoValue { instead });
             }
         };
         self.skip();
         let result = match qualifiers {
-            Qualifiers::Net { family, direction, is_net } => {
-                self.network(word, is_net).and_then(|net| fits(family, net)).map(|net| Primitive::Net {
-                    family,
-                    direction,
-                    net,
-                })
-            }
+            Qualifiers::Net { family, direction, is_net } => self
+                .network(word, is_net)
+                .and_then(|net| fits(family, net))
+                .map(|net| Primitive::Net { family, direction, net }),
             Qualifiers::Port { transport, direction, is_range } => {
-                let range = if is_range { value::port_range(word) } else { value::port(word).map(|p| (p, p)) };
+                let range = if is_range {
+                    value::port_range(word)
+                } else {
+                    value::port(word).map(|p| (p, p))
+                };
                 range.map(|(first, last)| Primitive::Port { transport, direction, first, last })
             }
-            Qualifiers::Ether { direction } => value::mac(word).map(|mac| Primitive::Ether { direction, mac }),
-            Qualifiers::IpProto { family } => {
-                value::at_most(word, 255, "an IP protocol number", "a number from 0 to 255, as in `ip proto 47`")
-                    .map(|n| Primitive::IpProto { family, number: u8::try_from(n).unwrap_or(u8::MAX) })
+            Qualifiers::Ether { direction } => {
+                value::mac(word).map(|mac| Primitive::Ether { direction, mac })
             }
+            Qualifiers::IpProto { family } => value::at_most(
+                word,
+                255,
+                "an IP protocol number",
+                "a number from 0 to 255, as in `ip proto 47`",
+            )
+            .map(|n| Primitive::IpProto { family, number: u8::try_from(n).unwrap_or(u8::MAX) }),
             Qualifiers::EtherProto => ether_type(word).map(Primitive::EtherProto),
             Qualifiers::Wrong => {
                 self.rest_of_network();
@@ -275,7 +203,8 @@ impl<'a> Parser<'a> {
             Some(Rest::Mask(mask)) => value::mask_len(mask)?,
             Some(Rest::Len(len)) => {
                 let wanted = "a prefix length in bits";
-                let len = value::at_most(len, 255, wanted, "a number of bits, as in `net 10.0.0.0/8`")?;
+                let len =
+                    value::at_most(len, 255, wanted, "a number of bits, as in `net 10.0.0.0/8`")?;
                 u8::try_from(len).unwrap_or(u8::MAX)
             }
         };
@@ -319,42 +248,12 @@ enum Rest<'a> {
     Mask(&'a str),
 }
 
-/// A word that may stand before qualifiers.
-#[derive(Clone, Copy)]
-enum Pname {
-    Protocol(Protocol),
-    Ether,
-}
-
-impl Pname {
-    fn word(self) -> &'static str {
-        match self {
-            Pname::Ether => "ether",
-            Pname::Protocol(p) => p.word(),
-        }
-    }
-}
-
-fn protocol(word: &str) -> Option<Pname> {
-    Some(match word {
-        "ip" => Pname::Protocol(Protocol::Ip),
-        "ip6" => Pname::Protocol(Protocol::Ip6),
-        "arp" => Pname::Protocol(Protocol::Arp),
-        "rarp" => Pname::Protocol(Protocol::Rarp),
-        "tcp" => Pname::Protocol(Protocol::Tcp),
-        "udp" => Pname::Protocol(Protocol::Udp),
-        "sctp" => Pname::Protocol(Protocol::Sctp),
-        "icmp" => Pname::Protocol(Protocol::Icmp),
-        "icmp6" => Pname::Protocol(Protocol::Icmp6),
-        "ether" => Pname::Ether,
-        _ => return None,
-    })
-}
-
 /// Refuses an address of another IP version than `family` has.
 fn fits(family: Family, net: Net) -> Result<Net, Why> {
     let (wrong, protocol, kind, instead) = match net.address() {
-        IpAddr::V4(_) => (family == Family::Ip6, "ip6", "an IPv4 address", "`ip`, or nothing, before it"),
+        IpAddr::V4(_) => {
+            (family == Family::Ip6, "ip6", "an IPv4 address", "`ip`, or nothing, before it")
+        }
         IpAddr::V6(_) => {
             let word = match family {
                 Family::Any | Family::Ip6 => "",
@@ -374,7 +273,11 @@ fn ether_type(word: &str) -> Result<u16, Why> {
     let instead = "an EtherType from 0x600 to 0xffff, as in `ether proto 0x88cc`";
     let number = value::at_most(word, u16::MAX, "an EtherType", instead)?;
     if number < 0x600 || number == 0x809b || number == 0x80f3 {
-        return Err(Why::Value { value: word.to_owned(), wanted: "an EtherType that is taken here", instead });
+        return Err(Why::Value {
+            value: word.to_owned(),
+            wanted: "an EtherType that is taken here",
+            instead,
+        });
     }
     Ok(number)
 }

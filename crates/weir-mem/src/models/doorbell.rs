@@ -98,7 +98,7 @@ fn a_claim_is_seen_or_wakes_the_producer() {
 #[test]
 fn two_sides_that_sleep_whenever_they_can_finish() {
     const ENTRIES: u64 = 3;
-    explore(2, || {
+    explore(3, || {
         let (mut p, mut c) = heap_ring::<u64>(2);
         let to_consumer = Arc::new(Doorbell::default());
         let to_producer = Arc::new(Doorbell::default());

@@ -40,10 +40,7 @@ fn a_writer_that_dies_before_the_generation_leaves_the_commit_before() {
             fault::model::dies_at(Step::Banked, || writer.commit(&[2, 20]));
         });
         let read = reader.read();
-        assert!(
-            read == Some(vec![0, 0]) || read == Some(vec![1, 10]),
-            "torn copy: {read:?}"
-        );
+        assert!(read == Some(vec![0, 0]) || read == Some(vec![1, 10]), "torn copy: {read:?}");
         worker.join().unwrap();
         assert_eq!(reader.read(), Some(vec![1, 10]));
     });

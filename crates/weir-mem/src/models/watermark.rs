@@ -66,7 +66,7 @@ fn merged_in_sequence(first: &'static [(u64, bool)], second: &'static [(u64, boo
             .collect();
         all.sort_unstable();
         // The last watermark lets everything go: none is held back, none is out of sequence.
-        assert_eq!(emitted, all);
+        assert_eq!(emitted, all, "emitted out of sequence or held back");
     });
 }
 

@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The concurrency proofs of weir-mem: loom models, the same models against deliberately broken
+# builds (they must turn red), and ThreadSanitizer. What they cover: docs/decisions/0004-proofs.md.
+#
+#   ci/mem-proofs.sh                          everything, about two minutes
+#   LOOM_MAX_PREEMPTIONS=4 ci/mem-proofs.sh   a deeper search; each model has a default of 2 or 3
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target=$(realpath -m "${CARGO_TARGET_DIR:-target/loom}")
+host=$(rustc -vV | sed -n 's/^host: //p')
+mkdir -p "$target"
+out=$target/proof.out
+passed=0
+failed=0
+
+pass() {
+    echo "  ok    $*"
+    passed=$((passed + 1))
+}
+fail() {
+    echo "  FAIL  $*"
+    tail -n 40 "$out" | cut -c1-240 | sed 's/^/        | /'
+    failed=$((failed + 1))
+}
+
+# The path of a test binary, from cargo's messages.
+binary() {
+    cargo test -p weir-mem --release --no-run --message-format=json "$@" |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+}
+
+# Models run optimised (they are searches) but with overflow checked.
+export CARGO_PROFILE_RELEASE_LTO=off
+export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
+
+loom_binary() {
+    CARGO_TARGET_DIR=$target RUSTFLAGS="--cfg loom" binary --lib "$@"
+}
+
+# Runs one test; its output is in $out.
+run() {
+    timeout 300 "$1" --exact "$2" --test-threads 1 --nocapture >"$out" 2>&1
+}
+
+echo "== loom models: green"
+models=$(loom_binary)
+names=$("$models" --list | sed -n 's/^\(models::.*\): test$/\1/p')
+if [ -z "$names" ]; then
+    : >"$out"
+    fail "no models found in $models"
+fi
+for name in $names; do
+    SECONDS=0
+    if run "$models" "$name" && grep -q '^test result: ok. 1 passed' "$out"; then
+        pass "$name (${SECONDS} s)"
+    else
+        fail "$name"
+    fi
+done
+
+# feature, what loom or the model's assertion says, models
+red() {
+    local feature=$1 reason=$2 broken name
+    shift 2
+    echo "== broken-$feature: red"
+    broken=$(loom_binary --features "broken-$feature")
+    for name in "$@"; do
+        if run "$broken" "models::$name"; then
+            fail "$name stays green under broken-$feature"
+        elif grep -q "$reason" "$out"; then
+            pass "$name: $(grep -m 1 "$reason" "$out" | cut -c1-100)"
+        else
+            fail "$name fails under broken-$feature, but not by '$reason'"
+        fi
+    done
+}
+
+red publish 'Causality violation: Concurrent read and write' \
+    ring::entries_one_by_one_arrive_once_and_in_order \
+    ring::entries_in_bulk_arrive_once_and_in_order \
+    ring::entries_staged_in_bulk_and_claimed_one_by_one_arrive_once_and_in_order \
+    ring::a_claim_gives_the_packets_before_the_next_marker
+red claim 'Causality violation: Concurrent read and write' \
+    ring::entries_one_by_one_arrive_once_and_in_order \
+    ring::entries_in_bulk_arrive_once_and_in_order \
+    ring::entries_staged_in_bulk_and_claimed_one_by_one_arrive_once_and_in_order
+red claim 'leaked or doubled' \
+    sweep::a_worker_killed_at_any_step_of_a_full_batch_leaks_and_doubles_nothing \
+    sweep::a_worker_killed_at_any_step_while_its_upstream_goes_on_leaks_and_doubles_nothing \
+    sweep::a_buffer_that_comes_round_again_during_the_sweep_is_not_freed
+red watermark 'emitted out of sequence' \
+    watermark::alternating_packets_are_merged_in_sequence \
+    watermark::a_drop_moves_the_watermark_and_lets_the_other_ring_go_on
+red sweep 'leaked or doubled' \
+    sweep::a_worker_killed_at_any_step_of_a_full_batch_leaks_and_doubles_nothing \
+    sweep::a_worker_killed_at_any_step_while_its_upstream_goes_on_leaks_and_doubles_nothing \
+    sweep::a_buffer_that_comes_round_again_during_the_sweep_is_not_freed
+red doorbell 'lost wake-up' \
+    doorbell::a_publication_is_seen_or_rings_the_bell \
+    doorbell::a_watermark_is_seen_or_rings_the_bell \
+    doorbell::what_the_agent_rolls_forward_is_seen_or_rings_the_bell \
+    doorbell::a_claim_is_seen_or_wakes_the_producer
+red doorbell 'deadlock; threads' \
+    doorbell::two_sides_that_sleep_whenever_they_can_finish
+red ledger 'torn copy' \
+    ledger::a_live_reader_gets_one_commit_and_never_an_older_one_than_before \
+    ledger::a_writer_that_dies_before_the_generation_leaves_the_commit_before
+
+# The sanitizer is in the stable toolchain, its flag is not: RUSTC_BOOTSTRAP lets it through. The
+# standard library comes without instrumentation, so the ABI check has to be told that this is meant.
+tsan_binary() {
+    CARGO_TARGET_DIR=$target/tsan RUSTC_BOOTSTRAP=1 \
+        RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
+        binary --target "$host" "$@"
+}
+# The test harness reports results through a channel of the uninstrumented standard library, whose
+# orderings the sanitizer cannot see. Nothing of weir-mem goes through it.
+echo 'race:test::event::CompletedTest' >"$target/tsan.supp"
+export TSAN_OPTIONS="suppressions=$target/tsan.supp"
+one_mapping=threads::a_chain_of_three_over_one_mapping_delivers_every_packet_once_and_in_order
+
+echo "== ThreadSanitizer: green"
+if run "$(tsan_binary --lib)" "$one_mapping" && grep -q '^test result: ok. 1 passed' "$out"; then
+    pass "$one_mapping"
+else
+    fail "$one_mapping"
+fi
+threads=$(tsan_binary --test ring_threads)
+if timeout 300 "$threads" --test-threads 1 >"$out" 2>&1; then
+    pass "ring_threads"
+else
+    fail "ring_threads"
+fi
+for feature in publish claim; do
+    echo "== ThreadSanitizer, broken-$feature: red"
+    if run "$(tsan_binary --lib --features "broken-$feature")" "$one_mapping"; then
+        fail "$one_mapping stays green under broken-$feature"
+    elif grep -q 'WARNING: ThreadSanitizer: data race' "$out" && grep -q 'weir-mem/src/sync.rs' "$out"; then
+        pass "$one_mapping: data race on a ring slot"
+    else
+        fail "$one_mapping fails under broken-$feature, but not by a race on a slot"
+    fi
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,26 @@
+//! The agent: brings a planned graph to life as worker processes, watches over it, mends it after
+//! crashes, and says in the end what happened.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`setup`] | what is to run, free of file descriptors |
+//! | [`wiring`] | from a plan and the operator's devices to a setup |
+//! | `memory` | all shared memory, whose descriptors the agent keeps |
+//! | `process` | one worker process |
+//! | `recover` | what is done when a worker has died |
+//! | [`agent`] | the loop |
+//! | [`census`] | where every buffer is |
+//! | [`report`] | counters of a run, its balance, as tables and as JSON |
+
+pub mod agent;
+pub mod census;
+mod memory;
+mod process;
+mod recover;
+pub mod report;
+pub mod setup;
+mod watchdog;
+pub mod wiring;
+
+pub use agent::{Agent, AgentError, Event, RestartPolicy};
+pub use report::Report;

@@ -1,0 +1,280 @@
+//! What happened in a run: counters per µNF and per edge, and whether they balance.
+
+use crate::agent::Agent;
+use crate::census::Census;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use weir_device::{DeviceSpec, Place};
+use weir_packet::DropReason;
+use weir_plan::Plan;
+use weir_runtime::layout::{EDGE_WORDS, NodeCounts};
+use weir_runtime::spec::EndSpec;
+
+/// A node's part.
+#[derive(Debug, Clone, Serialize)]
+pub struct NodeReport {
+    /// Name of the instance, or of a device's service (`rx:lan`).
+    pub name: String,
+    /// Type of the µNF, or `rx` or `tx`.
+    pub kind: String,
+    /// Name of the worker that ran it.
+    pub worker: String,
+    /// Packets in.
+    pub packets: u64,
+    /// Bytes in.
+    pub bytes: u64,
+    /// Drops by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Nanoseconds per packet in the µNF itself, from a sample; absent when nothing was sampled.
+    pub ns_per_packet: Option<f64>,
+    /// What the µNF itself has to say.
+    pub report: serde_json::Value,
+}
+
+/// An edge's part.
+#[derive(Debug, Clone, Serialize)]
+pub struct EdgeReport {
+    /// Its name, `x -> y`.
+    pub name: String,
+    /// Packets over it.
+    pub packets: u64,
+    /// Bytes over it.
+    pub bytes: u64,
+}
+
+/// A worker's part.
+#[derive(Debug, Clone, Serialize)]
+pub struct WorkerReport {
+    /// Its name.
+    pub name: String,
+    /// How often it was restarted.
+    pub restarts: u32,
+    /// Packets lost with it.
+    pub lost: u64,
+    /// Ring entries and buffer numbers that it was given and that could not be right.
+    pub rejected: u64,
+}
+
+/// in + copied + created = out + dropped + consumed + lost.
+#[derive(Debug, Clone, Copy, Default, Serialize, PartialEq, Eq)]
+pub struct Balance {
+    /// Packets that devices received.
+    #[serde(rename = "in")]
+    pub input: u64,
+    /// Copies made.
+    pub copied: u64,
+    /// Packets that µNFs created.
+    pub created: u64,
+    /// Packets that devices sent.
+    pub out: u64,
+    /// Packets dropped, for all reasons.
+    pub dropped: u64,
+    /// Packets that ended inside a µNF on purpose.
+    pub consumed: u64,
+    /// Packets lost with workers that died.
+    pub lost: u64,
+    /// What the devices themselves say that they received.
+    pub devices_in: u64,
+    /// What the devices themselves say that they sent.
+    pub devices_out: u64,
+}
+
+impl Balance {
+    /// True when nothing is unaccounted for.
+    pub fn holds(&self) -> bool {
+        self.input + self.copied + self.created
+            == self.out + self.dropped + self.consumed + self.lost
+            && self.devices_in == self.input
+            && self.devices_out == self.out
+    }
+}
+
+/// A run's report; `--json` prints it as it stands here (docs/operating.md describes it).
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// Version of this form.
+    pub version: u32,
+    /// Seconds from the start of the workers to the end.
+    pub seconds: f64,
+    /// Devices' services and µNFs.
+    pub nodes: Vec<NodeReport>,
+    /// Edges.
+    pub edges: Vec<EdgeReport>,
+    /// Workers.
+    pub workers: Vec<WorkerReport>,
+    /// The balance.
+    pub balance: Balance,
+    /// Where all buffers were in the end.
+    pub census: Census,
+    /// True when balance and census are as they must be.
+    pub sound: bool,
+}
+
+impl Report {
+    /// The report of a run that has ended; `census` was taken after everybody had left.
+    pub fn of(plan: &Plan, agent: &Agent, census: Census, seconds: f64) -> Report {
+        let mut report = Report {
+            version: 1,
+            seconds,
+            nodes: Vec::new(),
+            edges: plan
+                .edges
+                .iter()
+                .map(|e| EdgeReport { name: e.name.clone(), packets: 0, bytes: 0 })
+                .collect(),
+            workers: Vec::new(),
+            balance: Balance::default(),
+            census,
+            sound: false,
+        };
+        for w in 0..agent.setup().workers.len() {
+            report.add_worker(agent, w);
+        }
+        report.sound = report.balance.holds() && census.is_clean();
+        report
+    }
+
+    fn add_worker(&mut self, agent: &Agent, w: usize) {
+        let (Some(worker), Some(layout)) = (agent.setup().workers.get(w), agent.layout(w)) else {
+            return;
+        };
+        let words = agent.words(w).unwrap_or_default();
+        let word = |at: usize| words.get(at).copied().unwrap_or(0);
+        let place: Place = std::array::from_fn(|i| word(layout.place + i));
+        let reports = agent.reports(w);
+        for (n, node) in worker.nodes.iter().enumerate() {
+            let counts = NodeCounts::read(&words, &layout, n);
+            let (name, kind) = match (&worker.end, &node.nf) {
+                (EndSpec::Rx { device, .. }, _) => {
+                    self.balance.input += counts.packets;
+                    self.balance.devices_in += match device {
+                        DeviceSpec::Pcap { .. } => place[3],
+                        DeviceSpec::Generator(_) => place[0],
+                        DeviceSpec::Null => 0,
+                    };
+                    (worker.name.clone(), "rx".to_owned())
+                }
+                (EndSpec::Tx { device, .. }, _) => {
+                    self.balance.out += counts.packets;
+                    self.balance.devices_out += match device {
+                        DeviceSpec::Pcap { .. } => place[3],
+                        // It keeps no count of its own.
+                        DeviceSpec::Generator(_) | DeviceSpec::Null => counts.packets,
+                    };
+                    (worker.name.clone(), "tx".to_owned())
+                }
+                (EndSpec::None, nf) => {
+                    let kind = nf.as_ref().map_or_else(String::new, |(kind, _)| kind.clone());
+                    (node.name.clone(), kind)
+                }
+            };
+            self.balance.dropped += counts.dropped();
+            let drops = DropReason::ALL.iter().map(|r| (r.name(), counts.drops[*r as usize]));
+            let timed = counts.timed_packets;
+            self.nodes.push(NodeReport {
+                name,
+                kind,
+                worker: worker.name.clone(),
+                packets: counts.packets,
+                bytes: counts.bytes,
+                drops: drops.filter(|(_, n)| *n > 0).collect(),
+                ns_per_packet: (timed > 0).then(|| counts.timed_ns as f64 / timed as f64),
+                report: reports
+                    .get(n)
+                    .and_then(|r| serde_json::from_str(r).ok())
+                    .unwrap_or(serde_json::Value::Null),
+            });
+        }
+        for (i, edge) in worker.edges.iter().enumerate() {
+            if let Some(edge) = self.edges.get_mut(*edge as usize) {
+                edge.packets += word(layout.edges + i * EDGE_WORDS);
+                edge.bytes += word(layout.edges + i * EDGE_WORDS + 1);
+            }
+        }
+        let (lost, restarts) = agent.toll(w);
+        self.balance.lost += lost;
+        let rejected = word(layout.rejected);
+        self.workers.push(WorkerReport { name: worker.name.clone(), restarts, lost, rejected });
+    }
+
+    /// The tables for a terminal.
+    pub fn table(&self) -> String {
+        let mut out = String::new();
+        let rows = self.nodes.iter().map(|n| {
+            let drops: Vec<_> = n.drops.iter().map(|(r, c)| format!("{r} {c}")).collect();
+            let ns = n.ns_per_packet.map_or_else(|| "-".into(), |ns| format!("{ns:.1}"));
+            [
+                n.name.clone(),
+                n.kind.clone(),
+                n.packets.to_string(),
+                n.bytes.to_string(),
+                ns,
+                if drops.is_empty() { "-".into() } else { drops.join(", ") },
+            ]
+        });
+        let head = ["nf", "type", "packets", "bytes", "ns/packet", "drops"];
+        render(&mut out, head, rows.collect(), &[2, 3, 4]);
+        out.push('\n');
+        let rows = self.edges.iter();
+        let rows = rows.map(|e| [e.name.clone(), e.packets.to_string(), e.bytes.to_string()]);
+        render(&mut out, ["edge", "packets", "bytes"], rows.collect(), &[1, 2]);
+        out.push('\n');
+        for w in self.workers.iter().filter(|w| w.restarts > 0 || w.lost > 0 || w.rejected > 0) {
+            out += &format!(
+                "worker {}: restarted {} times, {} packets lost, {} entries rejected\n",
+                w.name, w.restarts, w.lost, w.rejected
+            );
+        }
+        let b = &self.balance;
+        out += &format!(
+            "balance: in {} + copied {} + created {} = out {} + dropped {} + consumed {} + lost {}: {}\n",
+            b.input,
+            b.copied,
+            b.created,
+            b.out,
+            b.dropped,
+            b.consumed,
+            b.lost,
+            if b.holds() { "holds" } else { "DOES NOT HOLD" },
+        );
+        let c = &self.census;
+        out += &format!(
+            "buffers: free {} + in rings {} + held {} = {}: {}\n",
+            c.free,
+            c.in_lanes,
+            c.held,
+            c.buffers,
+            if c.is_clean() { "all back" } else { "NOT ALL BACK" },
+        );
+        out
+    }
+}
+
+/// A plain table: columns in `right` are numbers.
+fn render<const N: usize>(
+    out: &mut String,
+    head: [&str; N],
+    rows: Vec<[String; N]>,
+    right: &[usize],
+) {
+    let width: [usize; N] = std::array::from_fn(|i| {
+        let cells = rows.iter().map(|r| r[i].chars().count());
+        cells.chain([head[i].len()]).max().unwrap_or(0)
+    });
+    let mut line = |cells: [&str; N]| {
+        let cells = cells.iter().enumerate().map(|(i, c)| {
+            if right.contains(&i) {
+                format!("{c:>w$}", w = width[i])
+            } else {
+                format!("{c:<w$}", w = width[i])
+            }
+        });
+        let text = cells.collect::<Vec<_>>().join("  ");
+        out.push_str(text.trim_end());
+        out.push('\n');
+    };
+    line(head);
+    for row in &rows {
+        line(std::array::from_fn(|i| row[i].as_str()));
+    }
+}

@@ -1,0 +1,92 @@
+//! Keeps the machine alive when real-time workers take what the rest of it needs.
+
+use rustix::process::Pid;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_millis(100);
+/// After so many looks without a sign of life of the agent's loop it acts: two seconds.
+const PATIENCE: u32 = 20;
+
+struct Shared {
+    beats: AtomicU64,
+    stop: AtomicBool,
+    workers: Mutex<Vec<Pid>>,
+}
+
+/// A thread above the workers' priority. The agent's loop runs in the default class; when it does
+/// not get to run for two seconds, the workers go back to the default class too.
+pub(crate) struct Watchdog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watchdog {
+    /// Starts it; `None` when the real-time class is not permitted (then nothing needs watching).
+    pub(crate) fn start() -> Option<Self> {
+        let shared = Arc::new(Shared {
+            beats: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            workers: Mutex::new(Vec::new()),
+        });
+        let (say, granted) = std::sync::mpsc::channel();
+        let theirs = shared.clone();
+        let thread = std::thread::Builder::new()
+            .name("weir-watchdog".into())
+            .spawn(move || {
+                let ok = weir_mem::realtime::set_fifo(None, 2).is_ok();
+                let _ = say.send(ok);
+                if ok {
+                    watch(&theirs);
+                }
+            })
+            .ok()?;
+        granted.recv().ok()?.then_some(Watchdog { shared, thread: Some(thread) })
+    }
+
+    /// A sign of life.
+    pub(crate) fn beat(&self) {
+        // Relaxed: a counter, no data behind it.
+        self.shared.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Which processes to take out of the real-time class.
+    pub(crate) fn set_workers(&self, pids: Vec<Pid>) {
+        if let Ok(mut workers) = self.shared.workers.lock() {
+            *workers = pids;
+        }
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn watch(shared: &Shared) {
+    let (mut last, mut silent) = (0, 0);
+    while !shared.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(EVERY);
+        let beats = shared.beats.load(Ordering::Relaxed);
+        silent = if beats == last { silent + 1 } else { 0 };
+        last = beats;
+        if silent == PATIENCE {
+            eprintln!(
+                "weir: real-time workers kept the agent from running for 2 s; \
+                 they run in the default class from now on"
+            );
+            if let Ok(workers) = shared.workers.lock() {
+                for &pid in workers.iter() {
+                    let _ = weir_mem::realtime::set_default(Some(pid));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! From a plan and the operator's devices to what is to run.
+
+use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use weir_capture::{Precision, ScanError, Summary, TimeFormat};
+use weir_device::DeviceSpec;
+use weir_mem::ArenaShape;
+use weir_plan::{
+    Branch, Catalog, ConfigProblem, EdgeId, EdgeKind, NfInfo, Node, NodeKind, Plan, Segment,
+    SegmentId, SegmentKind,
+};
+use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec, TargetSpec};
+
+/// The µNFs linked into this program, as the plan sees them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Library;
+
+impl Catalog for Library {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        let r = weir_nf::find(type_name).ok()?;
+        let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
+        Some(NfInfo {
+            name: r.descriptor.name.to_owned(),
+            inputs: names(r.descriptor.inputs),
+            outputs: names(r.descriptor.outputs),
+            writes_packets: r.writes,
+            may_drop: r.descriptor.may_drop,
+        })
+    }
+
+    fn types(&self) -> Vec<String> {
+        weir_nf::registrations().iter().map(|r| r.descriptor.name.to_owned()).collect()
+    }
+
+    fn check_config(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+    ) -> Result<(), ConfigProblem> {
+        let made = weir_nf::find(type_name).and_then(|r| r.make(config, &weir_nf::Env::default()));
+        match made {
+            Ok(_) => Ok(()),
+            Err(weir_nf::BuildError::Config(e)) => Err(ConfigProblem { path: e.at, why: e.why }),
+            Err(e) => Err(ConfigProblem { path: String::new(), why: e.to_string() }),
+        }
+    }
+}
+
+/// Why a plan cannot run with these devices.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WiringError {
+    /// A device is bound to a port that the policy does not have.
+    #[error("--bind {port}=...: the policy has no port {port}; it has {has}")]
+    NoSuchPort {
+        /// The number.
+        port: u16,
+        /// Those it has.
+        has: String,
+    },
+    /// Packets leave by a port that has no device to send.
+    #[error(
+        "packets leave by port {port} (`{name}`), which nothing is bound to: add --bind {port}=null or --bind {port}=pcap:tx=FILE"
+    )]
+    Unbound {
+        /// The number.
+        port: u16,
+        /// The policy's name for it.
+        name: String,
+    },
+    /// No port has a device that receives.
+    #[error(
+        "no packets come in: bind a port that the policy receives by ({ports}) to pcap:rx=FILE or gen:..."
+    )]
+    NoInput {
+        /// Ports that could receive.
+        ports: String,
+    },
+    /// A capture is read that no edge leads away from, or the other way round.
+    #[error("--bind {port}: the policy {what} port {port}")]
+    Direction {
+        /// The number.
+        port: u16,
+        /// What is missing in the policy.
+        what: &'static str,
+    },
+    /// Input and output are the same file, or two outputs are.
+    #[error("{}: used as output and as something else too; name another file", .0.display())]
+    SameFile(PathBuf),
+    /// A capture cannot be looked through.
+    #[error("{}: {source}", path.display())]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ScanError,
+    },
+    /// A capture has no packet that Weir could read.
+    #[error("{}: all of its packets are {found}, not Ethernet; capture on an Ethernet interface, or convert it", path.display())]
+    LinkType {
+        /// The file.
+        path: PathBuf,
+        /// Its link types.
+        found: String,
+    },
+    /// More than the layout can number.
+    #[error("{what}: {n} are more than {most}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many.
+        n: usize,
+        /// How many there may be.
+        most: usize,
+    },
+}
+
+/// What the operator may choose besides policy and devices.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Entries of a lane.
+    pub ring: u32,
+    /// Buffers of a home pool; `None`: by packet size.
+    pub pool: Option<u32>,
+    /// Microseconds to poll after the last packet.
+    pub spin_us: u32,
+    /// Never sleep.
+    pub busy: bool,
+    /// Use the real-time class where the plan allows it.
+    pub real_time: bool,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// For tests: segment name, step and passing at which it dies.
+    pub faults: Vec<(String, u32, u32)>,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        RunOptions {
+            ring: 1024,
+            pool: None,
+            spin_us: 200,
+            busy: false,
+            real_time: true,
+            seed: 0,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// Longest packet that live traffic and generators are expected to have, in bytes.
+const USUAL_PACKET: u32 = 1_920;
+
+/// Packet memory that a pool takes at most, in bytes.
+const POOL_BYTES: u32 = 64 << 20;
+
+/// What was found out about the captures to read.
+pub type Captures = BTreeMap<u16, Summary>;
+
+/// Looks through the captures that are bound.
+pub fn scan(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Captures, WiringError> {
+    let mut captures = Captures::new();
+    for (&port, device) in binds {
+        let DeviceSpec::Pcap { rx: Some(path), .. } = device else { continue };
+        let summary = weir_capture::scan(path)
+            .map_err(|source| WiringError::Capture { path: path.clone(), source })?;
+        let ethernet = summary.link_types.keys().any(|l| l.is_ethernet());
+        if summary.records > 0 && !ethernet {
+            let found: Vec<_> = summary.link_types.keys().map(ToString::to_string).collect();
+            let found = found.join(" and ");
+            return Err(WiringError::LinkType { path: path.clone(), found });
+        }
+        captures.insert(port, summary);
+    }
+    Ok(captures)
+}
+
+/// Makes the setup of `plan` with devices bound to its ports.
+pub fn wire(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+    captures: &Captures,
+    options: &RunOptions,
+) -> Result<Setup, WiringError> {
+    check_binds(plan, binds)?;
+    let nanoseconds = captures
+        .values()
+        .any(|s| s.time_formats.keys().any(|t: &TimeFormat| t.in_pcap() == Precision::Nanos));
+    let mut workers = Vec::new();
+    // Which worker a segment became; segments of ports without a device become none.
+    let mut index = vec![None; plan.segments.len()];
+    let mut source_index = BTreeMap::new();
+    for (segment, i) in plan.segments.iter().zip(0..) {
+        let end = match segment.kind {
+            SegmentKind::Nf => EndSpec::None,
+            SegmentKind::Rx { port, source } => match binds.get(&port) {
+                Some(device) if receives(device) => {
+                    let n = source_index.len() as u16;
+                    source_index.insert(source, n);
+                    EndSpec::Rx { device: device.clone(), port, source: n }
+                }
+                _ => continue,
+            },
+            SegmentKind::Tx { port } => match binds.get(&port) {
+                Some(device) if sends(device) => {
+                    EndSpec::Tx { device: device.clone(), nanoseconds }
+                }
+                _ => {
+                    let name = port_name(plan, segment);
+                    return Err(WiringError::Unbound { port, name });
+                }
+            },
+        };
+        if let Some(slot) = index.get_mut(i) {
+            *slot = Some(workers.len());
+        }
+        workers.push(worker(plan, SegmentId(i as u32), segment, end, options));
+    }
+    if source_index.is_empty() {
+        let rx = plan.segments.iter().filter_map(|s| match s.kind {
+            SegmentKind::Rx { port, .. } => Some(port.to_string()),
+            _ => None,
+        });
+        return Err(WiringError::NoInput { ports: rx.collect::<Vec<_>>().join(", ") });
+    }
+    limit("sources", source_index.len(), 64)?;
+    limit("workers", workers.len(), 10_000)?;
+    let mut lanes = Vec::new();
+    for lane in &plan.lanes {
+        let Some(&source) = source_index.get(&lane.source) else { continue };
+        let at = |s: SegmentId| index.get(s.index()).copied().flatten();
+        let (Some(from), Some(to)) = (at(lane.from), at(lane.to)) else { continue };
+        let Some(edge) = plan.edges.get(lane.edge.index()) else { continue };
+        let own = |w: &WorkerSetup| w.edges.iter().position(|e| *e == lane.edge.0);
+        let Some(own_edge) = workers.get(from).and_then(own) else { continue };
+        let node = plan.segment(lane.to).and_then(|s| s.nodes.iter().position(|n| *n == edge.to));
+        lanes.push(LaneSetup {
+            from,
+            to,
+            source,
+            edge: own_edge as u16,
+            ordered: lane.ordered,
+            node: node.unwrap_or(0) as u16,
+            input: edge.input as u8,
+        });
+    }
+    for (name, step, nth) in &options.faults {
+        for w in workers.iter_mut().filter(|w| w.name == *name) {
+            w.fault = Some((*step, *nth));
+        }
+    }
+    Ok(Setup {
+        workers,
+        lanes,
+        sources: source_index.len() as u16,
+        sizes: sizes(binds, captures, options),
+        tags: Vec::new(),
+        seed: options.seed,
+    })
+}
+
+fn receives(device: &DeviceSpec) -> bool {
+    matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Pcap { rx: Some(_), .. })
+}
+
+fn sends(device: &DeviceSpec) -> bool {
+    matches!(device, DeviceSpec::Null | DeviceSpec::Pcap { tx: Some(_), .. })
+}
+
+fn port_name(plan: &Plan, segment: &Segment) -> String {
+    let node = segment.nodes.first().and_then(|n| plan.graph.node(*n));
+    node.map_or_else(String::new, |n| n.name.clone())
+}
+
+fn limit(what: &'static str, n: usize, most: usize) -> Result<(), WiringError> {
+    if n > most { Err(WiringError::TooMany { what, n, most }) } else { Ok(()) }
+}
+
+fn check_binds(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Result<(), WiringError> {
+    let ports = |rx: bool| {
+        plan.segments.iter().filter_map(move |s| match s.kind {
+            SegmentKind::Rx { port, .. } if rx => Some(port),
+            SegmentKind::Tx { port } if !rx => Some(port),
+            _ => None,
+        })
+    };
+    let mut files: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    for (&port, device) in binds {
+        if plan.graph.port(port).is_none() {
+            let all: std::collections::BTreeSet<u16> = ports(true).chain(ports(false)).collect();
+            let has: Vec<_> = all.iter().map(u16::to_string).collect();
+            return Err(WiringError::NoSuchPort { port, has: has.join(", ") });
+        }
+        if receives(device) && !ports(true).any(|p| p == port) {
+            let what = "has no edge that begins at";
+            return Err(WiringError::Direction { port, what });
+        }
+        if matches!(device, DeviceSpec::Pcap { tx: Some(_), .. })
+            && !ports(false).any(|p| p == port)
+        {
+            let what = "sends nothing to";
+            return Err(WiringError::Direction { port, what });
+        }
+        if let DeviceSpec::Pcap { rx, tx } = device {
+            for (path, output) in [(rx, false), (tx, true)] {
+                let Some(path) = path else { continue };
+                // The same file under two names: what exists is compared as the kernel sees it.
+                let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+                let before = files.insert(real, output);
+                if before.is_some_and(|b| b || output) {
+                    return Err(WiringError::SameFile(path.clone()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Buffers hold the largest record of any capture; pools are as large as a budget allows.
+fn sizes(binds: &BTreeMap<u16, DeviceSpec>, captures: &Captures, options: &RunOptions) -> Sizes {
+    let recorded = captures.values().map(|s| s.largest);
+    let generated = binds.values().map(|d| match d {
+        DeviceSpec::Generator(g) => u32::from(g.size),
+        _ => 0,
+    });
+    let packet = recorded.chain(generated).max().unwrap_or(0).max(USUAL_PACKET);
+    let packet = packet.min(ArenaShape::MAX_PACKET);
+    let pool = options.pool.unwrap_or_else(|| (POOL_BYTES / packet).clamp(512, 4096));
+    let pool_bits = pool.clamp(64, 1 << 20).next_power_of_two().trailing_zeros();
+    Sizes { packet, pool_bits, ring: options.ring }
+}
+
+fn worker(
+    plan: &Plan,
+    id: SegmentId,
+    segment: &Segment,
+    end: EndSpec,
+    options: &RunOptions,
+) -> WorkerSetup {
+    let is_tx = matches!(segment.kind, SegmentKind::Tx { .. });
+    let is_rx = matches!(segment.kind, SegmentKind::Rx { .. });
+    let leaves = |node| plan.edges.iter().filter(move |e| e.from == node && !is_tx);
+    let edges: Vec<EdgeId> = segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
+    let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
+    let nodes = nodes.map(|(n, node)| NodeSpec {
+        name: node.name.clone(),
+        nf: match &node.kind {
+            NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
+            NodeKind::Port { .. } | NodeKind::Drop => None,
+        },
+        outputs: if is_tx { Vec::new() } else { outputs(plan, id, segment, node, &edges) },
+        fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
+    });
+    let nodes = nodes.collect();
+    let core = segment.core.map(|c| c as u16);
+    let shares_core = match segment.core {
+        Some(_) => plan.segments.iter().filter(|s| s.core == segment.core).count() > 1,
+        None => true,
+    };
+    let nf = segment.kind == SegmentKind::Nf;
+    WorkerSetup {
+        name: segment.name.clone(),
+        end,
+        nodes,
+        edges: edges.iter().map(|e| e.0).collect(),
+        writable: segment.writes_packets || is_rx,
+        schedule: ScheduleSpec {
+            core,
+            real_time: options.real_time && plan.real_time_ok && core.is_some() && nf,
+            shares_core,
+            spin_us: options.spin_us,
+            busy: options.busy,
+        },
+        fault: None,
+    }
+}
+
+fn outputs(
+    plan: &Plan,
+    id: SegmentId,
+    segment: &Segment,
+    node: &Node,
+    edges: &[EdgeId],
+) -> Vec<Vec<BranchSpec>> {
+    let target = |edge: EdgeId| {
+        let edge = plan.edges.get(edge.index());
+        match edge.map(|e| (e.kind, e)) {
+            Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
+                node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
+                input: e.input as u8,
+            },
+            Some((EdgeKind::Ring, _)) => TargetSpec::Lane,
+            _ => TargetSpec::Drop,
+        }
+    };
+    let branch = |b: &Branch| BranchSpec {
+        filter: b.filter.clone(),
+        edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
+        target: target(b.edge),
+    };
+    let output = |o: &weir_plan::Output| {
+        let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
+        if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
+            branches.push(BranchSpec { filter: None, edge: None, target: TargetSpec::Drop });
+        }
+        branches
+    };
+    node.outputs.iter().map(output).collect()
+}

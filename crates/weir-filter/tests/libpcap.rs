@@ -1,0 +1,240 @@
+//! The real libpcap, the compiled filter and the naive one agree.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::frames::{frame, whole_frame};
+use common::{Libpcap, Outcome, Random, expression, label, primitive};
+use weir_filter::{Expr, Filter, naive_matches, parse};
+
+/// Change it to try others; `WEIR_FILTER_SEED` overrides it for one run.
+const SEED: u64 = 20_260_721;
+
+fn seeded() -> Random {
+    let seed = std::env::var("WEIR_FILTER_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(SEED);
+    println!("WEIR_FILTER_SEED={seed}");
+    Random(seed)
+}
+
+/// Compiles the text of `expr` as a user would give it, so that parser and printer are compared too.
+fn through_text(expr: &Expr) -> (String, Filter) {
+    let text = expr.to_string();
+    let parsed = parse(&text).unwrap_or_else(|e| panic!("`{text}`: {e:?}"));
+    (text, Filter::compile(&parsed).unwrap())
+}
+
+#[test]
+fn each_primitive_alone_equals_libpcap_on_every_packet_even_when_cut() {
+    let mut r = seeded();
+    let mut seen: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    let mut cases = 0;
+    for _ in 0..24_000 {
+        let primitive = primitive(&mut r);
+        let expr = Expr::from(primitive.clone());
+        let (text, filter) = through_text(&expr);
+        // Not optimised: the optimiser drops loads that nothing depends on, so cut packets differ.
+        let libpcap = Libpcap::compile(&text, false).unwrap();
+        for _ in 0..64 {
+            let packet = frame(&mut r);
+            let expected = libpcap.run(&packet) == Outcome::Accept;
+            assert_eq!(filter.matches(&packet[..]), expected, "compiled `{text}` on {packet:02x?}");
+            assert_eq!(naive_matches(&expr, &packet), expected, "naive `{text}` on {packet:02x?}");
+            let (hits, misses) = seen.entry(label(&primitive)).or_default();
+            *if expected { hits } else { misses } += 1;
+            cases += 1;
+        }
+    }
+    println!("{cases} cases, {} primitives", seen.len());
+    assert!(cases >= 10_000);
+    assert!(seen.len() >= 70, "the generator covers only {} primitives", seen.len());
+    for (label, (hits, misses)) in seen {
+        assert!(hits > 0 && misses > 0, "{label}: {hits} hits, {misses} misses");
+    }
+}
+
+#[test]
+fn expressions_equal_libpcap_except_where_libpcap_reads_behind_a_cut_packet() {
+    let mut r = seeded();
+    let (mut compared, mut hits, mut with_vlan, mut excepted) = (0, 0, 0, 0);
+    for _ in 0..6_000 {
+        let expr = expression(&mut r, 3);
+        let (text, filter) = through_text(&expr);
+        let programs: Vec<Libpcap> =
+            [false, true].iter().filter_map(|o| Libpcap::compile(&text, *o)).collect();
+        for _ in 0..16 {
+            let packet = if r.one_in(4) { frame(&mut r) } else { whole_frame(&mut r) };
+            let compiled = filter.matches(&packet[..]);
+            assert_eq!(
+                naive_matches(&expr, &packet),
+                compiled,
+                "naive and compiled `{text}` on {packet:02x?}"
+            );
+            let outcomes: Vec<Outcome> = programs.iter().map(|p| p.run(&packet)).collect();
+            if outcomes.contains(&Outcome::Cut) {
+                excepted += 1;
+                continue;
+            }
+            for outcome in outcomes {
+                assert_eq!(compiled, outcome == Outcome::Accept, "`{text}` on {packet:02x?}");
+            }
+            compared += 1;
+            hits += usize::from(compiled);
+            with_vlan += usize::from(expr.vlans() > 0);
+        }
+    }
+    println!("{compared} cases, {hits} hits, {with_vlan} with vlan, {excepted} cut");
+    assert!(
+        compared >= 10_000
+            && hits > compared / 10
+            && hits < compared * 9 / 10
+            && with_vlan > compared / 10
+    );
+    assert!(excepted < compared / 4, "{excepted} cut packets leave too little compared");
+}
+
+/// Text as people write it: libpcap reads the text itself here, not what Weir prints.
+#[test]
+fn abbreviations_and_precedence_mean_what_they_mean_to_libpcap() {
+    let mut r = seeded();
+    for text in [
+        "tcp src port 80 or 443 and host 10.1.2.3 or 10.1.2.4",
+        "not port 80 or 443",
+        "port not 80",
+        "port 53 or (tcp) or 443",
+        "port 53 or ((tcp) or 443)",
+        "host 10.1.2.3 or (10.1.2.4 and not 192.0.2.7)",
+        "vlan 5 or ip and vlan and tcp or udp",
+        "not vlan and not (vlan or tcp) or host 10.1.2.3",
+        "tcp and udp or ip && arp || !icmp",
+        "net 10 or 192.0.2 and dst 10.1",
+        "src or dst net 10.1 mask 255.255.0.0",
+        "dst and src port 0x50 or 065",
+        "portrange 443-53 or 8080",
+        "ip6 host 2001:db8::1 or fe80::1",
+        "ip proto (6 or 17) or 1",
+        "ether src 2:0:0:0:0:1 or 020000000002",
+        "vlan(5) and vlan (0x64)",
+        "net 0",
+        "net 0.0.0.0/0 and ip6",
+    ] {
+        let expr = parse(text).unwrap();
+        let filter = Filter::compile(&expr).unwrap();
+        let programs: Vec<Libpcap> =
+            [false, true].iter().filter_map(|o| Libpcap::compile(text, *o)).collect();
+        for _ in 0..500 {
+            let packet = whole_frame(&mut r);
+            let outcomes: Vec<Outcome> = programs.iter().map(|p| p.run(&packet)).collect();
+            if !outcomes.contains(&Outcome::Cut) {
+                let ours = filter.matches(&packet[..]);
+                assert_eq!(naive_matches(&expr, &packet), ours, "`{text}` on {packet:02x?}");
+                assert!(
+                    outcomes.iter().all(|o| (*o == Outcome::Accept) == ours),
+                    "`{text}` on {packet:02x?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_and_its_negation_share_all_packets_between_them() {
+    let mut r = seeded();
+    for _ in 0..2_000 {
+        let expr = expression(&mut r, 3);
+        let (yes, no) =
+            (Filter::compile(&expr).unwrap(), Filter::compile(&Expr::not(expr.clone())).unwrap());
+        for _ in 0..8 {
+            let packet = frame(&mut r);
+            assert_ne!(
+                yes.matches(&packet[..]),
+                no.matches(&packet[..]),
+                "`{expr}` on {packet:02x?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn filters_equal_libpcap_on_every_ethernet_capture() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        println!("skipped: no captures in {}", folder.display());
+        return;
+    };
+    let texts = [
+        "ip",
+        "ip6",
+        "arp",
+        "tcp",
+        "udp",
+        "sctp",
+        "icmp",
+        "icmp6",
+        "vlan",
+        "vlan and tcp",
+        "vlan and vlan and ip",
+        "tcp port 80",
+        "port 53",
+        "udp portrange 1000-60000",
+        "net 10",
+        "src net 192.168 and dst port 443 or 80",
+        "not (tcp port 80)",
+        "not vlan and tcp",
+        "ip6 net 2000::/3",
+        "host 10.0.0.1 or 192.168.1.1",
+        "ether dst ff:ff:ff:ff:ff:ff",
+        "ip proto 47 or 50",
+        "ip6 proto 44",
+        "src and dst portrange 1024-65535",
+        "(tcp or udp) and not port 53 and (net 10 or 172.16.0.0/12 or 192.168)",
+        "ether proto 0x8864",
+    ];
+    let filters: Vec<(&str, Expr, Filter, Vec<Libpcap>)> = texts
+        .iter()
+        .map(|text| {
+            let expr = parse(text).unwrap();
+            let filter = Filter::compile(&expr).unwrap();
+            let programs =
+                [false, true].iter().filter_map(|o| Libpcap::compile(text, *o)).collect();
+            (*text, expr, filter, programs)
+        })
+        .collect();
+    let (mut captures, mut compared, mut hits) = (0, 0_usize, 0_usize);
+    for file in files {
+        let path = file.unwrap().path();
+        let Ok(mut capture) = pcap::Capture::from_file(&path) else {
+            continue;
+        };
+        if capture.get_datalink() != pcap::Linktype::ETHERNET {
+            continue;
+        }
+        captures += 1;
+        while let Ok(packet) = capture.next_packet() {
+            for (text, expr, filter, programs) in &filters {
+                let compiled = filter.matches(packet.data);
+                assert_eq!(
+                    naive_matches(expr, packet.data),
+                    compiled,
+                    "`{text}` in {}",
+                    path.display()
+                );
+                let outcomes: Vec<Outcome> = programs.iter().map(|p| p.run(packet.data)).collect();
+                if !outcomes.contains(&Outcome::Cut) {
+                    assert!(
+                        outcomes.iter().all(|o| (*o == Outcome::Accept) == compiled),
+                        "`{text}` in {}: {outcomes:?}, here {compiled}",
+                        path.display()
+                    );
+                    compared += 1;
+                    hits += usize::from(compiled);
+                }
+            }
+        }
+    }
+    println!("{captures} captures, {compared} cases, {hits} hits");
+    assert!(captures == 0 || hits > 0);
+}

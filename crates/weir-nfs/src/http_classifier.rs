@@ -1,0 +1,95 @@
+//! Recognises HTTP by payload.
+
+use crate::payload::{Scratch, tcp_payload};
+use std::cell::RefCell;
+use std::ops::Range;
+use weir_http::{Request, is_http, request};
+use weir_nf::{
+    Bytes, ConfigError, Ctx, Depth, Descriptor, Env, LayerAccess, Nf, NoConfig, Packets, ReadOnly,
+    TagDecl, TagKind, TagSlot, Touch,
+};
+
+/// Tells HTTP/1.x from everything else by what TCP segments begin with, on whatever port.
+///
+/// *Outputs:* `http` (segments that begin with a request or status line, whole or cut); `other`
+/// (the rest: not IP, not TCP, no payload, the middle of a body). *Config:* none. *Tag:* `http.url`,
+/// where the target of the first request is when its request line is whole. *Source:* RFC 9112 §3
+/// and §4; the µNF paper's HTTPClassifier. Segments are judged one by one, without reassembly.
+#[derive(Debug)]
+pub struct HttpClassifier {
+    url: Option<TagSlot>,
+    scratch: RefCell<Scratch>,
+}
+
+const HTTP: u8 = 0;
+const OTHER: u8 = 1;
+
+/// How much of a payload is copied first, then: most first lines are whole in it.
+const STEPS: [usize; 3] = [64, 512, usize::MAX];
+
+impl Nf for HttpClassifier {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "HttpClassifier",
+        summary: "Tells HTTP from other traffic by payload, on any port",
+        outputs: &["http", "other"],
+        layers: LayerAccess {
+            l2: Touch::Read,
+            l3: Touch::Read,
+            l4: Touch::Read,
+            payload: Touch::Read,
+        },
+        cost_cycles: 100,
+        tags: &[TagDecl { name: "http.url", kind: TagKind::Span }],
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(_: NoConfig, env: &Env) -> Result<Self, ConfigError> {
+        let scratch = RefCell::new(Scratch::new());
+        Ok(HttpClassifier { url: env.tag("http.url"), scratch })
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
+        let scratch = &mut *self.scratch.borrow_mut();
+        for mut packet in packets.iter_mut() {
+            let payload = tcp_payload(&packet.layers(Depth::L4));
+            let head = payload.clone().and_then(|p| http_head(scratch, &packet.bytes(), p));
+            packet.send(if head.is_some() { HTTP } else { OTHER });
+            if let (Some(slot), Some(head), Some(payload)) = (self.url, head, payload)
+                && let Request::Whole(first) = request(head)
+            {
+                let start = payload.start + usize::from(first.target.start);
+                packet.set_tag(slot, start as u64 | u64::from(first.target.len) << 32);
+            }
+        }
+    }
+}
+
+/// As much of the payload as decides, when it decides for HTTP.
+fn http_head<'s>(
+    scratch: &'s mut Scratch,
+    bytes: &impl Bytes,
+    payload: Range<usize>,
+) -> Option<&'s [u8]> {
+    let step = STEPS.into_iter().map(|size| size.min(payload.len())).find(|&size| {
+        let head = scratch.copy(bytes, payload.start..payload.start + size).unwrap_or_default();
+        size == payload.len() || decides(head)
+    })?;
+    scratch.copy(bytes, payload.start..payload.start + step).filter(|head| is_http(head))
+}
+
+/// True when more bytes behind `head` cannot change what [`is_http`] says of it: the first line is
+/// whole, or its first word is no method.
+fn decides(head: &[u8]) -> bool {
+    let empty = head.iter().take_while(|b| matches!(b, b'\r' | b'\n')).count();
+    let line = head.get(empty..).unwrap_or_default();
+    let word = line.split(|b| matches!(b, b' ' | b'\t')).next().unwrap_or_default();
+    let method =
+        word.len() < line.len() && word.iter().all(|&b| b == b'-' || b.is_ascii_uppercase());
+    line.contains(&b'\n') || !method && !line.is_empty()
+}
+
+weir_nf::register!(HttpClassifier);

@@ -1,0 +1,39 @@
+//! From a packet's layers to what rules ask for.
+
+use weir_classify::{Fragment, Headers, Net};
+use weir_nf::{Access, Depth, Pkt};
+
+/// What rules may ask of a packet.
+#[inline]
+pub(super) fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
+    let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+    let (dst_mac, src_mac) = layers.macs(&bytes).unwrap_or_default();
+    let words = |a: std::net::Ipv6Addr| {
+        let a = a.to_bits();
+        [(a >> 96) as u32, (a >> 64) as u32, (a >> 32) as u32, a as u32]
+    };
+    let net = if let Some((src, dst)) = layers.ipv4(&bytes) {
+        Net::V4 { src: src.to_bits(), dst: dst.to_bits() }
+    } else if let Some((src, dst)) = layers.ipv6(&bytes) {
+        Net::V6 { src: words(src), dst: words(dst) }
+    } else {
+        Net::None
+    };
+    Headers {
+        net,
+        ports: layers.ports(&bytes),
+        // An IP header that could not be read has no protocol: nothing was found behind it.
+        proto: (layers.is_ip() && layers.l4 > layers.l3).then_some(layers.proto),
+        tcp_flags: layers.tcp_flags(&bytes),
+        icmp: layers.icmp_type_code(&bytes),
+        fragment: match layers.fragment() {
+            weir_nf::Fragment::Whole => Fragment::Whole,
+            weir_nf::Fragment::First => Fragment::First,
+            weir_nf::Fragment::Later => Fragment::Later,
+        },
+        src_mac,
+        dst_mac,
+        ether_type: layers.ether_type,
+        vlan: (layers.vlan_count > 0).then_some(layers.vlan_outer),
+    }
+}

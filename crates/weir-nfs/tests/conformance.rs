@@ -1,0 +1,187 @@
+//! What every µNF must keep to, whatever packets come.
+
+mod common;
+
+use common::{Captured, DATA, ethernet, root, shared_captures, v4, v6, wrapped};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use weir_nf::testing::{Bench, Seen};
+use weir_nf::wire::Frame;
+use weir_nf::{Depth, Descriptor, Env, Nf, Touch, registrations};
+use weir_nfs::{
+    busy::Busy, check_ip_header::CheckIpHeader, count_url::CountUrl, drop::Drop,
+    http_classifier::HttpClassifier, l3l4_filter::L3L4Filter, mac_swap::MacSwap,
+    validate_url::ValidateUrl,
+};
+
+/// A µNF under test with a configuration.
+struct Subject {
+    descriptor: &'static Descriptor,
+    bench: Bench,
+}
+
+fn subject<N: Nf>(config: Value) -> Subject {
+    let tags = N::DESCRIPTOR.tags.iter().zip(0..).map(|(t, slot)| (t.name.to_owned(), slot));
+    let env = Env { tags: tags.collect(), seed: 1 };
+    Subject { descriptor: &N::DESCRIPTOR, bench: Bench::with_env::<N>(config, &env).unwrap() }
+}
+
+fn subjects() -> Vec<Subject> {
+    let rules = json!({"default": "drop", "rules": [
+        {"action": "pass", "dst_port": "53-80", "src": "192.0.2.0/24"},
+        {"action": "pass", "proto": "icmp6"},
+        {"action": "drop", "tcp_flags": "syn,!ack"},
+        {"action": "pass", "vlan": 7, "ether_type": "arp"},
+    ]});
+    let all = vec![
+        subject::<Busy>(json!({"cycles": 3})),
+        subject::<CheckIpHeader>(json!(null)),
+        subject::<CountUrl>(json!({"max": 3})),
+        subject::<Drop>(json!({"reason": "filtered"})),
+        subject::<HttpClassifier>(json!(null)),
+        subject::<L3L4Filter>(rules),
+        subject::<MacSwap>(json!(null)),
+        subject::<ValidateUrl>(json!({"keep": 3})),
+    ];
+    let registered: Vec<_> = registrations().iter().map(|r| r.descriptor.name).collect();
+    let tested: Vec<_> = all.iter().map(|s| s.descriptor.name).collect();
+    assert_eq!(tested, registered, "an NF without conformance test");
+    all
+}
+
+/// Where two byte strings of equal length differ, by layer of the first: l2, l3, l4, payload.
+fn changed(before: &[u8], after: &[u8]) -> [bool; 4] {
+    let layers = weir_packet::parse(before, Depth::L4);
+    let bounds = [0, layers.l3.into(), layers.l4.into(), layers.payload.into(), before.len()];
+    std::array::from_fn(|i| before[bounds[i]..bounds[i + 1]] != after[bounds[i]..bounds[i + 1]])
+}
+
+fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), String> {
+    match after.verdict {
+        Ok(output) if !descriptor.outputs.contains(&output) => return Err(output.to_owned()),
+        Err(reason) if !descriptor.may_drop => return Err(format!("drops: {reason}")),
+        _ => {}
+    }
+    if after.bytes.len() != before.len() {
+        let how = format!("{} bytes became {}", before.len(), after.bytes.len());
+        return if descriptor.resizes { Ok(()) } else { Err(how) };
+    }
+    let declared = descriptor.layers;
+    let layers = [declared.l2, declared.l3, declared.l4, declared.payload];
+    let undeclared = changed(before, &after.bytes).into_iter().zip(layers);
+    match undeclared.clone().any(|(changed, touch)| changed && touch != Touch::Write) {
+        true => Err(format!("undeclared writes: {undeclared:?}")),
+        false => Ok(()),
+    }
+}
+
+fn conform(subjects: &mut [Subject], packets: &[Captured]) -> Result<(), String> {
+    let cut: Vec<_> = packets.iter().map(|(b, wire)| (&b[..], *wire, 7)).collect();
+    for Subject { descriptor, bench } in subjects {
+        let seen = bench.run_cut(&cut);
+        if seen.len() != packets.len() {
+            return Err(format!("{}: {} of {}", descriptor.name, seen.len(), packets.len()));
+        }
+        for ((before, _), after) in packets.iter().zip(&seen) {
+            check(descriptor, before, after)
+                .map_err(|why| format!("{}: {why}: {before:02x?}", descriptor.name))?;
+        }
+    }
+    Ok(())
+}
+
+fn built() -> Vec<Vec<u8>> {
+    let attack = b"GET /p?id=1'+OR+1=1--+ HTTP/1.1\r\nHost: a\r\n\r\nGET /b HTTP/1.1\r\n\r\n";
+    let mut all = wrapped(attack);
+    all.extend(wrapped(b"HTTP/1.1 200 OK\r\n\r\n"));
+    all.extend(wrapped(&[]));
+    let others = [
+        v4().udp(53, 53).payload(b"q"),
+        v6().udp(53, 53).vlan(7),
+        v4().icmp(8, 0, [0; 4]).payload(&[1; 32]),
+        v6().icmp(128, 0, [0; 4]).payload(&[1; 32]),
+        v4().proto(47),
+        Frame::other(0x0806).payload(&[0; 28]).vlan(7),
+        Frame::other(0x88cc).payload(&[0; 40]),
+        Frame::other(38).payload(&[0; 38]),
+    ];
+    all.extend(others.iter().map(Frame::build));
+    let long = [b"GET /".to_vec(), vec![b'x'; 3000]].concat();
+    for frame in [v4(), v6(), v6().vlan(7).extensions(common::HOP_BY_HOP_AND_DEST_OPTS)] {
+        all.extend(frame.tcp(1, 80, DATA).payload(&long).fragments(1000));
+    }
+    all
+}
+
+#[test]
+fn every_nf_keeps_to_its_descriptor_on_well_formed_packets_and_every_cut_of_them() {
+    let mut subjects = subjects();
+    let whole = built();
+    let packets: Vec<_> = whole.iter().map(|f| (f.clone(), f.len())).collect();
+    conform(&mut subjects, &packets).unwrap();
+    for frame in &whole {
+        let cuts = (0..frame.len().min(200)).map(|len| frame[..len].to_vec());
+        let captured: Vec<_> = cuts.clone().map(|cut| (cut, frame.len())).collect();
+        let sent: Vec<_> = cuts.map(|cut| (cut.clone(), cut.len())).collect();
+        conform(&mut subjects, &captured).unwrap();
+        conform(&mut subjects, &sent).unwrap();
+    }
+}
+
+/// Random bytes, and well-formed packets with some bytes changed; seeded, so that runs are equal.
+#[test]
+fn every_nf_keeps_to_its_descriptor_on_random_bytes() {
+    // The runner wants a closure that changes nothing.
+    let subjects = RefCell::new(subjects());
+    let frames = built();
+    let flips = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8);
+    let damaged = (prop::sample::select(frames), flips).prop_map(|(mut frame, flips)| {
+        for (at, byte) in flips {
+            let at = at.index(frame.len().min(120));
+            frame[at] = byte;
+        }
+        frame
+    });
+    let random = prop::collection::vec(any::<u8>(), 0..300);
+    let packets = prop::collection::vec(prop_oneof![random, damaged], 1..130);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let config = Config { cases: 200, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, rng)
+        .run(&packets, |packets| {
+            let packets: Vec<_> = packets.into_iter().map(|p| (p.clone(), p.len())).collect();
+            conform(&mut subjects.borrow_mut(), &packets).map_err(TestCaseError::fail)
+        })
+        .unwrap();
+}
+
+#[test]
+fn every_nf_keeps_to_its_descriptor_on_the_demo_and_the_shared_captures() {
+    let mut subjects = subjects();
+    let demo = root().join("demo/http.pcap");
+    let mut packets = 0;
+    for path in shared_captures().into_iter().chain([demo]) {
+        let captured: Vec<_> =
+            ethernet(&path).into_iter().filter(|(bytes, _)| bytes.len() < 65_000).collect();
+        packets += captured.len();
+        conform(&mut subjects, &captured).map_err(|e| format!("{}: {e}", path.display())).unwrap();
+    }
+    println!("{packets} packets");
+    assert!(packets >= 3151);
+}
+
+#[test]
+fn every_nf_runs_unconfigured_and_refuses_unknown_keys_by_schema_and_by_parsing() {
+    for nf in registrations() {
+        let name = nf.descriptor.name;
+        nf.make(&Value::Null, &Env::default()).unwrap();
+        let error = nf.make(&json!({"no_such_key": 1}), &Env::default()).err();
+        let error = error.unwrap_or_else(|| panic!("{name} takes any key")).to_string();
+        assert!(error.contains("no_such_key"), "{name}: {error}");
+        let schema = nf.schema();
+        let schema = schema.as_object().unwrap();
+        assert_eq!(schema["type"], "object", "{name}");
+        assert_eq!(schema["additionalProperties"], false, "{name}");
+    }
+}

@@ -1,0 +1,184 @@
+//! From a policy's text to a checked graph: all pipelets in one, every name resolved.
+
+use std::collections::HashSet;
+
+use crate::ast::{Item, Policy, Statement};
+use crate::catalog::Catalog;
+use crate::declare::{Declared, What};
+use crate::edges::{Link, Linker};
+use crate::error::{Errors, PolicyError, PolicyWarning};
+use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
+use crate::parse::{Parsed, parse_all};
+use crate::span::{Lines, Span};
+use crate::topo;
+use crate::warn;
+use crate::why::Why;
+
+/// The most port numbers of all `Port` declarations together.
+pub const MAX_PORTS: usize = 1024;
+
+/// A policy that may run.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Its graph.
+    pub graph: Graph,
+    /// What is probably not meant, in the order of the text.
+    pub warnings: Vec<PolicyWarning>,
+}
+
+/// Reads and checks a policy.
+///
+/// # Errors
+/// All errors found, in the order of the text, at most [`crate::MAX_ERRORS`] and a word on the rest.
+pub fn check(text: &str, catalog: &dyn Catalog) -> Result<Checked, Vec<PolicyError>> {
+    let Parsed { policy, mut errors, lost } = parse_all(text);
+    let lines = Lines::new(text);
+    let declared = Declared::new(&policy, catalog, &lines, &mut errors);
+    let links = link(&policy, &declared, &lost, &mut errors);
+    if links.is_empty() && errors.is_empty() {
+        errors.push(Span::new(text.len(), text.len()), Why::NoEdges);
+    }
+    refuse_cycles(&declared, &links, &mut errors);
+    refuse_port_arrays(&declared, &links, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_list());
+    }
+    let drops = default_drops(&policy);
+    let graph = build(&declared, &links, &drops);
+    let warnings = warn::warnings(&declared, &links, &graph);
+    Ok(Checked { graph, warnings })
+}
+
+/// All edges of all pipelets; one that a later pipelet repeats is taken once.
+fn link(
+    policy: &Policy,
+    declared: &Declared<'_>,
+    lost: &HashSet<String>,
+    errors: &mut Errors,
+) -> Vec<Link> {
+    let mut linker = Linker::new(declared, lost);
+    for item in &policy.items {
+        if let Item::Pipelet(pipelet) = item {
+            linker.pipelet(pipelet, errors);
+        }
+    }
+    linker.links
+}
+
+/// Only NFs can be on a cycle: what enters a port's sending side leaves the graph.
+fn refuse_cycles(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
+    let is_nf = |index: usize| matches!(declared.list.get(index).map(|d| &d.what), Some(What::Nf { .. }));
+    let mut next = vec![Vec::new(); declared.list.len()];
+    for (edge, link) in links.iter().enumerate() {
+        if is_nf(link.from)
+            && is_nf(link.to)
+            && let Some(edges) = next.get_mut(link.from)
+        {
+            edges.push((link.to, edge));
+        }
+    }
+    for cycle in topo::cycles(&next) {
+        let along: Vec<&Link> = cycle.iter().filter_map(|edge| links.get(*edge)).collect();
+        let name = |index: usize| declared.list.get(index).map_or("", |d| d.name.as_str());
+        let mut names: Vec<&str> = along.iter().map(|link| name(link.from)).take(20).collect();
+        if along.len() > names.len() {
+            names.push("...");
+        }
+        names.extend(along.first().map(|link| name(link.from)));
+        // The edge that closes the cycle is the one written last.
+        if let Some(last) = along.iter().max_by_key(|link| link.span.start) {
+            errors.push(last.span, Why::Cycle { path: names.join(" -> ") });
+        }
+    }
+}
+
+/// One error for each array, at the first edge to it.
+fn refuse_port_arrays(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
+    let mut seen = HashSet::new();
+    for link in links {
+        if let Some(declaration) = declared.list.get(link.to)
+            && let What::Port { first, last } = declaration.what
+            && first < last
+            && seen.insert(link.to)
+        {
+            let count = usize::from(last.saturating_sub(first)).saturating_add(1);
+            errors.push(link.to_span, Why::PortArray { name: declaration.name.clone(), count });
+        }
+    }
+}
+
+/// Which nodes' unmatched packets the policy drops.
+struct DefaultDrops<'a> {
+    everywhere: bool,
+    /// Sources of edges in pipelets that say `default drop;`.
+    sources: HashSet<&'a str>,
+}
+
+fn default_drops(policy: &Policy) -> DefaultDrops<'_> {
+    let mut drops = DefaultDrops { everywhere: false, sources: HashSet::new() };
+    for item in &policy.items {
+        match item {
+            Item::DefaultDrop => drops.everywhere = true,
+            Item::Pipelet(pipelet) if pipelet.statements.contains(&Statement::DefaultDrop) => {
+                for statement in &pipelet.statements {
+                    if let Statement::Chain(chain) = statement {
+                        drops.sources.insert(chain.from.value.as_str());
+                        let inner = chain.hops.iter().rev().skip(1);
+                        drops.sources.extend(inner.map(|hop| hop.to.value.as_str()));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    drops
+}
+
+/// Places of declarations to nodes: those that have edges, in the order of their declaration.
+fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> Graph {
+    let mut used = vec![false; declared.list.len()];
+    for end in links.iter().flat_map(|link| [link.from, link.to]) {
+        if let Some(place) = used.get_mut(end) {
+            *place = true;
+        }
+    }
+    let mut ids: Vec<Option<NodeId>> = vec![None; declared.list.len()];
+    let mut nodes = Vec::new();
+    for ((declaration, used), place) in declared.list.iter().zip(used).zip(&mut ids) {
+        if !used {
+            continue;
+        }
+        let (kind, outputs) = match &declaration.what {
+            What::Port { first, last } => (NodeKind::Port { first: *first, last: *last }, vec![String::new()]),
+            What::Nf { info, config } => {
+                (NodeKind::Nf { info: info.clone(), config: config.clone() }, info.outputs.clone())
+            }
+            What::Drop => (NodeKind::Drop, Vec::new()),
+            What::Address(_) | What::Broken => continue,
+        };
+        let default_drop = drops.everywhere || drops.sources.contains(declaration.name.as_str());
+        let outputs =
+            outputs.into_iter().map(|name| Output { name, branches: Vec::new(), default_drop }).collect();
+        *place = u32::try_from(nodes.len()).ok().map(NodeId);
+        nodes.push(Node { name: declaration.name.clone(), kind, outputs });
+    }
+    let id = |index: usize| ids.get(index).copied().flatten();
+    let mut graph = Graph { nodes, edges: Vec::new(), order: Vec::new() };
+    for link in links {
+        if let (Some(from), Some(to)) = (id(link.from), id(link.to)) {
+            graph.add(Edge {
+                name: String::new(),
+                from,
+                outputs: Vec::new(),
+                to,
+                input: link.input,
+                filter: link.filter.clone(),
+                bandwidth: link.bandwidth,
+                pipelet: link.pipelet.clone(),
+            });
+        }
+    }
+    graph.name_edges();
+    graph.sort();
+    graph
+}

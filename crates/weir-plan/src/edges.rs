@@ -1,0 +1,266 @@
+//! Edges as written to edges between declared nodes: names, filters, outputs and inputs resolved.
+
+use std::collections::{HashMap, HashSet};
+
+use weir_filter::{Expr, Why as FilterWhy};
+
+use crate::ast::{Hop, Pipelet, Statement};
+use crate::bandwidth::Bandwidth;
+use crate::catalog::NfInfo;
+use crate::declare::{Declared, What};
+use crate::error::Errors;
+use crate::nearest::nearest;
+use crate::span::{Name, Span, Spanned};
+use crate::why::Why;
+
+/// An edge between declarations, given by their places in [`Declared::list`].
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) input: usize,
+    pub(crate) filter: Option<Expr>,
+    pub(crate) bandwidth: Option<Bandwidth>,
+    pub(crate) pipelet: Option<String>,
+    /// The whole edge.
+    pub(crate) span: Span,
+    /// Its destination's name.
+    pub(crate) to_span: Span,
+}
+
+/// What makes two edges the same.
+type Key = (usize, usize, usize, Option<Expr>);
+
+/// Turns pipelets into links.
+pub(crate) struct Linker<'a> {
+    declared: &'a Declared<'a>,
+    /// Names in declarations that could not be read.
+    lost: &'a HashSet<String>,
+    pub(crate) links: Vec<Link>,
+    /// Where each edge was first written: which link, in which pipelet.
+    seen: HashMap<Key, (usize, usize)>,
+    pipelets: usize,
+}
+
+impl<'a> Linker<'a> {
+    pub(crate) fn new(declared: &'a Declared<'a>, lost: &'a HashSet<String>) -> Self {
+        Self { declared, lost, links: Vec::new(), seen: HashMap::new(), pipelets: 0 }
+    }
+
+    pub(crate) fn pipelet(&mut self, pipelet: &Pipelet, errors: &mut Errors) {
+        self.pipelets = self.pipelets.saturating_add(1);
+        let name = pipelet.name.as_ref().map(|name| name.value.clone());
+        for statement in &pipelet.statements {
+            let Statement::Chain(chain) = statement else {
+                continue;
+            };
+            let mut from = &chain.from;
+            for (i, hop) in chain.hops.iter().enumerate() {
+                if errors.full() {
+                    return;
+                }
+                self.hop(from, i == 0, hop, name.as_ref(), errors);
+                from = &hop.to;
+            }
+        }
+    }
+
+    fn hop(&mut self, from: &Name, first: bool, hop: &Hop, pipelet: Option<&String>, errors: &mut Errors) {
+        // The name in the middle of a chain was looked at as the destination before it.
+        let source = if first { self.node(from, errors) } else { self.known(from) };
+        let target = self.node(&hop.to, errors);
+        let filter = self.filter_out(hop, source, &from.value, errors);
+        let input = self.input(hop, target, errors);
+        if let Some(index) = source
+            && self.outputs(index).is_some_and(<[String]>::is_empty)
+        {
+            errors.push(from.span, Why::NoOutputs { name: from.value.clone() });
+            return;
+        }
+        let (Some(from_index), Some(to), Ok(filter), Some(input)) = (source, target, filter, input) else {
+            return;
+        };
+        let span = from.span.to(hop.to.span);
+        let key = (from_index, to, input, filter.clone());
+        if let Some((link, in_pipelet)) = self.seen.get(&key).copied() {
+            let before = self.links.get_mut(link);
+            if in_pipelet == self.pipelets {
+                let line = before.map_or(0, |link| self.declared.lines.line(link.span.start));
+                errors.push(span, Why::SameEdge { line });
+            } else if let Some(before) = before {
+                // Another traffic class that goes the same way.
+                before.bandwidth = before.bandwidth.or(hop.bandwidth);
+            }
+            return;
+        }
+        self.seen.insert(key, (self.links.len(), self.pipelets));
+        self.links.push(Link {
+            from: from_index,
+            to,
+            input,
+            filter,
+            bandwidth: hop.bandwidth,
+            pipelet: pipelet.cloned(),
+            span,
+            to_span: hop.to.span,
+        });
+    }
+
+    /// The node of that name, if it is one and is sound.
+    fn known(&self, name: &Name) -> Option<usize> {
+        let (index, declaration) = self.declared.get(&name.value)?;
+        matches!(declaration.what, What::Port { .. } | What::Nf { .. } | What::Drop).then_some(index)
+    }
+
+    fn node(&self, name: &Name, errors: &mut Errors) -> Option<usize> {
+        match self.declared.get(&name.value).map(|(_, declaration)| &declaration.what) {
+            Some(What::Broken) => {}
+            Some(What::Address(_)) => errors.push(name.span, Why::AddressAsNode { name: name.value.clone() }),
+            Some(_) => return self.known(name),
+            None if self.lost.contains(&name.value) => {}
+            None => {
+                let is_type = self.declared.types.contains(&name.value);
+                let names = || self.declared.list.iter().filter(|d| !matches!(d.what, What::Address(_)));
+                let nearest =
+                    if is_type { None } else { nearest(&name.value, names().map(|d| d.name.as_str())) };
+                errors.push(name.span, Why::UnknownNode { name: name.value.clone(), nearest, is_type });
+            }
+        }
+        None
+    }
+
+    fn nf(&self, index: usize) -> Option<&NfInfo> {
+        match self.declared.list.get(index).map(|d| &d.what) {
+            Some(What::Nf { info, .. }) => Some(info),
+            _ => None,
+        }
+    }
+
+    /// The names of a node's outputs; `None` for a port, whose only output has no name.
+    fn outputs(&self, index: usize) -> Option<&[String]> {
+        match self.declared.list.get(index).map(|d| &d.what) {
+            Some(What::Nf { info, .. }) => Some(&info.outputs),
+            Some(What::Drop) => Some(&[]),
+            _ => None,
+        }
+    }
+
+    /// The filter, with its tags checked against the source.
+    fn filter_out(
+        &self,
+        hop: &Hop,
+        source: Option<usize>,
+        from: &str,
+        errors: &mut Errors,
+    ) -> Result<Option<Expr>, ()> {
+        let Some(written) = &hop.filter_out else {
+            return Ok(None);
+        };
+        let expr = match weir_filter::parse_with(&written.value, &|name| self.declared.net(name)) {
+            Ok(expr) => expr,
+            Err(list) => {
+                for error in list {
+                    self.filter_error(written, &error, errors);
+                }
+                return Err(());
+            }
+        };
+        let Some(source) = source else {
+            return Ok(Some(expr));
+        };
+        let mut sound = Ok(Some(()));
+        for (scope, name) in expr.tags() {
+            if let Err(why) = self.tag(scope, name, source, from) {
+                errors.push(find(written, &format!("{scope}.{name}")), why);
+                sound = Err(());
+            }
+        }
+        sound.map(|_| Some(expr))
+    }
+
+    fn tag(&self, scope: &str, name: &str, source: usize, from: &str) -> Result<(), Why> {
+        let info = self.nf(source);
+        let outputs = info.map(|info| info.outputs.clone()).unwrap_or_default();
+        // An instance's name goes before a type's.
+        let by_type = || self.declared.get(scope).is_none() && info.is_some_and(|info| info.name == scope);
+        if scope != from && !by_type() {
+            let (scope, name, from) = (scope.to_owned(), name.to_owned(), from.to_owned());
+            return Err(Why::OtherScope { scope, name, from, outputs });
+        }
+        if outputs.iter().any(|output| output == name) {
+            return Ok(());
+        }
+        let nearest = nearest(name, outputs.iter().map(String::as_str)).map(|near| format!("{scope}.{near}"));
+        let outputs = outputs.iter().map(|output| format!("{scope}.{output}")).collect();
+        Err(Why::UnknownOutput { scope: scope.to_owned(), name: name.to_owned(), nearest, outputs })
+    }
+
+    fn filter_error(&self, written: &Spanned<String>, error: &weir_filter::ParseError, errors: &mut Errors) {
+        let start = written.span.start.saturating_add(error.span.start);
+        let span = Span::new(start, written.span.start.saturating_add(error.span.end));
+        let unknown = match &error.why {
+            FilterWhy::UnknownWord { word, .. } => Some(word),
+            FilterWhy::Name { name, .. } => Some(name),
+            _ => None,
+        };
+        if unknown.is_some_and(|name| {
+            self.lost.contains(name) || matches!(self.declared.get(name), Some((_, d)) if matches!(d.what, What::Broken))
+        }) {
+            // Its declaration's error is enough.
+            return;
+        }
+        let addresses = || self.declared.list.iter().filter(|d| matches!(d.what, What::Address(_)));
+        let near = unknown.and_then(|name| nearest(name, addresses().map(|d| d.name.as_str())));
+        let instead = near.map_or_else(|| error.instead(), |name| format!("`{name}`"));
+        errors.push(span, Why::Filter { message: error.why.to_string(), instead });
+    }
+
+    /// The destination's input; `None` after an error.
+    fn input(&self, hop: &Hop, target: Option<usize>, errors: &mut Errors) -> Option<usize> {
+        let target = target?;
+        let name = || hop.to.value.clone();
+        let Some(info) = self.nf(target) else {
+            let Some(written) = &hop.filter_in else {
+                return Some(0);
+            };
+            let is_drop = matches!(self.declared.list.get(target).map(|d| &d.what), Some(What::Drop));
+            let kind = if is_drop { "drop" } else { "port" };
+            errors.push(written.span, Why::NoInputs { name: name(), kind });
+            return None;
+        };
+        let inputs = info.inputs.clone();
+        let Some(written) = &hop.filter_in else {
+            if inputs.len() < 2 {
+                return Some(0);
+            }
+            errors.push(hop.to.span, Why::WhichInput { name: name(), inputs });
+            return None;
+        };
+        let scoped = written.value.split_once('.').filter(|(scope, _)| *scope == hop.to.value || *scope == info.name);
+        let wanted = scoped.map_or(written.value.as_str(), |(_, input)| input);
+        let found = inputs.iter().position(|input| input == wanted);
+        if found.is_none() {
+            let nearest = nearest(wanted, inputs.iter().map(String::as_str));
+            let input = wanted.to_owned();
+            errors.push(written.span, Why::UnknownInput { name: name(), input, nearest, inputs });
+        }
+        found
+    }
+}
+
+/// Where `needle` stands in a filter as a whole word; the filter if nowhere.
+fn find(filter: &Spanned<String>, needle: &str) -> Span {
+    let in_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let whole = |at: usize| {
+        let before = filter.value.get(..at).unwrap_or_default();
+        let after = filter.value.get(at.saturating_add(needle.len())..).unwrap_or_default();
+        !before.ends_with(in_name) && !after.starts_with(in_name)
+    };
+    match filter.value.match_indices(needle).find(|(at, _)| whole(*at)) {
+        Some((at, _)) => {
+            let start = filter.span.start.saturating_add(at);
+            Span::new(start, start.saturating_add(needle.len()))
+        }
+        None => filter.span,
+    }
+}

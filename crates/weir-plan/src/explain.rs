@@ -1,0 +1,176 @@
+//! Graphs and plans as text and as DOT (the language of Graphviz).
+
+use std::fmt::Write;
+
+use crate::graph::{Edge, Graph, NodeId, NodeKind};
+use crate::plan::{EdgeKind, Plan, SegmentId};
+
+impl Graph {
+    /// Nodes with their branches, one a line, in the order in which packets try them.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        for node in &self.nodes {
+            line(&mut out, 0, &format!("{} ({})", node.name, kind(&node.kind)));
+            for output in &node.outputs {
+                let indent = if node.outputs.len() > 1 { 2 } else { 1 };
+                if indent == 2 {
+                    line(&mut out, 1, &format!("{}:", output.name));
+                }
+                for branch in &output.branches {
+                    let Some(edge) = self.edge(branch.edge) else {
+                        continue;
+                    };
+                    let to = self.destination(edge);
+                    match &branch.filter {
+                        Some(filter) => line(&mut out, indent, &format!("[{filter}] -> {to}")),
+                        None => line(&mut out, indent, &format!("-> {to}")),
+                    }
+                }
+                if output.branches.last().is_none_or(|last| last.filter.is_some()) && self.is_source(&node.kind, output) {
+                    let why = if output.default_drop { "by policy" } else { "no edge" };
+                    line(&mut out, indent, &format!("else dropped ({why})"));
+                }
+            }
+        }
+        out
+    }
+
+    /// A port that is only a destination has an output that nothing ever uses.
+    fn is_source(&self, kind: &NodeKind, output: &crate::graph::Output) -> bool {
+        !matches!(kind, NodeKind::Port { .. }) || !output.branches.is_empty()
+    }
+
+    fn destination(&self, edge: &Edge) -> String {
+        let Some(node) = self.node(edge.to) else {
+            return String::new();
+        };
+        match &node.kind {
+            NodeKind::Nf { info, .. } if info.inputs.len() > 1 => {
+                format!("[{}] {}", info.inputs.get(edge.input).map_or("", String::as_str), node.name)
+            }
+            _ => node.name.clone(),
+        }
+    }
+
+    /// The graph for Graphviz.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        let mut out = head();
+        for (id, node) in self.node_ids() {
+            let shape = if node.is_nf() { "box" } else { "ellipse" };
+            let label = format!("{}\n{}", node.name, kind(&node.kind));
+            line(&mut out, 1, &format!("n{} [shape={shape}, label={}];", id.0, quoted(&label)));
+        }
+        for edge in &self.edges {
+            self.dot_edge(&mut out, edge, "");
+        }
+        out.push_str("}\n");
+        out
+    }
+
+    fn dot_edge(&self, out: &mut String, edge: &Edge, more: &str) {
+        let filter = edge.filter.as_ref().map(ToString::to_string).unwrap_or_default();
+        line(out, 1, &format!("n{} -> n{} [label={}{more}];", edge.from.0, edge.to.0, quoted(&filter)));
+    }
+}
+
+impl Plan {
+    /// Segments with their cores, edges, and rings.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut out = String::from("segments\n");
+        let name = |id: SegmentId| self.segment(id).map_or("", |segment| segment.name.as_str());
+        for segment in &self.segments {
+            let core = segment.core.map_or_else(String::new, |core| format!(", core {core}"));
+            let access = if segment.writes_packets { ", writes packets" } else { "" };
+            line(&mut out, 1, &format!("{}{core}{access}", segment.name));
+        }
+        out.push_str("edges\n");
+        for edge in &self.edges {
+            let how = match edge.kind {
+                EdgeKind::Direct { segment } => format!("direct in {}", name(segment)),
+                EdgeKind::Ring => "ring".to_owned(),
+                EdgeKind::Drop => "drop".to_owned(),
+            };
+            line(&mut out, 1, &format!("{}: {how}", edge.name));
+        }
+        out.push_str("rings\n");
+        for lane in &self.lanes {
+            let edge = self.graph.edge(lane.edge).map_or("", |edge| edge.name.as_str());
+            let source = self.sources.get(usize::try_from(lane.source.0).unwrap_or(usize::MAX));
+            let source = source.map_or("", |source| source.name.as_str());
+            let order = if lane.ordered { ", with watermarks" } else { "" };
+            let (from, to) = (name(lane.from), name(lane.to));
+            line(&mut out, 1, &format!("{from} => {to}: {edge}, packets of {source}{order}"));
+        }
+        out
+    }
+
+    /// The plan for Graphviz: segments as boxes around their nodes, rings dashed.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        let mut out = head();
+        for (i, segment) in self.segments.iter().enumerate() {
+            line(&mut out, 1, &format!("subgraph cluster_{i} {{"));
+            line(&mut out, 2, &format!("label={};", quoted(&segment.name)));
+            for node in &segment.nodes {
+                let name = self.graph.node(*node).map_or("", |node| node.name.as_str());
+                line(&mut out, 2, &format!("{} [shape=box, label={}];", self.dot_id(i, *node), quoted(name)));
+            }
+            line(&mut out, 1, "}");
+        }
+        for edge in self.edges.iter().filter(|edge| !matches!(edge.kind, EdgeKind::Ring)) {
+            let ends = |node: NodeId| self.segments.iter().position(|segment| segment.nodes.contains(&node));
+            let from = ends(edge.from).map_or_else(String::new, |i| self.dot_id(i, edge.from));
+            match edge.kind {
+                EdgeKind::Drop => {
+                    line(&mut out, 1, "drop [shape=ellipse, label=\"Drop\"];");
+                    line(&mut out, 1, &format!("{from} -> drop;"));
+                }
+                _ => {
+                    let to = ends(edge.to).map_or_else(String::new, |i| self.dot_id(i, edge.to));
+                    line(&mut out, 1, &format!("{from} -> {to};"));
+                }
+            }
+        }
+        for lane in &self.lanes {
+            if let Some(edge) = self.graph.edge(lane.edge) {
+                let from = self.dot_id(lane.from.index(), edge.from);
+                let to = self.dot_id(lane.to.index(), edge.to);
+                line(&mut out, 1, &format!("{from} -> {to} [style=dashed];"));
+            }
+        }
+        out.push_str("}\n");
+        out
+    }
+
+    /// A port is in an Rx and in a Tx segment, so the segment is part of the name.
+    fn dot_id(&self, segment: usize, node: NodeId) -> String {
+        format!("s{segment}n{}", node.0)
+    }
+}
+
+fn head() -> String {
+    "digraph weir {\n  rankdir=LR;\n".to_owned()
+}
+
+fn line(out: &mut String, indent: usize, text: &str) {
+    let blanks = indent.saturating_mul(2);
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{:blanks$}{text}", "");
+}
+
+fn kind(kind: &NodeKind) -> String {
+    match kind {
+        NodeKind::Port { first, last } if first == last => format!("port {first}"),
+        NodeKind::Port { first, last } => format!("ports {first}-{last}"),
+        NodeKind::Nf { info, .. } => info.name.clone(),
+        NodeKind::Drop => "drops".to_owned(),
+    }
+}
+
+/// A DOT string.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}

@@ -1,0 +1,74 @@
+//! Putting edges into a graph: which outputs' packets can take each, and in what order.
+
+use std::collections::HashMap;
+
+use weir_filter::Expr;
+
+use crate::graph::{Branch, Edge, EdgeId, Graph, NodeId, NodeKind};
+use crate::topo;
+
+impl Graph {
+    /// Adds an edge behind those that are there. It becomes a branch of each output some packet of
+    /// which could take it.
+    pub(crate) fn add(&mut self, mut edge: Edge) {
+        let Ok(id) = u32::try_from(self.edges.len()) else {
+            return;
+        };
+        if let Some(node) = self.nodes.get_mut(edge.from.index()) {
+            for (k, output) in node.outputs.iter_mut().enumerate() {
+                let all_taken = output.branches.last().is_some_and(|branch| branch.filter.is_none());
+                let filter = resolve(edge.filter.as_ref(), &output.name);
+                if all_taken || filter == Expr::False {
+                    continue;
+                }
+                let filter = (filter != Expr::True).then_some(filter);
+                output.branches.push(Branch { filter, edge: EdgeId(id) });
+                edge.outputs.push(k);
+            }
+        }
+        self.edges.push(edge);
+    }
+
+    /// Names each edge `x -> y`, or in full when there are several from x to y.
+    pub(crate) fn name_edges(&mut self) {
+        let mut count: HashMap<(NodeId, NodeId), usize> = HashMap::new();
+        for edge in &self.edges {
+            let n = count.entry((edge.from, edge.to)).or_default();
+            *n = n.saturating_add(1);
+        }
+        let nodes = &self.nodes;
+        for edge in &mut self.edges {
+            let (Some(from), Some(to)) = (nodes.get(edge.from.index()), nodes.get(edge.to.index())) else {
+                continue;
+            };
+            let in_full = count.get(&(edge.from, edge.to)).is_some_and(|n| *n > 1);
+            let filter = edge.filter.as_ref().filter(|_| in_full);
+            let filter = filter.map_or_else(String::new, |filter| format!(" [{filter}]"));
+            let input = match &to.kind {
+                NodeKind::Nf { info, .. } if in_full && info.inputs.len() > 1 => info.inputs.get(edge.input),
+                _ => None,
+            };
+            let input = input.map_or_else(String::new, |input| format!("[{input}] "));
+            edge.name = format!("{}{filter} -> {input}{}", from.name, to.name);
+        }
+    }
+
+    /// Brings the NFs in order.
+    pub(crate) fn sort(&mut self) {
+        let mut next = vec![Vec::new(); self.nodes.len()];
+        for (id, edge) in self.edges.iter().enumerate() {
+            let both = [edge.from, edge.to].iter().all(|end| self.node(*end).is_some_and(crate::graph::Node::is_nf));
+            if both && let Some(list) = next.get_mut(edge.from.index()) {
+                list.push((edge.to.index(), id));
+            }
+        }
+        let ids = topo::order(&next).into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
+        self.order = ids.filter(|id| self.node(*id).is_some_and(crate::graph::Node::is_nf)).collect();
+    }
+}
+
+/// The filter for packets of one output: that the output is this one is known. Only names of the
+/// source's outputs are in it.
+pub(crate) fn resolve(filter: Option<&Expr>, output: &str) -> Expr {
+    filter.map_or(Expr::True, |filter| filter.resolve_tags(&mut |_, name| Some(name == output)))
+}

@@ -1,0 +1,318 @@
+//! The plan: which worker runs what, and how the workers are wired.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::cores;
+use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
+use crate::lanes;
+
+/// The most lanes of a plan.
+pub const MAX_LANES: usize = 1_000_000;
+
+/// Which NFs get a worker of their own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Isolate {
+    /// Each NF.
+    #[default]
+    Each,
+    /// None: one worker runs all NFs.
+    None,
+}
+
+/// What a plan is made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Which NFs get a worker of their own.
+    pub isolate: Isolate,
+    /// The cores to use, in order: the first for the Rx and Tx services, the others for NFs; a
+    /// single one for all. `None` (or an empty list) leaves it to the kernel.
+    pub cores: Option<Vec<usize>>,
+    /// How many cores are online.
+    pub online: usize,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// Edges times sources are too many.
+    #[error("the policy needs {count} rings, more than {MAX_LANES}; write fewer port numbers or edges")]
+    TooManyLanes {
+        /// How many rings it needs.
+        count: usize,
+    },
+}
+
+/// A segment's place in [`Plan::segments`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SegmentId(pub u32);
+
+impl SegmentId {
+    /// As an index.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+/// A source's place in [`Plan::sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SourceId(pub u32);
+
+/// What one worker runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Segment {
+    /// `rx:lan`, `tx:wan`, `rx:int.3` for a number of a port array, or the NFs' names joined by `+`.
+    pub name: String,
+    /// What it is.
+    pub kind: SegmentKind,
+    /// Its nodes, each before those its edges lead to.
+    pub nodes: Vec<NodeId>,
+    /// True when one of its NFs may write packets, so that it needs write access to their data.
+    pub writes_packets: bool,
+    /// The core it is pinned on.
+    pub core: Option<usize>,
+}
+
+/// What a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentKind {
+    /// Receives on a port.
+    Rx {
+        /// The port's number.
+        port: u16,
+        /// Its packets' source.
+        source: SourceId,
+    },
+    /// Runs NFs.
+    Nf,
+    /// Sends on a port.
+    Tx {
+        /// The port's number.
+        port: u16,
+    },
+}
+
+/// Where packets, and the sequence numbers of their order, come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The Rx segment's name.
+    pub name: String,
+    /// The Rx segment.
+    pub segment: SegmentId,
+}
+
+/// How an edge's packets get to its destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EdgeKind {
+    /// By a function call: both ends are in this segment.
+    Direct {
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// Through rings: the edge's lanes.
+    Ring,
+    /// To `Drop`, where they are.
+    Drop,
+}
+
+/// An edge of the graph in the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanEdge {
+    /// Its place here and in the graph.
+    pub id: EdgeId,
+    /// Its unique name, `x -> y`.
+    pub name: String,
+    /// Its source.
+    pub from: NodeId,
+    /// The source's outputs whose packets may take it.
+    pub outputs: Vec<usize>,
+    /// Its destination.
+    pub to: NodeId,
+    /// The destination's input.
+    pub input: usize,
+    /// How packets get across.
+    pub kind: EdgeKind,
+}
+
+/// One SPSC ring: the packets of one source on one edge between segments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lane {
+    /// The edge.
+    pub edge: EdgeId,
+    /// Where the packets came from.
+    pub source: SourceId,
+    /// The producer.
+    pub from: SegmentId,
+    /// The consumer.
+    pub to: SegmentId,
+    /// True when the consumer, or a segment behind it, merges two or more lanes of this source, so
+    /// that its producer must publish watermarks.
+    pub ordered: bool,
+}
+
+/// A plan. Serialised, it is all that a worker needs to know of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The policy graph that it runs.
+    pub graph: Graph,
+    /// Rx segments, NF segments in chain order, Tx segments.
+    pub segments: Vec<Segment>,
+    /// The graph's edges, in its order.
+    pub edges: Vec<PlanEdge>,
+    /// One for each Rx segment, in the same order.
+    pub sources: Vec<Source>,
+    /// By edge, then source.
+    pub lanes: Vec<Lane>,
+    /// True when a core is sure to have no NF worker, so that workers of the real-time class leave
+    /// the machine usable. Without pinning: when there are more cores than NF workers.
+    pub real_time_ok: bool,
+}
+
+impl Plan {
+    /// Divides a graph into segments and wires them.
+    ///
+    /// # Errors
+    /// When it needs too many rings.
+    pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
+        let mut segments = segments(graph, options.isolate);
+        let real_time_ok = cores::assign(&mut segments, options);
+        let homes = homes(graph, &segments);
+        let sources = sources(&segments);
+        let edges: Vec<PlanEdge> = graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
+        let lanes = lanes::lanes(graph, &segments, &homes, &sources, &edges)?;
+        Ok(Self { graph: graph.clone(), segments, edges, sources, lanes, real_time_ok })
+    }
+
+    /// A segment; `None` when `id` is not of this plan.
+    #[must_use]
+    pub fn segment(&self, id: SegmentId) -> Option<&Segment> {
+        self.segments.get(id.index())
+    }
+
+    /// The segment of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<SegmentId> {
+        self.segments.iter().zip(0_u32..).find(|(segment, _)| segment.name == name).map(|(_, id)| SegmentId(id))
+    }
+
+    /// The lanes that a segment consumes.
+    pub fn lanes_into(&self, segment: SegmentId) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(move |lane| lane.to == segment)
+    }
+
+    /// The lanes that a segment produces.
+    pub fn lanes_out_of(&self, segment: SegmentId) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(move |lane| lane.from == segment)
+    }
+}
+
+/// Where a node runs. A port has one segment for each of its numbers and direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Home {
+    /// The segments that give what leaves the node.
+    pub(crate) out: Vec<SegmentId>,
+    /// The segment that takes what enters it.
+    pub(crate) inward: Option<SegmentId>,
+}
+
+fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
+    let mut segments = Vec::new();
+    let mut source = 0_u32;
+    for (id, node) in graph.node_ids() {
+        if let NodeKind::Port { first, last } = node.kind
+            && graph.edges().iter().any(|edge| edge.from == id)
+        {
+            for port in first..=last {
+                let kind = SegmentKind::Rx { port, source: SourceId(source) };
+                source = source.saturating_add(1);
+                segments.push(service(port_name("rx", node, port), kind, id));
+            }
+        }
+    }
+    match isolate {
+        Isolate::Each => segments.extend(graph.order().iter().map(|id| nf_segment(graph, vec![*id]))),
+        Isolate::None if graph.order().is_empty() => {}
+        Isolate::None => segments.push(nf_segment(graph, graph.order().to_vec())),
+    }
+    for (id, node) in graph.node_ids() {
+        if let NodeKind::Port { first, last } = node.kind
+            && graph.edges().iter().any(|edge| edge.to == id)
+        {
+            for port in first..=last {
+                segments.push(service(port_name("tx", node, port), SegmentKind::Tx { port }, id));
+            }
+        }
+    }
+    segments
+}
+
+fn port_name(direction: &str, node: &Node, port: u16) -> String {
+    match node.kind {
+        NodeKind::Port { first, last } if first < last => format!("{direction}:{}.{port}", node.name),
+        _ => format!("{direction}:{}", node.name),
+    }
+}
+
+fn service(name: String, kind: SegmentKind, node: NodeId) -> Segment {
+    Segment { name, kind, nodes: vec![node], writes_packets: false, core: None }
+}
+
+fn nf_segment(graph: &Graph, nodes: Vec<NodeId>) -> Segment {
+    let here = || nodes.iter().filter_map(|id| graph.node(*id));
+    let names: Vec<&str> = here().map(|node| node.name.as_str()).collect();
+    let name = names.join("+");
+    let writes_packets = here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
+    Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, core: None }
+}
+
+fn homes(graph: &Graph, segments: &[Segment]) -> Vec<Home> {
+    let mut homes = vec![Home::default(); graph.nodes().len()];
+    for (segment, id) in segments.iter().zip((0_u32..).map(SegmentId)) {
+        for node in &segment.nodes {
+            let Some(home) = homes.get_mut(node.index()) else {
+                continue;
+            };
+            if !matches!(segment.kind, SegmentKind::Tx { .. }) {
+                home.out.push(id);
+            }
+            if !matches!(segment.kind, SegmentKind::Rx { .. }) && home.inward.is_none() {
+                home.inward = Some(id);
+            }
+        }
+    }
+    homes
+}
+
+fn sources(segments: &[Segment]) -> Vec<Source> {
+    let rx = segments.iter().zip((0_u32..).map(SegmentId));
+    rx.filter(|(segment, _)| matches!(segment.kind, SegmentKind::Rx { .. }))
+        .map(|(segment, id)| Source { name: segment.name.clone(), segment: id })
+        .collect()
+}
+
+fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) -> PlanEdge {
+    let home = |node: NodeId| homes.get(node.index());
+    let from = home(edge.from).map(|home| home.out.as_slice()).unwrap_or_default();
+    let to = home(edge.to).and_then(|home| home.inward);
+    let to_drop = graph.node(edge.to).is_some_and(|node| node.kind == NodeKind::Drop);
+    let kind = match (from, to) {
+        _ if to_drop => EdgeKind::Drop,
+        ([from], Some(to)) if *from == to => EdgeKind::Direct { segment: to },
+        _ => EdgeKind::Ring,
+    };
+    PlanEdge {
+        id,
+        name: edge.name.clone(),
+        from: edge.from,
+        outputs: edge.outputs.clone(),
+        to: edge.to,
+        input: edge.input,
+        kind,
+    }
+}

@@ -1,0 +1,107 @@
+//! What is evidently odd about a policy without errors.
+
+use std::collections::{HashMap, HashSet};
+
+use weir_filter::Expr;
+
+use crate::declare::{Declared, What};
+use crate::edges::Link;
+use crate::error::PolicyWarning;
+use crate::graph::{EdgeId, Graph, Node, NodeId, NodeKind};
+use crate::merge::resolve;
+use crate::span::Span;
+use crate::warning::Warning;
+
+/// All warnings, in the order of the text. `links` are the graph's edges, in the same order.
+pub(crate) fn warnings(declared: &Declared<'_>, links: &[Link], graph: &Graph) -> Vec<PolicyWarning> {
+    let mut list = Vec::new();
+    unused(declared, links, &mut list);
+    dropped(declared, graph, &mut list);
+    edges(declared, links, graph, &mut list);
+    list.sort_by_key(|w| (w.span.start, w.span.end));
+    list
+}
+
+fn unused(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>) {
+    let used: HashSet<usize> = links.iter().flat_map(|link| [link.from, link.to]).collect();
+    let addresses = declared.used_addresses.borrow();
+    for (index, declaration) in declared.list.iter().enumerate() {
+        let unused = !used.contains(&index) && !addresses.contains(&index);
+        if unused && !matches!(declaration.what, What::Drop) {
+            let why = Warning::Unused { name: declaration.name.clone() };
+            list.push(PolicyWarning { span: declaration.span, why });
+        }
+    }
+}
+
+/// Nodes whose packets are evidently dropped, and NFs that get none.
+fn dropped(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarning>) {
+    let targets: HashSet<NodeId> = graph.edges().iter().map(|edge| edge.to).collect();
+    let sources: HashSet<NodeId> = graph.edges().iter().map(|edge| edge.from).collect();
+    for (id, node) in graph.node_ids() {
+        let span = declared.get(&node.name).map_or(Span::default(), |(_, d)| d.span);
+        let name = || node.name.clone();
+        let mut warn = |why| list.push(PolicyWarning { span, why });
+        if let NodeKind::Nf { info, .. } = &node.kind
+            && !info.inputs.is_empty()
+            && !targets.contains(&id)
+        {
+            warn(Warning::NoWayIn { name: name() });
+        }
+        let by_policy = node.outputs.iter().all(|output| output.default_drop);
+        if by_policy || (!node.is_nf() && !sources.contains(&id)) {
+            continue;
+        }
+        if !sources.contains(&id) {
+            warn(Warning::NoWayOut { name: name() });
+            continue;
+        }
+        outputs(node, &mut warn);
+    }
+}
+
+fn outputs(node: &Node, warn: &mut dyn FnMut(Warning)) {
+    let mut filters: HashSet<&Expr> = HashSet::new();
+    for output in &node.outputs {
+        match output.branches.as_slice() {
+            [] => warn(Warning::OutputDropped { name: node.name.clone(), output: output.name.clone() }),
+            [only] => {
+                // The same for several outputs is said once. Anything less plain is not evident.
+                if let Some(filter) = &only.filter
+                    && filters.insert(filter)
+                {
+                    warn(Warning::RestDropped { name: node.name.clone(), filter: filter.to_string() });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Edges that no packet takes.
+fn edges(declared: &Declared<'_>, links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
+    let mut takes_all: HashMap<(NodeId, usize), EdgeId> = HashMap::new();
+    for (id, node) in graph.node_ids() {
+        for (k, output) in node.outputs.iter().enumerate() {
+            if let Some(last) = output.branches.last().filter(|branch| branch.filter.is_none()) {
+                takes_all.insert((id, k), last.edge);
+            }
+        }
+    }
+    for ((_, edge), link) in graph.edge_ids().zip(links) {
+        if !edge.outputs.is_empty() {
+            continue;
+        }
+        // The first output whose packets match says which edge stands in the way.
+        let outputs = graph.outputs(edge.from).iter().enumerate();
+        let blocker = outputs
+            .filter(|(_, output)| resolve(edge.filter.as_ref(), &output.name) != Expr::False)
+            .find_map(|(k, _)| takes_all.get(&(edge.from, k)))
+            .and_then(|blocker| links.get(blocker.index()));
+        let why = match blocker {
+            Some(blocker) => Warning::Unreachable { line: declared.lines.line(blocker.span.start) },
+            None => Warning::NeverMatches,
+        };
+        list.push(PolicyWarning { span: link.span, why });
+    }
+}

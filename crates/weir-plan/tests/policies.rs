@@ -1,0 +1,206 @@
+//! What policies mean: the graphs that come of them.
+
+mod common;
+
+use common::{Types, branches, good, node};
+use weir_plan::{Bandwidth, NodeKind, Why, check, render, render_warnings};
+
+const FIGURE_14: &str = "
+// First, instantiate NFs from application types.
+Proxy p;
+NAT n;
+FW f;
+Port<0-7> int; // internal customer-facing ports
+Port<8-15> ext; // external WAN-facing ports
+
+// subnet declarations, to simplify filter writing
+Address my_net 10.12.30.0/24; // private IP addr
+Address wan_net 131.114.88.92/30; // public IP addr
+
+pipelet { // outbound traffic
+  int [dst port 80] -> p;
+  int [!(dst port 80)] -> n;
+  p [!(dst ip my_net)] -> n;
+  n -> f;
+  f [FW.safe && !(dst ip wan_net)] -> ext;
+  f [!FW.safe] -> Drop;
+}
+
+pipelet { // inbound traffic
+  ext -> f;
+  f [FW.safe && (dst ip wan_net)] -> n;
+  n [(src port 80) && (dst ip my_net)] -> p;
+  n [!(src port 80) && (dst ip my_net)] -> int;
+  p [dst ip my_net] -> int;
+}
+";
+
+const FIGURE_16: &str = "
+RateLimiter r; // two input ports, vp0 and vp1
+Port<0-7> int; // internal customer-facing ports
+
+pipelet { // outbound traffic
+  int [ip proto 6] -> [prio0] r;
+  int [ip proto 17] -> [prio1] r;
+  r -> ...
+}
+";
+
+#[test]
+fn a_weir_is_a_chain_of_two_nfs() {
+    let checked = good(
+        "// a.weir\nPort<0> lan;  Port<1> wan;\nMacSwap x;  MacSwap y;\npipelet { lan -> x;  x -> y;  y -> wan; }",
+    );
+    assert_eq!(checked.warnings, []);
+    assert_eq!(branches(&checked, "lan"), [": -> x"]);
+    assert_eq!(branches(&checked, "x"), ["out: -> y"]);
+    assert_eq!(branches(&checked, "y"), ["out: -> wan"]);
+    assert_eq!(branches(&checked, "wan"), [""; 0]);
+    assert_eq!(checked.graph.port(1), checked.graph.find("wan"));
+}
+
+#[test]
+fn b_weir_splits_by_port_without_a_warning() {
+    let checked = good(
+        "// b.weir\nPort<0> lan;  Port<1> wan;\npipelet { lan [tcp port 80] -> wan;\n lan [!(tcp port 80)] -> Drop; }",
+    );
+    assert_eq!(checked.warnings, []);
+    assert_eq!(branches(&checked, "lan"), [": [tcp port 80] -> wan", ": [not tcp port 80] -> Drop"]);
+}
+
+#[test]
+fn a_chain_is_its_edges() {
+    let ports = "Port<0> lan; Port<1> wan; MacSwap x; MacSwap y; ";
+    let sugar = good(&format!("{ports} pipelet {{ lan [ip] -> x -> (1 Gbps) y -> wan; }}"));
+    let plain = good(&format!("{ports} pipelet {{ lan [ip] -> x; x -> (1 Gbps) y; y -> wan; }}"));
+    assert_eq!(sugar.graph, plain.graph);
+    assert_eq!(sugar.graph.edges()[1].bandwidth, Some(Bandwidth::Bps(1_000_000_000)));
+}
+
+#[test]
+fn output_names_become_branches_of_their_output() {
+    let checked = good(
+        "Port<0> lan; Port<1> wan; CheckIpHeader chk; MacSwap x;
+         pipelet { lan -> chk; chk [chk.ip && tcp port 80] -> x; chk [CheckIpHeader.non_ip || udp] -> wan; chk -> Drop; x -> wan; }",
+    );
+    assert_eq!(
+        branches(&checked, "chk"),
+        ["ip: [tcp port 80] -> x", "ip: [udp] -> wan", "ip: -> Drop", "non_ip: -> wan"]
+    );
+    assert_eq!(checked.warnings, []);
+}
+
+#[test]
+fn an_instance_s_configuration_reaches_the_graph() {
+    let checked = good(
+        "Port<0> lan; L3L4Filter fw {
+           default: 'pass', /* JSON5 */ \"rules\": [ { action: \"drop\", proto: \"tcp\", dst_port: 0x50, }, ], // last comma
+         };
+         pipelet { lan -> fw -> lan; }",
+    );
+    let (_, node) = node(&checked, "fw");
+    let NodeKind::Nf { config, .. } = &node.kind else { panic!("{node:?}") };
+    assert_eq!(
+        *config,
+        serde_json::json!({"default": "pass", "rules": [{"action": "drop", "proto": "tcp", "dst_port": 80}]})
+    );
+}
+
+#[test]
+fn default_drop_silences_the_warning_where_it_stands() {
+    let warned = |text: &str| good(text).warnings.len();
+    assert_eq!(warned("Port<0> a; Port<1> b; pipelet { a [ip] -> b; }"), 1);
+    assert_eq!(warned("Port<0> a; Port<1> b; default drop; pipelet { a [ip] -> b; }"), 0);
+    assert_eq!(warned("Port<0> a; Port<1> b; pipelet { a [ip] -> b; default drop; }"), 0);
+    assert_eq!(warned("Port<0> a; Port<1> b; pipelet { a [ip] -> b; default drop; } pipelet { b [ip] -> a; }"), 1);
+}
+
+#[test]
+fn an_edge_that_two_pipelets_share_is_one_edge() {
+    let checked = good("Port<0> a; Port<1> b; MacSwap x; pipelet out { a -> x; x -> b; } pipelet again { b -> x; x -> b; }");
+    let names: Vec<&str> = checked.graph.edges().iter().map(|e| e.name.as_str()).collect();
+    assert_eq!(names, ["a -> x", "x -> b", "b -> x"]);
+    assert_eq!(checked.graph.edges()[1].pipelet.as_deref(), Some("out"));
+}
+
+#[test]
+fn edges_between_the_same_nodes_have_different_names() {
+    let checked = good(
+        "Port<0> a; RateLimiter r; pipelet { a [tcp] -> [prio0] r; a [udp] -> [prio1] r; a [icmp] -> [RateLimiter.prio1] r; r -> a; }",
+    );
+    let edges: Vec<(&str, usize)> = checked.graph.edges().iter().map(|e| (e.name.as_str(), e.input)).collect();
+    assert_eq!(
+        edges,
+        [("a [tcp] -> [prio0] r", 0), ("a [udp] -> [prio1] r", 1), ("a [icmp] -> [prio1] r", 1), ("r -> a", 0)]
+    );
+}
+
+#[test]
+fn warnings_say_what_is_probably_not_meant() {
+    let text = "Port<0> a;\nPort<1> b; MacSwap unused; Address net 10.0.0.0/8;\nMacSwap x; MacSwap y; CheckIpHeader c;\npipelet {\n  a -> x;\n  a [tcp] -> b;\n  y -> b;\n  b -> c;\n  c [c.ip && c.non_ip] -> b;\n  c [c.ip] -> b; }";
+    let shown = render_warnings(&good(text).warnings, "w.weir", text);
+    let heads: Vec<&str> = shown.lines().filter(|line| line.starts_with("w.weir")).collect();
+    assert_eq!(
+        heads,
+        [
+            "w.weir:2:20: warning: `unused` is never used and left out",
+            "w.weir:2:36: warning: `net` is never used and left out",
+            "w.weir:3:9: warning: no edge leaves `x`, so all that it lets pass is dropped",
+            "w.weir:3:20: warning: no edge leads to `y`, so it gets no packets",
+            "w.weir:3:37: warning: no edge takes what leaves `c` by `non_ip`, so it is dropped",
+            "w.weir:6:3: warning: no packet reaches this edge: the edge in line 5 takes all",
+            "w.weir:9:3: warning: no packet matches this edge's filter",
+        ]
+    );
+}
+
+#[test]
+fn figure_14_of_the_paper_has_cycles_and_port_arrays_and_no_other_fault() {
+    let errors = check(FIGURE_14, &Types).unwrap_err();
+    let why: Vec<String> = errors.iter().map(|e| e.why.to_string()).collect();
+    assert_eq!(
+        why,
+        [
+            "`ext` has 8 port numbers, and to which of them a packet goes is not decided yet",
+            "packets could go in a circle: n -> f -> n; cycles are not supported yet, as full rings would wait for each other",
+            "`int` has 8 port numbers, and to which of them a packet goes is not decided yet",
+        ],
+        "{}",
+        render(&errors, "figure14.weir", FIGURE_14)
+    );
+}
+
+#[test]
+fn figure_14_with_single_ports_has_cycles_and_no_other_fault() {
+    let text = FIGURE_14.replace("Port<0-7>", "Port<0>").replace("Port<8-15>", "Port<8>");
+    let errors = check(&text, &Types).unwrap_err();
+    assert!(matches!(errors.as_slice(), [e] if matches!(e.why, Why::Cycle { .. })), "{}", render(&errors, "f", &text));
+}
+
+#[test]
+fn figure_14_without_its_way_back_is_sound() {
+    let text = FIGURE_14.replace("Port<8-15>", "Port<8>");
+    let (outbound, _) = text.split_once("pipelet { // inbound").unwrap();
+    let checked = good(outbound);
+    assert_eq!(
+        branches(&checked, "f"),
+        ["safe: [not dst net 131.114.88.92/30] -> ext", "unsafe: -> Drop"]
+    );
+}
+
+#[test]
+fn figure_16_of_the_paper_lacks_only_what_its_dots_stand_for() {
+    let errors = check(FIGURE_16, &Types).unwrap_err();
+    assert!(matches!(errors.as_slice(), [e] if e.why == Why::Ellipsis), "{}", render(&errors, "f", FIGURE_16));
+    let completed = FIGURE_16.replace("r -> ...", "r -> wan;").replace("pipelet", "Port<8> wan; pipelet");
+    let checked = good(&completed);
+    assert_eq!(checked.graph.edges().iter().map(|e| e.input).collect::<Vec<_>>(), [0, 1, 0]);
+}
+
+#[test]
+fn comments_may_stand_inside_filters_without_moving_the_places_of_errors() {
+    let text = "Port<0> a; pipelet { a [ip /* ; ] */ && // tail ]\n tpc] -> a; }";
+    let errors = check(text, &Types).unwrap_err();
+    assert_eq!(errors.len(), 1);
+    assert_eq!(&text[errors[0].span.start..errors[0].span.end], "tpc");
+}

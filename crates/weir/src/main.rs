@@ -1,0 +1,53 @@
+//! `weir`: the command.
+
+mod bench;
+mod check;
+mod nf;
+mod policy;
+mod run;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+// The µNFs register themselves; naming the crate links them in.
+use weir_nfs as _;
+
+/// Runs network functions as small, separately deployable packet processors.
+#[derive(Parser)]
+#[command(name = "weir", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs a policy on devices until its input ends, or until Ctrl-C.
+    Run(run::RunArgs),
+    /// Checks a policy and shows the plan, without running it.
+    Check(check::CheckArgs),
+    /// Lists the NF types there are, or shows one with the schema of its configuration.
+    Nf(nf::NfArgs),
+    /// Measures chains on this machine.
+    Bench(bench::BenchArgs),
+    /// A worker process; started by `weir run`, not by hand.
+    #[command(hide = true)]
+    Worker {
+        /// Name of the segment, for `ps`.
+        name: Option<String>,
+    },
+}
+
+/// Exit code for what failed while running.
+const FAILED: u8 = 1;
+/// Exit code for input that is not right: command line, policy, devices.
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(args) => run::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Nf(args) => nf::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::Worker { .. } => weir_runtime::worker_main(),
+    }
+}

@@ -1,0 +1,385 @@
+//! `weir run`: a policy on devices.
+
+use crate::policy::{self, PolicyFailure};
+use crate::{BAD_INPUT, FAILED};
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use weir_control::wiring::{self, Captures, RunOptions, WiringError};
+use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
+use weir_device::DeviceSpec;
+use weir_plan::{Isolate, Plan};
+use weir_runtime::layout::NodeCounts;
+use weir_runtime::spec::EndSpec;
+
+/// Which NFs get a worker process of their own.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub enum IsolateArg {
+    /// Each of them.
+    Each,
+    /// None: all run in one.
+    None,
+}
+
+impl From<IsolateArg> for Isolate {
+    fn from(arg: IsolateArg) -> Self {
+        match arg {
+            IsolateArg::Each => Isolate::Each,
+            IsolateArg::None => Isolate::None,
+        }
+    }
+}
+
+/// Runs a policy.
+#[derive(clap::Args)]
+pub struct RunArgs {
+    /// The policy.
+    policy: PathBuf,
+    /// Binds a port of the policy, by number, to a device: pcap:rx=FILE,tx=FILE (either may be
+    /// left out), gen:size=64,flows=1000,rate=max[,packets=N][,seed=N][,ip=4|6], or null.
+    #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
+    bind: Vec<(u16, DeviceSpec)>,
+    /// Which NFs get a worker process of their own.
+    #[arg(long, value_enum, default_value = "each")]
+    isolate: IsolateArg,
+    /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs. Without it the
+    /// kernel chooses.
+    #[arg(long, value_parser = parse_cores)]
+    cores: Option<Cores>,
+    /// Ends the input after so many seconds.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
+    duration: Option<Duration>,
+    /// Prints the report as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Says less: no live line.
+    #[arg(long, short)]
+    quiet: bool,
+    /// Entries of each ring between workers.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(64..=65536))]
+    ring: u32,
+    /// Buffers of each input's pool (rounded up to a power of two); by packet size unless given.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    pool: Option<u32>,
+    /// Microseconds for which a worker polls after its last packet before it sleeps.
+    #[arg(long, default_value_t = 200)]
+    spin: u32,
+    /// `busy`: workers never sleep.
+    #[arg(long, value_enum, default_value = "adaptive")]
+    poll: Poll,
+    /// Leaves the real-time class out even where it is permitted.
+    #[arg(long)]
+    no_real_time: bool,
+    /// Seed of everything random (hashes, sampling): equal seeds, equal runs.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Longest delay before a worker that keeps dying is restarted, in milliseconds.
+    #[arg(long, default_value_t = 2000, value_name = "MS")]
+    restart_delay: u64,
+    /// Where a worker kills itself: SEGMENT:STEP:N. For tests of builds with the feature `faults`.
+    #[arg(long, hide = true, value_parser = parse_fault)]
+    fault: Vec<(String, u32, u32)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Poll {
+    Adaptive,
+    Busy,
+}
+
+#[derive(Clone, Debug)]
+struct Cores(Vec<usize>);
+
+fn parse_bind(text: &str) -> Result<(u16, DeviceSpec), String> {
+    let (port, device) = text
+        .split_once('=')
+        .ok_or("write PORT=DEVICE, such as 0=pcap:rx=in.pcap")?;
+    let port = port.parse().map_err(|_| format!("`{port}` is not a port number (0 to 65535)"))?;
+    let device = device.parse().map_err(|e: weir_device::SpecError| e.to_string())?;
+    Ok((port, device))
+}
+
+fn parse_cores(text: &str) -> Result<Cores, String> {
+    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let wrong = || format!("`{text}`: write cores such as 0,1 or 0-3 (this machine has {online})");
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| wrong())?;
+        let last: usize = last.trim().parse().map_err(|_| wrong())?;
+        if first > last || last >= online.max(1024) {
+            return Err(wrong());
+        }
+        cores.extend(first..=last);
+    }
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    if let Some(core) = cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
+    {
+        return Err(format!("core {core} is not there, or not ours to use"));
+    }
+    Ok(Cores(cores))
+}
+
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds.ok_or_else(|| format!("`{text}` is not a number of seconds"))
+}
+
+fn parse_fault(text: &str) -> Result<(String, u32, u32), String> {
+    let mut parts = text.rsplitn(3, ':');
+    let mut number = || parts.next().and_then(|p| p.parse().ok());
+    match (number(), number(), parts.next()) {
+        (Some(nth), Some(step), Some(segment)) => Ok((segment.to_owned(), step, nth)),
+        _ => Err("write SEGMENT:STEP:N".to_owned()),
+    }
+}
+
+/// Why a run did not come to a good end.
+#[derive(Debug, thiserror::Error)]
+enum RunError {
+    #[error(transparent)]
+    Policy(#[from] PolicyFailure),
+    #[error("weir: {0}")]
+    Wiring(#[from] WiringError),
+    #[error("weir: --bind {0}: port {0} is bound twice")]
+    BoundTwice(u16),
+    #[error("weir: {0}")]
+    Agent(#[from] AgentError),
+    #[error("weir: cannot listen for signals: {0}")]
+    Signals(std::io::Error),
+    #[error("weir: cannot write the report: {0}")]
+    Print(std::io::Error),
+}
+
+impl RunError {
+    fn code(&self) -> u8 {
+        match self {
+            RunError::Policy(_) | RunError::Wiring(_) | RunError::BoundTwice(_) => BAD_INPUT,
+            RunError::Agent(_) | RunError::Signals(_) | RunError::Print(_) => FAILED,
+        }
+    }
+}
+
+pub fn main(args: &RunArgs) -> ExitCode {
+    match run(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        Err(e) => {
+            eprintln!("{e}");
+            ExitCode::from(e.code())
+        }
+    }
+}
+
+fn run(args: &RunArgs) -> Result<bool, RunError> {
+    let loaded = policy::load(&args.policy)?;
+    eprint!("{}", loaded.warnings);
+    let cores = args.cores.as_ref().map(|c| c.0.clone());
+    let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores)?;
+    let mut binds = BTreeMap::new();
+    for (port, device) in &args.bind {
+        if binds.insert(*port, device.clone()).is_some() {
+            return Err(RunError::BoundTwice(*port));
+        }
+    }
+    let captures = wiring::scan(&binds)?;
+    let options = RunOptions {
+        ring: args.ring,
+        pool: args.pool,
+        spin_us: args.spin,
+        busy: args.poll == Poll::Busy,
+        real_time: !args.no_real_time,
+        seed: args.seed,
+        faults: args.fault.clone(),
+    };
+    let setup = wiring::wire(&plan, &binds, &captures, &options)?;
+    let policy = RestartPolicy {
+        longest: Duration::from_millis(args.restart_delay),
+        ..RestartPolicy::default()
+    };
+    let signals = Signals::listen().map_err(RunError::Signals)?;
+    let start = Instant::now();
+    let mut agent = Agent::start(setup, policy)?;
+    let mut live = Live::new(args, &captures, &agent);
+    let (mut stopped, mut real_time, mut ready) = (false, false, 0);
+    'running: loop {
+        agent.turn(live.patience())?;
+        while let Some(event) = agent.event() {
+            if let Event::Ready { real_time: granted, after: None, .. } = event {
+                real_time |= granted;
+                ready += 1;
+                if ready == agent.setup().workers.len() && !args.quiet {
+                    live.say(&granted_line(&agent, real_time));
+                }
+            }
+            live.tell(&agent, &event);
+            if event == Event::Finished {
+                break 'running;
+            }
+        }
+        let over = args.duration.is_some_and(|d| start.elapsed() >= d);
+        let signalled = signals.count();
+        if signalled >= 2 {
+            live.clear();
+            eprintln!("weir: interrupted twice: ending without draining");
+            return Ok(false);
+        }
+        if (over || signalled == 1) && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+        live.show(&agent);
+    }
+    live.clear();
+    let seconds = start.elapsed().as_secs_f64();
+    let census = agent.dismiss();
+    let report = Report::of(&plan, &agent, census, seconds);
+    print_report(&report, args.json).map_err(RunError::Print)?;
+    if !report.sound {
+        eprintln!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
+    }
+    Ok(report.sound)
+}
+
+/// One line on which of the machine's helps were used.
+fn granted_line(agent: &Agent, real_time: bool) -> String {
+    let (bytes, _) = agent.memory_size();
+    format!(
+        "{} workers, {:.1} MiB of packet memory on {} pages, {} scheduling",
+        agent.setup().workers.len(),
+        bytes as f64 / f64::from(1 << 20),
+        if agent.huge_pages() { "2 MiB" } else { "ordinary" },
+        if real_time { "real-time" } else { "default" },
+    )
+}
+
+fn print_report(report: &Report, json: bool) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", report.table())?;
+        for node in report.nodes.iter().filter(|n| !n.report.is_null()) {
+            writeln!(out, "{}: {}", node.name, node.report)?;
+        }
+    }
+    out.flush()
+}
+
+/// SIGINT and SIGTERM: the first drains, the second ends at once.
+struct Signals {
+    count: Arc<AtomicUsize>,
+    seen: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Self> {
+        let signals =
+            Signals { count: Arc::new(AtomicUsize::new(0)), seen: Arc::new(AtomicBool::new(false)) };
+        let (read, write) = std::os::unix::net::UnixStream::pair()?;
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+        }
+        let (count, seen) = (signals.count.clone(), signals.seen.clone());
+        std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
+            let mut byte = [0];
+            let mut read = read;
+            while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
+                count.fetch_add(1, Ordering::Relaxed);
+                seen.store(true, Ordering::Relaxed);
+            }
+        })?;
+        Ok(signals)
+    }
+
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+/// The live line: progress for captures, rates otherwise.
+struct Live {
+    on: bool,
+    records: u64,
+    last: Instant,
+    packets: u64,
+    drawn: bool,
+    json: bool,
+}
+
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Live {
+    fn new(args: &RunArgs, captures: &Captures, agent: &Agent) -> Self {
+        let endless = agent.setup().workers.iter().any(|w| {
+            matches!(&w.end, EndSpec::Rx { device: DeviceSpec::Generator(g), .. } if g.packets.is_none())
+        });
+        let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
+        let on = !args.quiet && std::io::stderr().is_terminal();
+        let last = Instant::now();
+        Live { on, records, last, packets: 0, drawn: false, json: args.json }
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            eprint!("\r\x1b[K");
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.clear();
+        eprintln!("weir: {text}");
+    }
+
+    fn tell(&mut self, agent: &Agent, event: &Event) {
+        let name = |w: usize| agent.setup().workers[w].name.as_str();
+        match event {
+            Event::Died { worker, how, lost, mended, .. } => self.say(&format!(
+                "worker {} died ({how}): {lost} packets lost, mended in {mended:.1?}",
+                name(*worker)
+            )),
+            Event::Ready { worker, after: Some(after), .. } => {
+                self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
+            }
+            Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
+            Event::Ready { .. } | Event::Finished => {}
+        }
+    }
+
+    fn show(&mut self, agent: &Agent) {
+        let elapsed = self.last.elapsed();
+        if !self.on || elapsed < EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        let (mut input, mut output) = (0, 0);
+        for (w, worker) in agent.setup().workers.iter().enumerate() {
+            let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { continue };
+            let packets = NodeCounts::read(&words, &layout, 0).packets;
+            match worker.end {
+                EndSpec::Rx { .. } => input += packets,
+                EndSpec::Tx { .. } => output += packets,
+                EndSpec::None => {}
+            }
+        }
+        let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();
+        self.packets = input;
+        let progress = if self.records > 0 {
+            format!("{:.0} % of {} records", 100.0 * input as f64 / self.records as f64, self.records)
+        } else {
+            format!("{input} packets in")
+        };
+        eprint!("\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
+        self.drawn = true;
+        let _ = self.json;
+    }
+}

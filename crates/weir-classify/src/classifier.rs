@@ -39,15 +39,14 @@ pub enum BuildError {
 
 /// A rule list compiled to decision trees; immutable, so it can be shared and swapped.
 ///
-/// The rules are compiled apart for IPv4, IPv6 and everything else. For each, up to four trees are built: rules
-/// that are wide in the source, in the destination, in both or in neither address would copy each other into
-/// every branch of one tree (EffiCuts, SIGCOMM 2010). Both ways, one tree or several, are built and the one with
-/// fewer steps for a packet of each rule is kept.
+/// The rules are compiled apart for IPv4, IPv6 and everything else, into one to four trees each: rules that are wide
+/// in the source, in the destination, in both or in neither address would copy each other into every branch of one
+/// tree (EffiCuts, SIGCOMM 2010). Five ways to part them are built, and the cheapest for a packet of each rule kept.
 ///
-/// *Bounds.* Memory: 2,000,000 entries of at most 8 bytes per family plus 0.5 KiB per rule. Where rules overlap so
-/// much that cuts do not separate them within that budget, leaves stay large and are walked in order: the worst
-/// case is a walk of all rules of the family (about 1 ns each), for example a list whose rules differ in nothing
-/// but the values they *exclude*. Every other answer takes a few dependent loads.
+/// *Bounds.* Entries of the trees are limited to 64 per rule and 2,000,000 per family, the work of a build per rule
+/// too. Where rules overlap so much that cuts do not part them within that, leaves stay large and are compared in
+/// order: the worst case is all rules of the family, about 1 ns each ([`Shape::largest_leaf`] tells). Every other
+/// answer takes a few dependent loads per tree.
 #[derive(Debug, Clone)]
 pub struct Classifier {
     sport: PortClasses,

@@ -77,9 +77,9 @@ pub(crate) fn key(
     };
     // Without branches: which packets have flags is random in real traffic, so a branch here would mispredict.
     let (kind, code) = headers.icmp.unwrap_or_default();
-    meta |= u32::from(headers.tcp_flags.is_some()) * HAS_FLAGS
-        | u32::from(headers.tcp_flags.unwrap_or_default()) << FLAGS_SHIFT
-        | u32::from(headers.icmp.is_some()) * HAS_ICMP;
+    meta |= if headers.tcp_flags.is_some() { HAS_FLAGS } else { 0 };
+    meta |= u32::from(headers.tcp_flags.unwrap_or_default()) << FLAGS_SHIFT;
+    meta |= if headers.icmp.is_some() { HAS_ICMP } else { 0 };
     key[ICMP] = u32::from(kind) << 8 | u32::from(code);
     key[META] = meta;
     if link {

@@ -3,6 +3,8 @@
 //! Run by `ci/mem-proofs.sh`; what they cover and what they do not: docs/decisions/0004-proofs.md.
 //! Each model says which `broken-*` feature must turn it red.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests, some of them in helpers
+
 mod doorbell;
 mod ledger;
 mod ring;

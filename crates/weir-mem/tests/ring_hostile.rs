@@ -1,6 +1,7 @@
 //! A hostile peer writes what it likes into the memory that it may write: the other end neither
 //! panics nor believes more than its own eyes.
 #![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests, some of them in helpers
 
 mod random;
 

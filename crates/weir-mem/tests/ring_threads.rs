@@ -1,6 +1,7 @@
 //! Rings between real threads, each end over its own mapping of the two memories, as between
 //! processes.
 #![cfg(not(loom))]
+#![allow(clippy::unwrap_used, clippy::expect_used)] // tests, some of them in helpers
 
 mod chain;
 mod random;

@@ -23,7 +23,8 @@ use weir_nf::{
 /// ValidateURL; see [`Inspector`] for what is decoded and judged. All requests that are pipelined in
 /// a segment are judged. There is no reassembly: what of a request the segment's end cuts off is
 /// not guessed at; unless there is an injection before the cut, it passes and counts as unjudged,
-/// and a body in a segment of its own passes as it has no request line.
+/// and a body in a segment of its own passes as it has no request line. JSON and multipart bodies are
+/// not judged.
 #[derive(Debug)]
 pub struct ValidateUrl {
     keep: usize,

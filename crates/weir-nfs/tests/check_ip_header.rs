@@ -1,4 +1,5 @@
 //! CheckIpHeader.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 use std::net::Ipv6Addr;
 use weir_nf::DropReason;

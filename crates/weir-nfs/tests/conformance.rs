@@ -1,4 +1,5 @@
 //! What every µNF must keep to, whatever packets come.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 mod common;
 
@@ -9,7 +10,10 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
-use weir_nf::{Depth, Descriptor, Env, Nf, Touch, registrations};
+use weir_nf::{
+    ConfigError, Ctx, Depth, Descriptor, DropReason, Env, LayerAccess, Nf, NoConfig, Packets,
+    ReadWrite, Touch, registrations,
+};
 use weir_nfs::{
     busy::Busy, check_ip_header::CheckIpHeader, count_url::CountUrl, drop::Drop,
     http_classifier::HttpClassifier, l3l4_filter::L3L4Filter, mac_swap::MacSwap,
@@ -70,9 +74,9 @@ fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), Str
     }
     let declared = descriptor.layers;
     let layers = [declared.l2, declared.l3, declared.l4, declared.payload];
-    let undeclared = changed(before, &after.bytes).into_iter().zip(layers);
-    match undeclared.clone().any(|(changed, touch)| changed && touch != Touch::Write) {
-        true => Err(format!("undeclared writes: {undeclared:?}")),
+    let changed = changed(before, &after.bytes);
+    match changed.iter().zip(layers).any(|(changed, touch)| *changed && touch != Touch::Write) {
+        true => Err(format!("undeclared writes: {changed:?}")),
         false => Ok(()),
     }
 }
@@ -162,8 +166,7 @@ fn every_nf_keeps_to_its_descriptor_on_the_demo_and_the_shared_captures() {
     let demo = root().join("demo/http.pcap");
     let mut packets = 0;
     for path in shared_captures().into_iter().chain([demo]) {
-        let captured: Vec<_> =
-            ethernet(&path).into_iter().filter(|(bytes, _)| bytes.len() < 65_000).collect();
+        let captured = ethernet(&path);
         packets += captured.len();
         conform(&mut subjects, &captured).map_err(|e| format!("{}: {e}", path.display())).unwrap();
     }
@@ -183,5 +186,57 @@ fn every_nf_runs_unconfigured_and_refuses_unknown_keys_by_schema_and_by_parsing(
         let schema = schema.as_object().unwrap();
         assert_eq!(schema["type"], "object", "{name}");
         assert_eq!(schema["additionalProperties"], false, "{name}");
+    }
+}
+
+/// Declares to write layer 2 only and to drop nothing; changes byte `AT`, or drops, or sends to an
+/// output that it does not have.
+struct Liar<const AT: usize>;
+
+impl<const AT: usize> Nf for Liar<AT> {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Liar",
+        layers: LayerAccess { l2: Touch::Write, ..LayerAccess::NONE },
+        ..Descriptor::BASE
+    };
+    type Access = ReadWrite;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Liar)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadWrite>, _: &mut Ctx<'_, Self>) {
+        for mut packet in packets.iter_mut() {
+            match AT {
+                1000 => packet.drop(DropReason::Policy),
+                1001 => packet.send(9),
+                at => {
+                    let mut bytes = packet.bytes_mut().unwrap();
+                    let byte = bytes.as_read().ne8(at).unwrap();
+                    bytes.set_ne8(at, !byte);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_nf_that_does_what_it_has_not_declared_is_found_out() {
+    let frame = v4().udp(1, 2).payload(b"data").build();
+    let packets = [(frame.clone(), frame.len())];
+    let judge = |subject: Subject| conform(&mut [subject], &packets).err();
+    assert_eq!(judge(subject::<Liar<3>>(json!(null))), None);
+    for (subject, why) in [
+        (subject::<Liar<20>>(json!(null)), "undeclared writes"),
+        (subject::<Liar<35>>(json!(null)), "undeclared writes"),
+        (subject::<Liar<44>>(json!(null)), "undeclared writes"),
+        (subject::<Liar<1000>>(json!(null)), "drops: policy"),
+        (subject::<Liar<1001>>(json!(null)), "no such output"),
+    ] {
+        let error = judge(subject).unwrap();
+        assert!(error.contains(why), "{error}");
     }
 }

@@ -1,4 +1,5 @@
 //! The recorded demo traffic against its ground truth, `demo/requests.tsv`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 mod common;
 
@@ -10,6 +11,10 @@ use weir_nf::testing::{Bench, Seen};
 use weir_nfs::count_url::CountUrl;
 use weir_nfs::http_classifier::HttpClassifier;
 use weir_nfs::validate_url::{URL_SHOWN, ValidateUrl};
+
+/// Attacks that one packet shows and ValidateUrl misses, a known gap: 159 is in a JSON body, and of
+/// bodies only urlencoded ones are judged.
+const MISSED: [u32; 1] = [159];
 
 /// One line of the truth.
 #[derive(Debug)]
@@ -36,11 +41,9 @@ fn truth() -> Vec<Truth> {
 }
 
 impl Truth {
-    /// An attack that one packet shows, in a part of the request that is judged.
+    /// An attack that one packet shows.
     fn is_visible_attack(&self) -> bool {
         self.class == "sqli"
-            // Its body is JSON; of bodies only urlencoded ones are judged.
-            && self.id != 159
             && match self.layout.as_str() {
                 "whole" | "pipelined" => true,
                 // The request line is whole; cookies and body come later.
@@ -51,6 +54,17 @@ impl Truth {
                 "body-apart" | "cut-body" => self.place != "body",
                 other => panic!("{other}"),
             }
+    }
+
+    /// An attack that one packet shows and ValidateUrl is expected to block.
+    fn is_blocked(&self) -> bool {
+        self.is_visible_attack() && !MISSED.contains(&self.id)
+    }
+
+    /// Whether a part that is judged goes on in another segment: with no attack in front of it the
+    /// request is unjudged.
+    fn is_unjudged(&self) -> bool {
+        !matches!(self.layout.as_str(), "whole" | "pipelined") && !self.is_blocked()
     }
 
     fn shown(&self) -> (String, String) {
@@ -80,11 +94,10 @@ fn ids(packet: &[u8]) -> Vec<u32> {
 }
 
 #[test]
-fn validate_url_blocks_exactly_the_attacks_that_one_packet_shows() {
+fn validate_url_blocks_exactly_the_attacks_that_one_packet_shows_outside_json_bodies() {
     let truth = truth();
     let Run { packets, seen, report } = run::<ValidateUrl>();
-    let mut expected: Vec<_> =
-        truth.iter().filter(|t| t.is_visible_attack()).map(Truth::shown).collect();
+    let mut expected: Vec<_> = truth.iter().filter(|t| t.is_blocked()).map(Truth::shown).collect();
     let text = |b: &Value, key: &str| b[key].as_str().unwrap().to_owned();
     let mut blocked: Vec<_> = report["blocked"]
         .as_array()
@@ -98,17 +111,18 @@ fn validate_url_blocks_exactly_the_attacks_that_one_packet_shows() {
 
     // Equal URLs may be attacks or not: each dropped packet carries an attack's id (but 309, whose id
     // is behind the cut, in a segment that passes).
-    let attack = |id: &u32| {
-        truth.iter().any(|t| t.id == *id && t.is_visible_attack() && t.layout != "cut-url")
-    };
-    let mut dropped = 0;
+    let attack =
+        |id: &u32| truth.iter().any(|t| t.id == *id && t.is_blocked() && t.layout != "cut-url");
+    let (mut dropped, mut harmless) = (0, Vec::new());
     for (packet, seen) in packets.iter().zip(&seen) {
         let ids = ids(packet);
         let evil = ids.iter().any(attack);
         match seen.verdict {
             Err(DropReason::Injection) => {
                 let cut = ids.is_empty() && String::from_utf8_lossy(packet).contains("&pad=hhh");
-                assert!(evil || cut, "{ids:?}");
+                if !evil && !cut {
+                    harmless.extend(ids);
+                }
                 dropped += 1;
             }
             verdict => assert!(verdict == Ok("out") && !evil, "{ids:?}: {verdict:?}"),
@@ -116,18 +130,23 @@ fn validate_url_blocks_exactly_the_attacks_that_one_packet_shows() {
         assert_eq!(&seen.bytes, packet);
     }
 
-    let attacks = truth.iter().filter(|t| t.class == "sqli").count();
-    let lookalikes = truth.iter().filter(|t| t.class == "lookalike").count();
+    let count = |of: &dyn Fn(&Truth) -> bool| truth.iter().filter(|t| of(t)).count();
+    let attacks = count(&|t| t.class == "sqli");
+    let visible = count(&Truth::is_visible_attack);
     println!(
-        "{} of {attacks} attacks blocked ({} show in one packet, in a part that is judged), 0 of {lookalikes} lookalikes, \
-         {dropped} packets dropped, {} of {} requests unjudged",
-        blocked.len(),
-        expected.len(),
+        "{dropped} packets dropped: {} of {attacks} attacks ({visible} show in one packet; missed: {MISSED:?}), \
+         {} of {} harmless requests; {} of {} requests unjudged",
+        blocked.len() - harmless.len(),
+        harmless.len(),
+        truth.len() - attacks,
         report["unjudged"],
         report["requests"],
     );
-    assert_eq!((attacks, expected.len(), dropped), (38, 34, 34));
+    assert_eq!((attacks, visible, blocked.len(), dropped), (38, 35, 34, 34));
     assert_eq!(report["injections"], 34);
+    assert_eq!(report["requests"], truth.len());
+    assert_eq!(report["unjudged"], count(&Truth::is_unjudged));
+    assert_eq!(harmless, [0_u32; 0]);
 }
 
 /// Where each kind of attack was found, as the truth has it.
@@ -141,7 +160,7 @@ fn validate_url_names_the_part_of_the_request_that_carries_the_attack() {
         assert!(blocked["src"].as_str().unwrap().parse::<std::net::SocketAddr>().is_ok());
     }
     let mut expected = BTreeMap::<String, usize>::new();
-    for t in truth().iter().filter(|t| t.is_visible_attack()) {
+    for t in truth().iter().filter(|t| t.is_blocked()) {
         *expected.entry(t.place.clone()).or_default() += 1;
     }
     assert_eq!(places, expected);

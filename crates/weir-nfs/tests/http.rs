@@ -1,4 +1,5 @@
 //! HttpClassifier and CountUrl.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 mod common;
 

@@ -49,7 +49,8 @@ impl Display for Bandwidth {
         };
         let scaled = SCALES.iter().find_map(|(letter, power)| {
             let factor = 10_u64.checked_pow(*power)?;
-            (value != 0 && value.checked_rem(factor) == Some(0)).then(|| (value.checked_div(factor), letter))
+            (value != 0 && value.checked_rem(factor) == Some(0))
+                .then(|| (value.checked_div(factor), letter))
         });
         match scaled {
             Some((Some(value), letter)) => write!(f, "{value} {letter}{unit}"),
@@ -80,7 +81,17 @@ mod tests {
 
     #[test]
     fn what_is_no_bandwidth_is_refused() {
-        for text in ["", "10", "Gbps", "10 GBps", "1.5 bps", "1..5 Gbps", "-1 Gbps", "99999999999999999999 bps", "20000000 Tbps"] {
+        for text in [
+            "",
+            "10",
+            "Gbps",
+            "10 GBps",
+            "1.5 bps",
+            "1..5 Gbps",
+            "-1 Gbps",
+            "99999999999999999999 bps",
+            "20000000 Tbps",
+        ] {
             assert_eq!(Bandwidth::parse(text), None, "{text}");
         }
     }

@@ -38,5 +38,9 @@ pub trait Catalog {
     ///
     /// # Errors
     /// The first problem found.
-    fn check_config(&self, type_name: &str, config: &serde_json::Value) -> Result<(), ConfigProblem>;
+    fn check_config(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+    ) -> Result<(), ConfigProblem>;
 }

@@ -67,7 +67,8 @@ fn link(
 
 /// Only NFs can be on a cycle: what enters a port's sending side leaves the graph.
 fn refuse_cycles(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let is_nf = |index: usize| matches!(declared.list.get(index).map(|d| &d.what), Some(What::Nf { .. }));
+    let is_nf =
+        |index: usize| matches!(declared.list.get(index).map(|d| &d.what), Some(What::Nf { .. }));
     let mut next = vec![Vec::new(); declared.list.len()];
     for (edge, link) in links.iter().enumerate() {
         if is_nf(link.from)
@@ -149,7 +150,9 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> G
             continue;
         }
         let (kind, outputs) = match &declaration.what {
-            What::Port { first, last } => (NodeKind::Port { first: *first, last: *last }, vec![String::new()]),
+            What::Port { first, last } => {
+                (NodeKind::Port { first: *first, last: *last }, vec![String::new()])
+            }
             What::Nf { info, config } => {
                 (NodeKind::Nf { info: info.clone(), config: config.clone() }, info.outputs.clone())
             }
@@ -157,8 +160,10 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> G
             What::Address(_) | What::Broken => continue,
         };
         let default_drop = drops.everywhere || drops.sources.contains(declaration.name.as_str());
-        let outputs =
-            outputs.into_iter().map(|name| Output { name, branches: Vec::new(), default_drop }).collect();
+        let outputs = outputs
+            .into_iter()
+            .map(|name| Output { name, branches: Vec::new(), default_drop })
+            .collect();
         *place = u32::try_from(nodes.len()).ok().map(NodeId);
         nodes.push(Node { name: declaration.name.clone(), kind, outputs });
     }

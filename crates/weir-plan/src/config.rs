@@ -40,9 +40,9 @@ impl Config {
             Config::Number(n) => Value::Number(n.clone()),
             Config::String(s) => Value::String(s.clone()),
             Config::Array(list) => list.iter().map(|e| e.value.to_json()).collect(),
-            Config::Object(members) => {
-                Value::Object(members.iter().map(|(key, e)| (key.value.clone(), e.value.to_json())).collect())
-            }
+            Config::Object(members) => Value::Object(
+                members.iter().map(|(key, e)| (key.value.clone(), e.value.to_json())).collect(),
+            ),
         }
     }
 }
@@ -128,7 +128,8 @@ impl Parser<'_> {
                 if self.token.kind != Kind::Number || self.token.span.start != token.span.end {
                     return Err(self.expected("a number", "digits behind the sign, as in `-1`"));
                 }
-                let span = if sign == '-' { token.span.to(self.token.span) } else { self.token.span };
+                let span =
+                    if sign == '-' { token.span.to(self.token.span) } else { self.token.span };
                 let value = self.number(span)?;
                 return Ok(Spanned::new(value, token.span.to(self.before)));
             }
@@ -142,7 +143,12 @@ impl Parser<'_> {
                 self.advance();
                 value
             }
-            _ => return Err(self.expected("a value", "a number, a string in quotes, true, false, null, a [list] or an {object}")),
+            _ => {
+                return Err(self.expected(
+                    "a value",
+                    "a number, a string in quotes, true, false, null, a [list] or an {object}",
+                ));
+            }
         };
         Ok(Spanned::new(value, token.span))
     }
@@ -161,7 +167,10 @@ impl Parser<'_> {
                 }
                 Kind::Text => self.string()?,
                 Kind::End => return Err(self.fail(open, Why::NotClosed("{", "}"))),
-                _ => return Err(self.expected("a key or `}`", "`key: value` pairs with commas between them")),
+                _ => {
+                    return Err(self
+                        .expected("a key or `}`", "`key: value` pairs with commas between them"));
+                }
             };
             if self.token.kind != Kind::Char(':') {
                 return Err(self.expected("`:`", "`key: value`"));
@@ -204,7 +213,9 @@ impl Parser<'_> {
                 Ok(())
             }
             Kind::Char(c) if c == close => Ok(()),
-            Kind::End => Err(self.fail(open, Why::NotClosed(bracket, if close == ']' { "]" } else { "}" }))),
+            Kind::End => {
+                Err(self.fail(open, Why::NotClosed(bracket, if close == ']' { "]" } else { "}" })))
+            }
             _ if close == ']' => Err(self.expected("`,` or `]`", "a comma between values")),
             _ => Err(self.expected("`,` or `}`", "a comma between members")),
         }
@@ -234,13 +245,21 @@ fn parse_number(text: &str) -> Option<Number> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     if let Some(hex) = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X")) {
         let value = u64::from_str_radix(hex.strip_prefix('+').map_or(hex, |_| ""), 16).ok()?;
-        return if negative { 0_i64.checked_sub_unsigned(value).map(Number::from) } else { Some(value.into()) };
+        return if negative {
+            0_i64.checked_sub_unsigned(value).map(Number::from)
+        } else {
+            Some(value.into())
+        };
     }
     if !digits.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return None;
     }
     if digits.chars().all(|c| c.is_ascii_digit()) {
-        return if negative { text.parse::<i64>().ok().map(Number::from) } else { digits.parse::<u64>().ok().map(Number::from) };
+        return if negative {
+            text.parse::<i64>().ok().map(Number::from)
+        } else {
+            digits.parse::<u64>().ok().map(Number::from)
+        };
     }
     text.parse::<f64>().ok().and_then(Number::from_f64)
 }

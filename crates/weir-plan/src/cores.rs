@@ -25,7 +25,10 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
             place = place.saturating_add(1);
         }
     }
-    let taken: HashSet<usize> =
-        segments.iter().filter(|segment| is_nf(segment)).filter_map(|segment| segment.core).collect();
+    let taken: HashSet<usize> = segments
+        .iter()
+        .filter(|segment| is_nf(segment))
+        .filter_map(|segment| segment.core)
+        .collect();
     taken.len() < options.online
 }

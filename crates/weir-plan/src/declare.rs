@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::{Map, Value};
 use weir_filter::{Net, NetError};
@@ -57,7 +57,12 @@ pub(crate) struct Declared<'a> {
 }
 
 impl<'a> Declared<'a> {
-    pub(crate) fn new(policy: &Policy, catalog: &dyn Catalog, lines: &'a Lines<'a>, errors: &mut Errors) -> Self {
+    pub(crate) fn new(
+        policy: &Policy,
+        catalog: &dyn Catalog,
+        lines: &'a Lines<'a>,
+        errors: &mut Errors,
+    ) -> Self {
         let mut declared = Self {
             list: Vec::new(),
             by_name: HashMap::new(),
@@ -121,16 +126,24 @@ impl<'a> Declared<'a> {
     fn port(&mut self, port: &PortDecl, errors: &mut Errors) {
         let (first, last) = (port.first, port.last);
         // Ranges that passed do not overlap: the last one that begins below the end is the only rival.
-        let rival = self.ports.range(..=last).next_back().filter(|(_, (rival_last, _))| *rival_last >= first);
+        let rival = self
+            .ports
+            .range(..=last)
+            .next_back()
+            .filter(|(_, (rival_last, _))| *rival_last >= first);
         if let Some((rival_first, (_, owner))) = rival
             && let Some(owner) = self.list.get(*owner)
         {
             let line = self.lines.line(owner.span.start);
-            let why = Why::PortTaken { number: first.max(*rival_first), owner: owner.name.clone(), line };
+            let why =
+                Why::PortTaken { number: first.max(*rival_first), owner: owner.name.clone(), line };
             errors.push(port.numbers.span, why);
         } else {
             self.ports.insert(first, (last, self.list.len()));
-            self.port_count = self.port_count.saturating_add(usize::from(last.saturating_sub(first))).saturating_add(1);
+            self.port_count = self
+                .port_count
+                .saturating_add(usize::from(last.saturating_sub(first)))
+                .saturating_add(1);
             if self.port_count > MAX_PORTS {
                 errors.push(port.numbers.span, Why::TooManyPorts);
                 errors.stop();
@@ -140,6 +153,12 @@ impl<'a> Declared<'a> {
     }
 
     fn address(&mut self, address: &AddressDecl, errors: &mut Errors) {
+        let name = &address.name;
+        let probe = format!("dst net {}", name.value);
+        let any = Net::host(Ipv4Addr::UNSPECIFIED.into());
+        if weir_filter::parse_with(&probe, &|word| (word == name.value).then_some(any)).is_err() {
+            errors.push(name.span, Why::FilterWord(name.value.clone()));
+        }
         let what = match parse_net(&address.value.value) {
             Ok(net) => What::Address(net),
             Err(why) => {
@@ -155,15 +174,23 @@ impl<'a> Declared<'a> {
         let what = match catalog.nf(&type_name.value) {
             None => {
                 let nearest = nearest(&type_name.value, self.types.iter().map(String::as_str));
-                let why = Why::UnknownType { name: type_name.value.clone(), nearest, types: self.types.clone() };
+                let why = Why::UnknownType {
+                    name: type_name.value.clone(),
+                    nearest,
+                    types: self.types.clone(),
+                };
                 errors.push(type_name.span, why);
                 What::Broken
             }
             Some(info) => {
-                let config = instance.config.as_ref().map_or_else(|| Value::Object(Map::new()), |c| c.value.to_json());
+                let config = instance
+                    .config
+                    .as_ref()
+                    .map_or_else(|| Value::Object(Map::new()), |c| c.value.to_json());
                 if let Err(problem) = catalog.check_config(&type_name.value, &config) {
                     let whole = || type_name.span.to(instance.name.span);
-                    let span = instance.config.as_ref().map_or_else(whole, |c| locate(c, &problem.path));
+                    let span =
+                        instance.config.as_ref().map_or_else(whole, |c| locate(c, &problem.path));
                     let (name, type_name) = (instance.name.value.clone(), type_name.value.clone());
                     errors.push(span, Why::Config { name, type_name, why: problem.why });
                 }
@@ -190,6 +217,8 @@ fn parse_net(value: &str) -> Result<Net, Why> {
     // What exceeds a byte exceeds any address as well.
     Net::new(address, len.parse().unwrap_or(u8::MAX)).map_err(|e| match e {
         NetError::TooLong { max, .. } => Why::PrefixLength { value: value.to_owned(), max },
-        NetError::HostBits { network } => Why::HostBits { value: value.to_owned(), network: network.to_string() },
+        NetError::HostBits { network } => {
+            Why::HostBits { value: value.to_owned(), network: network.to_string() }
+        }
     })
 }

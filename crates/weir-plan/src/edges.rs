@@ -1,8 +1,9 @@
 //! Edges as written to edges between declared nodes: names, filters, outputs and inputs resolved.
 
 use std::collections::{HashMap, HashSet};
+use std::net::Ipv4Addr;
 
-use weir_filter::{Expr, Why as FilterWhy};
+use weir_filter::{Expr, Net, Why as FilterWhy};
 
 use crate::ast::{Hop, Pipelet, Statement};
 use crate::bandwidth::Bandwidth;
@@ -65,7 +66,14 @@ impl<'a> Linker<'a> {
         }
     }
 
-    fn hop(&mut self, from: &Name, first: bool, hop: &Hop, pipelet: Option<&String>, errors: &mut Errors) {
+    fn hop(
+        &mut self,
+        from: &Name,
+        first: bool,
+        hop: &Hop,
+        pipelet: Option<&String>,
+        errors: &mut Errors,
+    ) {
         // The name in the middle of a chain was looked at as the destination before it.
         let source = if first { self.node(from, errors) } else { self.known(from) };
         let target = self.node(&hop.to, errors);
@@ -77,7 +85,8 @@ impl<'a> Linker<'a> {
             errors.push(from.span, Why::NoOutputs { name: from.value.clone() });
             return;
         }
-        let (Some(from_index), Some(to), Ok(filter), Some(input)) = (source, target, filter, input) else {
+        let (Some(from_index), Some(to), Ok(filter), Some(input)) = (source, target, filter, input)
+        else {
             return;
         };
         let span = from.span.to(hop.to.span);
@@ -109,21 +118,31 @@ impl<'a> Linker<'a> {
     /// The node of that name, if it is one and is sound.
     fn known(&self, name: &Name) -> Option<usize> {
         let (index, declaration) = self.declared.get(&name.value)?;
-        matches!(declaration.what, What::Port { .. } | What::Nf { .. } | What::Drop).then_some(index)
+        matches!(declaration.what, What::Port { .. } | What::Nf { .. } | What::Drop)
+            .then_some(index)
     }
 
     fn node(&self, name: &Name, errors: &mut Errors) -> Option<usize> {
         match self.declared.get(&name.value).map(|(_, declaration)| &declaration.what) {
             Some(What::Broken) => {}
-            Some(What::Address(_)) => errors.push(name.span, Why::AddressAsNode { name: name.value.clone() }),
+            Some(What::Address(_)) => {
+                errors.push(name.span, Why::AddressAsNode { name: name.value.clone() })
+            }
             Some(_) => return self.known(name),
             None if self.lost.contains(&name.value) => {}
             None => {
                 let is_type = self.declared.types.contains(&name.value);
-                let names = || self.declared.list.iter().filter(|d| !matches!(d.what, What::Address(_)));
-                let nearest =
-                    if is_type { None } else { nearest(&name.value, names().map(|d| d.name.as_str())) };
-                errors.push(name.span, Why::UnknownNode { name: name.value.clone(), nearest, is_type });
+                let names =
+                    || self.declared.list.iter().filter(|d| !matches!(d.what, What::Address(_)));
+                let nearest = if is_type {
+                    None
+                } else {
+                    nearest(&name.value, names().map(|d| d.name.as_str()))
+                };
+                errors.push(
+                    name.span,
+                    Why::UnknownNode { name: name.value.clone(), nearest, is_type },
+                );
             }
         }
         None
@@ -156,7 +175,7 @@ impl<'a> Linker<'a> {
         let Some(written) = &hop.filter_out else {
             return Ok(None);
         };
-        let expr = match weir_filter::parse_with(&written.value, &|name| self.declared.net(name)) {
+        let expr = match weir_filter::parse_with(&written.value, &|name| self.net(name)) {
             Ok(expr) => expr,
             Err(list) => {
                 for error in list {
@@ -178,11 +197,20 @@ impl<'a> Linker<'a> {
         sound.map(|_| Some(expr))
     }
 
+    /// The value of an address. One whose declaration is wrong has some value: its error is enough.
+    fn net(&self, name: &str) -> Option<Net> {
+        let broken =
+            || matches!(self.declared.get(name), Some((_, d)) if matches!(d.what, What::Broken));
+        let any = || Net::host(Ipv4Addr::UNSPECIFIED.into());
+        self.declared.net(name).or_else(|| (self.lost.contains(name) || broken()).then(any))
+    }
+
     fn tag(&self, scope: &str, name: &str, source: usize, from: &str) -> Result<(), Why> {
         let info = self.nf(source);
         let outputs = info.map(|info| info.outputs.clone()).unwrap_or_default();
         // An instance's name goes before a type's.
-        let by_type = || self.declared.get(scope).is_none() && info.is_some_and(|info| info.name == scope);
+        let by_type =
+            || self.declared.get(scope).is_none() && info.is_some_and(|info| info.name == scope);
         if scope != from && !by_type() {
             let (scope, name, from) = (scope.to_owned(), name.to_owned(), from.to_owned());
             return Err(Why::OtherScope { scope, name, from, outputs });
@@ -190,12 +218,18 @@ impl<'a> Linker<'a> {
         if outputs.iter().any(|output| output == name) {
             return Ok(());
         }
-        let nearest = nearest(name, outputs.iter().map(String::as_str)).map(|near| format!("{scope}.{near}"));
+        let nearest =
+            nearest(name, outputs.iter().map(String::as_str)).map(|near| format!("{scope}.{near}"));
         let outputs = outputs.iter().map(|output| format!("{scope}.{output}")).collect();
         Err(Why::UnknownOutput { scope: scope.to_owned(), name: name.to_owned(), nearest, outputs })
     }
 
-    fn filter_error(&self, written: &Spanned<String>, error: &weir_filter::ParseError, errors: &mut Errors) {
+    fn filter_error(
+        &self,
+        written: &Spanned<String>,
+        error: &weir_filter::ParseError,
+        errors: &mut Errors,
+    ) {
         let start = written.span.start.saturating_add(error.span.start);
         let span = Span::new(start, written.span.start.saturating_add(error.span.end));
         let unknown = match &error.why {
@@ -203,12 +237,6 @@ impl<'a> Linker<'a> {
             FilterWhy::Name { name, .. } => Some(name),
             _ => None,
         };
-        if unknown.is_some_and(|name| {
-            self.lost.contains(name) || matches!(self.declared.get(name), Some((_, d)) if matches!(d.what, What::Broken))
-        }) {
-            // Its declaration's error is enough.
-            return;
-        }
         let addresses = || self.declared.list.iter().filter(|d| matches!(d.what, What::Address(_)));
         let near = unknown.and_then(|name| nearest(name, addresses().map(|d| d.name.as_str())));
         let instead = near.map_or_else(|| error.instead(), |name| format!("`{name}`"));
@@ -223,9 +251,7 @@ impl<'a> Linker<'a> {
             let Some(written) = &hop.filter_in else {
                 return Some(0);
             };
-            let is_drop = matches!(self.declared.list.get(target).map(|d| &d.what), Some(What::Drop));
-            let kind = if is_drop { "drop" } else { "port" };
-            errors.push(written.span, Why::NoInputs { name: name(), kind });
+            errors.push(written.span, Why::NoInputs { name: name() });
             return None;
         };
         let inputs = info.inputs.clone();
@@ -236,7 +262,10 @@ impl<'a> Linker<'a> {
             errors.push(hop.to.span, Why::WhichInput { name: name(), inputs });
             return None;
         };
-        let scoped = written.value.split_once('.').filter(|(scope, _)| *scope == hop.to.value || *scope == info.name);
+        let scoped = written
+            .value
+            .split_once('.')
+            .filter(|(scope, _)| *scope == hop.to.value || *scope == info.name);
         let wanted = scoped.map_or(written.value.as_str(), |(_, input)| input);
         let found = inputs.iter().position(|input| input == wanted);
         if found.is_none() {

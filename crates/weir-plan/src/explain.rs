@@ -27,7 +27,9 @@ impl Graph {
                         None => line(&mut out, indent, &format!("-> {to}")),
                     }
                 }
-                if output.branches.last().is_none_or(|last| last.filter.is_some()) && self.is_source(&node.kind, output) {
+                if output.branches.last().is_none_or(|last| last.filter.is_some())
+                    && self.is_source(&node.kind, output)
+                {
                     let why = if output.default_drop { "by policy" } else { "no edge" };
                     line(&mut out, indent, &format!("else dropped ({why})"));
                 }
@@ -47,7 +49,11 @@ impl Graph {
         };
         match &node.kind {
             NodeKind::Nf { info, .. } if info.inputs.len() > 1 => {
-                format!("[{}] {}", info.inputs.get(edge.input).map_or("", String::as_str), node.name)
+                format!(
+                    "[{}] {}",
+                    info.inputs.get(edge.input).map_or("", String::as_str),
+                    node.name
+                )
             }
             _ => node.name.clone(),
         }
@@ -71,7 +77,11 @@ impl Graph {
 
     fn dot_edge(&self, out: &mut String, edge: &Edge, more: &str) {
         let filter = edge.filter.as_ref().map(ToString::to_string).unwrap_or_default();
-        line(out, 1, &format!("n{} -> n{} [label={}{more}];", edge.from.0, edge.to.0, quoted(&filter)));
+        line(
+            out,
+            1,
+            &format!("n{} -> n{} [label={}{more}];", edge.from.0, edge.to.0, quoted(&filter)),
+        );
     }
 }
 
@@ -116,12 +126,18 @@ impl Plan {
             line(&mut out, 2, &format!("label={};", quoted(&segment.name)));
             for node in &segment.nodes {
                 let name = self.graph.node(*node).map_or("", |node| node.name.as_str());
-                line(&mut out, 2, &format!("{} [shape=box, label={}];", self.dot_id(i, *node), quoted(name)));
+                line(
+                    &mut out,
+                    2,
+                    &format!("{} [shape=box, label={}];", self.dot_id(i, *node), quoted(name)),
+                );
             }
             line(&mut out, 1, "}");
         }
         for edge in self.edges.iter().filter(|edge| !matches!(edge.kind, EdgeKind::Ring)) {
-            let ends = |node: NodeId| self.segments.iter().position(|segment| segment.nodes.contains(&node));
+            let ends = |node: NodeId| {
+                self.segments.iter().position(|segment| segment.nodes.contains(&node))
+            };
             let from = ends(edge.from).map_or_else(String::new, |i| self.dot_id(i, edge.from));
             match edge.kind {
                 EdgeKind::Drop => {

@@ -1,7 +1,9 @@
 //! Rings between segments: one per edge and source, and which of them need watermarks.
 
 use crate::graph::{Graph, NodeKind};
-use crate::plan::{EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source, SourceId};
+use crate::plan::{
+    EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source, SourceId,
+};
 
 /// A set of sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +36,10 @@ impl Sources {
     }
 
     fn len(&self) -> usize {
-        self.0.iter().map(|word| usize::try_from(word.count_ones()).unwrap_or(0)).fold(0, usize::saturating_add)
+        self.0
+            .iter()
+            .map(|word| usize::try_from(word.count_ones()).unwrap_or(0))
+            .fold(0, usize::saturating_add)
     }
 }
 
@@ -57,7 +62,8 @@ pub(crate) fn lanes(
     for (edge, set) in rings() {
         let to = homes.get(edge.to.index()).and_then(|home| home.inward);
         let own = homes.get(edge.from.index()).map(|home| home.out.as_slice()).unwrap_or_default();
-        let is_port = graph.node(edge.from).is_some_and(|node| matches!(node.kind, NodeKind::Port { .. }));
+        let is_port =
+            graph.node(edge.from).is_some_and(|node| matches!(node.kind, NodeKind::Port { .. }));
         for (source, id) in sources.iter().zip(0_u32..).filter(|(_, id)| set.contains(index(*id))) {
             // A port's packets are produced by the source itself.
             let from = if is_port { Some(source.segment) } else { own.first().copied() };
@@ -112,7 +118,9 @@ fn mark_ordered(segments: usize, lanes: &mut [Lane]) {
     for lane in lanes.iter() {
         let mut this = Sources::default();
         this.insert(index(lane.source.0));
-        if let (Some(once), Some(twice)) = (once.get_mut(lane.to.index()), needed.get_mut(lane.to.index())) {
+        if let (Some(once), Some(twice)) =
+            (once.get_mut(lane.to.index()), needed.get_mut(lane.to.index()))
+        {
             twice.add(&once.both(&this));
             once.add(&this);
         }

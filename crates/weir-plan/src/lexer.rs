@@ -94,7 +94,9 @@ impl<'a> Lexer<'a> {
             return Kind::Name;
         }
         let mut after = rest.chars().skip(1);
-        if first.is_ascii_digit() || (first == '.' && after.next().is_some_and(|c| c.is_ascii_digit())) {
+        if first.is_ascii_digit()
+            || (first == '.' && after.next().is_some_and(|c| c.is_ascii_digit()))
+        {
             self.number();
             return Kind::Number;
         }

@@ -69,8 +69,8 @@ pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
 pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
 pub use plan::{
-    EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId, SegmentKind, Source,
-    SourceId,
+    EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId,
+    SegmentKind, Source, SourceId,
 };
 pub use render::{render, render_warnings};
 pub use span::{Name, Span, Spanned};

@@ -16,7 +16,8 @@ impl Graph {
         };
         if let Some(node) = self.nodes.get_mut(edge.from.index()) {
             for (k, output) in node.outputs.iter_mut().enumerate() {
-                let all_taken = output.branches.last().is_some_and(|branch| branch.filter.is_none());
+                let all_taken =
+                    output.branches.last().is_some_and(|branch| branch.filter.is_none());
                 let filter = resolve(edge.filter.as_ref(), &output.name);
                 if all_taken || filter == Expr::False {
                     continue;
@@ -38,14 +39,17 @@ impl Graph {
         }
         let nodes = &self.nodes;
         for edge in &mut self.edges {
-            let (Some(from), Some(to)) = (nodes.get(edge.from.index()), nodes.get(edge.to.index())) else {
+            let (Some(from), Some(to)) = (nodes.get(edge.from.index()), nodes.get(edge.to.index()))
+            else {
                 continue;
             };
             let in_full = count.get(&(edge.from, edge.to)).is_some_and(|n| *n > 1);
             let filter = edge.filter.as_ref().filter(|_| in_full);
             let filter = filter.map_or_else(String::new, |filter| format!(" [{filter}]"));
             let input = match &to.kind {
-                NodeKind::Nf { info, .. } if in_full && info.inputs.len() > 1 => info.inputs.get(edge.input),
+                NodeKind::Nf { info, .. } if in_full && info.inputs.len() > 1 => {
+                    info.inputs.get(edge.input)
+                }
                 _ => None,
             };
             let input = input.map_or_else(String::new, |input| format!("[{input}] "));
@@ -57,13 +61,16 @@ impl Graph {
     pub(crate) fn sort(&mut self) {
         let mut next = vec![Vec::new(); self.nodes.len()];
         for (id, edge) in self.edges.iter().enumerate() {
-            let both = [edge.from, edge.to].iter().all(|end| self.node(*end).is_some_and(crate::graph::Node::is_nf));
+            let both = [edge.from, edge.to]
+                .iter()
+                .all(|end| self.node(*end).is_some_and(crate::graph::Node::is_nf));
             if both && let Some(list) = next.get_mut(edge.from.index()) {
                 list.push((edge.to.index(), id));
             }
         }
         let ids = topo::order(&next).into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
-        self.order = ids.filter(|id| self.node(*id).is_some_and(crate::graph::Node::is_nf)).collect();
+        self.order =
+            ids.filter(|id| self.node(*id).is_some_and(crate::graph::Node::is_nf)).collect();
     }
 }
 

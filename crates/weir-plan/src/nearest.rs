@@ -29,7 +29,8 @@ fn distance(a: &str, b: &str) -> usize {
             let removed = at(&row, j.saturating_add(1)).saturating_add(1);
             let added = at(&next, j).saturating_add(1);
             let mut best = replaced.min(removed).min(added);
-            let previous = |list: &[char], k: usize| k.checked_sub(1).and_then(|k| list.get(k).copied());
+            let previous =
+                |list: &[char], k: usize| k.checked_sub(1).and_then(|k| list.get(k).copied());
             if previous(&a, i) == Some(*y) && previous(&b, j) == Some(*x) {
                 best = best.min(at(&before, j.saturating_sub(1)).saturating_add(1));
             }
@@ -46,7 +47,14 @@ mod tests {
 
     #[test]
     fn distances_count_changed_missing_extra_and_swapped_letters() {
-        for (a, b, d) in [("", "", 0), ("ab", "ab", 0), ("ab", "ba", 1), ("abc", "axc", 1), ("abc", "ac", 1), ("", "abc", 3)] {
+        for (a, b, d) in [
+            ("", "", 0),
+            ("ab", "ab", 0),
+            ("ab", "ba", 1),
+            ("abc", "axc", 1),
+            ("abc", "ac", 1),
+            ("", "abc", 3),
+        ] {
             assert_eq!(distance(a, b), d, "{a} {b}");
             assert_eq!(distance(b, a), d, "{b} {a}");
         }

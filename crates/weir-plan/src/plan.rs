@@ -37,7 +37,9 @@ pub struct Options {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PlanError {
     /// Edges times sources are too many.
-    #[error("the policy needs {count} rings, more than {MAX_LANES}; write fewer port numbers or edges")]
+    #[error(
+        "the policy needs {count} rings, more than {MAX_LANES}; write fewer port numbers or edges"
+    )]
     TooManyLanes {
         /// How many rings it needs.
         count: usize,
@@ -184,7 +186,8 @@ impl Plan {
         let real_time_ok = cores::assign(&mut segments, options);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
-        let edges: Vec<PlanEdge> = graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
+        let edges: Vec<PlanEdge> =
+            graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
         let lanes = lanes::lanes(graph, &segments, &homes, &sources, &edges)?;
         Ok(Self { graph: graph.clone(), segments, edges, sources, lanes, real_time_ok })
     }
@@ -198,7 +201,11 @@ impl Plan {
     /// The segment of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<SegmentId> {
-        self.segments.iter().zip(0_u32..).find(|(segment, _)| segment.name == name).map(|(_, id)| SegmentId(id))
+        self.segments
+            .iter()
+            .zip(0_u32..)
+            .find(|(segment, _)| segment.name == name)
+            .map(|(_, id)| SegmentId(id))
     }
 
     /// The lanes that a segment consumes.
@@ -236,7 +243,9 @@ fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
         }
     }
     match isolate {
-        Isolate::Each => segments.extend(graph.order().iter().map(|id| nf_segment(graph, vec![*id]))),
+        Isolate::Each => {
+            segments.extend(graph.order().iter().map(|id| nf_segment(graph, vec![*id])))
+        }
         Isolate::None if graph.order().is_empty() => {}
         Isolate::None => segments.push(nf_segment(graph, graph.order().to_vec())),
     }
@@ -254,7 +263,9 @@ fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
 
 fn port_name(direction: &str, node: &Node, port: u16) -> String {
     match node.kind {
-        NodeKind::Port { first, last } if first < last => format!("{direction}:{}.{port}", node.name),
+        NodeKind::Port { first, last } if first < last => {
+            format!("{direction}:{}.{port}", node.name)
+        }
         _ => format!("{direction}:{}", node.name),
     }
 }
@@ -267,7 +278,8 @@ fn nf_segment(graph: &Graph, nodes: Vec<NodeId>) -> Segment {
     let here = || nodes.iter().filter_map(|id| graph.node(*id));
     let names: Vec<&str> = here().map(|node| node.name.as_str()).collect();
     let name = names.join("+");
-    let writes_packets = here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
+    let writes_packets =
+        here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
     Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, core: None }
 }
 

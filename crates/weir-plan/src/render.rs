@@ -20,10 +20,20 @@ pub fn render(errors: &[PolicyError], file: &str, text: &str) -> String {
 #[must_use]
 pub fn render_warnings(warnings: &[PolicyWarning], file: &str, text: &str) -> String {
     let lines = Lines::new(text);
-    warnings.iter().map(|w| one(&lines, file, w.span, "warning", &w.why, &w.why.instead())).collect()
+    warnings
+        .iter()
+        .map(|w| one(&lines, file, w.span, "warning", &w.why, &w.why.instead()))
+        .collect()
 }
 
-fn one(lines: &Lines<'_>, file: &str, span: Span, severity: &str, why: &dyn Display, instead: &str) -> String {
+fn one(
+    lines: &Lines<'_>,
+    file: &str,
+    span: Span,
+    severity: &str,
+    why: &dyn Display,
+    instead: &str,
+) -> String {
     let line = lines.line(span.start);
     let column = lines.column(span.start);
     let (start, source) = lines.text(line);
@@ -34,7 +44,11 @@ fn one(lines: &Lines<'_>, file: &str, span: Span, severity: &str, why: &dyn Disp
         .count()
         .max(1);
     // A long line is shown from a little before the place.
-    let skipped = if column.saturating_add(marked.min(WIDTH / 2)) > WIDTH { column.saturating_sub(WIDTH / 4) } else { 0 };
+    let skipped = if column.saturating_add(marked.min(WIDTH / 2)) > WIDTH {
+        column.saturating_sub(WIDTH / 4)
+    } else {
+        0
+    };
     let shown: String = source.chars().skip(skipped).take(WIDTH).map(plain).collect();
     let before: String = shown
         .chars()

@@ -95,6 +95,9 @@ impl<'a> Lines<'a> {
     /// The column of byte `at` in its line: characters, counted from 1.
     pub(crate) fn column(&self, at: usize) -> usize {
         let (start, line) = self.text(self.line(at));
-        line.char_indices().take_while(|(i, _)| start.saturating_add(*i) < at).count().saturating_add(1)
+        line.char_indices()
+            .take_while(|(i, _)| start.saturating_add(*i) < at)
+            .count()
+            .saturating_add(1)
     }
 }

@@ -15,7 +15,8 @@ pub(crate) fn order(next: &Successors) -> Vec<usize> {
         }
     }
     // A stack, so that what follows a node is taken before its rivals.
-    let mut ready: Vec<usize> = waiting_for.iter().enumerate().filter(|(_, n)| **n == 0).map(|(i, _)| i).rev().collect();
+    let mut ready: Vec<usize> =
+        waiting_for.iter().enumerate().filter(|(_, n)| **n == 0).map(|(i, _)| i).rev().collect();
     let mut order = Vec::with_capacity(next.len());
     while let Some(node) = ready.pop() {
         order.push(node);
@@ -48,7 +49,9 @@ pub(crate) fn cycles(next: &Successors) -> Vec<Vec<usize>> {
         let Some(start) = alive.iter().position(|a| *a) else {
             break;
         };
-        let Some(nodes) = walk(&next, &alive, start).and_then(|on_cycle| shortest(&next, &alive, on_cycle)) else {
+        let Some(nodes) =
+            walk(&next, &alive, start).and_then(|on_cycle| shortest(&next, &alive, on_cycle))
+        else {
             break;
         };
         for (node, _) in &nodes {
@@ -173,6 +176,9 @@ mod tests {
 
     #[test]
     fn each_of_two_separate_cycles_is_found() {
-        assert_eq!(cycles(&graph(5, &[(0, 1), (1, 0), (1, 2), (2, 3), (3, 4), (4, 3)])), [vec![0, 1], vec![4, 5]]);
+        assert_eq!(
+            cycles(&graph(5, &[(0, 1), (1, 0), (1, 2), (2, 3), (3, 4), (4, 3)])),
+            [vec![0, 1], vec![4, 5]]
+        );
     }
 }

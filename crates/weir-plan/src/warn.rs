@@ -13,7 +13,11 @@ use crate::span::Span;
 use crate::warning::Warning;
 
 /// All warnings, in the order of the text. `links` are the graph's edges, in the same order.
-pub(crate) fn warnings(declared: &Declared<'_>, links: &[Link], graph: &Graph) -> Vec<PolicyWarning> {
+pub(crate) fn warnings(
+    declared: &Declared<'_>,
+    links: &[Link],
+    graph: &Graph,
+) -> Vec<PolicyWarning> {
     let mut list = Vec::new();
     unused(declared, links, &mut list);
     dropped(declared, graph, &mut list);
@@ -64,13 +68,19 @@ fn outputs(node: &Node, warn: &mut dyn FnMut(Warning)) {
     let mut filters: HashSet<&Expr> = HashSet::new();
     for output in &node.outputs {
         match output.branches.as_slice() {
-            [] => warn(Warning::OutputDropped { name: node.name.clone(), output: output.name.clone() }),
+            [] => warn(Warning::OutputDropped {
+                name: node.name.clone(),
+                output: output.name.clone(),
+            }),
             [only] => {
                 // The same for several outputs is said once. Anything less plain is not evident.
                 if let Some(filter) = &only.filter
                     && filters.insert(filter)
                 {
-                    warn(Warning::RestDropped { name: node.name.clone(), filter: filter.to_string() });
+                    warn(Warning::RestDropped {
+                        name: node.name.clone(),
+                        filter: filter.to_string(),
+                    });
                 }
             }
             _ => {}

@@ -58,9 +58,13 @@ impl Warning {
         match self {
             Warning::Unused { .. } => "leave its declaration out".to_owned(),
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
-            Warning::NoWayOut { name } => format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`"),
+            Warning::NoWayOut { name } => {
+                format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`")
+            }
             Warning::OutputDropped { name, output } => {
-                format!("write where to, as in `{name} [{name}.{output}] -> wan;`, or `default drop;`")
+                format!(
+                    "write where to, as in `{name} [{name}.{output}] -> wan;`, or `default drop;`"
+                )
             }
             Warning::RestDropped { name, filter } => {
                 format!("write where to, as in `{name} [!({filter})] -> Drop;`, or `default drop;`")

@@ -70,6 +70,8 @@ pub enum Why {
     // Declarations.
     #[error("`{0}` is a word of the language and cannot be a name")]
     Reserved(String),
+    #[error("`{0}` is a word of the filter language, so a filter could not use it as a name")]
+    FilterWord(String),
     #[error("`{name}` is declared in line {line} already")]
     Duplicate { name: String, line: usize },
     #[error("no NF type is called `{name}`")]
@@ -102,13 +104,17 @@ pub enum Why {
     UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
     #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
     WhichInput { name: String, inputs: Vec<String> },
-    #[error("`{name}` is a {kind} and has no named inputs")]
-    NoInputs { name: String, kind: &'static str },
-    #[error("`{name}` has {count} port numbers, and to which of them a packet goes is not decided yet")]
+    #[error("`{name}` has no named inputs")]
+    NoInputs { name: String },
+    #[error(
+        "`{name}` has {count} port numbers, and to which of them a packet goes is not decided yet"
+    )]
     PortArray { name: String, count: usize },
     #[error("the same edge stands in line {line} already")]
     SameEdge { line: usize },
-    #[error("packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other")]
+    #[error(
+        "packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other"
+    )]
     Cycle { path: String },
 }
 
@@ -128,9 +134,15 @@ impl Why {
         match self {
             Why::TooLong { .. } => format!("at most {MAX_TEXT} bytes are read"),
             Why::TooManyErrors => "correct these first".to_owned(),
-            Why::TooManyEdges | Why::TooManyDeclarations | Why::TooManyPorts => "split the policy".to_owned(),
-            Why::NoEdges => "write `pipelet { lan -> wan; }`, with `lan` and `wan` declared as ports".to_owned(),
-            Why::Expected { instead, .. } | Why::NoSemicolon { instead } => format!("write {instead}"),
+            Why::TooManyEdges | Why::TooManyDeclarations | Why::TooManyPorts => {
+                "split the policy".to_owned()
+            }
+            Why::NoEdges => {
+                "write `pipelet { lan -> wan; }`, with `lan` and `wan` declared as ports".to_owned()
+            }
+            Why::Expected { instead, .. } | Why::NoSemicolon { instead } => {
+                format!("write {instead}")
+            }
             Why::NotClosed(_, close) => format!("write `{close}` where it ends"),
             Why::OpenText => "write its closing quote in the same line".to_owned(),
             Why::Ellipsis => "write it out".to_owned(),
@@ -140,41 +152,70 @@ impl Why {
             Why::NotYet(NotYet::Include) => "write the included text here".to_owned(),
             Why::Bandwidth(_) => "write as in `(10 Gbps)`, `(1.5 Mbps)` or `(5 Mpps)`".to_owned(),
             Why::SameKey(_) => "keep one of them".to_owned(),
-            Why::Number(_) => "write as in `80`, `-1`, `0.5`, `1e6` or `0x1f`, within 64 bits".to_owned(),
+            Why::Number(_) => {
+                "write as in `80`, `-1`, `0.5`, `1e6` or `0x1f`, within 64 bits".to_owned()
+            }
             Why::Escape(_) => "write `\\\\` for a backslash".to_owned(),
             Why::ConfigTooDeep => format!("write at most {MAX_CONFIG_DEPTH} levels"),
-            Why::Config { type_name, .. } => format!("`weir nf {type_name}` shows what it takes"),
-            Why::Reserved(word) => format!("write another name, as in `my_{}`", word.to_lowercase()),
+            Why::Config { type_name, .. } => {
+                format!("the description of `{type_name}` says what it takes")
+            }
+            Why::Reserved(word) | Why::FilterWord(word) => {
+                format!("write another name, as in `my_{}`", word.to_lowercase())
+            }
             Why::Duplicate { .. } => "write another name".to_owned(),
-            Why::UnknownType { nearest, types, .. } => suggestion(nearest.as_deref(), types, "the types are"),
-            Why::Address { .. } => "write as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`".to_owned(),
+            Why::UnknownType { nearest, types, .. } => {
+                suggestion(nearest.as_deref(), types, "the types are")
+            }
+            Why::Address { .. } => {
+                "write as in `10.0.0.0/8`, `192.0.2.1` or `2001:db8::/32`".to_owned()
+            }
             Why::HostBits { network, .. } => format!("write `{network}`"),
             Why::PrefixLength { max, .. } => format!("write at most `/{max}`"),
             Why::PortRange { first, last } => format!("write `Port<{last}-{first}>`"),
             Why::PortTaken { .. } => "write a number that is free".to_owned(),
             Why::UnknownNode { nearest: Some(nearest), .. } => format!("write `{nearest}`"),
             Why::UnknownNode { name, is_type: true, .. } => {
-                format!("it is an NF type: declare an instance, as in `{name} my_{};`, and write its name", name.to_lowercase())
+                format!(
+                    "it is an NF type: declare an instance, as in `{name} my_{};`, and write its name",
+                    name.to_lowercase()
+                )
             }
-            Why::UnknownNode { name, .. } => format!("declare it, as in `Type {name};` or `Port<0> {name};`"),
-            Why::AddressAsNode { name } => format!("write it in a filter, as in `[dst net {name}]`"),
+            Why::UnknownNode { name, .. } => {
+                format!("declare it, as in `Type {name};` or `Port<0> {name};`")
+            }
+            Why::AddressAsNode { name } => {
+                format!("write it in a filter, as in `[dst net {name}]`")
+            }
             Why::NoOutputs { .. } => "leave the edge out".to_owned(),
             Why::Filter { instead, .. } => format!("write {instead}"),
-            Why::UnknownOutput { nearest, outputs, .. } => suggestion(nearest.as_deref(), outputs, "its outputs are"),
-            Why::OtherScope { outputs, .. } if outputs.is_empty() => "write a filter on packets, as in `[tcp port 80]`".to_owned(),
+            Why::UnknownOutput { nearest, outputs, .. } => {
+                suggestion(nearest.as_deref(), outputs, "its outputs are")
+            }
+            Why::OtherScope { outputs, .. } if outputs.is_empty() => {
+                "write a filter on packets, as in `[tcp port 80]`".to_owned()
+            }
             Why::OtherScope { from, outputs, .. } => {
-                let outputs: Vec<String> = outputs.iter().map(|output| format!("{from}.{output}")).collect();
+                let outputs: Vec<String> =
+                    outputs.iter().map(|output| format!("{from}.{output}")).collect();
                 format!("write an output of `{from}`: {}", list(&outputs))
             }
-            Why::UnknownInput { nearest, inputs, .. } => suggestion(nearest.as_deref(), inputs, "its inputs are"),
+            Why::UnknownInput { nearest, inputs, .. } => {
+                suggestion(nearest.as_deref(), inputs, "its inputs are")
+            }
             Why::WhichInput { name, inputs } => {
                 let first = inputs.first().map_or("", String::as_str);
                 format!("write as in `-> [{first}] {name}`; its inputs are {}", list(inputs))
             }
-            Why::NoInputs { name, .. } => format!("write `-> {name}`"),
-            Why::PortArray { .. } => "declare a port of its own for these packets, as in `Port<8> name;`".to_owned(),
+            Why::NoInputs { name } => format!("write `-> {name}`"),
+            Why::PortArray { .. } => {
+                "declare a port of its own for these packets, as in `Port<8> name;`".to_owned()
+            }
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
-            Why::Cycle { .. } => "leave one of these edges out, or declare a second instance for the way back".to_owned(),
+            Why::Cycle { .. } => {
+                "leave one of these edges out, or declare a second instance for the way back"
+                    .to_owned()
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 //! Each bad policy in `bad_policies.txt` with exactly what is said about it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common;
 
@@ -24,14 +25,26 @@ fn each_bad_policy_gets_its_message_at_its_place() {
     assert!(cases >= 50, "{cases}");
     if actual != file {
         let at = actual.lines().zip(file.lines()).take_while(|(a, b)| a == b).count();
-        let near = |text: &str| text.lines().skip(at.saturating_sub(4)).take(12).collect::<Vec<_>>().join("\n");
-        panic!("differs from line {}:\n{}\n\nexpected:\n{}\n\nwhole:\n{actual}", at + 1, near(&actual), near(file));
+        let near = |text: &str| {
+            text.lines().skip(at.saturating_sub(4)).take(12).collect::<Vec<_>>().join("\n")
+        };
+        panic!(
+            "differs from line {}:\n{}\n\nexpected:\n{}\n\nwhole:\n{actual}",
+            at + 1,
+            near(&actual),
+            near(file)
+        );
     }
 }
 
 fn only_error(text: &str) -> Why {
     let errors = check(text, &Types).unwrap_err();
-    assert_eq!(errors.len(), 1, "{}", render(&errors[..errors.len().min(3)], "p", &text[..text.len().min(1000)]));
+    assert_eq!(
+        errors.len(),
+        1,
+        "{}",
+        render(&errors[..errors.len().min(3)], "p", &text[..text.len().min(1000)])
+    );
     errors[0].why.clone()
 }
 
@@ -52,7 +65,13 @@ fn edges_beyond_the_limit_are_refused() {
 
 #[test]
 fn deep_nesting_is_an_error_and_no_overflow() {
-    let nested = |n: usize| format!("Port<0> a; MacSwap x {{ k: {}{} }}; pipelet {{ a -> x -> a; }}", "[".repeat(n), "]".repeat(n));
+    let nested = |n: usize| {
+        format!(
+            "Port<0> a; MacSwap x {{ k: {}{} }}; pipelet {{ a -> x -> a; }}",
+            "[".repeat(n),
+            "]".repeat(n)
+        )
+    };
     assert!(check(&nested(MAX_CONFIG_DEPTH - 1), &Types).is_ok());
     assert_eq!(only_error(&nested(MAX_CONFIG_DEPTH)), Why::ConfigTooDeep);
     assert_eq!(only_error(&nested(1_000_000)), Why::ConfigTooDeep);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use weir_control::wiring::{self, Captures, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
-use weir_plan::{Isolate, Plan};
+use weir_plan::Isolate;
 use weir_runtime::layout::NodeCounts;
 use weir_runtime::spec::EndSpec;
 

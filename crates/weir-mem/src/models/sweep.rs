@@ -114,9 +114,9 @@ fn assert_each_in_one_place(buffers: u32, places: &[&[u32]]) {
 
 /// `published`: how many buffers are in W's input ring from the start; P publishes the others of
 /// `BUFFERS` while everything runs.
-fn killed_at(step: Step, published: u32) {
+fn killed_at(step: Step, preemptions: usize, published: u32) {
     const BUFFERS: u32 = 2;
-    explore(3, move || {
+    explore(preemptions, move || {
         let owners = Owners::heap(BUFFERS);
         let (mut to_w, from_p, input) = heap_ring_inspected(2);
         let (to_d, mut from_w, output) = heap_ring_inspected(2);
@@ -202,14 +202,14 @@ const ALWAYS_PASSED: [Step; 11] = [
 #[test]
 fn a_worker_killed_at_any_step_of_a_full_batch_leaks_and_doubles_nothing() {
     for step in ALWAYS_PASSED {
-        killed_at(step, 2);
+        killed_at(step, 3, 2);
     }
 }
 
 #[test]
 fn a_worker_killed_at_any_step_while_its_upstream_goes_on_leaks_and_doubles_nothing() {
     for step in ALWAYS_PASSED {
-        killed_at(step, 1);
+        killed_at(step, 2, 1);
     }
 }
 

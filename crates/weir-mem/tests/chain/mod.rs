@@ -2,6 +2,8 @@
 //! and given back to the source at the end. Used over two mappings per ring (`ring_threads.rs`) and,
 //! for ThreadSanitizer, over one (`src/threads.rs` says why).
 
+#![allow(clippy::expect_used)] // only tests use it
+
 use super::random::Random;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;

@@ -1,4 +1,5 @@
 //! NF types for tests: enough for the paper's policies and the errors.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use serde_json::Value;
@@ -20,7 +21,8 @@ const TYPES: [(&str, &[&str], &[&str], bool); 9] = [
 
 impl Catalog for Types {
     fn nf(&self, type_name: &str) -> Option<NfInfo> {
-        let (name, inputs, outputs, writes_packets) = TYPES.iter().find(|(name, ..)| *name == type_name)?;
+        let (name, inputs, outputs, writes_packets) =
+            TYPES.iter().find(|(name, ..)| *name == type_name)?;
         let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         Some(NfInfo {
             name: (*name).to_owned(),
@@ -38,12 +40,17 @@ impl Catalog for Types {
     /// `default` and each rule's `action` are "pass" or "drop"; nothing else is looked at.
     fn check_config(&self, _: &str, config: &Value) -> Result<(), ConfigProblem> {
         let mut actions = vec![("/default".to_owned(), config.get("default"))];
-        for (i, rule) in config.get("rules").and_then(Value::as_array).into_iter().flatten().enumerate() {
+        for (i, rule) in
+            config.get("rules").and_then(Value::as_array).into_iter().flatten().enumerate()
+        {
             actions.push((format!("/rules/{i}/action"), rule.get("action")));
         }
         for (path, action) in actions {
             if let Some(action) = action.filter(|action| **action != "pass" && **action != "drop") {
-                return Err(ConfigProblem { path, why: format!("{action} is neither \"pass\" nor \"drop\"") });
+                return Err(ConfigProblem {
+                    path,
+                    why: format!("{action} is neither \"pass\" nor \"drop\""),
+                });
             }
         }
         Ok(())

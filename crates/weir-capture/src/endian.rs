@@ -16,10 +16,7 @@ pub(crate) struct Fields<'a> {
 impl<'a> Fields<'a> {
     #[inline]
     pub(crate) fn new(bytes: &'a [u8], endian: Endian) -> Self {
-        Self {
-            rest: bytes,
-            endian,
-        }
+        Self { rest: bytes, endian }
     }
 
     #[inline]

@@ -130,11 +130,7 @@ pub struct Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            offset,
-            records,
-            fault,
-        } = self;
+        let Self { offset, records, fault } = self;
         write!(
             f,
             "the capture is not whole: at byte {offset}, {fault}; the {records} packets before it were read. {}",

@@ -30,10 +30,7 @@ pub fn fuzz_read(data: &[u8]) {
             resume_at = reader.position();
         }
     }
-    assert!(
-        matches!(reader.next(), Ok(None)),
-        "an ended reader stays ended"
-    );
+    assert!(matches!(reader.next(), Ok(None)), "an ended reader stays ended");
     let end = reader.position();
     assert!(end.next <= data.len() as u64);
     assert!(
@@ -95,10 +92,7 @@ mod tests {
             Just([0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1, 0]),
         ];
         (head, words()).prop_map(|(head, words)| {
-            head.iter()
-                .flat_map(|w| w.to_le_bytes())
-                .chain(words)
-                .collect()
+            head.iter().flat_map(|w| w.to_le_bytes()).chain(words).collect()
         })
     }
 

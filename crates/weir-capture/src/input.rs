@@ -17,12 +17,7 @@ pub(crate) struct Input<R> {
 
 impl<R: Read + Seek> Input<R> {
     pub(crate) fn new(inner: R) -> Self {
-        Self {
-            inner,
-            buffer: vec![0; CHUNK],
-            start: 0,
-            end: 0,
-        }
+        Self { inner, buffer: vec![0; CHUNK], start: 0, end: 0 }
     }
 
     /// Goes to an absolute offset.
@@ -78,8 +73,7 @@ impl<R: Read + Seek> Input<R> {
         // Seeking beyond the end is no error, so the last byte is read to know that it is there.
         let beyond = len.saturating_sub(self.buffered()).saturating_sub(1);
         (self.start, self.end) = (0, 0);
-        self.inner
-            .seek(SeekFrom::Current(i64::try_from(beyond).unwrap_or(i64::MAX)))?;
+        self.inner.seek(SeekFrom::Current(i64::try_from(beyond).unwrap_or(i64::MAX)))?;
         let there = self.peek(1)?.is_some();
         self.consume(1);
         Ok(there)

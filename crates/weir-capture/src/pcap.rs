@@ -38,14 +38,7 @@ pub(crate) fn file_header(
         let version = (fields.u16()?, fields.u16()?);
         fields.take::<8>()?;
         let (snaplen, link) = (fields.u32()?, LinkType::from_pcap_field(fields.u32()?));
-        Some((
-            version,
-            Interface {
-                link,
-                snaplen,
-                time: precision.into(),
-            },
-        ))
+        Some((version, Interface { link, snaplen, time: precision.into() }))
     };
     let (version, interface) = parse().ok_or(OpenError::HeaderCut)?;
     match version {
@@ -64,11 +57,7 @@ pub(crate) fn record<R: Read + Seek>(
     payload: Payload,
 ) -> Result<Frame, Stop> {
     let Some(header) = input.peek(RECORD_HEADER)? else {
-        return Err(if input.buffered() == 0 {
-            Stop::End
-        } else {
-            Fault::Cut.into()
-        });
+        return Err(if input.buffered() == 0 { Stop::End } else { Fault::Cut.into() });
     };
     let mut fields = Fields::new(header, endian);
     let mut parse = || Some((fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?));

@@ -45,19 +45,11 @@ pub(crate) fn block<R: Read + Seek>(
     payload: Payload,
 ) -> Result<Block, Stop> {
     let Some(head) = input.peek(FRAMING)? else {
-        return Err(if input.buffered() == 0 {
-            Stop::End
-        } else {
-            Fault::Cut.into()
-        });
+        return Err(if input.buffered() == 0 { Stop::End } else { Fault::Cut.into() });
     };
     let mut fields = Fields::new(head, endian);
     let kind = fields.u32().ok_or(Fault::Cut)?;
-    let endian = if kind == SECTION {
-        section_order(head)?
-    } else {
-        endian
-    };
+    let endian = if kind == SECTION { section_order(head)? } else { endian };
     let mut fields = Fields::new(head, endian);
     fields.u32();
     let length = check_length(fields.u32().ok_or(Fault::Cut)?)?;
@@ -66,10 +58,7 @@ pub(crate) fn block<R: Read + Seek>(
         SECTION => {
             section_version(input, endian, length)?;
             skip(input, endian, length)?;
-            Ok(Block::Section {
-                endian,
-                length: whole,
-            })
+            Ok(Block::Section { endian, length: whole })
         }
         INTERFACE => {
             let body = body(input, endian, length)?;
@@ -79,10 +68,7 @@ pub(crate) fn block<R: Read + Seek>(
                 return Err(Fault::TooManyInterfaces.into());
             }
             input.consume(length as usize);
-            Ok(Block::Interface {
-                interface,
-                length: whole,
-            })
+            Ok(Block::Interface { interface, length: whole })
         }
         ENHANCED | PACKET | SIMPLE => {
             packet(input, endian, interfaces, payload, kind, length).map(Block::Packet)
@@ -97,10 +83,7 @@ pub(crate) fn block<R: Read + Seek>(
 /// The byte order of a section, from its byte-order mark (bytes 8 to 11).
 fn section_order(head: &[u8]) -> Result<Endian, Fault> {
     let mut fields = Fields::new(head, Endian::Big);
-    let mark = fields
-        .take::<8>()
-        .and_then(|_| fields.u32())
-        .ok_or(Fault::Cut)?;
+    let mark = fields.take::<8>().and_then(|_| fields.u32()).ok_or(Fault::Cut)?;
     match (mark, mark.swap_bytes()) {
         (BYTE_ORDER_MARK, _) => Ok(Endian::Big),
         (_, BYTE_ORDER_MARK) => Ok(Endian::Little),
@@ -120,9 +103,7 @@ fn section_version<R: Read + Seek>(
     }
     let head = input.peek(SHORTEST)?.ok_or(Fault::Cut)?;
     let mut fields = Fields::new(head, endian);
-    let version = fields
-        .take::<12>()
-        .and_then(|_| Some((fields.u16()?, fields.u16()?)));
+    let version = fields.take::<12>().and_then(|_| Some((fields.u16()?, fields.u16()?)));
     match version.ok_or(Fault::Cut)? {
         (1, 0 | 2) => Ok(()),
         (major, minor) => Err(Fault::Version(major, minor).into()),
@@ -144,9 +125,7 @@ fn body<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length: u32) -> Re
     let block = input.peek(length as usize)?.ok_or(Fault::Cut)?;
     let mut fields = Fields::new(block, endian);
     fields.take::<8>();
-    let body = fields
-        .slice((length as usize).saturating_sub(FRAMING))
-        .ok_or(Fault::Cut)?;
+    let body = fields.slice((length as usize).saturating_sub(FRAMING)).ok_or(Fault::Cut)?;
     check_trailer(length, fields.u32().ok_or(Fault::Cut)?)?;
     Ok(body)
 }
@@ -163,11 +142,7 @@ fn skip<R: Read + Seek>(input: &mut Input<R>, endian: Endian, length: u32) -> Re
 }
 
 fn check_trailer(before: u32, after: u32) -> Result<(), Fault> {
-    if before == after {
-        Ok(())
-    } else {
-        Err(Fault::Trailer { before, after })
-    }
+    if before == after { Ok(()) } else { Err(Fault::Trailer { before, after }) }
 }
 
 fn interface(mut body: Fields<'_>, endian: Endian) -> Option<Interface> {
@@ -184,11 +159,7 @@ fn interface(mut body: Fields<'_>, endian: Endian) -> Option<Interface> {
             _ => {}
         }
     }
-    Some(Interface {
-        link,
-        snaplen,
-        time: TimeFormat::Units(resolution),
-    })
+    Some(Interface { link, snaplen, time: TimeFormat::Units(resolution) })
 }
 
 /// The next option of a list; a list that does not fit its block simply ends.
@@ -288,10 +259,7 @@ fn packet<R: Read + Seek>(
             let at = block.start.saturating_add(8);
             let from = at.saturating_add(header.size);
             let data = from..from.saturating_add(captured as usize);
-            (
-                data,
-                comment.map(|c| at.saturating_add(c.start)..at.saturating_add(c.end)),
-            )
+            (data, comment.map(|c| at.saturating_add(c.start)..at.saturating_add(c.end)))
         }
         Payload::Skip => {
             skip(input, endian, length)?;
@@ -321,9 +289,7 @@ fn comment(
     if kind == SIMPLE {
         return None;
     }
-    let options_at = header
-        .saturating_add(captured)
-        .saturating_add(padding(captured));
+    let options_at = header.saturating_add(captured).saturating_add(padding(captured));
     let mut at = options_at;
     let mut fields = Fields::new(body.get(options_at..)?, endian);
     while let Some((code, value)) = option(&mut fields) {
@@ -331,9 +297,7 @@ fn comment(
         if code == OPT_COMMENT {
             return Some(from..from.saturating_add(value.len()));
         }
-        at = from
-            .saturating_add(value.len())
-            .saturating_add(padding(value.len()));
+        at = from.saturating_add(value.len()).saturating_add(padding(value.len()));
     }
     None
 }

@@ -59,10 +59,7 @@ impl<R: Read + Seek> Reader<R> {
     /// # Errors
     /// As [`Self::resume`].
     pub fn resume_from(inner: R, position: Position) -> Result<Self, OpenError> {
-        let bad = OpenError::BadPosition {
-            section: position.section,
-            next: position.next,
-        };
+        let bad = OpenError::BadPosition { section: position.section, next: position.next };
         let mut input = Input::new(inner);
         let ordered =
             position.section <= position.interfaces_end && position.interfaces_end <= position.next;
@@ -101,15 +98,9 @@ impl<R: Read + Seek> Reader<R> {
                 OpenError::HeaderCut
             });
         };
-        let magic = Fields::new(head, Endian::Big)
-            .u32()
-            .ok_or(OpenError::HeaderCut)?;
-        let position = Position {
-            section: offset,
-            interfaces_end: offset,
-            next: offset,
-            records: 0,
-        };
+        let magic = Fields::new(head, Endian::Big).u32().ok_or(OpenError::HeaderCut)?;
+        let position =
+            Position { section: offset, interfaces_end: offset, next: offset, records: 0 };
         let empty = |kind, endian, input| Self {
             input,
             kind,
@@ -156,10 +147,7 @@ impl<R: Read + Seek> Reader<R> {
         Ok(Some(Record {
             bytes: self.input.bytes(frame.data),
             wire_len: frame.wire_len,
-            time: Timestamp {
-                raw: frame.raw,
-                format: frame.interface.time,
-            },
+            time: Timestamp { raw: frame.raw, format: frame.interface.time },
             link: frame.interface.link,
             interface: frame.interface_id,
             comment: frame.comment.map(|range| self.input.bytes(range)),
@@ -208,19 +196,11 @@ impl<R: Read + Seek> Reader<R> {
 
     fn end(&mut self, stop: Stop) -> Result<(), ReadError> {
         self.ended = true;
-        let Position {
-            next: offset,
-            records,
-            ..
-        } = self.position;
+        let Position { next: offset, records, .. } = self.position;
         match stop {
             Stop::End => Ok(()),
             Stop::Fault(fault) => {
-                self.warning = Some(Warning {
-                    offset,
-                    records,
-                    fault,
-                });
+                self.warning = Some(Warning { offset, records, fault });
                 Ok(())
             }
             Stop::Io(source) => Err(ReadError { offset, source }),
@@ -231,12 +211,9 @@ impl<R: Read + Seek> Reader<R> {
     #[inline]
     fn step(&mut self, payload: Payload) -> Result<Option<Frame>, Stop> {
         let block = match (self.kind, self.interfaces.first()) {
-            (FileKind::Pcap, Some(interface)) => Block::Packet(pcap::record(
-                &mut self.input,
-                self.endian,
-                *interface,
-                payload,
-            )?),
+            (FileKind::Pcap, Some(interface)) => {
+                Block::Packet(pcap::record(&mut self.input, self.endian, *interface, payload)?)
+            }
             _ => pcapng::block(&mut self.input, self.endian, &self.interfaces, payload)?,
         };
         let at = self.position.next;

@@ -43,9 +43,7 @@ pub fn scan(path: impl AsRef<Path>) -> Result<Summary, ScanError> {
 /// # Errors
 /// As [`scan`].
 pub fn scan_from<R: Read + Seek>(mut inner: R) -> Result<Summary, ScanError> {
-    let file_bytes = inner
-        .seek(std::io::SeekFrom::End(0))
-        .map_err(OpenError::Io)?;
+    let file_bytes = inner.seek(std::io::SeekFrom::End(0)).map_err(OpenError::Io)?;
     inner.rewind().map_err(OpenError::Io)?;
     let mut reader = Reader::new(inner)?;
     let mut summary = Summary {
@@ -59,16 +57,11 @@ pub fn scan_from<R: Read + Seek>(mut inner: R) -> Result<Summary, ScanError> {
         warning: None,
     };
     while let Some(frame) = reader.advance(Payload::Skip)? {
-        summary.captured_bytes = summary
-            .captured_bytes
-            .saturating_add(u64::from(frame.captured));
+        summary.captured_bytes = summary.captured_bytes.saturating_add(u64::from(frame.captured));
         summary.largest = summary.largest.max(frame.captured);
         let count = summary.link_types.entry(frame.interface.link).or_default();
         *count = count.saturating_add(1);
-        let count = summary
-            .time_formats
-            .entry(frame.interface.time)
-            .or_default();
+        let count = summary.time_formats.entry(frame.interface.time).or_default();
         *count = count.saturating_add(1);
     }
     summary.records = reader.position().records;

@@ -41,15 +41,9 @@ pub struct Resolution {
 
 impl Resolution {
     /// Microseconds, what an interface without the option uses.
-    pub const MICROS: Self = Self {
-        tsresol: 6,
-        offset: 0,
-    };
+    pub const MICROS: Self = Self { tsresol: 6, offset: 0 };
     /// Nanoseconds.
-    pub const NANOS: Self = Self {
-        tsresol: 9,
-        offset: 0,
-    };
+    pub const NANOS: Self = Self { tsresol: 9, offset: 0 };
 
     fn exponent(self) -> u32 {
         u32::from(self.tsresol & 0x7f)
@@ -74,10 +68,7 @@ impl Resolution {
     }
 
     fn at_ns(self, ns: u64) -> u64 {
-        let ns = i128::from(ns)
-            .saturating_sub(self.offset_ns())
-            .max(0)
-            .unsigned_abs();
+        let ns = i128::from(ns).saturating_sub(self.offset_ns()).max(0).unsigned_abs();
         let e = self.exponent();
         let units = if self.is_binary() {
             let scaled = ns.saturating_mul(1_u128 << e);
@@ -115,12 +106,10 @@ impl TimeFormat {
         let (seconds, fraction) = (u64::from(seconds), u64::from(fraction));
         match self {
             // 2^32 seconds and 2^32 ms are together below 2^63 ns: nothing here saturates.
-            Self::PcapMicros => seconds
-                .saturating_mul(1_000_000_000)
-                .saturating_add(fraction.saturating_mul(1_000)),
-            Self::PcapNanos => seconds
-                .saturating_mul(1_000_000_000)
-                .saturating_add(fraction),
+            Self::PcapMicros => {
+                seconds.saturating_mul(1_000_000_000).saturating_add(fraction.saturating_mul(1_000))
+            }
+            Self::PcapNanos => seconds.saturating_mul(1_000_000_000).saturating_add(fraction),
             Self::Units(resolution) => resolution.to_ns(raw.0),
         }
     }
@@ -188,11 +177,7 @@ impl Timestamp {
     /// [`TimeFormat::to_ns`] and [`TimeFormat::at_ns`].
     #[must_use]
     pub fn raw_in(self, format: TimeFormat) -> RawTime {
-        if self.format == format {
-            self.raw
-        } else {
-            format.at_ns(self.to_ns())
-        }
+        if self.format == format { self.raw } else { format.at_ns(self.to_ns()) }
     }
 }
 
@@ -227,10 +212,7 @@ mod tests {
     fn an_odd_sub_second_field_carries_into_the_seconds() {
         let odd = RawTime::from_fields(10, 2_500_000);
         assert_eq!(TimeFormat::PcapMicros.to_ns(odd), 12_500_000_000);
-        assert_eq!(
-            TimeFormat::PcapNanos.to_ns(RawTime::from_fields(10, u32::MAX)),
-            14_294_967_295
-        );
+        assert_eq!(TimeFormat::PcapNanos.to_ns(RawTime::from_fields(10, u32::MAX)), 14_294_967_295);
     }
 
     #[test]
@@ -252,23 +234,14 @@ mod tests {
         assert_eq!(units(127, 0).at_ns(1), RawTime(u64::MAX));
         assert_eq!(units(255, 0).at_ns(1), RawTime(u64::MAX));
         assert_eq!(units(255, 0).at_ns(0), RawTime(0));
-        assert_eq!(
-            TimeFormat::PcapMicros.at_ns(u64::MAX),
-            RawTime::from_fields(u32::MAX, 999_999)
-        );
+        assert_eq!(TimeFormat::PcapMicros.at_ns(u64::MAX), RawTime::from_fields(u32::MAX, 999_999));
     }
 
     #[test]
     fn converting_between_equal_formats_keeps_every_bit() {
-        let odd = Timestamp {
-            raw: RawTime(u64::MAX),
-            format: TimeFormat::PcapMicros,
-        };
+        let odd = Timestamp { raw: RawTime(u64::MAX), format: TimeFormat::PcapMicros };
         assert_eq!(odd.raw_in(TimeFormat::PcapMicros), RawTime(u64::MAX));
-        assert_eq!(
-            odd.raw_in(TimeFormat::PcapNanos).fields(),
-            (u32::MAX, 999_999_999)
-        );
+        assert_eq!(odd.raw_in(TimeFormat::PcapNanos).fields(), (u32::MAX, 999_999_999));
     }
 
     proptest! {

@@ -30,16 +30,10 @@ impl Format {
     /// pcapng when the name ends in `.pcapng` or `.ntar`, else pcap in the precision that loses least of `time`.
     #[must_use]
     pub fn for_path(path: impl AsRef<Path>, time: TimeFormat, link: LinkType) -> Self {
-        let extension = path
-            .as_ref()
-            .extension()
-            .map(std::ffi::OsStr::to_ascii_lowercase);
+        let extension = path.as_ref().extension().map(std::ffi::OsStr::to_ascii_lowercase);
         match extension.as_ref().and_then(|e| e.to_str()) {
             Some("pcapng" | "ntar") => Self::Pcapng,
-            _ => Self::Pcap {
-                precision: time.in_pcap(),
-                link,
-            },
+            _ => Self::Pcap { precision: time.in_pcap(), link },
         }
     }
 }
@@ -108,10 +102,9 @@ impl Writer<File> {
             _ if !reader.is_little_endian() => return Err(WriteError::Foreign),
             (FileKind::Pcapng, _) => Format::Pcapng,
             (FileKind::Pcap, None) => return Err(WriteError::Foreign),
-            (FileKind::Pcap, Some(interface)) => Format::Pcap {
-                precision: interface.time.in_pcap(),
-                link: interface.link,
-            },
+            (FileKind::Pcap, Some(interface)) => {
+                Format::Pcap { precision: interface.time.in_pcap(), link: interface.link }
+            }
         };
         let (interfaces, position) = (reader.interfaces().to_vec(), reader.position());
         file.set_len(position.next)?;
@@ -136,27 +129,14 @@ impl<S: Storage> Writer<S> {
         let mut interfaces = Vec::new();
         match format {
             Format::Pcap { precision, link } => {
-                interfaces.push(Interface {
-                    link,
-                    snaplen: MAX_CAPTURED,
-                    time: precision.into(),
-                });
+                interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time: precision.into() });
                 encode::pcap_header(&mut pending, precision, link);
             }
             Format::Pcapng => encode::section(&mut pending),
         }
-        let ahead = Position {
-            interfaces_end: pending.len() as u64,
-            ..Position::default()
-        };
-        let mut writer = Self {
-            storage,
-            format,
-            interfaces,
-            pending,
-            committed: Position::default(),
-            ahead,
-        };
+        let ahead = Position { interfaces_end: pending.len() as u64, ..Position::default() };
+        let mut writer =
+            Self { storage, format, interfaces, pending, committed: Position::default(), ahead };
         writer.commit()?;
         Ok(writer)
     }
@@ -174,10 +154,7 @@ impl<S: Storage> Writer<S> {
         match self.format {
             Format::Pcap { precision, link } => {
                 if record.link != link {
-                    return Err(WriteError::LinkType {
-                        expected: link,
-                        found: record.link,
-                    });
+                    return Err(WriteError::LinkType { expected: link, found: record.link });
                 }
                 encode::pcap_record(
                     &mut self.pending,
@@ -202,10 +179,7 @@ impl<S: Storage> Writer<S> {
     /// The number of the interface with this link type and time unit; described first if it is new.
     fn interface(&mut self, link: LinkType, time: TimeFormat) -> Result<u32, WriteError> {
         // From the back: a capture has one or a few pairs, and the last one described is the likeliest.
-        let found = self
-            .interfaces
-            .iter()
-            .rposition(|i| i.link == link && i.time == time);
+        let found = self.interfaces.iter().rposition(|i| i.link == link && i.time == time);
         let id = match found {
             Some(id) => id,
             None if self.interfaces.len() >= MAX_INTERFACES => {
@@ -215,15 +189,9 @@ impl<S: Storage> Writer<S> {
                 let number =
                     u16::try_from(link.0).map_err(|_| WriteError::LinkTypeTooLarge(link))?;
                 encode::interface(&mut self.pending, number, time.in_pcapng());
-                self.interfaces.push(Interface {
-                    link,
-                    snaplen: MAX_CAPTURED,
-                    time,
-                });
-                self.ahead.interfaces_end = self
-                    .committed
-                    .next
-                    .saturating_add(self.pending.len() as u64);
+                self.interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time });
+                self.ahead.interfaces_end =
+                    self.committed.next.saturating_add(self.pending.len() as u64);
                 self.interfaces.len().saturating_sub(1)
             }
         };

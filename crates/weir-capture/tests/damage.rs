@@ -21,29 +21,20 @@ fn a_file_cut_at_any_byte_gives_exactly_its_whole_records_and_one_warning() {
                 continue;
             };
             let (got, warning) = read_all(&mut reader);
-            let expected: Vec<_> = whole
-                .iter()
-                .filter(|(_, at)| at.next <= cut as u64)
-                .cloned()
-                .collect();
+            let expected: Vec<_> =
+                whole.iter().filter(|(_, at)| at.next <= cut as u64).cloned().collect();
             assert_eq!(got, expected, "cut at {cut}");
             let end = reader.position();
             match &warning {
                 None => assert_eq!(end.next, cut as u64, "a clean end only between two blocks"),
                 Some(warning) => {
                     assert_eq!(warning.fault, Fault::Cut, "cut at {cut}");
-                    assert_eq!(
-                        (warning.offset, warning.records),
-                        (end.next, got.len() as u64)
-                    );
+                    assert_eq!((warning.offset, warning.records), (end.next, got.len() as u64));
                     assert!(end.next < cut as u64);
                 }
             }
             let summary = scan_from(Cursor::new(part)).unwrap();
-            assert_eq!(
-                (summary.records, summary.warning),
-                (got.len() as u64, warning)
-            );
+            assert_eq!((summary.records, summary.warning), (got.len() as u64, warning));
         }
     }
 }

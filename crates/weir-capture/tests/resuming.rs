@@ -20,10 +20,7 @@ fn reading_from_every_position_equals_reading_on() {
             assert_eq!(position.records, index as u64);
             let mut again = Reader::resume_from(Cursor::new(&data), position).unwrap();
             assert_eq!(again.position(), position);
-            assert_eq!(
-                read_all(&mut again),
-                (whole[index..].to_vec(), warning.clone())
-            );
+            assert_eq!(read_all(&mut again), (whole[index..].to_vec(), warning.clone()));
         }
     }
 }
@@ -47,34 +44,13 @@ fn a_position_of_another_file_is_refused() {
     };
     refused(&rich_pcap(false, false), last);
     refused(&pcapng[..pcapng.len() - 1], last);
-    refused(
-        &pcapng,
-        Position {
-            next: u64::MAX,
-            ..last
-        },
-    );
+    refused(&pcapng, Position { next: u64::MAX, ..last });
     refused(&pcapng, Position { section: 0, ..last });
-    refused(
-        &pcapng,
-        Position {
-            interfaces_end: last.interfaces_end - 4,
-            ..last
-        },
-    );
-    refused(
-        &pcapng,
-        Position {
-            next: last.section,
-            ..last
-        },
-    );
+    refused(&pcapng, Position { interfaces_end: last.interfaces_end - 4, ..last });
+    refused(&pcapng, Position { next: last.section, ..last });
     let shorter = Reader::resume_from(
         Cursor::new(rich_pcap(false, false)),
-        Position {
-            next: 1 << 40,
-            ..Position::default()
-        },
+        Position { next: 1 << 40, ..Position::default() },
     );
     assert!(matches!(shorter, Err(OpenError::BadPosition { next, .. }) if next == 1 << 40));
 }
@@ -85,12 +61,8 @@ fn a_capture_inside_a_packet_is_not_taken_for_the_file() {
     let mut outer = common::Build::new(false);
     outer.pcap_header(false, 1).pcap_record(1, 2, 3, &inner);
     let header_end = 24 + 16 + 24;
-    let position = Position {
-        section: 24 + 16,
-        interfaces_end: header_end,
-        next: header_end,
-        records: 0,
-    };
+    let position =
+        Position { section: 24 + 16, interfaces_end: header_end, next: header_end, records: 0 };
     let result = Reader::resume_from(Cursor::new(&outer.bytes), position);
     assert!(matches!(result, Err(OpenError::BadPosition { .. })));
 }

@@ -45,32 +45,17 @@ fn manifest(folder: &Path) -> Vec<Row> {
 #[test]
 fn every_trace_has_the_packets_bytes_and_link_types_of_the_manifest() {
     let Some(folder) = traces() else { return };
-    for Row {
-        name,
-        pcapng,
-        packets,
-        bytes,
-        link_types,
-    } in manifest(&folder)
-    {
+    for Row { name, pcapng, packets, bytes, link_types } in manifest(&folder) {
         let path = folder.join(&name);
         let summary = scan(&path).unwrap();
         assert_eq!(summary.records, packets, "{name}");
         assert_eq!(summary.file_bytes, bytes, "{name}");
         assert_eq!(
-            summary
-                .link_types
-                .keys()
-                .map(|link| link.0)
-                .collect::<BTreeSet<_>>(),
+            summary.link_types.keys().map(|link| link.0).collect::<BTreeSet<_>>(),
             link_types,
             "{name}"
         );
-        assert_eq!(
-            summary.kind == weir_capture::FileKind::Pcapng,
-            pcapng,
-            "{name}"
-        );
+        assert_eq!(summary.kind == weir_capture::FileKind::Pcapng, pcapng, "{name}");
 
         let (records, warning) = read_all(&mut Reader::open(&path).unwrap());
         assert_eq!(records.len() as u64, packets, "{name}");
@@ -96,11 +81,8 @@ fn every_trace_written_and_read_again_is_identical() {
         let (records, _) = read_all(&mut Reader::open(folder.join(&name)).unwrap());
         let first = &records[0].0;
         let path = temporary(&name);
-        let mut writer = Writer::create(
-            &path,
-            Format::for_path(&name, first.time.format, first.link),
-        )
-        .unwrap();
+        let mut writer =
+            Writer::create(&path, Format::for_path(&name, first.time.format, first.link)).unwrap();
         for burst in records.chunks(32) {
             for (record, _) in burst {
                 writer.append(&record.as_record()).unwrap();
@@ -110,9 +92,7 @@ fn every_trace_written_and_read_again_is_identical() {
         let (again, warning) = read_all(&mut Reader::open(&path).unwrap());
         assert_eq!(warning, None, "{name}");
         let bare = |all: &[(common::Owned, _)]| {
-            all.iter()
-                .map(|(record, _)| record.clone())
-                .collect::<Vec<_>>()
+            all.iter().map(|(record, _)| record.clone()).collect::<Vec<_>>()
         };
         assert!(bare(&records) == bare(&again), "{name} changed on its way");
         std::fs::remove_file(path).unwrap();
@@ -128,10 +108,7 @@ fn every_trace_read_on_from_its_positions_gives_the_next_record() {
         // Each place once for one record, and a few places to the end.
         for (index, (_, position)) in records.iter().enumerate().step_by(records.len() / 100 + 1) {
             let mut reader = Reader::resume(&path, *position).unwrap();
-            let next = reader
-                .next()
-                .unwrap()
-                .map(|record| common::Owned::of(&record));
+            let next = reader.next().unwrap().map(|record| common::Owned::of(&record));
             assert_eq!(
                 next.as_ref(),
                 records.get(index + 1).map(|(record, _)| record),

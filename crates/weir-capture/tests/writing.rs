@@ -26,13 +26,8 @@ impl Storage for Disk {
         self.bytes.resize(self.bytes.len().max(offset), 0);
         let fits = bytes.len().min(self.limit - offset);
         let end = self.bytes.len().min(offset + fits);
-        self.bytes
-            .splice(offset..end, bytes[..fits].iter().copied());
-        if fits < bytes.len() {
-            Err(io::ErrorKind::StorageFull.into())
-        } else {
-            Ok(())
-        }
+        self.bytes.splice(offset..end, bytes[..fits].iter().copied());
+        if fits < bytes.len() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
@@ -42,17 +37,11 @@ impl Storage for Disk {
 }
 
 fn disk() -> Disk {
-    Disk {
-        bytes: Vec::new(),
-        limit: usize::MAX,
-    }
+    Disk { bytes: Vec::new(), limit: usize::MAX }
 }
 
 fn micros(raw: u64) -> Timestamp {
-    Timestamp {
-        raw: RawTime(raw),
-        format: TimeFormat::PcapMicros,
-    }
+    Timestamp { raw: RawTime(raw), format: TimeFormat::PcapMicros }
 }
 
 fn ethernet(bytes: &[u8], time: Timestamp) -> Record<'_> {
@@ -66,10 +55,7 @@ fn ethernet(bytes: &[u8], time: Timestamp) -> Record<'_> {
     }
 }
 
-const PCAP: Format = Format::Pcap {
-    precision: Precision::Micros,
-    link: LinkType::ETHERNET,
-};
+const PCAP: Format = Format::Pcap { precision: Precision::Micros, link: LinkType::ETHERNET };
 
 fn write(format: Format, records: &[Owned]) -> Vec<u8> {
     let mut writer = Writer::new(disk(), format).unwrap();
@@ -86,18 +72,8 @@ fn a_little_endian_pcap_is_written_back_byte_for_byte_behind_its_header() {
         let source = rich_pcap(false, nanos);
         let (records, _) = read_bytes(&source);
         let records: Vec<_> = records.into_iter().map(|(record, _)| record).collect();
-        let precision = if nanos {
-            Precision::Nanos
-        } else {
-            Precision::Micros
-        };
-        let written = write(
-            Format::Pcap {
-                precision,
-                link: LinkType::ETHERNET,
-            },
-            &records,
-        );
+        let precision = if nanos { Precision::Nanos } else { Precision::Micros };
+        let written = write(Format::Pcap { precision, link: LinkType::ETHERNET }, &records);
         assert_eq!(written[24..], source[24..]);
         assert_eq!(
             written[16..20],
@@ -110,24 +86,15 @@ fn a_little_endian_pcap_is_written_back_byte_for_byte_behind_its_header() {
 fn owned(formats: impl Strategy<Value = TimeFormat>) -> impl Strategy<Value = Owned> {
     let bytes = prop::collection::vec(any::<u8>(), 0..100);
     let comment = prop::option::of(prop::collection::vec(any::<u8>(), 0..20));
-    (
-        bytes,
-        any::<u32>(),
-        any::<u64>(),
-        formats,
-        0..4_u32,
-        comment,
-    )
-        .prop_map(|(bytes, wire_len, raw, format, link, comment)| Owned {
+    (bytes, any::<u32>(), any::<u64>(), formats, 0..4_u32, comment).prop_map(
+        |(bytes, wire_len, raw, format, link, comment)| Owned {
             bytes,
             wire_len,
-            time: Timestamp {
-                raw: RawTime(raw),
-                format,
-            },
+            time: Timestamp { raw: RawTime(raw), format },
             link: LinkType(link),
             comment,
-        })
+        },
+    )
 }
 
 fn units() -> impl Strategy<Value = TimeFormat> {
@@ -190,10 +157,7 @@ proptest! {
 
 #[test]
 fn pcap_time_stamps_become_units_of_the_same_size_in_pcapng() {
-    let record = Owned::of(&ethernet(
-        b"x",
-        micros(RawTime::from_fields(10, 2_500_000).0),
-    ));
+    let record = Owned::of(&ethernet(b"x", micros(RawTime::from_fields(10, 2_500_000).0)));
     let (read, _) = read_bytes(&write(Format::Pcapng, &[record]));
     let time = read[0].0.time;
     assert_eq!(
@@ -226,9 +190,7 @@ fn a_pcap_is_cut_to_the_last_commit_when_it_is_reopened() {
     let (read, warning) = read_all(&mut Reader::open(&path).unwrap());
     assert_eq!(warning, None);
     assert_eq!(
-        read.iter()
-            .map(|(r, _)| r.bytes.as_slice())
-            .collect::<Vec<_>>(),
+        read.iter().map(|(r, _)| r.bytes.as_slice()).collect::<Vec<_>>(),
         [&b"one"[..], b"three"]
     );
 }
@@ -251,36 +213,18 @@ fn a_writer_reopened_at_the_zero_position_keeps_only_the_header() {
 fn a_file_that_is_shorter_or_foreign_is_not_reopened_and_not_changed() {
     let path = temporary("foreign.pcap");
     std::fs::write(&path, rich_pcap(true, false)).unwrap();
-    assert!(matches!(
-        Writer::reopen(&path, Position::default()),
-        Err(WriteError::Foreign)
-    ));
-    let beyond = Position {
-        next: 4096,
-        ..Position::default()
-    };
-    assert!(matches!(
-        Writer::reopen(&path, beyond),
-        Err(WriteError::Reopen(_))
-    ));
+    assert!(matches!(Writer::reopen(&path, Position::default()), Err(WriteError::Foreign)));
+    let beyond = Position { next: 4096, ..Position::default() };
+    assert!(matches!(Writer::reopen(&path, beyond), Err(WriteError::Reopen(_))));
     assert_eq!(std::fs::read(&path).unwrap(), rich_pcap(true, false));
 }
 
 #[test]
 fn a_full_disk_is_a_typed_error_that_loses_nothing_and_can_be_retried() {
-    let mut writer = Writer::new(
-        Disk {
-            limit: 60,
-            ..disk()
-        },
-        PCAP,
-    )
-    .unwrap();
+    let mut writer = Writer::new(Disk { limit: 60, ..disk() }, PCAP).unwrap();
     writer.append(&ethernet(b"fits", micros(1))).unwrap();
     let good = writer.commit().unwrap();
-    writer
-        .append(&ethernet(b"does not fit", micros(2)))
-        .unwrap();
+    writer.append(&ethernet(b"does not fit", micros(2))).unwrap();
     for _ in 0..2 {
         match writer.commit() {
             Err(WriteError::DiskFull { committed }) => assert_eq!(committed, good.next),
@@ -292,11 +236,7 @@ fn a_full_disk_is_a_typed_error_that_loses_nothing_and_can_be_retried() {
     assert_eq!(pending, 16 + 12);
     let file = writer.into_storage().bytes;
     let (read, warning) = read_bytes(&file);
-    assert_eq!(
-        (read.len(), warning),
-        (1, None),
-        "the half written record was cut off"
-    );
+    assert_eq!((read.len(), warning), (1, None), "the half written record was cut off");
 }
 
 #[test]
@@ -315,43 +255,19 @@ fn the_systems_own_full_device_is_recognised() {
 fn records_that_do_not_fit_the_format_are_refused_and_nothing_is_added() {
     let mut pcap = Writer::new(disk(), PCAP).unwrap();
     let mut pcapng = Writer::new(disk(), Format::Pcapng).unwrap();
-    let sll = Record {
-        link: LinkType::LINUX_SLL,
-        ..ethernet(b"x", micros(0))
-    };
+    let sll = Record { link: LinkType::LINUX_SLL, ..ethernet(b"x", micros(0)) };
     let long = vec![0; MAX_CAPTURED as usize + 1];
     let comment = vec![b'c'; 65_536];
-    let noted = Record {
-        comment: Some(&comment),
-        ..sll
-    };
+    let noted = Record { comment: Some(&comment), ..sll };
+    assert!(matches!(pcap.append(&sll), Err(WriteError::LinkType { .. })));
+    assert!(matches!(pcap.append(&ethernet(&long, micros(0))), Err(WriteError::TooLong(262_145))));
+    assert!(matches!(pcapng.append(&noted), Err(WriteError::CommentTooLong(65_536))));
     assert!(matches!(
-        pcap.append(&sll),
-        Err(WriteError::LinkType { .. })
-    ));
-    assert!(matches!(
-        pcap.append(&ethernet(&long, micros(0))),
-        Err(WriteError::TooLong(262_145))
-    ));
-    assert!(matches!(
-        pcapng.append(&noted),
-        Err(WriteError::CommentTooLong(65_536))
-    ));
-    assert!(matches!(
-        pcapng.append(&Record {
-            link: LinkType(65_536),
-            ..sll
-        }),
+        pcapng.append(&Record { link: LinkType(65_536), ..sll }),
         Err(WriteError::LinkTypeTooLarge(_))
     ));
     assert_eq!((pcap.pending_bytes(), pcapng.pending_bytes()), (0, 0));
-    pcapng
-        .append(&Record {
-            comment: Some(&comment[1..]),
-            bytes: &long[1..],
-            ..sll
-        })
-        .unwrap();
+    pcapng.append(&Record { comment: Some(&comment[1..]), bytes: &long[1..], ..sll }).unwrap();
     pcapng.commit().unwrap();
     let (read, warning) = read_bytes(&pcapng.into_storage().bytes);
     assert_eq!(warning, None);
@@ -369,9 +285,6 @@ fn the_format_follows_the_files_name_and_the_sources_precision() {
     assert_eq!(pick("a", TimeFormat::Units(Resolution::MICROS)), PCAP);
     assert_eq!(
         pick("a.pcap", nanos),
-        Format::Pcap {
-            precision: Precision::Nanos,
-            link: LinkType::ETHERNET
-        }
+        Format::Pcap { precision: Precision::Nanos, link: LinkType::ETHERNET }
     );
 }

@@ -114,7 +114,6 @@ struct Worker {
     restarts: u32,
     lost: u64,
     report: Vec<String>,
-    fault: Option<(u32, u32)>,
 }
 
 /// A running graph.
@@ -157,7 +156,6 @@ impl Agent {
                 restarts: 0,
                 lost: 0,
                 report: Vec::new(),
-                fault,
             });
         }
         agent.tell_watchdog();
@@ -233,8 +231,8 @@ impl Agent {
         for w in 0..self.workers.len() {
             let State::Restarting(at) = self.workers[w].state else { continue };
             if at <= now {
-                let fault = self.workers[w].fault;
-                let process = Process::start(&self.setup, &self.memory, w, fault)?;
+                // A fault that a test asked for is the first process's alone.
+                let process = Process::start(&self.setup, &self.memory, w, None)?;
                 self.workers[w].state = State::Running(process);
                 self.workers[w].restarts += 1;
                 self.tell_watchdog();
@@ -345,6 +343,8 @@ impl Agent {
                 (self.policy.delay * (1 << doublings)).min(self.policy.longest)
             };
             worker.state = State::Restarting(noticed + delay);
+        } else {
+            self.memory.forget_stack(w);
         }
         let (lost, swept) = (damage.lost, damage.swept);
         self.events.push_back(Event::Died { worker: w, how, lost, swept, mended });

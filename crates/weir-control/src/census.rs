@@ -68,11 +68,8 @@ impl Census {
         // stack twice, or in a stack and a ring, shows as a difference.
         for pool in &memory.pools {
             let worker = &memory.workers[pool.worker];
-            let said = worker
-                .ledger
-                .read()
-                .and_then(|words| words.get(worker.layout.free).copied())
-                .unwrap_or(0);
+            let words = if pool.abandoned { None } else { worker.ledger.read() };
+            let said = words.and_then(|w| w.get(worker.layout.free).copied()).unwrap_or(0);
             let p = pool.worker as u32 + 1;
             let owned = (0..n as u32)
                 .filter(|&b| places.get(b as usize) == Some(&0))

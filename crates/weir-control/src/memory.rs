@@ -116,6 +116,8 @@ pub(crate) struct WorkerMemory {
 pub(crate) struct Pool {
     /// Index of the worker whose it is.
     pub(crate) worker: usize,
+    /// Its worker died and has no successor: what its ledger says of its stack is over.
+    pub(crate) abandoned: bool,
     pub(crate) allocation: Ring<u32>,
     pub(crate) give: Producer<u32>,
 }
@@ -154,7 +156,7 @@ impl Memory {
                 give.stage(p as u32 * pool_len + buffer);
             }
             give.publish();
-            pools.push(Pool { worker, allocation, give });
+            pools.push(Pool { worker, abandoned: false, allocation, give });
         }
         let mut memory = Memory {
             shape,
@@ -212,6 +214,11 @@ impl Memory {
 
     pub(crate) fn shape(&self) -> ArenaShape {
         self.shape
+    }
+
+    /// Worker `w` died after it was done: nobody will write down that its stack is empty.
+    pub(crate) fn forget_stack(&mut self, w: usize) {
+        self.pools.iter_mut().filter(|p| p.worker == w).for_each(|p| p.abandoned = true);
     }
 
     /// Index of the pool that buffer belongs to.

@@ -13,12 +13,7 @@ fn to_place(p: Position, extra: u64) -> Place {
 
 fn to_position(place: Place) -> Position {
     let [section, interfaces_end, next, records, ..] = place;
-    Position {
-        section,
-        interfaces_end,
-        next,
-        records,
-    }
+    Position { section, interfaces_end, next, records }
 }
 
 /// Packets from a capture, as fast as they are taken. Records of other link types than Ethernet
@@ -34,15 +29,9 @@ impl CaptureRx {
     /// Opens `path` at `place`.
     pub fn open(path: &Path, place: Place) -> Result<Self, DeviceError> {
         let position = to_position(place);
-        let reader = Reader::resume(path, position).map_err(|source| DeviceError::Open {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(CaptureRx {
-            place: reader.position(),
-            reader,
-            path: path.to_owned(),
-        })
+        let reader = Reader::resume(path, position)
+            .map_err(|source| DeviceError::Open { path: path.to_owned(), source })?;
+        Ok(CaptureRx { place: reader.position(), reader, path: path.to_owned() })
     }
 }
 
@@ -50,10 +39,8 @@ impl Receive for CaptureRx {
     fn receive(&mut self, room: &mut Room<'_>) -> Result<Status, DeviceError> {
         while !room.is_full() {
             let read = self.reader.next();
-            let Some(record) = read.map_err(|source| DeviceError::Read {
-                path: self.path.clone(),
-                source,
-            })?
+            let Some(record) =
+                read.map_err(|source| DeviceError::Read { path: self.path.clone(), source })?
             else {
                 return Ok(Status::End);
             };
@@ -82,9 +69,7 @@ impl Receive for CaptureRx {
     }
 
     fn warning(&self) -> Option<String> {
-        self.reader
-            .warning()
-            .map(|w| format!("{}: {w}", self.path.display()))
+        self.reader.warning().map(|w| format!("{}: {w}", self.path.display()))
     }
 }
 
@@ -105,15 +90,9 @@ impl CaptureTx {
         } else {
             Writer::create(path, Format::for_path(path, time, LinkType(1)))
         };
-        let writer = writer.map_err(|source| DeviceError::Write {
-            path: path.to_owned(),
-            source,
-        })?;
-        Ok(CaptureTx {
-            writer,
-            path: path.to_owned(),
-            scratch: vec![0; 1 << 16],
-        })
+        let writer =
+            writer.map_err(|source| DeviceError::Write { path: path.to_owned(), source })?;
+        Ok(CaptureTx { writer, path: path.to_owned(), scratch: vec![0; 1 << 16] })
     }
 }
 
@@ -128,30 +107,23 @@ impl Send for CaptureTx {
             let record = Record {
                 bytes: self.scratch.get(..n).unwrap_or_default(),
                 wire_len: meta.wire_len.get(),
-                time: time::decode(
-                    meta.raw_time.get(),
-                    meta.time_format.get(),
-                    meta.time_ns.get(),
-                ),
+                time: time::decode(meta.raw_time.get(), meta.time_format.get(), meta.time_ns.get()),
                 link: LinkType(1),
                 interface: 0,
                 comment: None,
             };
             self.writer
                 .append(&record)
-                .map_err(|source| DeviceError::Write {
-                    path: self.path.clone(),
-                    source,
-                })?;
+                .map_err(|source| DeviceError::Write { path: self.path.clone(), source })?;
         }
         Ok(())
     }
 
     fn commit(&mut self) -> Result<Place, DeviceError> {
-        let position = self.writer.commit().map_err(|source| DeviceError::Write {
-            path: self.path.clone(),
-            source,
-        })?;
+        let position = self
+            .writer
+            .commit()
+            .map_err(|source| DeviceError::Write { path: self.path.clone(), source })?;
         Ok(to_place(position, 0))
     }
 }

@@ -29,12 +29,8 @@ fn mix(n: u64) -> u64 {
 impl Generator {
     /// A generator of `spec`, going on from `place`.
     pub fn new(spec: &GeneratorSpec, place: Place) -> Self {
-        let templates = (0..spec.flows.min(TEMPLATES))
-            .map(|flow| template(spec, flow))
-            .collect();
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let templates = (0..spec.flows.min(TEMPLATES)).map(|flow| template(spec, flow)).collect();
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Generator {
             spec: spec.clone(),
             templates,
@@ -46,10 +42,7 @@ impl Generator {
 
     /// How many packets may be made now, and how long to wait when none.
     fn allowed(&self, elapsed_ns: u64) -> Result<u64, Status> {
-        let left = self
-            .spec
-            .packets
-            .map_or(u64::MAX, |n| n.saturating_sub(self.made));
+        let left = self.spec.packets.map_or(u64::MAX, |n| n.saturating_sub(self.made));
         if left == 0 {
             return Err(Status::End);
         }
@@ -58,20 +51,13 @@ impl Generator {
         };
         let due = u128::from(elapsed_ns) * u128::from(rate) / 1_000_000_000;
         let due = (due as u64 + self.since.1).saturating_sub(self.made);
-        if due == 0 {
-            Err(Status::Later(1_000_000_000 / rate))
-        } else {
-            Ok(due.min(left))
-        }
+        if due == 0 { Err(Status::Later(1_000_000_000 / rate)) } else { Ok(due.min(left)) }
     }
 }
 
 fn template(spec: &GeneratorSpec, flow: u32) -> Vec<u8> {
     let r = mix(spec.seed ^ u64::from(flow)).to_be_bytes();
-    let ports = (
-        1024 + (u16::from_be_bytes([r[0], r[1]]) % 60_000),
-        53 + u16::from(r[2] % 4),
-    );
+    let ports = (1024 + (u16::from_be_bytes([r[0], r[1]]) % 60_000), 53 + u16::from(r[2] % 4));
     let (a, b) = (flow.to_be_bytes(), [r[3], r[4], r[5]]);
     let size = usize::from(spec.size);
     let fill = vec![0; size];
@@ -147,18 +133,8 @@ mod tests {
 
     #[test]
     fn generated_packets_are_sound_have_the_size_and_depend_on_the_seed_only() {
-        for (size, ipv6) in [
-            (60, false),
-            (64, false),
-            (1500, false),
-            (62, true),
-            (9000, true),
-        ] {
-            let spec = GeneratorSpec {
-                size,
-                ipv6,
-                ..GeneratorSpec::default()
-            };
+        for (size, ipv6) in [(60, false), (64, false), (1500, false), (62, true), (9000, true)] {
+            let spec = GeneratorSpec { size, ipv6, ..GeneratorSpec::default() };
             for flow in [0, 1, 999_999] {
                 let frame = template(&spec, flow);
                 assert_eq!(frame.len(), usize::from(size));
@@ -166,16 +142,7 @@ mod tests {
                 assert_eq!(check_ip(frame.as_slice(), &layers, frame.len()), Ok(()));
                 assert_eq!(frame, template(&spec, flow));
             }
-            assert_ne!(
-                template(&spec, 1),
-                template(
-                    &GeneratorSpec {
-                        seed: 2,
-                        ..spec.clone()
-                    },
-                    1
-                )
-            );
+            assert_ne!(template(&spec, 1), template(&GeneratorSpec { seed: 2, ..spec.clone() }, 1));
         }
     }
 }

@@ -66,7 +66,7 @@ impl Room<'_> {
         if let Some(meta) = self.arena.meta(&entry) {
             meta.arrive(arrival, self.source_port, self.clear_tags);
         }
-        match Packet::admit(entry, self.arena) {
+        match Packet::admit(entry, self.arena.view()) {
             Some(packet) => self.packets.push(packet),
             None => self.pool.put(buffer),
         }

@@ -160,11 +160,7 @@ fn generator<'a>(
                 }
             }
             _ => {
-                return Err(unknown(
-                    "gen",
-                    key,
-                    "size, flows, rate, packets, seed and ip",
-                ));
+                return Err(unknown("gen", key, "size, flows, rate, packets, seed and ip"));
             }
         }
     }
@@ -188,19 +184,11 @@ fn number<T: FromStr + PartialOrd>(
 }
 
 fn unknown(kind: &'static str, key: &str, has: &'static str) -> SpecError {
-    SpecError::Key {
-        kind,
-        key: key.to_owned(),
-        has,
-    }
+    SpecError::Key { kind, key: key.to_owned(), has }
 }
 
 fn bad(key: &str, value: &str, wants: &'static str) -> SpecError {
-    SpecError::Value {
-        key: key.to_owned(),
-        value: value.to_owned(),
-        wants,
-    }
+    SpecError::Value { key: key.to_owned(), value: value.to_owned(), wants }
 }
 
 #[cfg(test)]
@@ -212,25 +200,12 @@ mod tests {
         assert_eq!("null".parse(), Ok(DeviceSpec::Null));
         assert_eq!(
             "pcap:rx=a.pcap,tx=b.pcapng".parse(),
-            Ok(DeviceSpec::Pcap {
-                rx: Some("a.pcap".into()),
-                tx: Some("b.pcapng".into())
-            })
+            Ok(DeviceSpec::Pcap { rx: Some("a.pcap".into()), tx: Some("b.pcapng".into()) })
         );
-        let g = GeneratorSpec {
-            size: 128,
-            flows: 5,
-            rate: Rate::PerSecond(10),
-            ..Default::default()
-        };
-        assert_eq!(
-            "gen:size=128,flows=5,rate=10".parse(),
-            Ok(DeviceSpec::Generator(g))
-        );
-        assert_eq!(
-            "gen".parse(),
-            Ok(DeviceSpec::Generator(GeneratorSpec::default()))
-        );
+        let g =
+            GeneratorSpec { size: 128, flows: 5, rate: Rate::PerSecond(10), ..Default::default() };
+        assert_eq!("gen:size=128,flows=5,rate=10".parse(), Ok(DeviceSpec::Generator(g)));
+        assert_eq!("gen".parse(), Ok(DeviceSpec::Generator(GeneratorSpec::default())));
     }
 
     #[test]

@@ -22,25 +22,13 @@ pub(crate) fn encode(time: Timestamp) -> (u64, u16) {
 /// What [`encode`] was given; code 0 (live packets) is nanoseconds.
 pub(crate) fn decode(raw: u64, code: u16, time_ns: u64) -> Timestamp {
     match code {
-        MICROS => Timestamp {
-            raw: RawTime(raw),
-            format: TimeFormat::PcapMicros,
-        },
-        NANOS => Timestamp {
-            raw: RawTime(raw),
-            format: TimeFormat::PcapNanos,
-        },
+        MICROS => Timestamp { raw: RawTime(raw), format: TimeFormat::PcapMicros },
+        NANOS => Timestamp { raw: RawTime(raw), format: TimeFormat::PcapNanos },
         c if c & 0xff00 == UNITS => {
             let tsresol = c as u8;
             let resolution = Resolution { tsresol, offset: 0 };
-            Timestamp {
-                raw: RawTime(raw),
-                format: TimeFormat::Units(resolution),
-            }
+            Timestamp { raw: RawTime(raw), format: TimeFormat::Units(resolution) }
         }
-        _ => Timestamp {
-            raw: RawTime(time_ns),
-            format: TimeFormat::Units(Resolution::NANOS),
-        },
+        _ => Timestamp { raw: RawTime(time_ns), format: TimeFormat::Units(Resolution::NANOS) },
     }
 }

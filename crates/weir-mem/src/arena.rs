@@ -12,6 +12,7 @@ use crate::entry::{Entry, MAX_BUFFERS};
 use crate::meta::Meta;
 use crate::owner::Owners;
 use crate::region::{Mapping, Region, RegionError};
+use std::marker::PhantomData;
 
 /// Bytes kept free before a packet's first byte when it is received, for headers added later.
 pub const HEADROOM: u16 = 128;
@@ -31,10 +32,7 @@ impl ArenaShape {
     pub fn new(buffers: u32, packet: u32) -> Self {
         let bytes = packet.clamp(64, Self::MAX_PACKET) + u32::from(HEADROOM);
         let lines = bytes.div_ceil(LINE as u32);
-        ArenaShape {
-            buffers: buffers.clamp(1, MAX_BUFFERS),
-            stride: (lines | 1) * LINE as u32,
-        }
+        ArenaShape { buffers: buffers.clamp(1, MAX_BUFFERS), stride: (lines | 1) * LINE as u32 }
     }
 
     /// From the numbers that a worker was sent.
@@ -107,18 +105,10 @@ impl Arena {
         let meta = meta.map_writable()?;
         for (mapping, needs) in [(&data, shape.data_len()), (&meta, shape.meta_len())] {
             if mapping.len() < needs {
-                return Err(RegionError::TooSmall {
-                    has: mapping.len() as u64,
-                    needs,
-                });
+                return Err(RegionError::TooSmall { has: mapping.len() as u64, needs });
             }
         }
-        Ok(Arena {
-            shape,
-            data,
-            meta,
-            owners: Owners::attach(owners, shape.buffers)?,
-        })
+        Ok(Arena { shape, data, meta, owners: Owners::attach(owners, shape.buffers)? })
     }
 
     /// An arena of this process alone: for the oracle, tests and tools.
@@ -147,20 +137,78 @@ impl Arena {
     /// other processes: check before use.
     #[inline(always)]
     pub fn admits(&self, entry: &Entry) -> bool {
-        entry.is_packet()
-            && entry.index() < self.shape.buffers
-            && u32::from(entry.offset()) + u32::from(entry.len()) <= self.shape.stride
+        self.view().admits(entry)
     }
 
+    /// A view to pass by value into loops: its numbers stay in registers, where those of the arena
+    /// itself would be read again after each write to shared memory.
     #[inline(always)]
-    fn start(&self, entry: &Entry) -> *mut u8 {
-        let at = entry.index() as usize * self.shape.stride as usize + entry.offset() as usize;
-        self.data.base().as_ptr().wrapping_add(at)
+    pub fn view(&self) -> ArenaView<'_> {
+        ArenaView {
+            data: self.data.base().as_ptr(),
+            meta: self.meta.base().as_ptr().cast(),
+            buffers: self.shape.buffers,
+            stride: self.shape.stride,
+            writable: self.data.is_writable(),
+            arena: PhantomData,
+        }
     }
 
     /// The packet's bytes; none when the entry is not admissible.
     #[inline(always)]
     pub fn bytes(&self, entry: &Entry) -> SharedBytes<'_> {
+        self.view().bytes(entry)
+    }
+
+    /// The packet's bytes for writing; `None` when the entry is not admissible or the bytes are
+    /// mapped read-only.
+    #[inline(always)]
+    pub fn bytes_mut(&self, entry: &mut Entry) -> Option<SharedBytesMut<'_>> {
+        self.view().bytes_mut(entry)
+    }
+
+    /// The packet's metadata; `None` when the buffer does not exist.
+    #[inline(always)]
+    pub fn meta(&self, entry: &Entry) -> Option<&Meta> {
+        self.view().meta(entry)
+    }
+
+    /// See [`ArenaView::prefetch`].
+    #[inline(always)]
+    pub fn prefetch(&self, entry: &Entry) {
+        self.view().prefetch(entry);
+    }
+}
+
+/// Where an arena's packets and metadata are. Borrowed from the arena, so the mappings outlive it.
+#[derive(Clone, Copy)]
+pub struct ArenaView<'a> {
+    data: *mut u8,
+    meta: *mut Meta,
+    buffers: u32,
+    stride: u32,
+    writable: bool,
+    arena: PhantomData<&'a Arena>,
+}
+
+impl<'a> ArenaView<'a> {
+    /// As [`Arena::admits`].
+    #[inline(always)]
+    pub fn admits(&self, entry: &Entry) -> bool {
+        entry.is_packet()
+            && entry.index() < self.buffers
+            && u32::from(entry.offset()) + u32::from(entry.len()) <= self.stride
+    }
+
+    #[inline(always)]
+    fn start(&self, entry: &Entry) -> *mut u8 {
+        let at = entry.index() as usize * self.stride as usize + entry.offset() as usize;
+        self.data.wrapping_add(at)
+    }
+
+    /// As [`Arena::bytes`].
+    #[inline(always)]
+    pub fn bytes(self, entry: &Entry) -> SharedBytes<'a> {
         if !self.admits(entry) {
             return SharedBytes::EMPTY;
         }
@@ -169,11 +217,10 @@ impl Arena {
         unsafe { SharedBytes::new(self.start(entry), entry.len() as usize) }
     }
 
-    /// The packet's bytes for writing; `None` when the entry is not admissible or the bytes are
-    /// mapped read-only.
+    /// As [`Arena::bytes_mut`].
     #[inline(always)]
-    pub fn bytes_mut(&self, entry: &mut Entry) -> Option<SharedBytesMut<'_>> {
-        if !self.admits(entry) || !self.data.is_writable() {
+    pub fn bytes_mut(self, entry: &mut Entry) -> Option<SharedBytesMut<'a>> {
+        if !self.admits(entry) || !self.writable {
             return None;
         }
         // SAFETY: as for `bytes`, and the mapping is writable. Two views of one packet could only
@@ -181,21 +228,15 @@ impl Arena {
         Some(unsafe { SharedBytesMut::new(self.start(entry), entry.len() as usize) })
     }
 
-    /// The packet's metadata; `None` when the buffer does not exist.
+    /// As [`Arena::meta`].
     #[inline(always)]
-    pub fn meta(&self, entry: &Entry) -> Option<&Meta> {
-        if entry.index() >= self.shape.buffers {
+    pub fn meta(self, entry: &Entry) -> Option<&'a Meta> {
+        if entry.index() >= self.buffers {
             return None;
         }
         // SAFETY: within the mapping (length checked by `attach`), aligned as the mapping is page
         // aligned and `Meta` is 128 bytes; all fields are cells of plain values.
-        Some(unsafe {
-            self.meta
-                .base()
-                .cast::<Meta>()
-                .add(entry.index() as usize)
-                .as_ref()
-        })
+        Some(unsafe { &*self.meta.add(entry.index() as usize) })
     }
 
     /// Tells the processor that the packet's first line will be needed soon, for writing when this
@@ -204,15 +245,14 @@ impl Arena {
     pub fn prefetch(&self, entry: &Entry) {
         let at = self.start(entry);
         #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch never faults, whatever the address.
-            unsafe {
-                if self.data.is_writable() {
-                    _mm_prefetch::<_MM_HINT_ET0>(at.cast());
-                } else {
-                    _mm_prefetch::<_MM_HINT_T0>(at.cast());
-                }
+        // SAFETY: a prefetch never faults, whatever the address, and changes no register or flag.
+        // Assembly because the intrinsic becomes PREFETCHW only where the build's target has it;
+        // processors without it treat it as a no-operation.
+        unsafe {
+            if self.writable {
+                std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+            } else {
+                std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
             }
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -239,10 +279,7 @@ mod tests {
         let mut out = [0; 120];
         assert_eq!(arena.bytes(&p).copy_to(0, &mut out), 100);
         assert_eq!(out[..100], data);
-        assert_eq!(
-            arena.bytes(&p).array::<13>(87),
-            Some(std::array::from_fn(|i| 87 + i as u8))
-        );
+        assert_eq!(arena.bytes(&p).array::<13>(87), Some(std::array::from_fn(|i| 87 + i as u8)));
         assert_eq!(arena.bytes(&p).array::<14>(87), None);
     }
 

@@ -38,19 +38,12 @@ impl<'a> SharedBytes<'a> {
     /// `at..at + len` lies in a mapping that lives at least as long as `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(at: *const u8, len: usize) -> Self {
-        SharedBytes {
-            at,
-            len,
-            arena: PhantomData,
-        }
+        SharedBytes { at, len, arena: PhantomData }
     }
 
     /// A view of no bytes.
-    pub const EMPTY: SharedBytes<'static> = SharedBytes {
-        at: std::ptr::NonNull::dangling().as_ptr(),
-        len: 0,
-        arena: PhantomData,
-    };
+    pub const EMPTY: SharedBytes<'static> =
+        SharedBytes { at: std::ptr::NonNull::dangling().as_ptr(), len: 0, arena: PhantomData };
 
     /// Number of bytes.
     #[inline(always)]
@@ -127,20 +120,12 @@ macro_rules! write {
         #[doc = " False, and nothing written, when it does not fit."]
         #[inline(always)]
         pub fn $name(&mut self, at: usize, value: $t) -> bool {
-            if at
-                .checked_add(size_of::<$t>())
-                .is_none_or(|end| end > self.len)
-            {
+            if at.checked_add(size_of::<$t>()).is_none_or(|end| end > self.len) {
                 return false;
             }
             // SAFETY: at + size ≤ len within a live writable mapping (invariant of `new`);
             // packed wrapper: no alignment needed; volatile as others may read meanwhile.
-            unsafe {
-                self.at
-                    .add(at)
-                    .cast::<Unaligned<$t>>()
-                    .write_volatile(Unaligned(value))
-            };
+            unsafe { self.at.add(at).cast::<Unaligned<$t>>().write_volatile(Unaligned(value)) };
             true
         }
     };
@@ -151,21 +136,13 @@ impl<'a> SharedBytesMut<'a> {
     /// `at..at + len` lies in a writable mapping that lives at least as long as `'a`.
     #[inline(always)]
     pub(crate) unsafe fn new(at: *mut u8, len: usize) -> Self {
-        SharedBytesMut {
-            at,
-            len,
-            arena: PhantomData,
-        }
+        SharedBytesMut { at, len, arena: PhantomData }
     }
 
     /// The same bytes for reading.
     #[inline(always)]
     pub fn as_read(&self) -> SharedBytes<'_> {
-        SharedBytes {
-            at: self.at,
-            len: self.len,
-            arena: PhantomData,
-        }
+        SharedBytes { at: self.at, len: self.len, arena: PhantomData }
     }
 
     write!(set_ne8, u8, "Writes the byte at `at`.");

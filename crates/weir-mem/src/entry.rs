@@ -161,10 +161,7 @@ impl Entry {
     #[inline(always)]
     #[must_use]
     pub const fn with_span(self, offset: u16, len: u16) -> Self {
-        Entry(
-            self.0 & !0xffff_ffff | (offset as u64) << 16 | len as u64,
-            self.1,
-        )
+        Entry(self.0 & !0xffff_ffff | (offset as u64) << 16 | len as u64, self.1)
     }
 
     #[inline(always)]

@@ -40,17 +40,10 @@ impl LedgerMemory {
         let mapping = region.map_writable()?;
         let needs = Ledger::len_for(len);
         if mapping.len() < needs {
-            return Err(RegionError::TooSmall {
-                has: mapping.len() as u64,
-                needs,
-            });
+            return Err(RegionError::TooSmall { has: mapping.len() as u64, needs });
         }
         let words = mapping.base().cast();
-        Ok(LedgerMemory {
-            words,
-            len,
-            _backing: Some(Arc::new(mapping)),
-        })
+        Ok(LedgerMemory { words, len, _backing: Some(Arc::new(mapping)) })
     }
 
     fn generation(&self) -> &AtomicU64 {
@@ -87,11 +80,7 @@ impl LedgerWriter {
 
     /// The words committed last.
     pub fn committed(&self) -> Vec<u64> {
-        self.memory
-            .bank(self.generation)
-            .iter()
-            .map(|w| w.load(Ordering::Relaxed))
-            .collect()
+        self.memory.bank(self.generation).iter().map(|w| w.load(Ordering::Relaxed)).collect()
     }
 
     /// Commits `words` (as many as the ledger has; missing ones keep an older value).
@@ -128,9 +117,7 @@ impl Ledger {
 
     /// Attaches to a ledger of `words` words.
     pub fn attach(region: &Region, words: usize) -> Result<Self, RegionError> {
-        Ok(Ledger {
-            memory: LedgerMemory::attach(region, words)?,
-        })
+        Ok(Ledger { memory: LedgerMemory::attach(region, words)? })
     }
 
     /// A consistent copy of the words committed last, while the worker lives or after. `None` when
@@ -139,12 +126,8 @@ impl Ledger {
         for _ in 0..64 {
             // Acquire: pairs with the Release in `commit`.
             let before = self.memory.generation().load(Ordering::Acquire);
-            let words = self
-                .memory
-                .bank(before)
-                .iter()
-                .map(|w| w.load(Ordering::Relaxed))
-                .collect();
+            let words =
+                self.memory.bank(before).iter().map(|w| w.load(Ordering::Relaxed)).collect();
             // Acquire fence: pairs with the Release fence in `commit`: had we read a word of the
             // commit after next, we would now see the next generation.
             fence(Ordering::Acquire);
@@ -164,15 +147,9 @@ impl Ledger {
 /// A ledger inside this process, for models and tests; leaked.
 #[cfg(any(test, loom))]
 pub fn heap_ledger(words: usize) -> (LedgerWriter, Ledger) {
-    let all: Vec<AtomicU64> = (0..HEADER_WORDS + 2 * words)
-        .map(|_| AtomicU64::new(0))
-        .collect();
+    let all: Vec<AtomicU64> = (0..HEADER_WORDS + 2 * words).map(|_| AtomicU64::new(0)).collect();
     let at = NonNull::from(Box::leak(all.into_boxed_slice())).cast();
-    let memory = || LedgerMemory {
-        words: at,
-        len: words,
-        _backing: None,
-    };
+    let memory = || LedgerMemory { words: at, len: words, _backing: None };
     (LedgerWriter::resume(memory()), Ledger { memory: memory() })
 }
 
@@ -186,13 +163,7 @@ mod tests {
         let mut writer = LedgerWriter::attach(&region, 3).unwrap();
         writer.commit(&[1, 2, 3]);
         writer.commit(&[4, 5, 6]);
-        assert_eq!(
-            LedgerWriter::attach(&region, 3).unwrap().committed(),
-            [4, 5, 6]
-        );
-        assert_eq!(
-            Ledger::attach(&region, 3).unwrap().read().unwrap(),
-            [4, 5, 6]
-        );
+        assert_eq!(LedgerWriter::attach(&region, 3).unwrap().committed(), [4, 5, 6]);
+        assert_eq!(Ledger::attach(&region, 3).unwrap().read().unwrap(), [4, 5, 6]);
     }
 }

@@ -39,7 +39,7 @@ mod sync;
 #[cfg(all(test, not(loom)))]
 mod threads;
 
-pub use arena::{Access, Arena, ArenaShape};
+pub use arena::{Access, Arena, ArenaShape, ArenaView};
 pub use bytes::{SharedBytes, SharedBytesMut};
 pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};

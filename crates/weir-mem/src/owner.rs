@@ -41,10 +41,7 @@ impl Owners {
         let mapping = region.map_writable()?;
         let needs = Self::len_for(buffers);
         if mapping.len() < needs {
-            return Err(RegionError::TooSmall {
-                has: mapping.len() as u64,
-                needs,
-            });
+            return Err(RegionError::TooSmall { has: mapping.len() as u64, needs });
         }
         Ok(Owners {
             words: mapping.base().cast(),
@@ -58,11 +55,7 @@ impl Owners {
     pub fn heap(buffers: u32) -> &'static Self {
         let words: Vec<AtomicU32> = (0..buffers).map(|_| AtomicU32::new(0)).collect();
         let words = NonNull::from(Box::leak(words.into_boxed_slice())).cast();
-        Box::leak(Box::new(Owners {
-            words,
-            len: buffers as usize,
-            _backing: None,
-        }))
+        Box::leak(Box::new(Owners { words, len: buffers as usize, _backing: None }))
     }
 
     /// Number of buffers.

@@ -97,16 +97,9 @@ impl Region {
     pub fn from_fd(fd: OwnedFd, len: usize) -> Result<Self, RegionError> {
         let stat = rustix::fs::fstat(&fd).map_err(|source| RegionError::Map { len, source })?;
         if (stat.st_size as u64) < len as u64 {
-            return Err(RegionError::TooSmall {
-                has: stat.st_size as u64,
-                needs: len,
-            });
+            return Err(RegionError::TooSmall { has: stat.st_size as u64, needs: len });
         }
-        Ok(Region {
-            fd,
-            len,
-            huge: false,
-        })
+        Ok(Region { fd, len, huge: false })
     }
 
     /// Size in bytes.
@@ -170,20 +163,11 @@ impl Mapping {
         // SAFETY: a fresh shared mapping at an address that the kernel chooses touches no existing
         // memory of this process.
         let at = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                len.max(1),
-                prot,
-                MapFlags::SHARED,
-                fd,
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), len.max(1), prot, MapFlags::SHARED, fd, 0)
         }
         .map_err(|source| RegionError::Map { len, source })?;
-        let at = NonNull::new(at.cast()).ok_or(RegionError::Map {
-            len,
-            source: rustix::io::Errno::NOMEM,
-        })?;
+        let at = NonNull::new(at.cast())
+            .ok_or(RegionError::Map { len, source: rustix::io::Errno::NOMEM })?;
         Ok(Mapping { at, len, writable })
     }
 
@@ -226,10 +210,7 @@ mod tests {
     #[test]
     fn what_one_mapping_writes_another_reads() {
         let region = Region::create("weir-test", 8192).unwrap();
-        let (a, b) = (
-            region.map_writable().unwrap(),
-            region.map_read_only().unwrap(),
-        );
+        let (a, b) = (region.map_writable().unwrap(), region.map_read_only().unwrap());
         assert!(a.is_writable() && !b.is_writable());
         // SAFETY: both mappings live and hold 8192 bytes.
         unsafe { a.base().as_ptr().add(5000).write_volatile(77) };
@@ -244,10 +225,7 @@ mod tests {
         assert!(ro.map_read_only().is_ok());
         assert!(matches!(
             ro.map_writable(),
-            Err(RegionError::Map {
-                source: rustix::io::Errno::ACCESS,
-                ..
-            })
+            Err(RegionError::Map { source: rustix::io::Errno::ACCESS, .. })
         ));
     }
 
@@ -257,10 +235,7 @@ mod tests {
         let fd = region.read_only_fd().unwrap();
         assert!(matches!(
             Region::from_fd(fd, 8192),
-            Err(RegionError::TooSmall {
-                has: 4096,
-                needs: 8192
-            })
+            Err(RegionError::TooSmall { has: 4096, needs: 8192 })
         ));
     }
 

@@ -290,6 +290,21 @@ impl<E: Plain> Producer<E> {
         true
     }
 
+    /// Writes entries into the next slots without publishing them, as many as find room; says how
+    /// many.
+    #[inline]
+    pub fn stage_all(&mut self, entries: impl ExactSizeIterator<Item = E>) -> usize {
+        let n = self.room(entries.len()).min(entries.len());
+        let (mut at, slots, mask) = (self.staged, self.memory.slots, self.memory.mask);
+        for entry in entries.take(n) {
+            // SAFETY: the mask keeps the index below the capacity; the slots live with the memory.
+            unsafe { slots.add((at & mask) as usize).as_ref() }.store(entry);
+            at = at.wrapping_add(1);
+        }
+        self.staged = at;
+        n
+    }
+
     /// Index up to which entries are staged: what the ledger records before publishing.
     #[inline(always)]
     pub fn staged(&self) -> u64 {
@@ -475,8 +490,11 @@ impl Consumer<Entry> {
     #[inline]
     pub fn peek_packets(&mut self, out: &mut [Entry]) -> (usize, Option<Entry>) {
         let n = self.available(out.len()).min(out.len());
+        let (tail, slots, mask) = (self.tail, self.memory.slots, self.memory.mask);
         for (i, slot) in out.iter_mut().enumerate().take(n) {
-            let entry = self.memory.slot(self.tail.wrapping_add(i as u64)).load();
+            let at = tail.wrapping_add(i as u64) & mask;
+            // SAFETY: the mask keeps the index below the capacity; the slots live with the memory.
+            let entry = unsafe { slots.add(at as usize).as_ref() }.load();
             if !entry.is_packet() {
                 return (i, Some(entry));
             }

@@ -22,9 +22,7 @@ pub struct InRings {
 impl InRings {
     /// No ring looked at yet, for an arena of `buffers`.
     pub fn new(buffers: usize) -> Self {
-        InRings {
-            seen: vec![0; buffers.div_ceil(64)],
-        }
+        InRings { seen: vec![0; buffers.div_ceil(64)] }
     }
 
     /// Notes everything in `ring` that nobody has claimed. To be called for *every* ring that the
@@ -38,9 +36,7 @@ impl InRings {
     }
 
     fn contains(&self, buffer: u32) -> bool {
-        self.seen
-            .get(buffer as usize / 64)
-            .is_some_and(|w| w & (1 << (buffer % 64)) != 0)
+        self.seen.get(buffer as usize / 64).is_some_and(|w| w & (1 << (buffer % 64)) != 0)
     }
 
     /// The buffers that `dead` held, which are now the agent's.

@@ -30,10 +30,7 @@ pub struct Env {
 impl Env {
     /// The slot of the tag called `name`, when somebody uses it.
     pub fn tag(&self, name: &str) -> Option<TagSlot> {
-        self.tags
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|&(_, slot)| TagSlot(slot))
+        self.tags.iter().find(|(n, _)| n == name).map(|&(_, slot)| TagSlot(slot))
     }
 }
 

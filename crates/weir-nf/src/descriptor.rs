@@ -27,12 +27,8 @@ pub struct LayerAccess {
 
 impl LayerAccess {
     /// Touches nothing.
-    pub const NONE: LayerAccess = LayerAccess {
-        l2: Touch::Nop,
-        l3: Touch::Nop,
-        l4: Touch::Nop,
-        payload: Touch::Nop,
-    };
+    pub const NONE: LayerAccess =
+        LayerAccess { l2: Touch::Nop, l3: Touch::Nop, l4: Touch::Nop, payload: Touch::Nop };
 
     /// True when some layer is written.
     pub const fn writes(&self) -> bool {

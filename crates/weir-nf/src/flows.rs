@@ -40,11 +40,7 @@ pub struct FlowTable<F> {
 impl<F: FlowState> FlowTable<F> {
     /// A table for at most `capacity` flows; memory grows with use.
     pub fn new(capacity: usize) -> Self {
-        FlowTable {
-            flows: HashMap::with_hasher(RandomState::new()),
-            capacity,
-            refused: 0,
-        }
+        FlowTable { flows: HashMap::with_hasher(RandomState::new()), capacity, refused: 0 }
     }
 
     /// The state of the flow `key`, made when it is new; `None` when the table is full.
@@ -59,10 +55,7 @@ impl<F: FlowState> FlowTable<F> {
         }
         let record = match self.flows.entry(key) {
             Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(free) => free.insert(Record {
-                last_ns: now_ns,
-                state: F::default(),
-            }),
+            Entry::Vacant(free) => free.insert(Record { last_ns: now_ns, state: F::default() }),
         };
         record.last_ns = record.last_ns.max(now_ns);
         Some(&mut record.state)

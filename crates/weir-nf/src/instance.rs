@@ -100,20 +100,9 @@ impl<N: Nf> Instance for Running<N> {
         };
         let mut packets = Packets::new(packets, verdicts, arena);
         let (shared, flows) = (&mut self.shared, &mut self.flows);
-        let mut ctx = Ctx {
-            clock,
-            arena,
-            last,
-            input,
-            shared,
-            flows,
-        };
+        let mut ctx = Ctx { clock, arena, last, input, shared, flows };
         self.nf.process(&mut packets, &mut ctx);
-        if packets.judged() {
-            Outcome::Judged
-        } else {
-            Outcome::AllFirst
-        }
+        if packets.judged() { Outcome::Judged } else { Outcome::AllFirst }
     }
 
     fn reconfigure(&mut self, config: &Value, env: &Env) -> Result<(), BuildError> {

@@ -61,19 +61,13 @@ impl Bench {
 
     /// Sends packets through in batches and says what became of each.
     pub fn run<P: AsRef<[u8]>>(&mut self, packets: &[P]) -> Vec<Seen> {
-        let wire: Vec<_> = packets
-            .iter()
-            .map(|p| (p.as_ref(), p.as_ref().len(), 0))
-            .collect();
+        let wire: Vec<_> = packets.iter().map(|p| (p.as_ref(), p.as_ref().len(), 0)).collect();
         self.run_cut(&wire)
     }
 
     /// As [`Bench::run`], with each packet's length on the wire and time stamp.
     pub fn run_cut(&mut self, packets: &[(&[u8], usize, u64)]) -> Vec<Seen> {
-        packets
-            .chunks(BATCH)
-            .flat_map(|chunk| self.batch(chunk))
-            .collect()
+        packets.chunks(BATCH).flat_map(|chunk| self.batch(chunk)).collect()
     }
 
     fn batch(&mut self, packets: &[(&[u8], usize, u64)]) -> Vec<Seen> {
@@ -86,21 +80,12 @@ impl Bench {
             }
             if let Some(meta) = self.arena.meta(&entry) {
                 let (wire_len, time_ns) = (*wire as u32, *time);
-                meta.arrive(
-                    &Arrival {
-                        wire_len,
-                        time_ns,
-                        ..Arrival::default()
-                    },
-                    0,
-                    true,
-                );
+                meta.arrive(&Arrival { wire_len, time_ns, ..Arrival::default() }, 0, true);
             }
-            batch.extend(Packet::admit(entry, &self.arena));
+            batch.extend(Packet::admit(entry, self.arena.view()));
         }
         let mut verdicts = vec![Verdict::FIRST; batch.len()];
-        self.instance
-            .process(&mut batch, &mut verdicts, &self.arena, 0, &mut self.clock);
+        self.instance.process(&mut batch, &mut verdicts, &self.arena, 0, &mut self.clock);
         let outputs = self.instance.descriptor().outputs;
         batch
             .iter()
@@ -110,16 +95,10 @@ impl Bench {
                 let mut copy = vec![0; bytes.len()];
                 bytes.copy_to(0, &mut copy);
                 let verdict = match verdict.as_output() {
-                    Some(k) => Ok(outputs
-                        .get(k as usize)
-                        .copied()
-                        .unwrap_or("(no such output)")),
+                    Some(k) => Ok(outputs.get(k as usize).copied().unwrap_or("(no such output)")),
                     None => Err(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
                 };
-                Seen {
-                    verdict,
-                    bytes: copy,
-                }
+                Seen { verdict, bytes: copy }
             })
             .collect()
     }

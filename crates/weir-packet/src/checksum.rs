@@ -161,11 +161,7 @@ pub fn verify_l4<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> L4Checksum {
     if sum.add_range(bytes, l4, len) < len {
         return L4Checksum::Unknown;
     }
-    if sum.finish() == 0 {
-        L4Checksum::Good
-    } else {
-        L4Checksum::Bad
-    }
+    if sum.finish() == 0 { L4Checksum::Good } else { L4Checksum::Bad }
 }
 
 /// The pseudo header for the packet's transport protocol: empty for ICMP in IPv4.
@@ -192,10 +188,7 @@ mod tests {
 
     #[test]
     fn the_example_of_rfc_1071_sums_to_ddf2() {
-        assert_eq!(
-            checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            !0xddf2
-        );
+        assert_eq!(checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
     }
 
     #[test]

@@ -153,9 +153,7 @@ impl FlowKey {
 #[inline]
 fn addresses<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<(u128, u128)> {
     match layers.kind {
-        L3::Ipv4 => layers
-            .ipv4(bytes)
-            .map(|(s, d)| (s.to_bits().into(), d.to_bits().into())),
+        L3::Ipv4 => layers.ipv4(bytes).map(|(s, d)| (s.to_bits().into(), d.to_bits().into())),
         L3::Ipv6 => layers.ipv6(bytes).map(|(s, d)| (s.to_bits(), d.to_bits())),
         L3::None | L3::Arp | L3::Other => None,
     }
@@ -184,9 +182,7 @@ fn zone<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> u64 {
         return 0;
     }
     let tags = (0..layers.vlan_count).map_while(|index| layers.vlan_tci(bytes, index));
-    let ids = tags
-        .map(|tci| u64::from(tci & 0x0fff))
-        .filter(|&id| id != 0);
+    let ids = tags.map(|tci| u64::from(tci & 0x0fff)).filter(|&id| id != 0);
     ids.fold(0, |zone, id| zone.rotate_left(12) ^ id)
 }
 

@@ -3,7 +3,7 @@
 use crate::reason::DropReason;
 use crate::{Bytes, Depth, Layers, parse};
 use std::marker::PhantomData;
-use weir_mem::{Arena, Entry, Meta, SharedBytes, SharedBytesMut};
+use weir_mem::{Arena, ArenaView, Entry, Meta, SharedBytes, SharedBytesMut};
 
 /// Most packets that are processed together.
 pub const BATCH: usize = 64;
@@ -45,7 +45,7 @@ pub struct Packet(Entry);
 impl Packet {
     /// Takes a packet out of a ring entry that `arena` admits; `None` for anything else.
     #[inline(always)]
-    pub fn admit(entry: Entry, arena: &Arena) -> Option<Packet> {
+    pub fn admit(entry: Entry, arena: ArenaView<'_>) -> Option<Packet> {
         arena.admits(&entry).then_some(Packet(entry))
     }
 
@@ -87,11 +87,7 @@ impl Verdict {
     /// The output, unless dropped.
     #[inline(always)]
     pub const fn as_output(self) -> Option<u8> {
-        if self.0 & Self::DROP == 0 {
-            Some(self.0)
-        } else {
-            None
-        }
+        if self.0 & Self::DROP == 0 { Some(self.0) } else { None }
     }
 
     /// The reason, when dropped.
@@ -132,7 +128,7 @@ impl Access for ReadWrite {
 pub struct Packets<'b, A: Access> {
     entries: &'b mut [Packet],
     verdicts: &'b mut [Verdict],
-    arena: &'b Arena,
+    arena: ArenaView<'b>,
     judged: bool,
     access: PhantomData<A>,
 }
@@ -141,13 +137,7 @@ impl<'b, A: Access> Packets<'b, A> {
     /// The runtime's way in; `verdicts` is at least as long as `entries`.
     #[inline]
     pub fn new(entries: &'b mut [Packet], verdicts: &'b mut [Verdict], arena: &'b Arena) -> Self {
-        Packets {
-            entries,
-            verdicts,
-            arena,
-            judged: false,
-            access: PhantomData,
-        }
+        Packets { entries, verdicts, arena: arena.view(), judged: false, access: PhantomData }
     }
 
     /// Number of packets, 1 to [`BATCH`].
@@ -172,16 +162,13 @@ impl<'b, A: Access> Packets<'b, A> {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = Pkt<'_, A>> {
         let arena = self.arena;
         let judged = std::cell::Cell::from_mut(&mut self.judged);
-        self.entries
-            .iter_mut()
-            .zip(self.verdicts.iter_mut())
-            .map(move |(packet, verdict)| Pkt {
-                packet,
-                verdict,
-                arena,
-                judged,
-                access: PhantomData,
-            })
+        self.entries.iter_mut().zip(self.verdicts.iter_mut()).map(move |(packet, verdict)| Pkt {
+            packet,
+            verdict,
+            arena,
+            judged,
+            access: PhantomData,
+        })
     }
 }
 
@@ -189,7 +176,7 @@ impl<'b, A: Access> Packets<'b, A> {
 pub struct Pkt<'p, A: Access> {
     packet: &'p mut Packet,
     verdict: &'p mut Verdict,
-    arena: &'p Arena,
+    arena: ArenaView<'p>,
     judged: &'p std::cell::Cell<bool>,
     access: PhantomData<A>,
 }
@@ -220,9 +207,7 @@ impl<'p, A: Access> Pkt<'p, A> {
     /// Length on the wire in bytes, never less than the captured length.
     #[inline]
     pub fn wire_len(&self) -> usize {
-        self.meta()
-            .map_or(0, |m| m.wire_len.get() as usize)
-            .max(self.len())
+        self.meta().map_or(0, |m| m.wire_len.get() as usize).max(self.len())
     }
 
     /// When it was received or captured, in nanoseconds since 1970.
@@ -246,9 +231,7 @@ impl<'p, A: Access> Pkt<'p, A> {
     /// The value of a tag; 0 when nobody has set it.
     #[inline]
     pub fn tag(&self, slot: TagSlot) -> u64 {
-        self.meta()
-            .and_then(|m| m.tags.get(slot.0 as usize))
-            .map_or(0, |t| t.get())
+        self.meta().and_then(|m| m.tags.get(slot.0 as usize)).map_or(0, |t| t.get())
     }
 
     /// Sets a tag.
@@ -297,16 +280,12 @@ impl<'p> Pkt<'p, ReadWrite> {
 /// on and remembered otherwise. What the metadata says is not trusted further than a fresh parse
 /// would be: all accessors check bounds again.
 #[inline]
-pub fn layers_of(arena: &Arena, entry: &Entry, depth: Depth) -> Layers {
+pub fn layers_of(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
     let bytes = arena.bytes(entry);
     let Some(meta) = arena.meta(entry) else {
         return parse(&bytes, depth);
     };
-    let words = [
-        meta.layers[0].get(),
-        meta.layers[1].get(),
-        meta.layers[2].get(),
-    ];
+    let words = [meta.layers[0].get(), meta.layers[1].get(), meta.layers[2].get()];
     let mut layers = Layers::from_words(words).unwrap_or_default();
     if layers.depth < depth {
         layers.extend(&bytes, depth);

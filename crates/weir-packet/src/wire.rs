@@ -99,18 +99,12 @@ impl<'a> Frame<'a> {
 
     /// An IPv4 packet.
     pub fn ipv4(source: impl Into<Ipv4Addr>, destination: impl Into<Ipv4Addr>) -> Self {
-        Self::new(Network::Ipv4 {
-            source: source.into(),
-            destination: destination.into(),
-        })
+        Self::new(Network::Ipv4 { source: source.into(), destination: destination.into() })
     }
 
     /// An IPv6 packet.
     pub fn ipv6(source: impl Into<Ipv6Addr>, destination: impl Into<Ipv6Addr>) -> Self {
-        Self::new(Network::Ipv6 {
-            source: source.into(),
-            destination: destination.into(),
-        })
+        Self::new(Network::Ipv6 { source: source.into(), destination: destination.into() })
     }
 
     /// A frame of another EtherType (or, below 0x600, an LLC frame of that length): the payload
@@ -175,21 +169,14 @@ impl<'a> Frame<'a> {
     /// Makes it a UDP datagram from port to port.
     #[must_use]
     pub fn udp(mut self, source: u16, destination: u16) -> Self {
-        self.transport = Transport::Udp {
-            ports: (source, destination),
-        };
+        self.transport = Transport::Udp { ports: (source, destination) };
         self
     }
 
     /// Makes it a TCP segment from port to port with these flags (see [`crate::headers::tcp`]).
     #[must_use]
     pub fn tcp(mut self, source: u16, destination: u16, flags: u8) -> Self {
-        self.transport = Transport::Tcp {
-            ports: (source, destination),
-            seq: 0,
-            ack: 0,
-            flags,
-        };
+        self.transport = Transport::Tcp { ports: (source, destination), seq: 0, ack: 0, flags };
         self
     }
 
@@ -249,17 +236,8 @@ impl<'a> Frame<'a> {
         let count = data.len().div_ceil(size);
         let pieces = data.chunks(size).enumerate().map(|(index, payload)| {
             let offset = u16::try_from(index * size).unwrap_or(u16::MAX);
-            let piece = Some(Piece {
-                offset,
-                more: index + 1 < count,
-            });
-            Frame {
-                payload,
-                piece,
-                transport: Transport::Raw(self.protocol()),
-                ..*self
-            }
-            .build()
+            let piece = Some(Piece { offset, more: index + 1 < count });
+            Frame { payload, piece, transport: Transport::Raw(self.protocol()), ..*self }.build()
         });
         pieces.collect()
     }

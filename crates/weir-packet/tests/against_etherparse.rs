@@ -12,12 +12,7 @@
 //! - an IPv6 payload length of 0: etherparse takes it as "not filled in", we take it as written;
 //! - length (LLC) frames: etherparse has no notion of them below 0x600.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 mod common;
 
@@ -130,17 +125,10 @@ fn we_agree_with_etherparse_on_recorded_captures() {
         let frames = common::ethernet_frames(&path);
         let compared = frames.iter().filter(|record| agree(&record.bytes)).count();
         let name = path.file_name().unwrap().display().to_string();
-        println!(
-            "{name}: {compared} of {} Ethernet frames compared",
-            frames.len()
-        );
-        let deliberately_odd = ["fuzzed", "ipv6-fragments", "headers-too-short"]
-            .iter()
-            .any(|odd| name.contains(odd));
-        assert!(
-            deliberately_odd || compared * 10 >= frames.len() * 9,
-            "{name}: too few compared"
-        );
+        println!("{name}: {compared} of {} Ethernet frames compared", frames.len());
+        let deliberately_odd =
+            ["fuzzed", "ipv6-fragments", "headers-too-short"].iter().any(|odd| name.contains(odd));
+        assert!(deliberately_odd || compared * 10 >= frames.len() * 9, "{name}: too few compared");
     }
 }
 

@@ -1,11 +1,6 @@
 //! What holds for every input, however hostile.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 use proptest::prelude::*;
 use weir_packet::checksum::verify_l4;
@@ -15,22 +10,9 @@ use weir_packet::{Depth, FlowHasher, FlowKey, FragmentTable, HeaderFault, L3, ch
 
 /// Reads everything there is to read.
 fn read_all(bytes: &[u8], layers: &Layers) {
-    let _ = (
-        layers.macs(bytes),
-        layers.ips(bytes),
-        layers.ports(bytes),
-        layers.tcp_flags(bytes),
-    );
-    let _ = (
-        layers.icmp_type_code(bytes),
-        layers.ttl(bytes),
-        layers.traffic_class(bytes),
-    );
-    let _ = (
-        layers.fragment_id(bytes),
-        layers.payload_len(),
-        verify_l4(bytes, layers),
-    );
+    let _ = (layers.macs(bytes), layers.ips(bytes), layers.ports(bytes), layers.tcp_flags(bytes));
+    let _ = (layers.icmp_type_code(bytes), layers.ttl(bytes), layers.traffic_class(bytes));
+    let _ = (layers.fragment_id(bytes), layers.payload_len(), verify_l4(bytes, layers));
     for index in 0..=layers.vlan_count {
         let _ = layers.vlan_tci(bytes, index);
     }
@@ -40,20 +22,13 @@ fn read_all(bytes: &[u8], layers: &Layers) {
         check_ip(bytes, layers, usize::MAX),
     );
     let mut table = FragmentTable::new(8, FlowHasher::new(3));
-    let _ = (
-        table.hash(bytes, layers, 0),
-        table.hash(bytes, layers, u64::MAX),
-    );
+    let _ = (table.hash(bytes, layers, 0), table.hash(bytes, layers, u64::MAX));
 }
 
 /// Frames whose beginning makes the parser go deep, with anything behind it and anything changed.
 fn near_frames() -> impl Strategy<Value = Vec<u8>> {
-    let base = (
-        0usize..8,
-        any::<[u8; 6]>(),
-        prop::collection::vec(any::<u8>(), 0..90),
-    )
-        .prop_map(|(shape, body, payload)| {
+    let base = (0usize..8, any::<[u8; 6]>(), prop::collection::vec(any::<u8>(), 0..90)).prop_map(
+        |(shape, body, payload)| {
             let four = Frame::ipv4([1, 2, 3, 4], [5, 6, 7, 8]).payload(&payload);
             let six = Frame::ipv6([1; 8], [2; 8]).payload(&payload);
             let chain: &[(u8, &[u8])] = &[
@@ -70,17 +45,12 @@ fn near_frames() -> impl Strategy<Value = Vec<u8>> {
                 4 => six.tcp(1, 2, 3).build(),
                 5 => six.extensions(chain).udp(1, 2).build(),
                 6 => six.extensions(&chain[..2]).icmp(body[0], 0, [0; 4]).build(),
-                _ => Frame::other(u16::from_be_bytes([body[0], body[1]]))
-                    .payload(&payload)
-                    .build(),
+                _ => Frame::other(u16::from_be_bytes([body[0], body[1]])).payload(&payload).build(),
             }
-        });
-    (
-        base,
-        prop::collection::vec((0usize..70, any::<u8>()), 0..4),
-        0usize..200,
-    )
-        .prop_map(|(mut frame, changes, cut)| {
+        },
+    );
+    (base, prop::collection::vec((0usize..70, any::<u8>()), 0..4), 0usize..200).prop_map(
+        |(mut frame, changes, cut)| {
             for (at, byte) in changes {
                 if let Some(old) = frame.get_mut(at) {
                     *old = byte;
@@ -88,7 +58,8 @@ fn near_frames() -> impl Strategy<Value = Vec<u8>> {
             }
             frame.truncate(cut.max(12));
             frame
-        })
+        },
+    )
 }
 
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
@@ -96,18 +67,12 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn any_layers() -> impl Strategy<Value = Layers> {
-    (
-        any::<[u64; 2]>(),
-        any::<[u8; 2]>(),
-        0u8..5,
-        0u8..4,
-        any::<u8>(),
-        0u8..16,
-    )
-        .prop_map(|([a, b], [tags, proto], kind, depth, flags, fault)| {
+    (any::<[u64; 2]>(), any::<[u8; 2]>(), 0u8..5, 0u8..4, any::<u8>(), 0u8..16).prop_map(
+        |([a, b], [tags, proto], kind, depth, flags, fault)| {
             let small = u64::from_be_bytes([0, 0, tags, proto, kind, depth, flags, fault]);
             Layers::from_words([a, b, small]).expect("numbers that exist")
-        })
+        },
+    )
 }
 
 proptest! {

@@ -1,11 +1,6 @@
 //! Which IP headers are acceptable.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 use weir_packet::headers::proto;
 use weir_packet::wire::Frame;
@@ -14,19 +9,12 @@ use weir_packet::{Depth, HeaderFault, check_ip, checksum, parse};
 const A6: [u16; 8] = [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1];
 
 fn v4() -> Vec<u8> {
-    Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2])
-        .udp(1, 2)
-        .payload(&[7; 30])
-        .build()
+    Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(&[7; 30]).build()
 }
 
 fn v6() -> Vec<u8> {
     let chain: &[(u8, &[u8])] = &[(proto::HOP_BY_HOP, &[0; 6]), (proto::DEST_OPTS, &[0; 14])];
-    Frame::ipv6(A6, A6)
-        .extensions(chain)
-        .udp(1, 2)
-        .payload(&[7; 30])
-        .build()
+    Frame::ipv6(A6, A6).extensions(chain).udp(1, 2).payload(&[7; 30]).build()
 }
 
 fn check(frame: &[u8], wire_len: usize) -> Result<(), HeaderFault> {
@@ -50,12 +38,7 @@ fn well_formed_headers_pass_also_with_padding_and_tags() {
     for frame in [v4(), v6()] {
         assert_eq!(check(&frame, frame.len()), Ok(()));
     }
-    let frame = Frame::ipv4([1; 4], [2; 4])
-        .vlan(3)
-        .vlan(4)
-        .options(&[1; 40])
-        .pad_to(200)
-        .build();
+    let frame = Frame::ipv4([1; 4], [2; 4]).vlan(3).vlan(4).options(&[1; 40]).pad_to(200).build();
     assert_eq!(check(&frame, frame.len()), Ok(()));
 }
 
@@ -71,22 +54,10 @@ fn every_single_flipped_bit_of_an_ipv4_header_is_found() {
 #[test]
 fn each_ipv4_fault_is_told_apart_when_the_checksum_is_right() {
     assert_eq!(changed(v4(), |f| f[14] = 0x55), Err(HeaderFault::Version));
-    assert_eq!(
-        changed(v4(), |f| f[14] = 0x44),
-        Err(HeaderFault::HeaderLength)
-    );
-    assert_eq!(
-        changed(v4(), |f| f[17] = 19),
-        Err(HeaderFault::TotalLengthShort)
-    );
-    assert_eq!(
-        changed(v4(), |f| f[17] += 1),
-        Err(HeaderFault::TotalLengthLong)
-    );
-    assert_eq!(
-        changed(v4(), |f| f.truncate(33)),
-        Err(HeaderFault::IpHeaderCut)
-    );
+    assert_eq!(changed(v4(), |f| f[14] = 0x44), Err(HeaderFault::HeaderLength));
+    assert_eq!(changed(v4(), |f| f[17] = 19), Err(HeaderFault::TotalLengthShort));
+    assert_eq!(changed(v4(), |f| f[17] += 1), Err(HeaderFault::TotalLengthLong));
+    assert_eq!(changed(v4(), |f| f.truncate(33)), Err(HeaderFault::IpHeaderCut));
     assert_eq!(changed(v4(), |f| f[17] = 20), Ok(()));
     let mut frame = v4();
     frame[24] ^= 1;
@@ -96,28 +67,13 @@ fn each_ipv4_fault_is_told_apart_when_the_checksum_is_right() {
 #[test]
 fn each_ipv6_fault_is_told_apart() {
     assert_eq!(changed(v6(), |f| f[14] = 0x40), Err(HeaderFault::Version));
-    assert_eq!(
-        changed(v6(), |f| f[19] += 1),
-        Err(HeaderFault::PayloadLengthLong)
-    );
-    assert_eq!(
-        changed(v6(), |f| f.truncate(53)),
-        Err(HeaderFault::IpHeaderCut)
-    );
-    assert_eq!(
-        changed(v6(), |f| f[55] = 200),
-        Err(HeaderFault::ExtensionCut)
-    );
-    assert_eq!(
-        changed(v6(), |f| f[54] = 0),
-        Err(HeaderFault::HopByHopMisplaced)
-    );
+    assert_eq!(changed(v6(), |f| f[19] += 1), Err(HeaderFault::PayloadLengthLong));
+    assert_eq!(changed(v6(), |f| f.truncate(53)), Err(HeaderFault::IpHeaderCut));
+    assert_eq!(changed(v6(), |f| f[55] = 200), Err(HeaderFault::ExtensionCut));
+    assert_eq!(changed(v6(), |f| f[54] = 0), Err(HeaderFault::HopByHopMisplaced));
     let many: Vec<(u8, &[u8])> = vec![(proto::DEST_OPTS, &[0; 6]); 17];
     let frame = Frame::ipv6(A6, A6).extensions(&many).build();
-    assert_eq!(
-        check(&frame, frame.len()),
-        Err(HeaderFault::TooManyExtensions)
-    );
+    assert_eq!(check(&frame, frame.len()), Err(HeaderFault::TooManyExtensions));
 }
 
 #[test]
@@ -131,10 +87,7 @@ fn a_capture_cut_by_snap_length_is_judged_by_what_is_there() {
     frame[22] ^= 1;
     assert_eq!(check(&frame[..40], frame.len()), Err(HeaderFault::Checksum));
     frame[14] = 0x41;
-    assert_eq!(
-        check(&frame[..15], frame.len()),
-        Err(HeaderFault::HeaderLength)
-    );
+    assert_eq!(check(&frame[..15], frame.len()), Err(HeaderFault::HeaderLength));
 }
 
 #[test]

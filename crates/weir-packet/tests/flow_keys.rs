@@ -1,11 +1,6 @@
 //! Which packets belong to one flow.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 use weir_packet::flow::{Direction, PortKind};
 use weir_packet::headers::proto;
@@ -29,10 +24,9 @@ fn key(frame: Frame) -> FlowKey {
 
 #[test]
 fn both_directions_share_a_key_and_differ_in_direction() {
-    for (there, back) in [
-        (Frame::ipv4(A4, B4), Frame::ipv4(B4, A4)),
-        (Frame::ipv6(A6, B6), Frame::ipv6(B6, A6)),
-    ] {
+    for (there, back) in
+        [(Frame::ipv4(A4, B4), Frame::ipv4(B4, A4)), (Frame::ipv6(A6, B6), Frame::ipv6(B6, A6))]
+    {
         let (there, up) = flow(&there.tcp(4000, 80, 0).build());
         let (back, down) = flow(&back.tcp(80, 4000, 0).build());
         assert_eq!((there, up, down), (back, Direction::Up, Direction::Down));
@@ -58,18 +52,12 @@ fn ends_with_the_same_address_are_ordered_by_port() {
     let there = flow(&Frame::ipv4(A4, A4).udp(5, 9).build());
     let back = flow(&Frame::ipv4(A4, A4).udp(9, 5).build());
     assert_eq!((there.0, there.1), (back.0, back.1.reverse()));
-    assert_eq!(
-        flow(&Frame::ipv4(A4, A4).udp(5, 5).build()).1,
-        Direction::Up
-    );
+    assert_eq!(flow(&Frame::ipv4(A4, A4).udp(5, 5).build()).1, Direction::Up);
 }
 
 #[test]
 fn crossed_ports_are_another_flow() {
-    assert_ne!(
-        key(Frame::ipv4(A4, B4).udp(5, 9)),
-        key(Frame::ipv4(A4, B4).udp(9, 5))
-    );
+    assert_ne!(key(Frame::ipv4(A4, B4).udp(5, 9)), key(Frame::ipv4(A4, B4).udp(9, 5)));
 }
 
 #[test]
@@ -100,10 +88,7 @@ fn address_port_protocol_version_and_zone_each_tell_flows_apart() {
 #[test]
 fn a_priority_tag_is_no_zone_of_its_own() {
     let plain = key(Frame::ipv4(A4, B4).udp(1, 2));
-    assert_eq!(
-        key(Frame::ipv4(A4, B4).tag(0x8100, 0xe000).udp(1, 2)),
-        plain
-    );
+    assert_eq!(key(Frame::ipv4(A4, B4).tag(0x8100, 0xe000).udp(1, 2)), plain);
 }
 
 #[test]
@@ -115,10 +100,7 @@ fn a_ping_and_its_answer_are_one_flow_per_identifier() {
     assert_eq!(request.port_kind(), PortKind::QueryId);
     let request = key(Frame::ipv6(A6, B6).icmp(128, 0, id(5)));
     assert_eq!(request, key(Frame::ipv6(B6, A6).icmp(129, 0, id(5))));
-    assert_eq!(
-        key(Frame::ipv6(A6, B6).icmp(135, 0, id(5))).port_kind(),
-        PortKind::None
-    );
+    assert_eq!(key(Frame::ipv6(A6, B6).icmp(135, 0, id(5))).port_kind(), PortKind::None);
 }
 
 #[test]
@@ -126,11 +108,7 @@ fn an_icmp_error_belongs_to_the_flow_it_quotes_in_the_opposite_direction() {
     let four = Frame::ipv4(A4, B4).vlan(3);
     let six = Frame::ipv6(A6, B6).vlan(3);
     for (quoted, error, kinds) in [
-        (
-            four,
-            Frame::ipv4(ROUTER4, A4).vlan(3),
-            &[3, 4, 5, 11, 12][..],
-        ),
+        (four, Frame::ipv4(ROUTER4, A4).vlan(3), &[3, 4, 5, 11, 12][..]),
         (six, Frame::ipv6(ROUTER6, A6).vlan(3), &[1, 2, 3, 4][..]),
     ] {
         for quoted in [
@@ -142,10 +120,8 @@ fn an_icmp_error_belongs_to_the_flow_it_quotes_in_the_opposite_direction() {
             let (key, direction) = flow(&packet);
             let header = if error.len() < 50 { 20 } else { 40 };
             for &kind in kinds {
-                let message = error
-                    .icmp(kind, 0, [0; 4])
-                    .payload(&packet[18..18 + header + 8])
-                    .build();
+                let message =
+                    error.icmp(kind, 0, [0; 4]).payload(&packet[18..18 + header + 8]).build();
                 assert_eq!(flow(&message), (key, direction.reverse()), "type {kind}");
             }
         }
@@ -156,27 +132,16 @@ fn an_icmp_error_belongs_to_the_flow_it_quotes_in_the_opposite_direction() {
 fn an_icmp_error_whose_quote_cannot_be_read_has_the_key_of_its_own_addresses() {
     for quote in [&[][..], &[0x45; 19], &[0x60; 40]] {
         let key = key(Frame::ipv4(ROUTER4, A4).icmp(3, 1, [0; 4]).payload(quote));
-        assert_eq!(
-            (key.proto(), key.port_kind()),
-            (proto::ICMP, PortKind::None)
-        );
+        assert_eq!((key.proto(), key.port_kind()), (proto::ICMP, PortKind::None));
         assert_eq!(key.upper().0, std::net::IpAddr::from(ROUTER4));
     }
 }
 
 #[test]
 fn an_icmp_error_that_quotes_an_icmp_error_ends_there() {
-    let inner = Frame::ipv4(A4, B4)
-        .icmp(3, 1, [0; 4])
-        .payload(&[0x45; 28])
-        .build();
-    let key = key(Frame::ipv4(ROUTER4, A4)
-        .icmp(3, 1, [0; 4])
-        .payload(&inner[14..]));
-    assert_eq!(
-        (key.proto(), key.port_kind()),
-        (proto::ICMP, PortKind::None)
-    );
+    let inner = Frame::ipv4(A4, B4).icmp(3, 1, [0; 4]).payload(&[0x45; 28]).build();
+    let key = key(Frame::ipv4(ROUTER4, A4).icmp(3, 1, [0; 4]).payload(&inner[14..]));
+    assert_eq!((key.proto(), key.port_kind()), (proto::ICMP, PortKind::None));
     assert_eq!(key.upper().0, std::net::IpAddr::from(B4));
 }
 
@@ -186,21 +151,14 @@ fn later_fragments_have_a_key_without_ports_that_is_no_other_flows() {
     let pieces = frame.fragments(32);
     let first = flow(&pieces[0]).0;
     let later = flow(&pieces[1]).0;
-    assert_eq!(
-        (first.port_kind(), later.port_kind()),
-        (PortKind::Ports, PortKind::LaterFragment)
-    );
+    assert_eq!((first.port_kind(), later.port_kind()), (PortKind::Ports, PortKind::LaterFragment));
     assert_eq!(later, flow(&pieces[2]).0);
     assert_ne!(first, later);
 }
 
 #[test]
 fn packets_that_are_not_ip_have_no_flow() {
-    for frame in [
-        Frame::other(0x0806).payload(&[0; 46]).build(),
-        vec![],
-        vec![0; 13],
-    ] {
+    for frame in [Frame::other(0x0806).payload(&[0; 46]).build(), vec![], vec![0; 13]] {
         let layers = parse(&frame[..], Depth::L3);
         assert_eq!(FlowKey::from_packet(&frame[..], &layers), None);
         assert_eq!(FlowHasher::new(0).hash_packet(&frame[..], &layers), None);

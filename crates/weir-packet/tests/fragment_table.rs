@@ -1,11 +1,6 @@
 //! Later fragments meet the rest of their flow.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 use weir_packet::flow::LIFETIME_NS;
 use weir_packet::headers::proto;
@@ -22,26 +17,16 @@ fn table(capacity: usize) -> FragmentTable {
 }
 
 fn hash(table: &mut FragmentTable, frame: &[u8], now: u64) -> u64 {
-    table
-        .hash(frame, &parse(frame, Depth::L3), now)
-        .expect("an IP packet")
+    table.hash(frame, &parse(frame, Depth::L3), now).expect("an IP packet")
 }
 
 fn pieces(id: u32) -> Vec<Vec<u8>> {
-    Frame::ipv4(A4, B4)
-        .id(id)
-        .udp(1000 + id as u16, 80)
-        .payload(&[0; 80])
-        .fragments(32)
+    Frame::ipv4(A4, B4).id(id).udp(1000 + id as u16, 80).payload(&[0; 80]).fragments(32)
 }
 
 #[test]
 fn all_fragments_hash_like_their_whole_flow() {
-    for frame in [
-        Frame::ipv4(A4, B4),
-        Frame::ipv6(A6, B6),
-        Frame::ipv4(A4, B4).vlan(6),
-    ] {
+    for frame in [Frame::ipv4(A4, B4), Frame::ipv6(A6, B6), Frame::ipv4(A4, B4).vlan(6)] {
         let frame = frame.id(5).udp(7, 8).payload(&[0; 80]);
         let mut table = table(64);
         let whole = hash(&mut table, &frame.build(), 0);
@@ -74,15 +59,9 @@ fn datagrams_are_told_apart_by_id_protocol_address_and_zone() {
         Frame::ipv4(A4, B4).id(1).proto(proto::UDP).vlan(1),
     ];
     for other in others {
-        assert_ne!(
-            hash(&mut table, &other.payload(&[0; 80]).fragments(32)[1], 0),
-            first
-        );
+        assert_ne!(hash(&mut table, &other.payload(&[0; 80]).fragments(32)[1], 0), first);
     }
-    let same = Frame::ipv4(A4, B4)
-        .id(1)
-        .proto(proto::UDP)
-        .payload(&[0; 80]);
+    let same = Frame::ipv4(A4, B4).id(1).proto(proto::UDP).payload(&[0; 80]);
     assert_eq!(hash(&mut table, &same.fragments(32)[1], 0), first);
 }
 
@@ -91,11 +70,7 @@ fn in_ipv6_the_protocol_of_a_later_fragment_does_not_count() {
     let mut table = table(64);
     let frame = Frame::ipv6(A6, B6).id(5).udp(7, 8).payload(&[0; 80]);
     let first = hash(&mut table, &frame.fragments(32)[0], 0);
-    let odd = Frame::ipv6(A6, B6)
-        .id(5)
-        .proto(200)
-        .payload(&[0; 80])
-        .fragments(32);
+    let odd = Frame::ipv6(A6, B6).id(5).proto(200).payload(&[0; 80]).fragments(32);
     assert_eq!(hash(&mut table, &odd[1], 0), first);
 }
 
@@ -105,34 +80,22 @@ fn a_first_fragment_is_forgotten_after_thirty_seconds_of_packet_time() {
     let start = 1_000_000 * LIFETIME_NS;
     let first = hash(&mut table, &pieces(1)[0], start);
     assert_eq!(hash(&mut table, &pieces(1)[1], start + LIFETIME_NS), first);
-    assert_ne!(
-        hash(&mut table, &pieces(1)[1], start + LIFETIME_NS + 1),
-        first
-    );
+    assert_ne!(hash(&mut table, &pieces(1)[1], start + LIFETIME_NS + 1), first);
     assert_eq!(hash(&mut table, &pieces(1)[1], start - LIFETIME_NS), first);
-    assert_ne!(
-        hash(&mut table, &pieces(1)[1], start - LIFETIME_NS - 1),
-        first
-    );
+    assert_ne!(hash(&mut table, &pieces(1)[1], start - LIFETIME_NS - 1), first);
 }
 
 #[test]
 fn a_full_table_forgets_what_was_used_longest_ago() {
     let mut table = table(8);
     assert_eq!(table.capacity(), 8);
-    let firsts: Vec<_> = (0..8)
-        .map(|id| hash(&mut table, &pieces(id)[0], 0))
-        .collect();
+    let firsts: Vec<_> = (0..8).map(|id| hash(&mut table, &pieces(id)[0], 0)).collect();
     // Datagram 0 is used again, so number 1 is now the oldest and makes room.
     assert_eq!(hash(&mut table, &pieces(0)[1], 0), firsts[0]);
     hash(&mut table, &pieces(8)[0], 0);
     assert_ne!(hash(&mut table, &pieces(1)[1], 0), firsts[1]);
     for id in [0, 2, 3, 4, 5, 6, 7] {
-        assert_eq!(
-            hash(&mut table, &pieces(id)[1], 0),
-            firsts[id as usize],
-            "datagram {id}"
-        );
+        assert_eq!(hash(&mut table, &pieces(id)[1], 0), firsts[id as usize], "datagram {id}");
     }
 }
 
@@ -141,17 +104,12 @@ fn an_expired_entry_makes_room_before_a_living_one() {
     let mut table = table(8);
     let late = LIFETIME_NS + 1;
     hash(&mut table, &pieces(0)[0], 0);
-    let living: Vec<_> = (1..8)
-        .map(|id| hash(&mut table, &pieces(id)[0], late))
-        .collect();
+    let living: Vec<_> = (1..8).map(|id| hash(&mut table, &pieces(id)[0], late)).collect();
     // Used last, but born too long ago by the time of the next packet.
     hash(&mut table, &pieces(0)[1], 0);
     hash(&mut table, &pieces(8)[0], late);
     for id in 1..8 {
-        assert_eq!(
-            hash(&mut table, &pieces(id)[1], late),
-            living[id as usize - 1]
-        );
+        assert_eq!(hash(&mut table, &pieces(id)[1], late), living[id as usize - 1]);
     }
 }
 
@@ -159,11 +117,7 @@ fn an_expired_entry_makes_room_before_a_living_one() {
 fn a_reused_id_means_the_newer_datagram() {
     let mut table = table(8);
     hash(&mut table, &pieces(1)[0], 0);
-    let frame = Frame::ipv4(A4, B4)
-        .id(1)
-        .udp(7, 8)
-        .payload(&[0; 80])
-        .fragments(32);
+    let frame = Frame::ipv4(A4, B4).id(1).udp(7, 8).payload(&[0; 80]).fragments(32);
     let newer = hash(&mut table, &frame[0], 1);
     assert_eq!(hash(&mut table, &frame[1], 2), newer);
 }

@@ -1,11 +1,6 @@
 //! Transport checksums are judged, updated, and right in built frames.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a failing test panics"
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
 use proptest::prelude::*;
 use weir_packet::checksum::{L4Checksum, Sum, checksum, update_u16, update_u32, verify_l4};
@@ -22,17 +17,10 @@ fn verdict(frame: &[u8]) -> L4Checksum {
 
 /// Frames of every protocol with an Internet checksum, over both IP versions.
 fn frames(payload: &[u8]) -> Vec<Vec<u8>> {
-    let bases = [
-        Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]),
-        Frame::ipv6(A6, B6).vlan(9),
-    ];
+    let bases = [Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]), Frame::ipv6(A6, B6).vlan(9)];
     let with = |base: Frame| {
-        [
-            base.udp(1, 2),
-            base.tcp(3, 4, 2).seq(5, 6),
-            base.icmp(8, 0, [1, 2, 3, 4]),
-        ]
-        .map(|frame| frame.payload(payload).pad_to(80).build())
+        [base.udp(1, 2), base.tcp(3, 4, 2).seq(5, 6), base.icmp(8, 0, [1, 2, 3, 4])]
+            .map(|frame| frame.payload(payload).pad_to(80).build())
     };
     bases.into_iter().flat_map(with).collect()
 }
@@ -79,12 +67,8 @@ fn udp_without_checksum_is_absent_in_ipv4_and_bad_in_ipv6() {
 #[test]
 fn a_udp_checksum_of_zero_is_sent_as_all_ones() {
     // The last word is chosen so that the sum comes out as all ones.
-    let with = |word: u16| {
-        Frame::ipv4([1; 4], [2; 4])
-            .udp(1, 2)
-            .payload(&word.to_be_bytes())
-            .build()
-    };
+    let with =
+        |word: u16| Frame::ipv4([1; 4], [2; 4]).udp(1, 2).payload(&word.to_be_bytes()).build();
     let frame = with(0);
     let check = u16::from_be_bytes([frame[40], frame[41]]);
     let frame = with(check);
@@ -99,15 +83,9 @@ fn what_cannot_be_judged_is_unknown() {
         assert_eq!(verdict(&piece), L4Checksum::Unknown);
     }
     assert_eq!(verdict(&frame.build()[..60]), L4Checksum::Unknown);
-    let sctp = Frame::ipv4([1; 4], [2; 4])
-        .proto(proto::SCTP)
-        .payload(&[0; 20])
-        .build();
+    let sctp = Frame::ipv4([1; 4], [2; 4]).proto(proto::SCTP).payload(&[0; 20]).build();
     assert_eq!(verdict(&sctp), L4Checksum::Unknown);
-    assert_eq!(
-        verdict(&Frame::other(0x0806).payload(&[0; 46]).build()),
-        L4Checksum::Unknown
-    );
+    assert_eq!(verdict(&Frame::other(0x0806).payload(&[0; 46]).build()), L4Checksum::Unknown);
 }
 
 #[test]

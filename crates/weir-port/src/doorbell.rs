@@ -17,10 +17,7 @@ pub struct Doorbell(OwnedFd);
 impl Doorbell {
     /// A new one.
     pub fn new() -> Result<Self, DoorbellError> {
-        Ok(Doorbell(eventfd(
-            0,
-            EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
-        )?))
+        Ok(Doorbell(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?))
     }
 
     /// One that another process made.

@@ -62,24 +62,13 @@ impl Egress {
             }
         }
         let watermarks = vec![None; sources];
-        Egress {
-            lanes,
-            returns,
-            by_edge,
-            by_source,
-            pool_bits,
-            watermarks,
-            wake: false,
-        }
+        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false }
     }
 
     /// Lane of `edge` for `source`.
     #[inline]
     pub fn lane(&self, edge: usize, source: usize) -> Option<usize> {
-        self.by_edge
-            .get(edge * self.by_source.len() + source)
-            .copied()
-            .flatten()
+        self.by_edge.get(edge * self.by_source.len() + source).copied().flatten()
     }
 
     /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
@@ -105,6 +94,7 @@ impl Egress {
         };
         if lane.ring.stage(*packet.entry()) {
             let _ = packet.into_entry();
+            fault::step(Step::HalfStaged);
             Ok(())
         } else {
             Err(packet)
@@ -117,10 +107,10 @@ impl Egress {
         let Some(lane) = self.lanes.get_mut(lane) else {
             return;
         };
-        let n = lane.ring.room(packets.len()).min(packets.len());
-        for packet in packets.drain(..n) {
-            lane.ring.stage(packet.into_entry());
-        }
+        let n = lane.ring.stage_all(packets.iter().map(|p| *p.entry()));
+        packets.drain(..n).for_each(|p| {
+            let _ = p.into_entry();
+        });
     }
 
     /// Stages a buffer's way home. False when its pool has no way back from here, or the ring is
@@ -129,7 +119,11 @@ impl Egress {
     pub fn give_back(&mut self, packet: Packet) -> bool {
         let index = packet.into_entry().index();
         match self.returns.get_mut((index >> self.pool_bits) as usize) {
-            Some(back) => back.ring.stage(index),
+            Some(back) => {
+                let staged = back.ring.stage(index);
+                fault::step(Step::HalfStaged);
+                staged
+            }
             None => false,
         }
     }
@@ -140,8 +134,7 @@ impl Egress {
             return false;
         }
         for lane in self.lanes.iter_mut().filter(|l| l.source == source) {
-            lane.ring
-                .stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+            lane.ring.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
         }
         true
     }
@@ -178,6 +171,7 @@ impl Egress {
                 fault::step(Step::HalfPublished);
             }
         }
+        fault::step(Step::HalfPublished);
         for back in &mut self.returns {
             if back.ring.publish() {
                 back.bell.ring();

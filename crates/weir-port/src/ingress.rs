@@ -31,15 +31,7 @@ impl LaneIn {
         input: u8,
         bell: Rc<Doorbell>,
     ) -> Self {
-        LaneIn {
-            ring,
-            source,
-            node,
-            input,
-            bell,
-            ended: false,
-            rejected: 0,
-        }
+        LaneIn { ring, source, node, input, bell, ended: false, rejected: 0 }
     }
 
     /// True when its end-of-stream marker has been reached.
@@ -63,20 +55,14 @@ impl LaneIn {
         // watermark has been seen (Consumer::watermark).
         let watermark = self.ring.watermark();
         if self.ring.available(1) == 0 {
-            return Some(Frontier {
-                seq: watermark,
-                present: false,
-            });
+            return Some(Frontier { seq: watermark, present: false });
         }
         let head = self.ring.peek(0)?;
         if head.as_marker() == Some(Marker::EndOfStream) {
             self.ended = true;
             return None;
         }
-        Some(Frontier {
-            seq: head.seq(),
-            present: true,
-        })
+        Some(Frontier { seq: head.seq(), present: true })
     }
 }
 
@@ -123,12 +109,7 @@ impl Ingress {
                 list.push(i);
             }
         }
-        Ingress {
-            lanes,
-            sources: by_source,
-            turn: 0,
-            owner,
-        }
+        Ingress { lanes, sources: by_source, turn: 0, owner }
     }
 
     /// The lanes.
@@ -162,12 +143,7 @@ impl Ingress {
             if self.take(lane, limit, room, arena, out) > 0
                 && let Some(l) = self.lanes.get(lane)
             {
-                return Pull::Some(Pulled {
-                    source,
-                    lane,
-                    node: l.node,
-                    input: l.input,
-                });
+                return Pull::Some(Pulled { source, lane, node: l.node, input: l.input });
             }
         }
         if blocked { Pull::Blocked } else { Pull::None }
@@ -209,11 +185,7 @@ impl Ingress {
         }
         let (lane, seq) = best?;
         // A packet *at* another lane's frontier may go: equal numbers are copies of one packet.
-        if limit.is_some_and(|l| l.before(seq)) {
-            None
-        } else {
-            Some((lane, limit))
-        }
+        if limit.is_some_and(|l| l.before(seq)) { None } else { Some((lane, limit)) }
     }
 
     fn take(
@@ -227,39 +199,33 @@ impl Ingress {
         let Some(lane) = self.lanes.get_mut(lane) else {
             return 0;
         };
-        let mut entries = [Entry::marker(Marker::EndOfStream, Seq::new(0)); BATCH];
-        let Some(buffer) = entries.get_mut(..room) else {
-            return 0;
-        };
-        let (mut n, _) = lane.ring.peek_packets(buffer);
-        if let Some(limit) = limit {
-            let fits = |e: &Entry| !limit.before(e.seq());
-            n = entries.iter().take(n).take_while(|e| fits(e)).count();
-        }
         fault::step(Step::Peeked);
-        let owners = arena.owners();
-        for (i, entry) in entries.iter().take(n).enumerate() {
-            // Checked before any use: entries come from another process.
-            match Packet::admit(*entry, arena) {
+        let (view, owners) = (arena.view(), arena.owners());
+        let room = room.min(lane.ring.available(room));
+        let mut n = 0;
+        while n < room {
+            // One copy of the entry, checked before any use: it comes from another process.
+            let Some(entry) = lane.ring.peek(n) else { break };
+            if !entry.is_packet() || limit.is_some_and(|l| l.before(entry.seq())) {
+                break;
+            }
+            match Packet::admit(entry, view) {
                 Some(packet) => {
                     owners.set(entry.index(), self.owner);
-                    arena.prefetch(entry);
+                    view.prefetch(&entry);
                     out.push(packet);
                 }
-                None => lane.rejected += u64::from(entry.is_packet()),
+                None => lane.rejected += 1,
             }
-            if i == n / 2 {
+            n += 1;
+            if n == 1 {
                 fault::step(Step::HalfOwned);
             }
         }
         fault::step(Step::Owned);
         if n == 0 {
             // A marker that we do not know: skip it.
-            if lane
-                .ring
-                .peek(0)
-                .is_some_and(|e| !e.is_packet() && e.as_marker().is_none())
-            {
+            if lane.ring.peek(0).is_some_and(|e| !e.is_packet() && e.as_marker().is_none()) {
                 lane.ring.claim(1);
                 lane.rejected += 1;
             }
@@ -289,11 +255,9 @@ impl Ingress {
             return false;
         };
         !indices.is_empty()
-            && indices.iter().all(|&i| {
-                self.lanes
-                    .get_mut(i)
-                    .is_some_and(|l| l.frontier().is_none() && l.ended)
-            })
+            && indices
+                .iter()
+                .all(|&i| self.lanes.get_mut(i).is_some_and(|l| l.frontier().is_none() && l.ended))
     }
 
     /// Number of sources.
@@ -303,11 +267,7 @@ impl Ingress {
 
     /// Takes the end-of-stream markers of `source`, after they were passed on.
     pub fn finish(&mut self, source: usize) {
-        for lane in self
-            .lanes
-            .iter_mut()
-            .filter(|l| l.source == source && l.ended)
-        {
+        for lane in self.lanes.iter_mut().filter(|l| l.source == source && l.ended) {
             lane.ring.claim(1);
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::doorbell::Doorbell;
 use std::rc::Rc;
+use weir_mem::fault::{self, Step};
 use weir_mem::{Consumer, Owner, Owners};
 
 /// A worker's home pool: buffers come from the agent (at the start, and after a sweep) and from
@@ -27,15 +28,7 @@ impl HomePool {
     ) -> Self {
         let (rings, bells) = rings.into_iter().unzip();
         let free = Vec::with_capacity(len as usize);
-        HomePool {
-            rings,
-            bells,
-            free,
-            first,
-            len,
-            owner,
-            rejected: 0,
-        }
+        HomePool { rings, bells, free, first, len, owner, rejected: 0 }
     }
 
     /// Takes up to `want` free buffers' worth into reach; says how many there are.
@@ -51,6 +44,9 @@ impl HomePool {
     pub fn collect(&mut self, owners: &Owners) {
         for ring in &mut self.rings {
             let n = ring.available(usize::MAX);
+            if n > 0 {
+                fault::step(Step::Peeked);
+            }
             for i in 0..n {
                 let Some(buffer) = ring.peek(i) else { break };
                 // A number from another process: believe it only when it is one of ours and there
@@ -62,9 +58,14 @@ impl HomePool {
                 } else {
                     self.rejected += 1;
                 }
+                if i == n / 2 {
+                    fault::step(Step::HalfOwned);
+                }
             }
             if n > 0 {
+                fault::step(Step::Owned);
                 ring.claim(n);
+                fault::step(Step::Claimed);
             }
         }
     }

@@ -56,6 +56,7 @@ struct Node {
     inbox: Vec<Vec<Packet>>,
     /// More than one edge leads here: bring packets into sequence first.
     merges: bool,
+    resizes: bool,
     outputs: Vec<Vec<Branch>>,
 }
 
@@ -179,7 +180,8 @@ impl Segment {
         if outcome == Outcome::AllFirst {
             let first = node.outputs.first().map(Vec::as_slice);
             if let Some([Branch { filter: None, target, words }]) = first {
-                let bytes = weigh(batch).1;
+                // Only a µNF that adds or removes headers changes what was weighed.
+                let bytes = if node.resizes { weigh(batch).1 } else { bytes };
                 if let Some(words) = *words {
                     add(way.words, words, count);
                     add(way.words, words + 1, bytes);
@@ -300,7 +302,8 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
         outputs.push(list);
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
-    Ok(Node { nf, inbox, merges: n.fan_in > 1, outputs })
+    let resizes = nf.as_ref().is_some_and(|nf| nf.descriptor().resizes);
+    Ok(Node { nf, inbox, merges: n.fan_in > 1, resizes, outputs })
 }
 
 /// Packets and bytes of a batch.

@@ -75,6 +75,12 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     }
     link::send(agent, &FromWorker::Ready { real_time }, &[])?;
 
+    if let End::Rx { source, .. } = job.end {
+        // A predecessor may have died between its last packets and their watermark: whoever merges
+        // must not wait for the next packet to learn that nothing precedes it.
+        let seq = station.seq();
+        station.egress.set_watermark(source, seq);
+    }
     let mut idle = Idle::new(&spec.schedule);
     let mut steps = 0u32;
     loop {

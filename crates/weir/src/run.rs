@@ -95,9 +95,8 @@ enum Poll {
 struct Cores(Vec<usize>);
 
 fn parse_bind(text: &str) -> Result<(u16, DeviceSpec), String> {
-    let (port, device) = text
-        .split_once('=')
-        .ok_or("write PORT=DEVICE, such as 0=pcap:rx=in.pcap")?;
+    let (port, device) =
+        text.split_once('=').ok_or("write PORT=DEVICE, such as 0=pcap:rx=in.pcap")?;
     let port = port.parse().map_err(|_| format!("`{port}` is not a port number (0 to 65535)"))?;
     let device = device.parse().map_err(|e: weir_device::SpecError| e.to_string())?;
     Ok((port, device))
@@ -117,7 +116,8 @@ fn parse_cores(text: &str) -> Result<Cores, String> {
         cores.extend(first..=last);
     }
     let allowed = rustix::thread::sched_getaffinity(None).ok();
-    if let Some(core) = cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
+    if let Some(core) =
+        cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
     {
         return Err(format!("core {core} is not there, or not ours to use"));
     }
@@ -279,8 +279,10 @@ struct Signals {
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        let signals =
-            Signals { count: Arc::new(AtomicUsize::new(0)), seen: Arc::new(AtomicBool::new(false)) };
+        let signals = Signals {
+            count: Arc::new(AtomicUsize::new(0)),
+            seen: Arc::new(AtomicBool::new(false)),
+        };
         let (read, write) = std::os::unix::net::UnixStream::pair()?;
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
@@ -374,7 +376,11 @@ impl Live {
         let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();
         self.packets = input;
         let progress = if self.records > 0 {
-            format!("{:.0} % of {} records", 100.0 * input as f64 / self.records as f64, self.records)
+            format!(
+                "{:.0} % of {} records",
+                100.0 * input as f64 / self.records as f64,
+                self.records
+            )
         } else {
             format!("{input} packets in")
         };

@@ -50,10 +50,7 @@ pub fn read_all<R: Read + Seek>(
         let owned = Owned::of(&record);
         all.push((owned, reader.position()));
     }
-    assert!(
-        reader.next().expect("no error").is_none(),
-        "the end is for ever"
-    );
+    assert!(reader.next().expect("no error").is_none(), "the end is for ever");
     (all, reader.warning().cloned())
 }
 
@@ -88,36 +85,21 @@ pub struct Build {
 
 impl Build {
     pub fn new(big: bool) -> Self {
-        Self {
-            bytes: Vec::new(),
-            big,
-        }
+        Self { bytes: Vec::new(), big }
     }
 
     pub fn u16(&mut self, v: u16) -> &mut Self {
-        self.bytes.extend(if self.big {
-            v.to_be_bytes()
-        } else {
-            v.to_le_bytes()
-        });
+        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
         self
     }
 
     pub fn u32(&mut self, v: u32) -> &mut Self {
-        self.bytes.extend(if self.big {
-            v.to_be_bytes()
-        } else {
-            v.to_le_bytes()
-        });
+        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
         self
     }
 
     pub fn u64(&mut self, v: u64) -> &mut Self {
-        self.bytes.extend(if self.big {
-            v.to_be_bytes()
-        } else {
-            v.to_le_bytes()
-        });
+        self.bytes.extend(if self.big { v.to_be_bytes() } else { v.to_le_bytes() });
         self
     }
 
@@ -145,11 +127,7 @@ impl Build {
         wire_len: u32,
         bytes: &[u8],
     ) -> &mut Self {
-        self.u32(seconds)
-            .u32(fraction)
-            .u32(bytes.len() as u32)
-            .u32(wire_len)
-            .raw(bytes)
+        self.u32(seconds).u32(fraction).u32(bytes.len() as u32).u32(wire_len).raw(bytes)
     }
 
     /// A block whose body `inner` builds; pads it.
@@ -206,10 +184,7 @@ impl Build {
             b.raw(bytes).pad();
             b.u16(2).u16(4).u32(1);
             if let Some(comment) = comment {
-                b.u16(1)
-                    .u16(comment.len() as u16)
-                    .raw(comment.as_bytes())
-                    .pad();
+                b.u16(1).u16(comment.len() as u16).raw(comment.as_bytes()).pad();
             }
             b.u16(0).u16(0);
         })
@@ -237,25 +212,14 @@ impl Build {
 /// A pcapng with all block kinds and two sections, the second in the other byte order.
 pub fn rich_pcapng(big: bool) -> Vec<u8> {
     let mut first = Build::new(big);
-    first
-        .section()
-        .interface(1, 0, None, None)
-        .interface(113, 96, Some(9), Some(3));
+    first.section().interface(1, 0, None, None).interface(113, 96, Some(9), Some(3));
     first.enhanced(0, 1_700_000_000_000_000, 60, b"first packet", None);
     first.block(0x0bad, |b| {
         b.raw(&[9; 33]);
     });
-    first.enhanced(
-        1,
-        u64::MAX,
-        5,
-        b"longer than the wire",
-        Some("dropped: too long"),
-    );
+    first.enhanced(1, u64::MAX, 5, b"longer than the wire", Some("dropped: too long"));
     first.interface(101, 0, Some(0x80 | 20), None);
-    first
-        .obsolete(2, 1 << 20, 9, b"obsolete!")
-        .simple(6, b"simple");
+    first.obsolete(2, 1 << 20, 9, b"obsolete!").simple(6, b"simple");
     first.block(5, |b| {
         b.u32(0).u64(0);
     });

@@ -58,16 +58,8 @@ pub struct FragmentTable {
 impl FragmentTable {
     /// A table for at least `capacity` datagrams: rounded up to a power of two of buckets.
     pub fn new(capacity: usize, hasher: FlowHasher) -> Self {
-        let count = capacity
-            .div_ceil(WAYS)
-            .max(1)
-            .checked_next_power_of_two()
-            .unwrap_or(1 << 31);
-        FragmentTable {
-            hasher,
-            buckets: vec![[None; WAYS]; count],
-            clock: 0,
-        }
+        let count = capacity.div_ceil(WAYS).max(1).checked_next_power_of_two().unwrap_or(1 << 31);
+        FragmentTable { hasher, buckets: vec![[None; WAYS]; count], clock: 0 }
     }
 
     /// Number of datagrams the table can remember.
@@ -114,28 +106,16 @@ impl FragmentTable {
 
     fn remember(&mut self, datagram: DatagramId, hash: u64, now: u64) {
         self.clock = self.clock.wrapping_add(1);
-        let entry = Entry {
-            datagram,
-            hash,
-            born: now,
-            used: self.clock,
-        };
+        let entry = Entry { datagram, hash, born: now, used: self.clock };
         let Some(bucket) = self.bucket(&datagram) else {
             return;
         };
-        let same = bucket
-            .iter()
-            .position(|slot| slot.is_some_and(|old| old.datagram == datagram));
+        let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
         let oldest = || {
             let age = |slot: &Option<Entry>| {
-                slot.filter(|old| old.is_alive(now))
-                    .map_or(0, |old| old.used)
+                slot.filter(|old| old.is_alive(now)).map_or(0, |old| old.used)
             };
-            bucket
-                .iter()
-                .enumerate()
-                .min_by_key(|(_, slot)| age(slot))
-                .map(|(index, _)| index)
+            bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
         };
         if let Some(slot) = same.or_else(oldest).and_then(|index| bucket.get_mut(index)) {
             *slot = Some(entry);
@@ -146,10 +126,7 @@ impl FragmentTable {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
         let bucket = self.bucket(&datagram)?;
-        let entry = bucket
-            .iter_mut()
-            .flatten()
-            .find(|entry| entry.datagram == datagram)?;
+        let entry = bucket.iter_mut().flatten().find(|entry| entry.datagram == datagram)?;
         if !entry.is_alive(now) {
             return None;
         }

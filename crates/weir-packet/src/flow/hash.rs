@@ -23,9 +23,7 @@ impl FlowHasher {
     /// A hasher with this secret seed. Equal seeds hash alike, in every process and on every
     /// machine: the seed is the graph's, not the worker's.
     pub fn new(seed: u128) -> Self {
-        FlowHasher {
-            sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64),
-        }
+        FlowHasher { sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64) }
     }
 
     /// The 64-bit hash of a flow key.
@@ -59,15 +57,8 @@ impl FlowHasher {
             self.sip.hash(&input)
         } else {
             // IPv4 addresses are the low 32 bits.
-            put(
-                words,
-                &[(key.lower << 32 | key.upper) as u64, small, key.zone],
-            );
-            self.sip.hash(
-                input
-                    .first_chunk::<24>()
-                    .map_or(&[], |bytes| bytes.as_slice()),
-            )
+            put(words, &[(key.lower << 32 | key.upper) as u64, small, key.zone]);
+            self.sip.hash(input.first_chunk::<24>().map_or(&[], |bytes| bytes.as_slice()))
         }
     }
 

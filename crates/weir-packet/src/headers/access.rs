@@ -93,9 +93,7 @@ impl Layers {
     pub fn traffic_class<B: Bytes + ?Sized>(&self, bytes: &B) -> Option<u8> {
         match self.kind {
             L3::Ipv4 => bytes.u8(usize::from(self.l3) + 1),
-            L3::Ipv6 => bytes
-                .be16(usize::from(self.l3))
-                .map(|word| (word >> 4) as u8),
+            L3::Ipv6 => bytes.be16(usize::from(self.l3)).map(|word| (word >> 4) as u8),
             L3::None | L3::Arp | L3::Other => None,
         }
     }
@@ -158,10 +156,7 @@ impl Layers {
     /// True for ICMP in IPv4 and ICMPv6 in IPv6. Needs depth L3.
     #[inline]
     pub fn is_icmp(&self) -> bool {
-        matches!(
-            (self.kind, self.proto),
-            (L3::Ipv4, proto::ICMP) | (L3::Ipv6, proto::ICMPV6)
-        )
+        matches!((self.kind, self.proto), (L3::Ipv4, proto::ICMP) | (L3::Ipv6, proto::ICMPV6))
     }
 
     /// Type and code of ICMP or ICMPv6. Needs depth L3.
@@ -170,8 +165,7 @@ impl Layers {
         if !self.is_icmp() {
             return None;
         }
-        self.transport_array(bytes, 0)
-            .map(|[kind, code]| (kind, code))
+        self.transport_array(bytes, 0).map(|[kind, code]| (kind, code))
     }
 
     /// The 16 bits at offset 4 of an ICMP message: the identifier of echo and its like.

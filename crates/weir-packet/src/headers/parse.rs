@@ -83,14 +83,12 @@ impl Layers {
         let mut bits = 0;
         if want == Depth::L4 {
             let length = match proto {
-                proto::TCP => bytes
-                    .u8(L4 + 12)
-                    .map(|b| usize::from(b >> 4) * 4)
-                    .filter(|&n| n >= 20),
-                proto::UDP => bytes
-                    .be16(L4 + 4)
-                    .filter(|&n| n >= 8 && L4 + usize::from(n) <= end)
-                    .map(|_| 8),
+                proto::TCP => {
+                    bytes.u8(L4 + 12).map(|b| usize::from(b >> 4) * 4).filter(|&n| n >= 20)
+                }
+                proto::UDP => {
+                    bytes.be16(L4 + 4).filter(|&n| n >= 8 && L4 + usize::from(n) <= end).map(|_| 8)
+                }
                 _ => None,
             };
             let Some(length) = length.filter(|n| L4 + n <= end) else {
@@ -137,10 +135,7 @@ impl Layers {
                 return;
             };
             at += 2;
-            let tag = matches!(
-                kind,
-                ether_type::VLAN | ether_type::QINQ | ether_type::QINQ_OLD
-            );
+            let tag = matches!(kind, ether_type::VLAN | ether_type::QINQ | ether_type::QINQ_OLD);
             if !tag || self.vlan_count >= MAX_TAGS {
                 if tag {
                     self.note(HeaderFault::TooManyTags);
@@ -187,9 +182,8 @@ impl Layers {
 
     fn parse_ipv4<B: Bytes + ?Sized>(&mut self, bytes: &B) {
         let l3 = usize::from(self.l3);
-        let Some(header) = bytes
-            .array::<IPV4_LEN>(l3)
-            .filter(|_| l3 + IPV4_LEN <= usize::from(self.end))
+        let Some(header) =
+            bytes.array::<IPV4_LEN>(l3).filter(|_| l3 + IPV4_LEN <= usize::from(self.end))
         else {
             self.flags |= flags::TRUNCATED;
             return;
@@ -227,9 +221,7 @@ impl Layers {
     fn parse_ipv6<B: Bytes + ?Sized>(&mut self, bytes: &B) {
         let l3 = usize::from(self.l3);
         let start = l3 + ipv6::FIXED_LEN;
-        let fixed = bytes
-            .array::<8>(l3)
-            .filter(|_| start <= usize::from(self.end));
+        let fixed = bytes.array::<8>(l3).filter(|_| start <= usize::from(self.end));
         let Some([version, _, _, _, p0, p1, next, _]) = fixed else {
             self.flags |= flags::TRUNCATED;
             return;

@@ -6,18 +6,11 @@
 use super::{Depth, HeaderFault, L3, Layers};
 
 fn pack(parts: [u16; 4]) -> u64 {
-    parts
-        .iter()
-        .fold(0, |word, &part| word << 16 | u64::from(part))
+    parts.iter().fold(0, |word, &part| word << 16 | u64::from(part))
 }
 
 fn unpack(word: u64) -> [u16; 4] {
-    [
-        (word >> 48) as u16,
-        (word >> 32) as u16,
-        (word >> 16) as u16,
-        word as u16,
-    ]
+    [(word >> 48) as u16, (word >> 32) as u16, (word >> 16) as u16, word as u16]
 }
 
 impl Layers {
@@ -37,12 +30,7 @@ impl Layers {
         ];
         [
             pack([self.l3, self.l4, self.payload, self.end]),
-            pack([
-                self.ether_type,
-                self.vlan_outer,
-                self.vlan_inner,
-                self.fragment_header,
-            ]),
+            pack([self.ether_type, self.vlan_outer, self.vlan_inner, self.fragment_header]),
             u64::from_be_bytes(small),
         ]
     }

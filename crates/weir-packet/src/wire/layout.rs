@@ -12,10 +12,7 @@ struct Cursor<'b> {
 
 impl Cursor<'_> {
     fn put(&mut self, bytes: &[u8]) -> Option<()> {
-        self.out
-            .get_mut(self.at..)?
-            .get_mut(..bytes.len())?
-            .copy_from_slice(bytes);
+        self.out.get_mut(self.at..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
         self.at += bytes.len();
         Some(())
     }
@@ -31,10 +28,7 @@ impl Cursor<'_> {
     }
 
     fn patch(&mut self, at: usize, word: u16) -> Option<()> {
-        self.out
-            .get_mut(at..)?
-            .get_mut(..2)?
-            .copy_from_slice(&word.to_be_bytes());
+        self.out.get_mut(at..)?.get_mut(..2)?.copy_from_slice(&word.to_be_bytes());
         Some(())
     }
 }
@@ -44,12 +38,7 @@ fn extension_len(kind: u8, body: &[u8]) -> (usize, u8) {
     let unit = if kind == proto::AH { 4 } else { 8 };
     let len = (body.len() + 2).next_multiple_of(8);
     let less = if kind == proto::AH { 2 } else { 1 };
-    (
-        len,
-        u8::try_from(len / unit)
-            .unwrap_or(u8::MAX)
-            .saturating_sub(less),
-    )
+    (len, u8::try_from(len / unit).unwrap_or(u8::MAX).saturating_sub(less))
 }
 
 impl Frame<'_> {
@@ -75,19 +64,13 @@ impl Frame<'_> {
             cursor.put(&tci.to_be_bytes())?;
         }
         match self.network {
-            Network::Ipv4 {
-                source,
-                destination,
-            } => {
+            Network::Ipv4 { source, destination } => {
                 self.put_ipv4(&mut cursor)?;
                 self.put_transport(&mut cursor, |proto, len| {
                     pseudo_v4(source, destination, proto, len)
                 })?;
             }
-            Network::Ipv6 {
-                source,
-                destination,
-            } => {
+            Network::Ipv6 { source, destination } => {
                 self.put_ipv6(&mut cursor)?;
                 self.put_transport(&mut cursor, |proto, len| {
                     pseudo_v6(source, destination, proto, len.into())
@@ -122,26 +105,18 @@ impl Frame<'_> {
 
     fn extensions_len(&self) -> usize {
         let fragment = if self.piece.is_some() { 8 } else { 0 };
-        self.extensions
-            .iter()
-            .map(|(kind, body)| extension_len(*kind, body).0)
-            .sum::<usize>()
+        self.extensions.iter().map(|(kind, body)| extension_len(*kind, body).0).sum::<usize>()
             + fragment
     }
 
     fn put_ipv4(&self, cursor: &mut Cursor) -> Option<()> {
-        let Network::Ipv4 {
-            source,
-            destination,
-        } = self.network
-        else {
+        let Network::Ipv4 { source, destination } = self.network else {
             return None;
         };
         let header = 20 + self.options.len().next_multiple_of(4);
         let total = u16::try_from(header + self.transport_len() + self.payload.len()).ok()?;
-        let fragment = self.piece.map_or(0, |piece| {
-            (piece.offset / 8) | (u16::from(piece.more) << 13)
-        });
+        let fragment =
+            self.piece.map_or(0, |piece| (piece.offset / 8) | (u16::from(piece.more) << 13));
         cursor.put(&ether_type::IPV4.to_be_bytes())?;
         let start = cursor.at;
         cursor.put(&[0x40 | u8::try_from(header / 4).ok()?, 0])?;
@@ -158,20 +133,12 @@ impl Frame<'_> {
     }
 
     fn put_ipv6(&self, cursor: &mut Cursor) -> Option<()> {
-        let Network::Ipv6 {
-            source,
-            destination,
-        } = self.network
-        else {
+        let Network::Ipv6 { source, destination } = self.network else {
             return None;
         };
         let length = self.extensions_len() + self.transport_len() + self.payload.len();
         // What follows each header: the next extension, then a fragment header if there is one.
-        let last = if self.piece.is_some() {
-            proto::FRAGMENT
-        } else {
-            self.protocol()
-        };
+        let last = if self.piece.is_some() { proto::FRAGMENT } else { self.protocol() };
         let after = |index: usize| self.extensions.get(index).map_or(last, |(kind, _)| *kind);
         cursor.put(&ether_type::IPV6.to_be_bytes())?;
         cursor.put(&[0x60, 0, 0, 0])?;
@@ -199,21 +166,14 @@ impl Frame<'_> {
         let len = u16::try_from(self.transport_len() + self.payload.len()).ok()?;
         let check_at = match self.transport {
             Transport::Raw(_) => None,
-            Transport::Udp {
-                ports: (source, destination),
-            } => {
+            Transport::Udp { ports: (source, destination) } => {
                 cursor.put(&source.to_be_bytes())?;
                 cursor.put(&destination.to_be_bytes())?;
                 cursor.put(&len.to_be_bytes())?;
                 cursor.put(&[0, 0])?;
                 Some(6)
             }
-            Transport::Tcp {
-                ports: (source, destination),
-                seq,
-                ack,
-                flags,
-            } => {
+            Transport::Tcp { ports: (source, destination), seq, ack, flags } => {
                 cursor.put(&source.to_be_bytes())?;
                 cursor.put(&destination.to_be_bytes())?;
                 cursor.put(&seq.to_be_bytes())?;
@@ -233,11 +193,7 @@ impl Frame<'_> {
             return Some(());
         };
         let proto = self.protocol();
-        let mut sum = if proto == proto::ICMP {
-            Sum::default()
-        } else {
-            pseudo(proto, len)
-        };
+        let mut sum = if proto == proto::ICMP { Sum::default() } else { pseudo(proto, len) };
         sum.add_slice(cursor.written(start));
         let check = match (sum.finish(), proto) {
             // UDP sends a zero checksum as all ones: zero says that there is none (RFC 768).

@@ -20,10 +20,7 @@ pub fn captures() -> Vec<PathBuf> {
     };
     let mut paths: Vec<_> = entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|e| e == "pcap" || e == "pcapng")
-        })
+        .filter(|path| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
         .collect();
     paths.sort();
     assert!(!paths.is_empty(), "the folder of captures is empty");

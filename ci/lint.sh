@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Format, lints and documentation of the whole workspace; fails on any finding.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. ci/setup.sh
+needs rust linker components
+
+say "Format (cargo fmt --check)"
+cargo fmt --all --check
+say "Lints (cargo clippy, warnings are errors)"
+# With the tests' feature, as in ci/test.sh: then tests that need it are seen too.
+cargo clippy --locked --workspace --all-targets --features weir/faults -- -D warnings
+say "Documentation (cargo doc, warnings are errors)"
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

@@ -60,7 +60,7 @@ needs_rust() {
     local least packaged
     least=$(least_rust)
     # Where rustup puts itself, for shells that have not read their profile anew.
-    [ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH=$PATH:${CARGO_HOME:-$HOME/.cargo}/bin
+    [ -d "${CARGO_HOME:-$HOME/.cargo}/bin" ] && PATH=${CARGO_HOME:-$HOME/.cargo}/bin:$PATH
     rust_is_there && return
     if ! command -v rustup >/dev/null && command -v apt-cache >/dev/null; then
         apt_update

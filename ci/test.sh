@@ -15,7 +15,7 @@ failed=0
 
 # part NAME WHAT COMMAND...: runs it; the terminal gets the log's headlines.
 part() {
-    local name=$1 what=$2 log=$logs/$1.log status SECONDS=0
+    local what=$2 log=$logs/$1.log start=$SECONDS status took
     shift 2
     say "$what ($*)"
     # Warnings and headlines of cargo and of our own scripts.
@@ -23,12 +23,13 @@ part() {
     headlines+='|^test result|FAILED|panicked at|^skipped:'
     "$@" </dev/null 2>&1 | tee "$log" | grep --line-buffered -E "$headlines" | cut -c1-200
     status=${PIPESTATUS[0]}
+    took=$((SECONDS - start))
     if [ "$status" = 0 ]; then
-        results+=("ok      $what: $(outcome "$log"), $SECONDS s")
+        results+=("ok      $what: $(outcome "$log"), $took s")
     else
         echo "-- the end of $log:"
         tail -n 60 "$log"
-        results+=("FAILED  $what: exit code $status after $SECONDS s; see $log")
+        results+=("FAILED  $what: exit code $status after $took s; see $log")
         failed=1
     fi
 }

@@ -10,7 +10,7 @@ out=target/demo
 mkdir -p "$out"
 
 command=("$weir" run demo/chain.weir --isolate each
-    --bind 0=pcap:rx=demo/http.pcap --bind 1=pcap:tx="$out/passed.pcap")
+    --bind "0=pcap:rx=demo/http.pcap" --bind "1=pcap:tx=$out/passed.pcap")
 echo "== Running the chain (demo/chain.weir), every µNF in a process of its own"
 echo "   ${command[*]}"
 "${command[@]}" >"$out/report.txt"

@@ -389,15 +389,19 @@ impl Agent {
     /// Sends everybody home and counts the buffers.
     pub fn dismiss(&mut self) -> Census {
         let mut children = Vec::new();
-        for worker in &mut self.workers {
+        for (w, worker) in self.workers.iter_mut().enumerate() {
             match std::mem::replace(&mut worker.state, State::Gone) {
-                State::Done(process) => children.push(process.dismiss()),
+                State::Done(process) => children.push((w, process.dismiss())),
                 State::Running(mut process) => process.kill(),
                 State::Restarting(_) | State::Gone => {}
             }
         }
-        for mut child in children {
-            let _ = child.wait();
+        for (w, mut child) in children {
+            // One that was killed on its way out has not written down what it held.
+            if !child.wait().is_ok_and(|status| status.success()) {
+                recover(&self.setup, &mut self.memory, w);
+                self.memory.forget_stack(w);
+            }
         }
         Census::take(&self.memory)
     }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`setup`] | what is to run, free of file descriptors |
 //! | [`wiring`] | from a plan and the operator's devices to a setup |
+//! | [`inline`] | the same graph in one thread, for measurements |
 //! | `memory` | all shared memory, whose descriptors the agent keeps |
 //! | `process` | one worker process |
 //! | `recover` | what is done when a worker has died |
@@ -14,6 +15,7 @@
 
 pub mod agent;
 pub mod census;
+pub mod inline;
 mod memory;
 mod process;
 mod recover;

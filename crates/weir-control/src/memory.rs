@@ -131,6 +131,8 @@ pub(crate) struct Memory {
     owners_region: Region,
     pub(crate) owners: Owners,
     pub(crate) lanes: Vec<Ring<Entry>>,
+    /// By lane: index of the first entry that no death has been charged with.
+    pub(crate) written_off: Vec<u64>,
     pub(crate) workers: Vec<WorkerMemory>,
     pub(crate) pools: Vec<Pool>,
     agent_bell: Doorbell,
@@ -166,6 +168,7 @@ impl Memory {
             owners_region,
             owners,
             lanes,
+            written_off: vec![0; setup.lanes.len()],
             workers: Vec::new(),
             pools,
             agent_bell: Doorbell::new()?,

@@ -50,8 +50,13 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
         if lane.to == w {
             in_rings.look_at(inspector);
             inspector.forget_sleep(false);
-            let claimed = words.get(worker.layout.lanes_in + ins).copied().unwrap_or(0);
-            lost += inspector.tail().saturating_sub(claimed);
+            let committed = words.get(worker.layout.lanes_in + ins).copied().unwrap_or(0);
+            // A successor that died before its first commit left its predecessor's record: what
+            // was lost then is not lost again.
+            let from = committed.max(memory.written_off[l]);
+            let tail = inspector.tail();
+            lost += tail.saturating_sub(from);
+            memory.written_off[l] = tail;
             ins += 1;
             // Its producer may wait for room that nobody would tell it of.
             memory.workers[lane.from].bell.ring();

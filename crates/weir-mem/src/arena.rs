@@ -195,8 +195,7 @@ impl<'a> ArenaView<'a> {
     /// As [`Arena::admits`].
     #[inline(always)]
     pub fn admits(&self, entry: &Entry) -> bool {
-        entry.is_packet()
-            && entry.index() < self.buffers
+        entry.is_packet_below(self.buffers)
             && u32::from(entry.offset()) + u32::from(entry.len()) <= self.stride
     }
 

@@ -9,6 +9,45 @@ use std::marker::PhantomData;
 #[derive(Clone, Copy)]
 struct Unaligned<T>(T);
 
+/// A number that can be stored at any address in one instruction.
+trait Store: Copy {
+    /// # Safety
+    /// `at` points to at least `size_of::<Self>()` bytes of a live writable mapping.
+    unsafe fn store(self, at: *mut u8);
+}
+
+macro_rules! store {
+    ($t:ty, $class:ident, $instruction:literal) => {
+        impl Store for $t {
+            #[inline(always)]
+            unsafe fn store(self, at: *mut u8) {
+                // A volatile store of a packed struct goes through the stack; the instruction
+                // itself does the same and no more.
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the caller vouches for the address; x86 needs no alignment; what another
+                // process makes of the bytes meanwhile does not concern this one.
+                unsafe {
+                    std::arch::asm!(
+                        $instruction,
+                        in(reg) at,
+                        in($class) self,
+                        options(nostack, preserves_flags)
+                    );
+                }
+                #[cfg(not(target_arch = "x86_64"))]
+                // SAFETY: as above; the packed wrapper lifts the alignment requirement.
+                unsafe {
+                    at.cast::<Unaligned<$t>>().write_volatile(Unaligned(self));
+                }
+            }
+        }
+    };
+}
+store!(u8, reg_byte, "mov byte ptr [{}], {}");
+store!(u16, reg, "mov word ptr [{}], {:x}");
+store!(u32, reg, "mov dword ptr [{}], {:e}");
+store!(u64, reg, "mov qword ptr [{}], {:r}");
+
 /// Read view of a packet's bytes. Borrowed from the arena, so the mapping outlives it.
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
@@ -123,9 +162,8 @@ macro_rules! write {
             if at.checked_add(size_of::<$t>()).is_none_or(|end| end > self.len) {
                 return false;
             }
-            // SAFETY: at + size ≤ len within a live writable mapping (invariant of `new`);
-            // packed wrapper: no alignment needed; volatile as others may read meanwhile.
-            unsafe { self.at.add(at).cast::<Unaligned<$t>>().write_volatile(Unaligned(value)) };
+            // SAFETY: at + size ≤ len within a live writable mapping (invariant of `new`).
+            unsafe { value.store(self.at.add(at)) };
             true
         }
     };
@@ -156,18 +194,72 @@ impl<'a> SharedBytesMut<'a> {
         if at.checked_add(bytes.len()).is_none_or(|end| end > self.len) {
             return false;
         }
-        let mut words = bytes.chunks_exact(8);
-        let mut i = at;
-        for w in &mut words {
-            let mut v = [0; 8];
-            v.copy_from_slice(w);
-            self.set_ne64(i, u64::from_ne_bytes(v));
-            i += 8;
+        // SAFETY: `at + bytes.len() ≤ self.len`, as just checked.
+        let mut to = unsafe { self.at.add(at) };
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            // SAFETY: as many bytes as `bytes` has follow `at`, of which these are some.
+            unsafe {
+                u64::from_ne_bytes(*word).store(to);
+                to = to.add(8);
+            }
         }
-        for &b in words.remainder() {
-            self.set_ne8(i, b);
-            i += 1;
+        for &byte in rest {
+            // SAFETY: as above.
+            unsafe {
+                byte.store(to);
+                to = to.add(1);
+            }
         }
         true
+    }
+
+    /// The first `N` bytes, when there are so many: their length is checked once, here.
+    #[inline(always)]
+    pub fn head<const N: usize>(&mut self) -> Option<SharedHead<'_, N>> {
+        if N > self.len {
+            return None;
+        }
+        Some(SharedHead { at: self.at, bytes: PhantomData })
+    }
+}
+
+/// The first `N` bytes of a packet, for reading and writing; positions are checked when compiling.
+pub struct SharedHead<'a, const N: usize> {
+    at: *mut u8,
+    bytes: PhantomData<&'a mut ()>,
+}
+
+impl<const N: usize> SharedHead<'_, N> {
+    /// The 32 bits at `AT` in host order.
+    #[inline(always)]
+    pub fn ne32<const AT: usize>(&self) -> u32 {
+        const { assert!(AT + 4 <= N) };
+        // SAFETY: within the first N bytes, which are there (`head`); otherwise as for `read!`.
+        unsafe { self.at.add(AT).cast::<Unaligned<u32>>().read_volatile() }.0
+    }
+
+    /// The 64 bits at `AT` in host order.
+    #[inline(always)]
+    pub fn ne64<const AT: usize>(&self) -> u64 {
+        const { assert!(AT + 8 <= N) };
+        // SAFETY: as for `ne32`.
+        unsafe { self.at.add(AT).cast::<Unaligned<u64>>().read_volatile() }.0
+    }
+
+    /// Writes 32 bits at `AT` in host order.
+    #[inline(always)]
+    pub fn set_ne32<const AT: usize>(&mut self, value: u32) {
+        const { assert!(AT + 4 <= N) };
+        // SAFETY: as for `ne32`, and writable.
+        unsafe { value.store(self.at.add(AT)) };
+    }
+
+    /// Writes 64 bits at `AT` in host order.
+    #[inline(always)]
+    pub fn set_ne64<const AT: usize>(&mut self, value: u64) {
+        const { assert!(AT + 8 <= N) };
+        // SAFETY: as for `ne32`, and writable.
+        unsafe { value.store(self.at.add(AT)) };
     }
 }

@@ -104,6 +104,13 @@ impl Entry {
         self.0 & MARKER == 0
     }
 
+    /// True for a packet whose buffer's index is below `buffers`: one comparison, as the flags stand
+    /// above the index (a flag that a packet may have would have to be masked here).
+    #[inline(always)]
+    pub(crate) const fn is_packet_below(&self, buffers: u32) -> bool {
+        ((self.0 >> 32) as u32) < buffers
+    }
+
     /// The marker, when this is one that we know.
     pub const fn as_marker(&self) -> Option<Marker> {
         if self.is_packet() {

@@ -40,7 +40,7 @@ mod sync;
 mod threads;
 
 pub use arena::{Access, Arena, ArenaShape, ArenaView};
-pub use bytes::{SharedBytes, SharedBytesMut};
+pub use bytes::{SharedBytes, SharedBytesMut, SharedHead};
 pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
 pub use meta::Meta;

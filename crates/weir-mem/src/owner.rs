@@ -6,6 +6,7 @@
 
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU32, Ordering};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -78,6 +79,12 @@ impl Owners {
         }
     }
 
+    /// A view to pass by value into loops.
+    #[inline(always)]
+    pub fn view(&self) -> OwnersView<'_> {
+        OwnersView { words: self.words, len: self.len, owners: PhantomData }
+    }
+
     /// Writes the owner of `buffer`; nothing happens for a buffer that does not exist.
     #[inline(always)]
     pub fn set(&self, buffer: u32, owner: Owner) {
@@ -92,5 +99,26 @@ impl Owners {
     pub fn get(&self, buffer: u32) -> Option<Owner> {
         // Relaxed: read after the Acquire load of a ring index, or of a worker known to be dead.
         self.word(buffer).map(|w| Owner(w.load(Ordering::Relaxed)))
+    }
+}
+
+/// Where an arena's owner words are. Borrowed from [`Owners`], so the mapping outlives it.
+#[derive(Clone, Copy)]
+pub struct OwnersView<'a> {
+    words: NonNull<AtomicU32>,
+    len: usize,
+    owners: PhantomData<&'a Owners>,
+}
+
+impl OwnersView<'_> {
+    /// As [`Owners::set`].
+    #[inline(always)]
+    pub fn set(self, buffer: u32, owner: Owner) {
+        if (buffer as usize) < self.len {
+            // SAFETY: below `len`, within the mapping; an atomic may be shared.
+            let word = unsafe { self.words.add(buffer as usize).as_ref() };
+            // Relaxed: as in `Owners::set`.
+            word.store(owner.0, Ordering::Relaxed);
+        }
     }
 }

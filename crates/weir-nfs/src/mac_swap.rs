@@ -33,16 +33,12 @@ impl Nf for MacSwap {
     #[inline]
     fn process(&self, packets: &mut Packets<'_, ReadWrite>, _: &mut Ctx<'_, Self>) {
         for mut packet in packets.iter_mut() {
-            let Some(mut bytes) = packet.bytes_mut() else {
-                continue;
-            };
-            let read = bytes.as_read();
-            let (Some(low), Some(high)) = (read.ne64(0), read.ne32(8)) else {
-                continue;
-            };
-            let (low, high) = swapped(u64::from_le(low), u32::from_le(high));
-            bytes.set_ne64(0, low.to_le());
-            bytes.set_ne32(8, high.to_le());
+            let Some(mut bytes) = packet.bytes_mut() else { continue };
+            let Some(mut head) = bytes.head::<12>() else { continue };
+            let (low, high) = (u64::from_le(head.ne64::<0>()), u32::from_le(head.ne32::<8>()));
+            let (low, high) = swapped(low, high);
+            head.set_ne64::<0>(low.to_le());
+            head.set_ne32::<8>(high.to_le());
         }
     }
 }

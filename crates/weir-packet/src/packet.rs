@@ -49,6 +49,19 @@ impl Packet {
         arena.admits(&entry).then_some(Packet(entry))
     }
 
+    /// Takes packets out of ring entries, appending those that `arena` admits to `out`; says how
+    /// many it does not admit.
+    #[inline]
+    pub fn admit_all(entries: &[Entry], arena: ArenaView<'_>, out: &mut Vec<Packet>) -> usize {
+        if entries.iter().all(|e| arena.admits(e)) {
+            out.extend(entries.iter().map(|e| Packet(*e)));
+            return 0;
+        }
+        let before = out.len();
+        out.extend(entries.iter().filter(|e| arena.admits(e)).map(|e| Packet(*e)));
+        entries.len() - (out.len() - before)
+    }
+
     /// Its ring entry, to look at.
     #[inline(always)]
     pub fn entry(&self) -> &Entry {

@@ -107,7 +107,10 @@ impl Egress {
         let Some(lane) = self.lanes.get_mut(lane) else {
             return;
         };
-        let n = lane.ring.stage_all(packets.iter().map(|p| *p.entry()));
+        let n = lane.ring.stage_all(packets.iter().map(|p| {
+            fault::step(Step::HalfStaged);
+            *p.entry()
+        }));
         packets.drain(..n).for_each(|p| {
             let _ = p.into_entry();
         });

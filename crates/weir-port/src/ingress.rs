@@ -98,6 +98,8 @@ pub struct Ingress {
     sources: Vec<Vec<usize>>,
     turn: usize,
     owner: Owner,
+    /// Copies of ring entries while they are checked.
+    entries: [Entry; BATCH],
 }
 
 impl Ingress {
@@ -109,7 +111,8 @@ impl Ingress {
                 list.push(i);
             }
         }
-        Ingress { lanes, sources: by_source, turn: 0, owner }
+        let entries = [Entry::marker(Marker::EndOfStream, Seq::new(0)); BATCH];
+        Ingress { lanes, sources: by_source, turn: 0, owner, entries }
     }
 
     /// The lanes.
@@ -199,29 +202,27 @@ impl Ingress {
         let Some(lane) = self.lanes.get_mut(lane) else {
             return 0;
         };
-        fault::step(Step::Peeked);
-        let (view, owners) = (arena.view(), arena.owners());
-        let room = room.min(lane.ring.available(room));
-        let mut n = 0;
-        while n < room {
-            // One copy of the entry, checked before any use: it comes from another process.
-            let Some(entry) = lane.ring.peek(n) else { break };
-            if !entry.is_packet() || limit.is_some_and(|l| l.before(entry.seq())) {
-                break;
-            }
-            match Packet::admit(entry, view) {
-                Some(packet) => {
-                    owners.set(entry.index(), self.owner);
-                    view.prefetch(&entry);
-                    out.push(packet);
-                }
-                None => lane.rejected += 1,
-            }
-            n += 1;
-            if n == 1 {
-                fault::step(Step::HalfOwned);
-            }
+        let Some(buffer) = self.entries.get_mut(..room) else { return 0 };
+        let (mut n, _) = lane.ring.peek_packets(buffer);
+        if let Some(limit) = limit {
+            let fits = |e: &Entry| !limit.before(e.seq());
+            n = buffer.iter().take(n).take_while(|e| fits(e)).count();
         }
+        fault::step(Step::Peeked);
+        // The copies are checked before any use: entries come from another process.
+        let entries = self.entries.get(..n).unwrap_or_default();
+        let (view, owners) = (arena.view(), arena.owners().view());
+        let own = |entries: &[Entry]| {
+            for entry in entries {
+                owners.set(entry.index(), self.owner);
+                view.prefetch(entry);
+            }
+        };
+        let (first, second) = entries.split_at(n / 2);
+        own(first);
+        fault::step(Step::HalfOwned);
+        own(second);
+        lane.rejected += Packet::admit_all(entries, view, out) as u64;
         fault::step(Step::Owned);
         if n == 0 {
             // A marker that we do not know: skip it.

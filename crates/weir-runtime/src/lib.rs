@@ -19,4 +19,4 @@ pub mod spec;
 mod station;
 pub mod worker;
 
-pub use worker::main as worker_main;
+pub use worker::{Stepper, main as worker_main};

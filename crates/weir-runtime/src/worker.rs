@@ -6,7 +6,7 @@ use crate::link::{self, LinkError};
 use crate::segment::{Segment, SegmentError, Way};
 use crate::spec::{EndSpec, FromWorker, WorkerSpec};
 use crate::station::{AttachError, Progress, Station};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
 use weir_capture::TimeFormat;
 use weir_device::{DeviceError, Receive, Room, Send, Status, open_rx, open_tx};
@@ -126,6 +126,33 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     }
     station.settle();
     Ok(())
+}
+
+/// A worker without a process of its own: whoever holds it decides when it takes a step. For
+/// measurements and tests in which several workers take turns in one thread.
+pub struct Stepper {
+    station: Station,
+    job: Job,
+}
+
+impl Stepper {
+    /// Attaches to what `spec` describes.
+    pub fn new(spec: &WorkerSpec, fds: Vec<OwnedFd>) -> Result<Self, WorkerError> {
+        let station = Station::attach(spec, Descriptors::new(fds))?;
+        let segment = Segment::new(spec)?;
+        let job = Job::new(spec, &station, segment)?;
+        Ok(Stepper { station, job })
+    }
+
+    /// Takes one step; true when there may be more to do, false when everything has ended.
+    pub fn step(&mut self) -> Result<bool, WorkerError> {
+        Ok(self.job.step(&mut self.station)? != Progress::Finished)
+    }
+
+    /// The first node's packets so far.
+    pub fn packets(&self) -> u64 {
+        self.station.get(self.station.layout.nodes)
+    }
 }
 
 enum End {

@@ -1,11 +1,39 @@
 //! `weir bench`.
 
+mod chain;
+mod instructions;
+mod machine;
+
 use std::process::ExitCode;
 
-/// Measures chains.
+/// Measures.
 #[derive(clap::Args)]
-pub struct BenchArgs {}
+pub struct BenchArgs {
+    #[command(subcommand)]
+    command: BenchCommand,
+}
 
-pub fn main(_args: &BenchArgs) -> ExitCode {
-    ExitCode::SUCCESS
+#[derive(clap::Subcommand)]
+enum BenchCommand {
+    /// Throughput of MacSwap chains, isolated and fused alternating.
+    Chain(chain::ChainArgs),
+    /// Runs a fused chain in one thread for so many packets, to be counted by valgrind
+    /// (ci/instructions.sh).
+    #[command(hide = true)]
+    Instructions(instructions::InstructionsArgs),
+}
+
+pub fn main(args: &BenchArgs) -> ExitCode {
+    match &args.command {
+        BenchCommand::Chain(args) => chain::main(args),
+        BenchCommand::Instructions(args) => instructions::main(args),
+    }
+}
+
+/// A policy that leads through `n` MacSwaps.
+fn chain_policy(n: usize) -> String {
+    let names: Vec<_> = (0..n).map(|i| format!("x{i}")).collect();
+    let declare: String = names.iter().map(|x| format!("MacSwap {x};\n")).collect();
+    let path = names.iter().fold(String::from("lan"), |path, x| path + " -> " + x);
+    format!("Port<0> lan; Port<1> wan;\n{declare}pipelet {{ {path} -> wan; }}\n")
 }

@@ -128,7 +128,9 @@ fn fused_workers_die_at_every_step_and_lose_at_most_the_batch_they_hold() {
 #[test]
 fn neighbours_that_die_together_lose_at_most_a_batch_each() {
     let bench = Bench::new("steps-two", 2_000);
-    for pair in [["rx:lan", "fw"], ["fw", "left"], ["left", "join"], ["left", "right"], ["join", "tx:wan"]] {
+    for pair in
+        [["rx:lan", "fw"], ["fw", "left"], ["left", "join"], ["left", "right"], ["join", "tx:wan"]]
+    {
         for (a, b) in [(4, 4), (6, 2), (9, 3), (9, 8), (10, 9), (11, 1), (11, 11)] {
             let faults = [format!("{}:{a}:2", pair[0]), format!("{}:{b}:2", pair[1])];
             let what = format!("{faults:?}");
@@ -170,7 +172,10 @@ fn workers_that_die_while_the_end_of_the_stream_passes_lose_nothing_committed() 
                 let fault = format!("{worker}:{step}:{nth}");
                 let (finished, numbers) = bench.run("each", std::slice::from_ref(&fault), &[]);
                 let lost = bench.check(&finished, &numbers, &fault);
-                assert!(lost == 0 || step < COMMITTED && worker != "rx:lan", "{fault}: {lost} lost");
+                assert!(
+                    lost == 0 || step < COMMITTED && worker != "rx:lan",
+                    "{fault}: {lost} lost"
+                );
                 let died = finished.said.iter().any(|l| l.contains(" died "));
                 ends += u32::from(died && lost == 0);
             }

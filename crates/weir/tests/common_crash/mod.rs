@@ -102,7 +102,10 @@ pub fn write_capture(path: &Path, packets: u64) {
             bytes: &bytes,
             wire_len: bytes.len() as u32,
             time: Timestamp {
-                raw: weir_capture::RawTime::from_fields(1_000 + number as u32 / 1_000_000, number as u32 % 1_000_000),
+                raw: weir_capture::RawTime::from_fields(
+                    1_000 + number as u32 / 1_000_000,
+                    number as u32 % 1_000_000,
+                ),
                 format: TimeFormat::PcapMicros,
             },
             link: LinkType::ETHERNET,
@@ -306,7 +309,8 @@ impl Finished {
     /// Restarts by worker.
     pub fn restarts(&self) -> BTreeMap<String, u64> {
         let workers = self.report["workers"].as_array().unwrap().iter();
-        let pair = |w: &Value| (w["name"].as_str().unwrap().to_owned(), w["restarts"].as_u64().unwrap());
+        let pair =
+            |w: &Value| (w["name"].as_str().unwrap().to_owned(), w["restarts"].as_u64().unwrap());
         workers.map(pair).collect()
     }
 

@@ -1,0 +1,57 @@
+//! A graph in one thread: its workers take turns, in the same memory layout and by the same code as
+//! the processes. Nothing is isolated; instruction counts are exactly repeatable.
+
+use crate::memory::{Memory, MemoryError};
+use crate::setup::Setup;
+use weir_runtime::Stepper;
+use weir_runtime::worker::WorkerError;
+
+/// Why a graph cannot run inline.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InlineError {
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// A worker failed.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// A descriptor could not be duplicated.
+    #[error("cannot duplicate a descriptor: {0}")]
+    Descriptor(#[from] std::io::Error),
+}
+
+/// A graph whose workers take turns.
+pub struct Inline {
+    steppers: Vec<Stepper>,
+    // Last: the workers' mappings are their own, but the descriptors go with it.
+    _memory: Memory,
+}
+
+impl Inline {
+    /// Makes memory and workers.
+    pub fn new(setup: &Setup) -> Result<Self, InlineError> {
+        let memory = Memory::new(setup)?;
+        let mut steppers = Vec::new();
+        for w in 0..setup.workers.len() {
+            let (spec, fds) = memory.spec(setup, w, None)?;
+            let owned: Result<Vec<_>, _> =
+                fds.as_fds().iter().map(|fd| fd.try_clone_to_owned()).collect();
+            steppers.push(Stepper::new(&spec, owned?)?);
+        }
+        Ok(Inline { steppers, _memory: memory })
+    }
+
+    /// Lets each worker take one step until all have ended; says how many packets came in.
+    pub fn run(&mut self) -> Result<u64, InlineError> {
+        loop {
+            let mut going = false;
+            for stepper in &mut self.steppers {
+                going |= stepper.step()?;
+            }
+            if !going {
+                return Ok(self.steppers.first().map_or(0, Stepper::packets));
+            }
+        }
+    }
+}

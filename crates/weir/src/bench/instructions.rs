@@ -1,0 +1,64 @@
+//! A chain in one thread, for counting instructions: the same packets, the same code, the same
+//! count on every machine.
+
+use super::chain_policy;
+use crate::{FAILED, policy};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+use weir_control::inline::{Inline, InlineError};
+use weir_control::wiring::{self, RunOptions, WiringError};
+use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_plan::Isolate;
+
+/// Runs a chain for a number of packets.
+#[derive(clap::Args)]
+pub struct InstructionsArgs {
+    /// MacSwaps in the chain.
+    #[arg(long, default_value_t = 8)]
+    length: usize,
+    /// Packets.
+    #[arg(long)]
+    packets: u64,
+    /// Rings between the MacSwaps instead of function calls.
+    #[arg(long)]
+    isolated: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    #[error(transparent)]
+    Policy(#[from] policy::PolicyFailure),
+    #[error(transparent)]
+    Wiring(#[from] WiringError),
+    #[error(transparent)]
+    Inline(#[from] InlineError),
+}
+
+pub fn main(args: &InstructionsArgs) -> ExitCode {
+    match run(args) {
+        Ok(n) if n == args.packets => {
+            println!("{n} packets");
+            ExitCode::SUCCESS
+        }
+        Ok(n) => {
+            eprintln!("weir bench: {n} packets instead of {}", args.packets);
+            ExitCode::from(FAILED)
+        }
+        Err(e) => {
+            eprintln!("weir bench: {e}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
+    let loaded = policy::from_text(&chain_policy(args.length), "(bench)")?;
+    let isolate = if args.isolated { Isolate::Each } else { Isolate::None };
+    let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, None)?;
+    let packets = Some(args.packets);
+    let generator = GeneratorSpec { packets, ..GeneratorSpec::default() };
+    let binds = BTreeMap::from([(0, DeviceSpec::Generator(generator)), (1, DeviceSpec::Null)]);
+    let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &RunOptions::default())?;
+    Ok(Inline::new(&setup)?.run()?)
+}

@@ -1,0 +1,52 @@
+//! An idle graph rests, and nothing of it stays when it ends.
+
+mod common_crash;
+
+use common_crash::*;
+use rustix::process::{Pid, Signal};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Processor time that a process has had.
+fn worked(pid: Pid) -> Duration {
+    let text = std::fs::read_to_string(proc(pid, "schedstat")).unwrap();
+    let ns = text.split_whitespace().next().unwrap().parse().unwrap();
+    Duration::from_nanos(ns)
+}
+
+#[test]
+fn an_idle_graph_takes_less_than_a_hundredth_of_a_core_and_leaves_nothing_behind() {
+    const WINDOW: Duration = Duration::from_secs(2);
+    let scratch = Scratch::new("idle");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  MacSwap a;  MacSwap b;  MacSwap c;  MacSwap d;
+        pipelet { lan -> a;  a [udp] -> b;  a [!udp] -> c;  b -> d;  c -> d;  d -> wan; }",
+    );
+    let run = Run::start(&policy, &["--bind", "0=gen:rate=1", "--bind", "1=null"]);
+    let workers = run.wait_for_workers(6);
+    // The promise is for the time after the first second; what is measured is a length of time.
+    std::thread::sleep(Duration::from_secs(1).saturating_sub(run.started.elapsed()));
+    let all = || -> BTreeMap<&str, Duration> {
+        let pids = workers.iter().map(|(n, p)| (n.as_str(), *p)).chain([("agent", run.agent())]);
+        pids.map(|(name, pid)| (name, worked(pid))).collect()
+    };
+    let (before, start) = (all(), Instant::now());
+    std::thread::sleep(WINDOW);
+    let (after, window) = (all(), start.elapsed());
+    let took: BTreeMap<_, _> = after.iter().map(|(n, t)| (n, *t - before[n])).collect();
+    let share = took.values().sum::<Duration>().as_secs_f64() / window.as_secs_f64();
+    println!("{:.3} % of a core: {took:?}", share * 100.0);
+    assert!(share < 0.01, "{:.3} % of a core: {took:?}", share * 100.0);
+
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("idle");
+    // A packet a second went through while it rested.
+    assert!(finished.number("/balance/out") >= 2, "{:#}", finished.report);
+    let alive: Vec<_> = workers.iter().filter(|(_, p)| state_of(**p).is_some()).collect();
+    assert!(alive.is_empty(), "still there: {alive:?}");
+    let names = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    let left: Vec<_> = names.map(|f| f.file_name()).collect();
+    let ours = left.iter().filter(|f| f.to_string_lossy().contains("weir"));
+    assert_eq!(ours.count(), 0, "left in /dev/shm: {left:?}");
+}

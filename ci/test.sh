@@ -51,8 +51,8 @@ wanted() {
 }
 parts=("$@")
 
-# One build for all: `faults`, which lets tests kill workers at named steps of the protocol, costs
-# nothing unless armed, and a second build without it would take as long again.
+# One build for all: `faults` lets tests kill workers at named steps of the protocol and changes
+# nothing unless a test asks; a second build without it would take as long again.
 # --show-output: what a test skipped is said by passing tests too.
 wanted tests && part tests "Workspace tests" \
     cargo test --locked --workspace --features weir/faults --no-fail-fast -- --show-output

@@ -12,6 +12,7 @@
 //! | [`entry`] | what a ring carries: packets and in-band markers, 16 bytes each |
 //! | [`ring`] | single-producer single-consumer rings with a watermark |
 //! | [`arena`] | packet buffers, their metadata and their owner words |
+//! | [`packet`] | the handle of a packet, and taking packets from a ring |
 //! | [`ledger`] | the atomic commit record of a worker |
 //! | [`sweep`] | what to free when a worker has died |
 //! | [`realtime`] | the real-time class, a system call that is not in rustix |
@@ -30,6 +31,7 @@ pub mod meta;
 #[cfg(all(test, loom))]
 mod models;
 pub mod owner;
+pub mod packet;
 pub mod realtime;
 pub mod region;
 pub mod ring;
@@ -45,5 +47,6 @@ pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
 pub use meta::Meta;
 pub use owner::{Owner, Owners};
+pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};
 pub use ring::{Consumer, Producer, RingInspector, RingShape};

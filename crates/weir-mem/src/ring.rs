@@ -16,7 +16,7 @@
 //! it sees comes with the owner words written before it. `watermark` is stored with Release after
 //! `head`, and loaded with Acquire *before* `head`: see [`Consumer::watermark`].
 
-use crate::entry::{Entry, Seq};
+use crate::entry::Seq;
 use crate::region::{Mapping, Region, RegionError};
 use crate::shared::Plain;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Slot, fence};
@@ -426,6 +426,12 @@ impl<E: Plain> Consumer<E> {
         }
     }
 
+    #[inline(always)]
+    pub(crate) fn window(&self) -> Window<'_, E> {
+        let (slots, mask) = (self.memory.slots, self.memory.mask);
+        Window { slots, tail: self.tail, mask, ring: PhantomData }
+    }
+
     /// Takes the next `n` entries (at most those available): the producer may re-use their slots.
     /// Owner words must have been written before.
     #[inline]
@@ -484,23 +490,23 @@ impl<E: Plain> Consumer<E> {
     }
 }
 
-impl Consumer<Entry> {
-    /// Copies up to `out.len()` packets' entries from the head on, stopping before a marker.
-    /// Returns how many, and the marker when one is next after them.
-    #[inline]
-    pub fn peek_packets(&mut self, out: &mut [Entry]) -> (usize, Option<Entry>) {
-        let n = self.available(out.len()).min(out.len());
-        let (tail, slots, mask) = (self.tail, self.memory.slots, self.memory.mask);
-        for (i, slot) in out.iter_mut().enumerate().take(n) {
-            let at = tail.wrapping_add(i as u64) & mask;
-            // SAFETY: the mask keeps the index below the capacity; the slots live with the memory.
-            let entry = unsafe { slots.add(at as usize).as_ref() }.load();
-            if !entry.is_packet() {
-                return (i, Some(entry));
-            }
-            *slot = entry;
-        }
-        (n, None)
+/// A ring's slots from the consumer's head on, to pass by value into a loop.
+#[derive(Clone, Copy)]
+pub(crate) struct Window<'r, E> {
+    slots: NonNull<Slot<E>>,
+    tail: u64,
+    mask: u64,
+    ring: PhantomData<&'r ()>,
+}
+
+impl<E: Plain> Window<'_, E> {
+    /// A copy of the `i`th entry after the claimed ones. Meaningful below the number available;
+    /// beyond, whatever is in the slot.
+    #[inline(always)]
+    pub(crate) fn get(self, i: usize) -> E {
+        let at = self.tail.wrapping_add(i as u64) & self.mask;
+        // SAFETY: the mask keeps the index below the capacity; the slots live with the ring.
+        unsafe { self.slots.add(at as usize).as_ref() }.load()
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::reason::DropReason;
 use crate::{Bytes, Depth, Layers, parse};
 use std::marker::PhantomData;
-use weir_mem::{Arena, ArenaView, Entry, Meta, SharedBytes, SharedBytesMut};
+use weir_mem::{Arena, ArenaView, Entry, Meta, Packet, SharedBytes, SharedBytesMut};
 
 /// Most packets that are processed together.
 pub const BATCH: usize = 64;
@@ -32,46 +32,6 @@ impl Bytes for SharedBytes<'_> {
     #[inline(always)]
     fn be32(&self, at: usize) -> Option<u32> {
         self.ne32(at).map(u32::from_be)
-    }
-}
-
-/// A packet that somebody holds: it can be moved on or dropped, not copied. Passing it on gives it
-/// away at compile time (the µNF paper's §VIII asks for such an ownership transfer).
-#[derive(Debug)]
-#[must_use = "a packet must be passed on, dropped with a reason, or given back"]
-#[repr(transparent)]
-pub struct Packet(Entry);
-
-impl Packet {
-    /// Takes a packet out of a ring entry that `arena` admits; `None` for anything else.
-    #[inline(always)]
-    pub fn admit(entry: Entry, arena: ArenaView<'_>) -> Option<Packet> {
-        arena.admits(&entry).then_some(Packet(entry))
-    }
-
-    /// Takes packets out of ring entries, appending those that `arena` admits to `out`; says how
-    /// many it does not admit.
-    #[inline]
-    pub fn admit_all(entries: &[Entry], arena: ArenaView<'_>, out: &mut Vec<Packet>) -> usize {
-        if entries.iter().all(|e| arena.admits(e)) {
-            out.extend(entries.iter().map(|e| Packet(*e)));
-            return 0;
-        }
-        let before = out.len();
-        out.extend(entries.iter().filter(|e| arena.admits(e)).map(|e| Packet(*e)));
-        entries.len() - (out.len() - before)
-    }
-
-    /// Its ring entry, to look at.
-    #[inline(always)]
-    pub fn entry(&self) -> &Entry {
-        &self.0
-    }
-
-    /// Gives it away as a ring entry.
-    #[inline(always)]
-    pub fn into_entry(self) -> Entry {
-        self.0
     }
 }
 
@@ -198,13 +158,13 @@ impl<'p, A: Access> Pkt<'p, A> {
     /// Its bytes, from the Ethernet header on, as far as captured.
     #[inline(always)]
     pub fn bytes(&self) -> SharedBytes<'p> {
-        self.arena.bytes(&self.packet.0)
+        self.arena.bytes(self.packet.entry())
     }
 
     /// Captured length in bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.packet.0.len() as usize
+        self.packet.entry().len() as usize
     }
 
     /// True for a packet without bytes.
@@ -214,7 +174,7 @@ impl<'p, A: Access> Pkt<'p, A> {
 
     #[inline(always)]
     fn meta(&self) -> Option<&'p Meta> {
-        self.arena.meta(&self.packet.0)
+        self.arena.meta(self.packet.entry())
     }
 
     /// Length on the wire in bytes, never less than the captured length.
@@ -238,7 +198,7 @@ impl<'p, A: Access> Pkt<'p, A> {
     /// Where its headers are, parsed to `depth`: at once when somebody parsed it before.
     #[inline]
     pub fn layers(&self, depth: Depth) -> Layers {
-        layers_of(self.arena, &self.packet.0, depth)
+        layers_of(self.arena, self.packet.entry(), depth)
     }
 
     /// The value of a tag; 0 when nobody has set it.
@@ -277,7 +237,7 @@ impl<'p> Pkt<'p, ReadWrite> {
     /// [`Pkt::stale`]. `None` only for a packet that cannot be written (a corrupt entry).
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> Option<SharedBytesMut<'_>> {
-        self.arena.bytes_mut(&mut self.packet.0)
+        self.arena.bytes_mut(self.packet.entry_mut())
     }
 
     /// Forgets where the headers are: they have moved.

@@ -3,7 +3,7 @@
 use crate::doorbell::Doorbell;
 use std::rc::Rc;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq};
+use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq, packet};
 use weir_packet::{BATCH, Packet};
 
 /// One ring that leads here.
@@ -98,8 +98,6 @@ pub struct Ingress {
     sources: Vec<Vec<usize>>,
     turn: usize,
     owner: Owner,
-    /// Copies of ring entries while they are checked.
-    entries: [Entry; BATCH],
 }
 
 impl Ingress {
@@ -111,8 +109,7 @@ impl Ingress {
                 list.push(i);
             }
         }
-        let entries = [Entry::marker(Marker::EndOfStream, Seq::new(0)); BATCH];
-        Ingress { lanes, sources: by_source, turn: 0, owner, entries }
+        Ingress { lanes, sources: by_source, turn: 0, owner }
     }
 
     /// The lanes.
@@ -199,34 +196,14 @@ impl Ingress {
         arena: &Arena,
         out: &mut Vec<Packet>,
     ) -> usize {
-        let Some(lane) = self.lanes.get_mut(lane) else {
-            return 0;
-        };
-        let Some(buffer) = self.entries.get_mut(..room) else { return 0 };
-        let (mut n, _) = lane.ring.peek_packets(buffer);
-        if let Some(limit) = limit {
-            let fits = |e: &Entry| !limit.before(e.seq());
-            n = buffer.iter().take(n).take_while(|e| fits(e)).count();
-        }
-        fault::step(Step::Peeked);
-        // The copies are checked before any use: entries come from another process.
-        let entries = self.entries.get(..n).unwrap_or_default();
-        let (view, owners) = (arena.view(), arena.owners().view());
-        let own = |entries: &[Entry]| {
-            for entry in entries {
-                owners.set(entry.index(), self.owner);
-                view.prefetch(entry);
-            }
-        };
-        let (first, second) = entries.split_at(n / 2);
-        own(first);
-        fault::step(Step::HalfOwned);
-        own(second);
-        lane.rejected += Packet::admit_all(entries, view, out) as u64;
+        let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
+        let n = packet::take(&mut lane.ring, arena, self.owner, limit, room, out);
         fault::step(Step::Owned);
         if n == 0 {
-            // A marker that we do not know: skip it.
-            if lane.ring.peek(0).is_some_and(|e| !e.is_packet() && e.as_marker().is_none()) {
+            // Neither a packet of this arena nor a marker that we know: nobody can use it. (A
+            // packet beyond the limit is left alone.)
+            let nonsense = |e: &Entry| e.as_marker().is_none() && !arena.admits(e);
+            if lane.ring.peek(0).as_ref().is_some_and(nonsense) {
                 lane.ring.claim(1);
                 lane.rejected += 1;
             }

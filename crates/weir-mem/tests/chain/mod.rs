@@ -88,7 +88,7 @@ pub fn run(chain: Chain, owners: &Owners, buffers: u32, packets: u64, seed: u64)
             let watermark = input.watermark();
             let want = 1 + random.below(64) as usize;
             let want = want.min(passed.room(want));
-            let (n, marker) = input.peek_packets(&mut batch[..want]);
+            let (n, marker) = peek_packets(&mut input, &mut batch[..want]);
             assert!(marker.is_none());
             if n == 0 {
                 // Looked after the watermark: everything before it has come by.
@@ -115,7 +115,7 @@ pub fn run(chain: Chain, owners: &Owners, buffers: u32, packets: u64, seed: u64)
         while seen < packets {
             let want = 1 + random.below(64) as usize;
             let want = want.min(give_back.room(want));
-            let (n, _) = at_sink.peek_packets(&mut batch[..want]);
+            let (n, _) = peek_packets(&mut at_sink, &mut batch[..want]);
             if n == 0 {
                 thread::yield_now();
                 continue;
@@ -139,4 +139,16 @@ pub fn run(chain: Chain, owners: &Owners, buffers: u32, packets: u64, seed: u64)
             thread.join().expect("a thread of the chain failed");
         }
     });
+}
+
+/// Copies packets' entries from the head on, stopping before a marker.
+fn peek_packets(ring: &mut Consumer<Entry>, out: &mut [Entry]) -> (usize, Option<Entry>) {
+    let n = ring.available(out.len()).min(out.len());
+    for (i, slot) in out.iter_mut().enumerate().take(n) {
+        match ring.peek(i) {
+            Some(entry) if entry.is_packet() => *slot = entry,
+            other => return (i, other),
+        }
+    }
+    (n, None)
 }

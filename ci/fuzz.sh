@@ -1,0 +1,132 @@
+#!/usr/bin/env bash
+# Fuzzes what reads hostile or foreign input, on stable Rust. What and why: docs/decisions/0005-fuzzing.md.
+#
+#   ci/fuzz.sh                       each target for 8 seconds
+#   ci/fuzz.sh 600                   each target for 10 minutes
+#   FUZZ_TARGETS="http rules" FUZZ_SEED=7 ci/fuzz.sh 60
+#   ci/fuzz.sh --replay FILE TARGET  one input again, for instance a crash that was found
+#   WEIR_FUZZ_SELFTEST=1 ci/fuzz.sh  with a panic planted in each target: every one must be found, so it fails
+#
+# Without WEIR_FUZZ_SELFTEST one target with a planted panic runs first: a harness that finds nothing fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target/fuzz}")
+host=$(rustc -vV | sed -n 's/^host: //p')
+targets=${FUZZ_TARGETS:-headers captures policies filters http devices rules}
+seed=${FUZZ_SEED:-20261121}
+selftest_seconds=${FUZZ_SELFTEST_SECONDS:-20}
+passed=0
+failed=0
+bins=()
+for name in $targets; do bins+=(--bin "$name"); done
+
+pass() {
+    echo "  ok    $*"
+    passed=$((passed + 1))
+}
+fail() {
+    echo "  FAIL  $*"
+    failed=$((failed + 1))
+}
+
+# The flags that cargo-fuzz gives, without its sanitizer (which needs nightly): an edge counter for each
+# branch, compared values as a hint. Features go to a folder of their own: they are other binaries.
+build() {
+    local folder=$1
+    shift
+    CARGO_TARGET_DIR=$target_dir/$folder RUSTFLAGS="-Cpasses=sancov-module \
+        -Cllvm-args=-sanitizer-coverage-level=4 \
+        -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+        -Cllvm-args=-sanitizer-coverage-pc-table \
+        -Cllvm-args=-sanitizer-coverage-trace-compares \
+        -Clink-dead-code" \
+        cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --release --target "$host" "$@"
+}
+
+# folder of binaries, target, seconds, folder for corpus and artefacts: output in $log, libFuzzer's exit code.
+run() {
+    local corpus=$4/corpus/$2 found=$4/artifacts/$2 dictionary=fuzz/dictionaries/$2.dict
+    mkdir -p "$corpus" "$found"
+    log=$4/$2.log
+    local flags=(-seed="$seed" -max_total_time="$3" -timeout=10 -rss_limit_mb=2048 -max_len=4096
+        -artifact_prefix="$found/" -print_final_stats=1)
+    [ ! -f "$dictionary" ] || flags+=(-dict="$dictionary")
+    # New inputs go to the first folder, the seeds are only read.
+    "$target_dir/$1/$host/release/$2" "${flags[@]}" "$corpus" "fuzz/seeds/$2" >"$log" 2>&1
+}
+
+# What was run, from libFuzzer's last lines.
+statistics() {
+    local runs cov
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    cov=$(grep -o 'cov: [0-9]*' "$log" | tail -n 1)
+    echo "${runs:-0} runs, ${cov:-cov: 0}"
+}
+
+# A blind fuzzer passes everything: counters must be there, and the seeds must have moved them.
+instrumented() {
+    grep -q 'INFO: Loaded 1 modules *([0-9]* inline 8-bit counters)' "$log" &&
+        [ "$(grep -o 'INITED cov: [0-9]*' "$log" | grep -o '[0-9]*$')" -gt 50 ]
+}
+
+if [ "${1:-}" = --replay ]; then
+    build fuzz --bin "$3"
+    exec "$target_dir/fuzz/$host/release/$3" -timeout=10 -rss_limit_mb=2048 "$2"
+fi
+seconds=${1:-8}
+
+planted() {
+    local name=$1
+    rm -rf "$target_dir/planted/run/corpus/$name" "$target_dir/planted/run/artifacts/$name"
+    if run planted "$name" "$selftest_seconds" "$target_dir/planted/run"; then
+        fail "$name: the planted panic was not found in $selftest_seconds s ($(statistics))"
+    elif grep -q 'the planted panic' "$log"; then
+        pass "$name: the planted panic was found ($(statistics))"
+    else
+        fail "$name: failed, but not by the planted panic: $log"
+    fi
+}
+
+# Each target as in a real run; what is found makes it fail.
+fuzz() {
+    local folder=$1 out=$2 name=$3
+    if run "$folder" "$name" "$seconds" "$out"; then
+        if instrumented; then
+            pass "$name ($(statistics))"
+        else
+            fail "$name: runs, but without coverage counters: $log"
+        fi
+        return
+    fi
+    fail "$name ($(statistics)): $log"
+    grep -m 3 -A 2 -E "panicked at|^SUMMARY|ERROR: libFuzzer" "$log" | cut -c1-240 | sed 's/^/        | /' || true
+    local artefact
+    artefact=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
+    if [ -n "$artefact" ]; then
+        echo "        the input is kept: $artefact"
+        echo "        again: ci/fuzz.sh --replay $artefact $name"
+    fi
+}
+
+echo "seed $seed, $seconds s for each target, corpus and findings in $target_dir"
+if [ -n "${WEIR_FUZZ_SELFTEST:-}" ]; then
+    echo "== fuzz targets with a planted panic: each must fail"
+    build planted "${bins[@]}" --features planted
+    rm -rf "$target_dir/planted/run"
+    for name in $targets; do
+        fuzz planted "$target_dir/planted/run" "$name"
+    done
+else
+    echo "== a planted panic is found"
+    build planted --bin headers --features planted
+    planted headers
+    echo "== fuzz targets"
+    build fuzz "${bins[@]}"
+    for name in $targets; do
+        fuzz fuzz "$target_dir/fuzz/run" "$name"
+    done
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,33 @@
+//! Any text as the operator's words for a device.
+#![no_main]
+
+use libfuzzer_sys::{Corpus, fuzz_target};
+use weir_device::{DeviceSpec, Rate, open_rx};
+use weir_fuzz::planted;
+
+fuzz_target!(|data: &[u8]| -> Corpus {
+    let Ok(text) = std::str::from_utf8(data) else { return Corpus::Reject };
+    match text.parse::<DeviceSpec>() {
+        Err(error) => assert!(!error.to_string().is_empty()),
+        Ok(DeviceSpec::Null) => assert_eq!(text, "null"),
+        Ok(DeviceSpec::Pcap { rx, tx }) => {
+            let named = [rx, tx].into_iter().flatten().collect::<Vec<_>>();
+            assert!(!named.is_empty());
+            for path in named {
+                let path = path.to_str().expect("it came from text");
+                assert!(!path.is_empty() && text.contains(path));
+            }
+        }
+        Ok(DeviceSpec::Generator(spec)) => {
+            let least = if spec.ipv6 { 62 } else { 60 };
+            assert!((least..=9_000).contains(&spec.size), "{} bytes", spec.size);
+            assert!((1..=1_000_000).contains(&spec.flows), "{} flows", spec.flows);
+            assert!(spec.rate == Rate::Max || matches!(spec.rate, Rate::PerSecond(1..=1_000_000_000)));
+            planted(spec.ipv6 && spec.seed == 9);
+            // What is understood can be opened; nothing of it touches the system.
+            let opened = open_rx(&DeviceSpec::Generator(spec), [0; 6]);
+            assert!(opened.is_ok_and(|device| device.is_some()));
+        }
+    }
+    Corpus::Keep
+});

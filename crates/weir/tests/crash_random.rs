@@ -1,5 +1,6 @@
 //! `kill -9` of workers at random, under load: nothing leaked, doubled or reordered, nobody else
 //! stopped, running again within milliseconds.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_crash;
 
@@ -74,6 +75,8 @@ struct Load<'a> {
     name: &'a str,
     device: String,
     isolate: &'a str,
+    /// More options.
+    more: &'a [&'a str],
     filter: &'a str,
     workers: usize,
     kills: usize,
@@ -89,11 +92,12 @@ fn survive(load: &Load<'_>, scratch: &Scratch, choices: &mut Choices, all: &mut 
     while left > 0 {
         let _ = std::fs::remove_file(&out);
         let (rx, tx) = (format!("0={}", load.device), format!("1=pcap:tx={}", out.display()));
-        let isolate = load.isolate;
-        let args = ["--bind", &rx, "--bind", &tx, "--isolate", isolate, "--restart-delay", "0"];
+        let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", load.isolate];
+        args.extend(["--restart-delay", "0"]);
+        args.extend(load.more);
         let mut run = Run::start(&policy, &args);
         run.wait_for_workers(load.workers);
-        let kills = kill_at_random(&mut run, &out, load.end, left, choices);
+        let mut kills = kill_at_random(&mut run, &out, load.end, left, choices);
         assert!(!kills.agent.is_empty(), "{}: over before the first kill", load.name);
         left -= kills.agent.len();
         run.signal(Signal::INT);
@@ -114,14 +118,16 @@ fn survive(load: &Load<'_>, scratch: &Scratch, choices: &mut Choices, all: &mut 
             let killed = kills.by_worker.get(&worker).copied().unwrap_or(0);
             assert_eq!(restarts, killed, "{}: restarts of {worker}", load.name);
         }
+        kills.agent.sort();
         println!(
-            "{}: {} kills of {:?}, in {}, out {}, lost {}",
+            "{}: {} kills of {:?}, in {}, out {}, lost {}, running again after {:.1?} (median)",
             load.name,
             kills.agent.len(),
             kills.by_worker,
             n("in"),
             n("out"),
-            n("lost")
+            n("lost"),
+            kills.agent[kills.agent.len() / 2],
         );
         all.agent.extend(kills.agent);
         all.seen.extend(kills.seen);
@@ -169,38 +175,56 @@ fn two_hundred_random_kills_under_load_lose_no_more_than_is_counted() {
     let numbered = "udp dst portrange 6000-6003";
     let generated = "udp dst port 53 or udp dst port 55";
     let endless = |rate: &str| format!("gen:size=64,flows={GENERATED},rate={rate}");
+    // The first core for devices, the last for the NFs: in the real-time class where permitted.
+    let online = std::thread::available_parallelism().unwrap().get();
+    let cores = format!("0,{}", online - 1);
+    let cores = ["--cores", &cores];
     let loads = [
         Load {
             name: "capture, isolated",
             device: capture.clone(),
             isolate: "each",
+            more: &[],
             filter: numbered,
             workers: 6,
-            kills: 60,
+            kills: 50,
             end: near_end,
         },
         Load {
             name: "generator at full rate, isolated",
             device: endless("max"),
             isolate: "each",
-            filter: generated,
-            workers: 6,
-            kills: 60,
-            end: u64::MAX,
-        },
-        Load {
-            name: "generator at 20,000 a second, isolated",
-            device: endless("20000"),
-            isolate: "each",
+            more: &[],
             filter: generated,
             workers: 6,
             kills: 50,
             end: u64::MAX,
         },
         Load {
+            name: "generator at 20,000 a second, isolated",
+            device: endless("20000"),
+            isolate: "each",
+            more: &[],
+            filter: generated,
+            workers: 6,
+            kills: 40,
+            end: u64::MAX,
+        },
+        Load {
+            name: "capture, isolated, on given cores",
+            device: capture.clone(),
+            isolate: "each",
+            more: &cores,
+            filter: numbered,
+            workers: 6,
+            kills: 30,
+            end: near_end,
+        },
+        Load {
             name: "capture, fused",
             device: capture,
             isolate: "none",
+            more: &[],
             filter: numbered,
             workers: 3,
             kills: 30,
@@ -220,8 +244,12 @@ fn two_hundred_random_kills_under_load_lose_no_more_than_is_counted() {
     for (what, times) in [("by the agent", &all.agent), ("from the kill on", &all.seen)] {
         let (min, median, max) = (times[0], times[times.len() / 2], times[times.len() - 1]);
         println!("running again, {what}: min {min:.1?}, median {median:.1?}, max {max:.1?}");
-        assert!(median < Duration::from_millis(10), "median {median:?}, {what}");
     }
+    let median = |times: &[Duration]| times[times.len() / 2];
+    assert!(median(&all.agent) < Duration::from_millis(10), "{:?}", median(&all.agent));
+    // What this process sees has the wait for a busy core in it, twice: no more than noticing at
+    // once is asked.
+    assert!(median(&all.seen) < Duration::from_millis(40), "{:?}", median(&all.seen));
 }
 
 #[test]

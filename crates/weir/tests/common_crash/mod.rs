@@ -1,4 +1,5 @@
 //! What the crash tests share: captures with numbered packets, and a running `weir`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test uses its part")]
 
 use rustix::process::{Pid, Signal, kill_process};

@@ -40,4 +40,4 @@ proofs: ## Memory protocol: loom models, the same on broken builds, ThreadSaniti
 	@$(SETUP) rust linker; ci/mem-proofs.sh
 
 fuzz: ## A short run of the fuzz targets
-	@$(SETUP) rust linker; ci/fuzz.sh
+	@$(SETUP) rust linker cxx; ci/fuzz.sh

@@ -92,6 +92,12 @@ needs_linker() { links || install_packages "a linker and the C library" gcc libc
 # The filter tests compare with the real libpcap.
 needs_libpcap() { links -lpcap || install_packages "libpcap, to compare filters with" libpcap-dev; }
 
+# The fuzzer's engine, libFuzzer, is C++.
+needs_cxx() {
+    echo 'int main() { return 0; }' | c++ -x c++ - -o /dev/null 2>/dev/null ||
+        install_packages "a C++ compiler, for libFuzzer" g++
+}
+
 # Counts instructions.
 needs_valgrind() {
     command -v valgrind >/dev/null || install_packages "instruction counts" valgrind

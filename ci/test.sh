@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . ci/setup.sh
-needs rust linker libpcap valgrind
+needs rust linker libpcap cxx valgrind
 
 logs=target/test
 mkdir -p "$logs"

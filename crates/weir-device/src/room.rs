@@ -6,6 +6,10 @@ use weir_mem::{Arena, Entry, Seq, SharedBytesMut};
 use weir_packet::{DropReason, Packet, REASONS};
 use weir_port::HomePool;
 
+/// How many buffers ahead memory is asked for: its first line was last written by another core, and
+/// a store to it waits for it to come.
+const AHEAD: usize = 12;
+
 /// Room for the packets of one call: buffers from the worker's home pool, sequence numbers, and
 /// counters of what could not be taken in.
 pub struct Room<'r> {
@@ -59,14 +63,18 @@ impl Room<'_> {
         let Some(buffer) = self.pool.take() else {
             return false;
         };
+        let view = self.arena.view();
+        if let Some(ahead) = self.pool.ahead(AHEAD) {
+            view.prefetch(&Entry::packet(ahead, HEADROOM, 0, Seq::new(0), 0));
+        }
         let mut entry = Entry::packet(buffer, HEADROOM, len as u16, Seq::new(*self.seq), 0);
-        if let Some(mut bytes) = self.arena.bytes_mut(&mut entry) {
+        if let Some(mut bytes) = view.bytes_mut(&mut entry) {
             fill(&mut bytes);
         }
-        if let Some(meta) = self.arena.meta(&entry) {
+        if let Some(meta) = view.meta(&entry) {
             meta.arrive(arrival, self.source_port, self.clear_tags);
         }
-        match Packet::admit(entry, self.arena.view()) {
+        match Packet::admit(entry, view) {
             Some(packet) => self.packets.push(packet),
             None => self.pool.put(buffer),
         }

@@ -196,7 +196,16 @@ impl<'a> SharedBytesMut<'a> {
         }
         // SAFETY: `at + bytes.len() ≤ self.len`, as just checked.
         let mut to = unsafe { self.at.add(at) };
-        let (words, rest) = bytes.as_chunks::<8>();
+        let (lines, rest) = bytes.as_chunks::<32>();
+        for line in lines {
+            for (i, word) in line.as_chunks::<8>().0.iter().enumerate() {
+                // SAFETY: as many bytes as `bytes` has follow `at`, of which these are some.
+                unsafe { u64::from_ne_bytes(*word).store(to.add(8 * i)) };
+            }
+            // SAFETY: as above.
+            to = unsafe { to.add(32) };
+        }
+        let (words, rest) = rest.as_chunks::<8>();
         for word in words {
             // SAFETY: as many bytes as `bytes` has follow `at`, of which these are some.
             unsafe {

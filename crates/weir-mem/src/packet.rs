@@ -3,7 +3,7 @@
 use crate::arena::{Arena, ArenaView};
 use crate::entry::{Entry, Seq};
 use crate::fault::{self, Step};
-use crate::owner::Owner;
+use crate::owner::{Owner, Owners};
 use crate::ring::Consumer;
 
 /// A packet that somebody holds: it can be moved on or dropped, not copied. Passing it on gives it
@@ -80,4 +80,39 @@ pub fn take(
     // SAFETY: the first n of the reserved places have been written.
     unsafe { out.set_len(old + n) };
     n
+}
+
+/// Takes everything from a ring of free buffers whose numbers lie in `first .. first + len`: writes
+/// `owner` into their owner words, appends them to `free` (which never grows beyond its capacity)
+/// and claims them. Says how many numbers could not be right.
+pub fn collect(
+    ring: &mut Consumer<u32>,
+    owners: &Owners,
+    owner: Owner,
+    first: u32,
+    len: u32,
+    free: &mut Vec<u32>,
+) -> u64 {
+    let n = ring.refresh();
+    if n == 0 {
+        return 0;
+    }
+    fault::step(Step::Peeked);
+    let (owners, window) = (owners.view(), ring.window());
+    let before = free.len();
+    // A number from another process: believe it only when it is one of ours and there is room,
+    // which there always is unless somebody gave a buffer back twice.
+    let room = (len as usize).saturating_sub(before);
+    let numbers = (0..n.min(room)).map(|i| {
+        if i == n / 2 {
+            fault::step(Step::HalfOwned);
+        }
+        window.get(i)
+    });
+    let ours = numbers.filter(|buffer| buffer.wrapping_sub(first) < len);
+    free.extend(ours.inspect(|&buffer| owners.set(buffer, owner)));
+    fault::step(Step::Owned);
+    ring.claim(n);
+    fault::step(Step::Claimed);
+    (n - (free.len() - before)) as u64
 }

@@ -131,6 +131,18 @@ impl Egress {
         }
     }
 
+    /// Stages the way home of all `packets`, whatever pools they are of.
+    #[inline]
+    pub fn give_all_back(&mut self, packets: &mut Vec<Packet>) {
+        if let [back] = self.returns.as_mut_slice() {
+            back.ring.stage_all(packets.drain(..).map(|p| p.into_entry().index()));
+            return;
+        }
+        for packet in packets.drain(..) {
+            self.give_back(packet);
+        }
+    }
+
     /// Stages the end of `source`'s stream on all its lanes; false when one is full (call again).
     pub fn end(&mut self, source: usize) -> bool {
         if self.room(source, 1) == 0 {

@@ -2,8 +2,7 @@
 
 use crate::doorbell::Doorbell;
 use std::rc::Rc;
-use weir_mem::fault::{self, Step};
-use weir_mem::{Consumer, Owner, Owners};
+use weir_mem::{Consumer, Owner, Owners, packet};
 
 /// A worker's home pool: buffers come from the agent (at the start, and after a sweep) and from
 /// every worker where their packets end; free ones wait in a stack of this process. Should it die,
@@ -43,31 +42,15 @@ impl HomePool {
     /// Takes in everything that came back.
     pub fn collect(&mut self, owners: &Owners) {
         for ring in &mut self.rings {
-            let n = ring.available(usize::MAX);
-            if n > 0 {
-                fault::step(Step::Peeked);
-            }
-            for i in 0..n {
-                let Some(buffer) = ring.peek(i) else { break };
-                // A number from another process: believe it only when it is one of ours and there
-                // is room, which there always is unless somebody gave a buffer back twice.
-                let ours = buffer.wrapping_sub(self.first) < self.len;
-                if ours && self.free.len() < self.len as usize {
-                    owners.set(buffer, self.owner);
-                    self.free.push(buffer);
-                } else {
-                    self.rejected += 1;
-                }
-                if i == n / 2 {
-                    fault::step(Step::HalfOwned);
-                }
-            }
-            if n > 0 {
-                fault::step(Step::Owned);
-                ring.claim(n);
-                fault::step(Step::Claimed);
-            }
+            let (first, len) = (self.first, self.len);
+            self.rejected += packet::collect(ring, owners, self.owner, first, len, &mut self.free);
         }
+    }
+
+    /// The buffer that will be taken after `n` others, to ask for its memory early.
+    #[inline(always)]
+    pub fn ahead(&self, n: usize) -> Option<u32> {
+        self.free.get(self.free.len().wrapping_sub(n + 1)).copied()
     }
 
     /// A free buffer.

@@ -260,12 +260,9 @@ impl Job {
         station.set_place(place);
         fault::step(Step::Processed);
         let base = station.layout.nodes;
-        let (mut count, mut bytes) = (0, 0);
-        for packet in self.packets.drain(..) {
-            count += 1;
-            bytes += u64::from(packet.entry().len());
-            station.egress.give_back(packet);
-        }
+        let count = self.packets.len() as u64;
+        let bytes: u64 = self.packets.iter().map(|p| u64::from(p.entry().len())).sum();
+        station.egress.give_all_back(&mut self.packets);
         let (packets_so_far, bytes_so_far) = (station.get(base), station.get(base + 1));
         station.set(base, packets_so_far + count);
         station.set(base + 1, bytes_so_far + bytes);

@@ -297,3 +297,32 @@ fn workers_killed_again_while_they_start_do_no_harm_either() {
     assert_in_order(&numbers, "killed while starting");
     assert_eq!(numbers.len() as u64, finished.number("/balance/out"));
 }
+
+#[test]
+fn workers_killed_while_the_graph_drains_do_no_harm_either() {
+    let scratch = Scratch::new("draining");
+    let out = scratch.file("out.pcap");
+    let policy = scratch.policy(&DIAMOND.replace("FILTER", "udp dst port 53 or udp dst port 55"));
+    let rx = format!("0=gen:size=64,flows={GENERATED},rate=max");
+    let tx = format!("1=pcap:tx={}", out.display());
+    for name in ["rx:lan", "head", "slow", "quick", "join", "tx:wan"] {
+        let args = ["--bind", &rx, "--bind", &tx, "--restart-delay", "0"];
+        let run = Run::start(&policy, &args);
+        let workers = run.wait_for_workers(6);
+        let full = grown(&out) + 2_000 * RECORD;
+        wait_until("packets to flow", PATIENCE, || grown(&out) > full);
+        // Some thousand packets are under way when the input ends.
+        run.signal(Signal::INT);
+        let more = grown(&out) + 100 * RECORD;
+        wait_until("some of them to leave", PATIENCE, || grown(&out) > more);
+        let _ = kill_process(workers[name], Signal::KILL);
+        let finished = run.finish();
+        let what = format!("{name} killed while draining");
+        finished.assert_sound(&what);
+        assert!(finished.said.iter().any(|l| l.contains(&format!("{name} died"))), "{what}");
+        let places = unwrapped(&read_capture(&out, generated_flow));
+        assert_in_order(&places, &what);
+        assert_eq!(places.len() as u64, finished.number("/balance/out"), "{what}");
+        assert!(finished.number("/balance/lost") <= BATCH, "{what}");
+    }
+}

@@ -1,0 +1,209 @@
+//! The walk.
+
+use std::collections::BTreeMap;
+
+use weir_filter::naive_matches;
+use weir_mem::RegionError;
+use weir_nf::{BuildError, Env, Instance};
+use weir_packet::DropReason;
+use weir_plan::{Graph, Node, NodeId, NodeKind};
+
+use crate::bench::{Bench, LONGEST};
+use crate::{Counts, Input, Outcome, Sent};
+
+/// Why a policy cannot be executed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OracleError {
+    /// A µNF refused its configuration, or there is no such type.
+    #[error("{name}: {source}")]
+    Nf {
+        /// Name of the instance.
+        name: String,
+        /// Why.
+        source: BuildError,
+    },
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] RegionError),
+    /// A packet comes in by a port that the policy does not have.
+    #[error("the policy has no port {0}")]
+    NoSuchPort(u16),
+}
+
+/// A policy, ready to be executed once.
+pub struct Oracle {
+    graph: Graph,
+    /// By node.
+    nfs: Vec<Option<Box<dyn Instance>>>,
+    bench: Bench,
+    /// Packets of each source so far.
+    received: BTreeMap<u16, usize>,
+    outcome: Outcome,
+}
+
+/// Where a packet goes from a node.
+enum Next {
+    Node(NodeId, u8),
+    Nowhere(DropReason),
+}
+
+impl Oracle {
+    /// Makes the policy's µNFs. `ports` are the numbers that devices are bound to: those that receive
+    /// and those that send are in the outcome even when no packet comes by.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub fn new(graph: &Graph, ports: &[u16]) -> Result<Self, OracleError> {
+        let nfs = graph.nodes().iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let mut outcome = Outcome::default();
+        for edge in graph.edges() {
+            outcome.edges.insert(edge.name.clone(), Counts::default());
+        }
+        for (id, node) in graph.node_ids() {
+            match node.kind {
+                NodeKind::Nf { .. } => {
+                    outcome.nodes.insert(node.name.clone(), Counts::default());
+                }
+                NodeKind::Port { first, last } => {
+                    for port in ports.iter().filter(|p| (first..=last).contains(p)) {
+                        if graph.edges().iter().any(|e| e.to == id) {
+                            outcome.nodes.insert(service("tx", node, *port), Counts::default());
+                            outcome.sent.insert(*port, Vec::new());
+                        }
+                    }
+                }
+                NodeKind::Drop => {}
+            }
+        }
+        let received = BTreeMap::new();
+        Ok(Oracle { graph: graph.clone(), nfs, bench: Bench::new()?, received, outcome })
+    }
+
+    /// Executes the policy on packets in the order of their arrival.
+    ///
+    /// # Errors
+    /// [`OracleError::NoSuchPort`].
+    pub fn run(mut self, packets: &[Input]) -> Result<Outcome, OracleError> {
+        for packet in packets {
+            self.packet(packet)?;
+        }
+        for (node, nf) in self.graph.nodes().iter().zip(&self.nfs) {
+            if let Some(nf) = nf {
+                self.outcome.reports.insert(node.name.clone(), nf.report());
+            }
+        }
+        Ok(self.outcome)
+    }
+
+    fn packet(&mut self, input: &Input) -> Result<(), OracleError> {
+        let port = self.graph.port(input.port).ok_or(OracleError::NoSuchPort(input.port))?;
+        let stream = self.received.entry(input.port).or_default();
+        let place = *stream;
+        *stream = stream.saturating_add(1);
+
+        let node = self.node(port);
+        let rx = service("rx", &node, input.port);
+        if !input.link.is_ethernet() || input.bytes.len() > LONGEST {
+            let reason = if input.link.is_ethernet() {
+                DropReason::Oversize
+            } else {
+                DropReason::LinkType
+            };
+            let counts = self.counts(&rx);
+            counts.packets = counts.packets.saturating_add(1);
+            counts.drop(reason);
+            return Ok(());
+        }
+
+        let mut bytes = input.bytes.clone();
+        self.counts(&rx).count(bytes.len());
+        let mut at = rx;
+        let mut next = self.leave(port, 0, &bytes);
+        let mut fresh = true;
+        loop {
+            let (id, nf_input) = match next {
+                Next::Node(id, nf_input) => (id, nf_input),
+                Next::Nowhere(reason) => {
+                    self.counts(&at).drop(reason);
+                    return Ok(());
+                }
+            };
+            let node = self.node(id);
+            match node.kind {
+                // Who sends to `Drop` drops.
+                NodeKind::Drop => next = Next::Nowhere(DropReason::Policy),
+                NodeKind::Port { first, .. } => {
+                    let tx = service("tx", &node, first);
+                    self.counts(&tx).count(bytes.len());
+                    self.outcome.sent.entry(first).or_default().push(Sent {
+                        source: input.port,
+                        place,
+                        bytes,
+                        wire_len: input.wire_len,
+                        time: input.time,
+                    });
+                    return Ok(());
+                }
+                NodeKind::Nf { .. } => {
+                    at = node.name;
+                    self.counts(&at).count(bytes.len());
+                    let Some(Some(nf)) = self.nfs.get_mut(id.index()) else {
+                        return Ok(());
+                    };
+                    let nf = nf.as_mut();
+                    let verdict = self.bench.process(nf, nf_input, input, &mut bytes, fresh);
+                    fresh = false;
+                    next = match verdict.as_output() {
+                        Some(output) => self.leave(id, usize::from(output), &bytes),
+                        None => {
+                            Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry))
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// The first edge of a node's output that takes the packet.
+    fn leave(&mut self, from: NodeId, output: usize, bytes: &[u8]) -> Next {
+        let Some(output) = self.graph.outputs(from).get(output) else {
+            return Next::Nowhere(DropReason::NoEdge);
+        };
+        for branch in &output.branches {
+            if branch.filter.as_ref().is_some_and(|filter| !naive_matches(filter, bytes)) {
+                continue;
+            }
+            let Some(edge) = self.graph.edge(branch.edge) else { continue };
+            self.outcome.edges.entry(edge.name.clone()).or_default().count(bytes.len());
+            return Next::Node(edge.to, u8::try_from(edge.input).unwrap_or(u8::MAX));
+        }
+        Next::Nowhere(if output.default_drop { DropReason::Policy } else { DropReason::NoEdge })
+    }
+
+    fn node(&self, id: NodeId) -> Node {
+        // A graph's edges lead to its own nodes.
+        let nowhere = Node { name: String::new(), kind: NodeKind::Drop, outputs: Vec::new() };
+        self.graph.node(id).cloned().unwrap_or(nowhere)
+    }
+
+    fn counts(&mut self, name: &str) -> &mut Counts {
+        self.outcome.nodes.entry(name.to_owned()).or_default()
+    }
+}
+
+fn make(node: &Node) -> Result<Option<Box<dyn Instance>>, OracleError> {
+    let NodeKind::Nf { info, config } = &node.kind else {
+        return Ok(None);
+    };
+    let made = weir_nf::find(&info.name).and_then(|r| r.make(config, &Env::default()));
+    made.map(Some).map_err(|source| OracleError::Nf { name: node.name.clone(), source })
+}
+
+/// The name of a port's service, with the number for an array of ports.
+fn service(which: &str, node: &Node, port: u16) -> String {
+    match node.kind {
+        NodeKind::Port { first, last } if first < last => format!("{which}:{}.{port}", node.name),
+        _ => format!("{which}:{}", node.name),
+    }
+}

@@ -25,7 +25,7 @@ build: ## Builds the program, target/release/weir
 	@$(SETUP) rust linker; cargo build --release --locked -p weir
 
 fmt: ## Formats the code
-	@$(SETUP) rust components; cargo fmt
+	@$(SETUP) rust components; cargo fmt --all; cargo fmt --manifest-path fuzz/Cargo.toml
 
 lint: ## Checks format, lints and documentation, as CI does
 	@ci/lint.sh

@@ -30,30 +30,35 @@ fail() {
     failed=$((failed + 1))
 }
 
-# The flags that cargo-fuzz gives, without its sanitizer (which needs nightly): an edge counter for each
-# branch, compared values as a hint. Features go to a folder of their own: they are other binaries.
+# Builds the targets after the options and puts them into the folder named first. The flags are those that
+# cargo-fuzz gives, without its sanitizer (which needs nightly): a counter on each edge, compared values as hints.
 build() {
-    local folder=$1
+    local folder=$1 name
     shift
-    CARGO_TARGET_DIR=$target_dir/$folder RUSTFLAGS="-Cpasses=sancov-module \
+    CARGO_TARGET_DIR=$target_dir RUSTFLAGS="-Cpasses=sancov-module \
         -Cllvm-args=-sanitizer-coverage-level=4 \
         -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
         -Cllvm-args=-sanitizer-coverage-pc-table \
         -Cllvm-args=-sanitizer-coverage-trace-compares \
         -Clink-dead-code" \
         cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --release --target "$host" "$@"
+    mkdir -p "$target_dir/$folder"
+    # With and without the planted panic they have one name and share their dependencies: so they are copied.
+    for name in "$@"; do
+        [ ! -x "$target_dir/$host/release/$name" ] || cp "$target_dir/$host/release/$name" "$target_dir/$folder/"
+    done
 }
 
-# folder of binaries, target, seconds, folder for corpus and artefacts: output in $log, libFuzzer's exit code.
+# Folder of the binaries, target, seconds: libFuzzer's exit code, its output in $log.
 run() {
-    local corpus=$4/corpus/$2 found=$4/artifacts/$2 dictionary=fuzz/dictionaries/$2.dict
+    local corpus=$target_dir/$1/corpus/$2 found=$target_dir/$1/artifacts/$2 dictionary=fuzz/dictionaries/$2.dict
     mkdir -p "$corpus" "$found"
-    log=$4/$2.log
+    log=$target_dir/$1/$2.log
     local flags=(-seed="$seed" -max_total_time="$3" -timeout=10 -rss_limit_mb=2048 -max_len=4096
         -artifact_prefix="$found/" -print_final_stats=1)
     [ ! -f "$dictionary" ] || flags+=(-dict="$dictionary")
     # New inputs go to the first folder, the seeds are only read.
-    "$target_dir/$1/$host/release/$2" "${flags[@]}" "$corpus" "fuzz/seeds/$2" >"$log" 2>&1
+    "$target_dir/$1/$2" "${flags[@]}" "$corpus" "fuzz/seeds/$2" >"$log" 2>&1
 }
 
 # What was run, from libFuzzer's last lines.
@@ -71,15 +76,16 @@ instrumented() {
 }
 
 if [ "${1:-}" = --replay ]; then
-    build fuzz --bin "$3"
-    exec "$target_dir/fuzz/$host/release/$3" -timeout=10 -rss_limit_mb=2048 "$2"
+    build green --bin "$3"
+    exec "$target_dir/green/$3" -timeout=10 -rss_limit_mb=2048 "$2"
 fi
 seconds=${1:-8}
 
+# Whether the panic planted in a target is found; from the seeds alone, so that no earlier run helps.
 planted() {
     local name=$1
-    rm -rf "$target_dir/planted/run/corpus/$name" "$target_dir/planted/run/artifacts/$name"
-    if run planted "$name" "$selftest_seconds" "$target_dir/planted/run"; then
+    rm -rf "$target_dir/planted/corpus/$name" "$target_dir/planted/artifacts/$name"
+    if run planted "$name" "$selftest_seconds"; then
         fail "$name: the planted panic was not found in $selftest_seconds s ($(statistics))"
     elif grep -q 'the planted panic' "$log"; then
         pass "$name: the planted panic was found ($(statistics))"
@@ -88,10 +94,10 @@ planted() {
     fi
 }
 
-# Each target as in a real run; what is found makes it fail.
+# A target as it is, or with its planted panic; what is found makes it fail.
 fuzz() {
-    local folder=$1 out=$2 name=$3
-    if run "$folder" "$name" "$seconds" "$out"; then
+    local folder=$1 name=$2 artefact
+    if run "$folder" "$name" "$seconds"; then
         if instrumented; then
             pass "$name ($(statistics))"
         else
@@ -101,7 +107,6 @@ fuzz() {
     fi
     fail "$name ($(statistics)): $log"
     grep -m 3 -A 2 -E "panicked at|^SUMMARY|ERROR: libFuzzer" "$log" | cut -c1-240 | sed 's/^/        | /' || true
-    local artefact
     artefact=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
     if [ -n "$artefact" ]; then
         echo "        the input is kept: $artefact"
@@ -113,18 +118,18 @@ echo "seed $seed, $seconds s for each target, corpus and findings in $target_dir
 if [ -n "${WEIR_FUZZ_SELFTEST:-}" ]; then
     echo "== fuzz targets with a planted panic: each must fail"
     build planted "${bins[@]}" --features planted
-    rm -rf "$target_dir/planted/run"
+    rm -rf "$target_dir/planted/corpus" "$target_dir/planted/artifacts"
     for name in $targets; do
-        fuzz planted "$target_dir/planted/run" "$name"
+        fuzz planted "$name"
     done
 else
     echo "== a planted panic is found"
     build planted --bin headers --features planted
     planted headers
     echo "== fuzz targets"
-    build fuzz "${bins[@]}"
+    build green "${bins[@]}"
     for name in $targets; do
-        fuzz fuzz "$target_dir/fuzz/run" "$name"
+        fuzz green "$name"
     done
 fi
 

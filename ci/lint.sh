@@ -7,6 +7,8 @@ needs rust linker components
 
 say "Format (cargo fmt --check)"
 cargo fmt --all --check
+# A workspace of its own: its build needs flags that the rest must not have.
+cargo fmt --manifest-path fuzz/Cargo.toml --check
 say "Lints (cargo clippy, warnings are errors)"
 # With the tests' feature, as in ci/test.sh: then tests that need it are seen too.
 cargo clippy --locked --workspace --all-targets --features weir/faults -- -D warnings

@@ -38,7 +38,9 @@ fn read_all(frame: &[u8], layers: &Layers) {
     let _ = (layers.ports(frame), layers.tcp_flags(frame), layers.icmp_type_code(frame));
     let _ = (layers.ttl(frame), layers.traffic_class(frame), layers.fragment_id(frame));
     let _ = (layers.fragment(), layers.payload_len(), verify_l4(frame, layers));
-    (0..=layers.vlan_count).for_each(|index| drop(layers.vlan_tci(frame, index)));
+    for index in 0..=layers.vlan_count {
+        let _ = layers.vlan_tci(frame, index);
+    }
     for wire in [frame.len(), 0, usize::MAX] {
         let _ = check_ip(frame, layers, wire);
     }
@@ -87,7 +89,9 @@ fn read_hostile(frame: &[u8], layers: &Layers) {
     let _ = (layers.ports(frame), layers.tcp_flags(frame), layers.icmp_type_code(frame));
     let _ = (layers.ttl(frame), layers.traffic_class(frame), layers.fragment_id(frame));
     let _ = (layers.fragment(), layers.payload_len(), verify_l4(frame, layers));
-    (0..=layers.vlan_count).for_each(|index| drop(layers.vlan_tci(frame, index)));
+    for index in 0..=layers.vlan_count {
+        let _ = layers.vlan_tci(frame, index);
+    }
     for wire in [frame.len(), 0, usize::MAX] {
         let _ = check_ip(frame, layers, wire);
     }

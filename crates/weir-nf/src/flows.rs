@@ -35,12 +35,19 @@ pub struct FlowTable<F> {
     flows: HashMap<FlowKey, Record<F>, RandomState>,
     capacity: usize,
     refused: u64,
+    /// States of flows that made room, until somebody takes them.
+    ended: Vec<F>,
 }
 
 impl<F: FlowState> FlowTable<F> {
     /// A table for at most `capacity` flows; memory grows with use.
     pub fn new(capacity: usize) -> Self {
-        FlowTable { flows: HashMap::with_hasher(RandomState::new()), capacity, refused: 0 }
+        FlowTable {
+            flows: HashMap::with_hasher(RandomState::new()),
+            capacity,
+            refused: 0,
+            ended: Vec::new(),
+        }
     }
 
     /// The state of the flow `key`, made when it is new; `None` when the table is full.
@@ -74,9 +81,14 @@ impl<F: FlowState> FlowTable<F> {
             .take(PROBE)
             .find(|(_, r)| idle(r))
             .map(|(k, _)| *k);
-        if let Some(key) = found {
-            self.flows.remove(&key);
+        if let Some(record) = found.and_then(|key| self.flows.remove(&key)) {
+            self.ended.push(record.state);
         }
+    }
+
+    /// States of flows that have ended since the last call.
+    pub fn take_ended(&mut self) -> std::vec::Drain<'_, F> {
+        self.ended.drain(..)
     }
 
     /// Flows in the table.
@@ -92,5 +104,43 @@ impl<F: FlowState> FlowTable<F> {
     /// Flows that found no room.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_packet::wire::Frame;
+    use weir_packet::{Depth, parse};
+
+    #[derive(Default, serde::Serialize, serde::Deserialize)]
+    struct Count(u32);
+    impl FlowState for Count {}
+
+    fn key(flow: u16) -> FlowKey {
+        let frame = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build();
+        let layers = parse(frame.as_slice(), Depth::L4);
+        FlowKey::from_packet(&frame.as_slice(), &layers).unwrap().0
+    }
+
+    #[test]
+    fn a_full_table_refuses_new_flows_while_all_are_busy() {
+        let mut table = FlowTable::<Count>::new(3);
+        for flow in 0..3 {
+            table.get_or_create(key(flow), 1).unwrap().0 += 1;
+        }
+        assert!(table.get_or_create(key(3), 2).is_none());
+        assert_eq!((table.len(), table.refused()), (3, 1));
+        assert_eq!(table.get_or_create(key(0), 3).unwrap().0, 1);
+    }
+
+    #[test]
+    fn an_idle_flow_makes_room_and_its_state_is_given_back() {
+        let mut table = FlowTable::<Count>::new(2);
+        table.get_or_create(key(0), 0).unwrap().0 = 7;
+        table.get_or_create(key(1), IDLE_NS).unwrap().0 = 8;
+        assert!(table.get_or_create(key(2), IDLE_NS).is_some());
+        assert_eq!(table.take_ended().map(|c| c.0).collect::<Vec<_>>(), [7]);
+        assert_eq!(table.len(), 2);
     }
 }

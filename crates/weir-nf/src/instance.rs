@@ -102,6 +102,9 @@ impl<N: Nf> Instance for Running<N> {
         let (shared, flows) = (&mut self.shared, &mut self.flows);
         let mut ctx = Ctx { clock, arena, last, input, shared, flows };
         self.nf.process(&mut packets, &mut ctx);
+        for flow in self.flows.take_ended() {
+            self.nf.on_flow_end(flow);
+        }
         if packets.judged() { Outcome::Judged } else { Outcome::AllFirst }
     }
 

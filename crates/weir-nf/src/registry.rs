@@ -6,13 +6,15 @@ use crate::instance::{BuildError, Instance, Running};
 use crate::nf::Nf;
 use serde_json::Value;
 
+type Make = fn(&Value, &Env) -> Result<Box<dyn Instance>, BuildError>;
+
 /// One registered µNF type.
 pub struct Registration {
     /// What it is and may do.
     pub descriptor: &'static Descriptor,
     /// True when packets may be changed.
     pub writes: bool,
-    make: fn(&Value, &Env) -> Result<Box<dyn Instance>, BuildError>,
+    make: Make,
     schema: fn() -> schemars::Schema,
 }
 

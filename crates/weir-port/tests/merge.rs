@@ -1,0 +1,127 @@
+//! Fan-in: packets of one source that took several lanes come out in sequence.
+
+use proptest::prelude::*;
+use std::rc::Rc;
+use weir_mem::{
+    Arena, ArenaShape, Consumer, Entry, Marker, Owner, Packet, Producer, RingShape, Seq,
+};
+use weir_port::{Doorbell, Ingress, LaneIn, Pull};
+
+struct Bench {
+    arena: Arena,
+    ingress: Ingress,
+    lanes: Vec<Producer<Entry>>,
+}
+
+/// `sources[i]` is the source of lane `i`.
+fn bench(sources: &[usize]) -> Bench {
+    let arena = Arena::private(ArenaShape::new(4096, 64)).unwrap();
+    let (mut lanes, mut ins) = (Vec::new(), Vec::new());
+    for &source in sources {
+        let shape = RingShape::at_least(1024);
+        let (p, c) = shape.create("weir-test").unwrap();
+        lanes.push(Producer::attach(shape, &p, &c).unwrap());
+        let bell = Rc::new(Doorbell::new().unwrap());
+        let ring = Consumer::attach(shape, &p, &c).unwrap();
+        ins.push(LaneIn::new(ring, source, 0, 0, bell));
+    }
+    let count = sources.iter().max().unwrap() + 1;
+    Bench { arena, ingress: Ingress::new(ins, count, Owner(9)), lanes }
+}
+
+impl Bench {
+    fn pull(&mut self) -> Option<Vec<u64>> {
+        let mut out: Vec<Packet> = Vec::new();
+        match self.ingress.pull(&self.arena, &mut out, |_| 64) {
+            Pull::Some(_) => Some(out.iter().map(|p| p.entry().seq().get()).collect()),
+            Pull::Blocked | Pull::None => None,
+        }
+    }
+
+    fn send(&mut self, lane: usize, seq: u64) {
+        let entry = Entry::packet((seq % 4096) as u32, 0, 60, Seq::new(seq), 0);
+        assert!(self.lanes[lane].stage(entry));
+        self.lanes[lane].publish();
+    }
+}
+
+#[test]
+fn a_lane_that_may_still_bring_an_earlier_packet_holds_the_others_back() {
+    let mut b = bench(&[0, 0]);
+    b.send(0, 5);
+    assert_eq!(b.pull(), None);
+    b.lanes[1].set_watermark(Seq::new(5));
+    assert_eq!(b.pull(), Some(vec![5]));
+}
+
+#[test]
+fn a_lane_that_has_ended_holds_nobody_back() {
+    let mut b = bench(&[0, 0]);
+    b.send(0, 7);
+    b.lanes[1].stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+    b.lanes[1].publish();
+    assert_eq!(b.pull(), Some(vec![7]));
+    assert!(!b.ingress.source_ended(0));
+}
+
+#[test]
+fn sources_do_not_wait_for_each_other() {
+    let mut b = bench(&[0, 0, 1]);
+    b.send(0, 5); // waits for lane 1
+    b.send(2, 900);
+    assert_eq!(b.pull(), Some(vec![900]));
+    assert_eq!(b.pull(), None);
+}
+
+#[test]
+fn nonsense_in_a_lane_is_counted_and_passed_over() {
+    let mut b = bench(&[0]);
+    let foreign = Entry::packet(5000, 0, 60, Seq::new(0), 0); // no such buffer
+    b.lanes[0].stage(foreign);
+    b.send(0, 1);
+    let mut got = Vec::new();
+    for _ in 0..4 {
+        got.extend(b.pull().unwrap_or_default());
+    }
+    assert_eq!(got, [1]);
+    assert_eq!(b.ingress.lanes()[0].rejected(), 1);
+}
+
+proptest! {
+    /// Packets spread over lanes, some dropped on the way, looked for at any time: what comes out
+    /// is what went in, in sequence; nothing is held back once every lane has caught up.
+    #[test]
+    fn merging_restores_the_sequence(
+        path in prop::collection::vec((0usize..4, prop::bool::ANY, prop::bool::ANY), 1..300),
+        start in prop_oneof![Just(0u64), Just((1 << 48) - 100)],
+    ) {
+        let mut b = bench(&[0, 0, 0]);
+        let (mut sent, mut got) = (Vec::new(), Vec::new());
+        for (i, (lane, lagging, look)) in path.iter().enumerate() {
+            let seq = Seq::new(start.wrapping_add(i as u64));
+            // Lane 3 is a drop: only watermarks tell of it.
+            if *lane < 3 {
+                b.send(*lane, seq.get());
+                sent.push(seq.get());
+            }
+            for (l, producer) in b.lanes.iter_mut().enumerate() {
+                // Every lane's promise is honest; some are late with it.
+                if !(*lagging && l == i % 3) {
+                    producer.set_watermark(seq.plus(1));
+                }
+            }
+            if *look {
+                while let Some(batch) = b.pull() {
+                    got.extend(batch);
+                }
+            }
+        }
+        for producer in &mut b.lanes {
+            producer.set_watermark(Seq::new(start.wrapping_add(path.len() as u64)));
+        }
+        while let Some(batch) = b.pull() {
+            got.extend(batch);
+        }
+        prop_assert_eq!(got, sent);
+    }
+}

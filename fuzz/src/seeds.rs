@@ -38,7 +38,11 @@ fn write(target: &str, seeds: &[Vec<u8>]) -> Result {
     for (number, seed) in seeds.iter().enumerate() {
         fs::write(folder.join(format!("{number:03}")), seed)?;
     }
-    println!("{target}: {} seeds, {} bytes", seeds.len(), seeds.iter().map(Vec::len).sum::<usize>());
+    println!(
+        "{target}: {} seeds, {} bytes",
+        seeds.len(),
+        seeds.iter().map(Vec::len).sum::<usize>()
+    );
     Ok(())
 }
 
@@ -281,7 +285,8 @@ const FILTERS: [&str; 29] = [
 ];
 
 fn http(root: &Path) -> Result<Vec<Vec<u8>>> {
-    let mut all: Vec<Vec<u8>> = REQUESTS.iter().map(|request| request.as_bytes().to_vec()).collect();
+    let mut all: Vec<Vec<u8>> =
+        REQUESTS.iter().map(|request| request.as_bytes().to_vec()).collect();
     let tests: PathBuf = root.join("crates/weir-http/tests");
     for (file, every) in [("attacks.txt", 3), ("benign.txt", 9)] {
         let values = fs::read_to_string(tests.join(file))?;

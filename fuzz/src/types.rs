@@ -50,9 +50,10 @@ impl Catalog for Types {
 fn find(value: &Value, wanted: &str, path: String) -> Option<String> {
     match value {
         Value::String(text) => (text == wanted).then_some(path),
-        Value::Array(list) => {
-            list.iter().enumerate().find_map(|(i, value)| find(value, wanted, format!("{path}/{i}")))
-        }
+        Value::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(i, value)| find(value, wanted, format!("{path}/{i}"))),
         Value::Object(members) => members.iter().find_map(|(key, value)| {
             let key = key.replace('~', "~0").replace('/', "~1");
             find(value, wanted, format!("{path}/{key}"))

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use weir_classify::generate::headers_hitting;
-use weir_classify::{Classifier, Fragment, Headers, NO_RULE, Net, Rule, RuleSpec};
+use weir_classify::{Classifier, Fragment, Headers, NO_RULE, Net, Rule, RuleSpec, VlanMatch};
 use weir_fuzz::{planted, text_and_bytes};
 
 /// More rules make it slow and find nothing new: the trees are deep already.
@@ -22,7 +22,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
         }
     }
     compiled_rules_say_what_walking_them_says(&rules, bytes);
-    planted(rules.len() == 2 && rules.iter().all(|rule| rule.vlan.is_some()));
+    planted(rules.iter().any(|rule| matches!(rule.vlan, Some(VlanMatch::Id(6 | 8)))));
     Corpus::Keep
 });
 

@@ -255,9 +255,27 @@ pub fn wire(
         lanes,
         sources: source_index.len() as u16,
         sizes: sizes(binds, captures, options),
-        tags: Vec::new(),
+        tags: tags(plan),
         seed: options.seed,
     })
+}
+
+/// Slots for the tags that more than one NF of the policy names: what only one names, nobody else
+/// would read or write.
+fn tags(plan: &Plan) -> Vec<(String, u8)> {
+    let mut users: BTreeMap<&str, std::collections::BTreeSet<&str>> = BTreeMap::new();
+    for node in plan.graph.nodes() {
+        let NodeKind::Nf { info, .. } = &node.kind else { continue };
+        let Ok(r) = weir_nf::find(&info.name) else { continue };
+        for tag in r.descriptor.tags {
+            users.entry(tag.name).or_default().insert(r.descriptor.name);
+        }
+    }
+    let used = users.into_iter().filter(|(_, users)| users.len() > 1);
+    used.take(weir_mem::meta::TAG_SLOTS)
+        .zip(0..)
+        .map(|((name, _), slot)| (name.to_owned(), slot))
+        .collect()
 }
 
 fn receives(device: &DeviceSpec) -> bool {

@@ -82,7 +82,7 @@ pub fn open_tx(
         DeviceSpec::Pcap { tx: Some(path), .. } => {
             Some(Box::new(CaptureTx::open(Path::new(path), place, time)?))
         }
-        DeviceSpec::Null => Some(Box::new(Null::default())),
+        DeviceSpec::Null => Some(Box::new(Null)),
         DeviceSpec::Pcap { tx: None, .. } | DeviceSpec::Generator(_) => None,
     })
 }

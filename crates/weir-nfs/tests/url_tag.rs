@@ -14,7 +14,7 @@ fn tagged(frame: &[u8], env: &Env) -> Vec<u8> {
     let arena = Arena::private(ArenaShape::new(1, 2048)).unwrap();
     let mut entry = Entry::packet(0, HEADROOM, frame.len() as u16, Seq::new(0), 0);
     assert!(arena.bytes_mut(&mut entry).unwrap().write(0, frame));
-    let mut packets = [Packet::admit(entry, &arena).unwrap()];
+    let mut packets = [Packet::admit(entry, arena.view()).unwrap()];
     let mut nf = find("HttpClassifier").unwrap().make(&Value::Null, env).unwrap();
     nf.process(&mut packets, &mut [Verdict::FIRST], &arena, 0, &mut Clock::default());
     let tag = arena.meta(packets[0].entry()).unwrap().tags[3].get();

@@ -46,7 +46,7 @@ impl Bench {
             };
             meta.arrive(&arrival, input.port, fresh);
         }
-        let Some(packet) = Packet::admit(entry, &self.arena) else {
+        let Some(packet) = Packet::admit(entry, self.arena.view()) else {
             return Verdict::drop(weir_packet::DropReason::BadEntry);
         };
         let mut packets = [packet];

@@ -135,7 +135,10 @@ impl Egress {
     #[inline]
     pub fn give_all_back(&mut self, packets: &mut Vec<Packet>) {
         if let [back] = self.returns.as_mut_slice() {
-            back.ring.stage_all(packets.drain(..).map(|p| p.into_entry().index()));
+            back.ring.stage_all(packets.drain(..).map(|p| {
+                fault::step(Step::HalfStaged);
+                p.into_entry().index()
+            }));
             return;
         }
         for packet in packets.drain(..) {

@@ -1,4 +1,5 @@
 //! Fan-in: packets of one source that took several lanes come out in sequence.
+#![allow(clippy::unwrap_used)] // set-up of tests
 
 use proptest::prelude::*;
 use std::rc::Rc;

@@ -6,6 +6,7 @@
 mod common_crash;
 
 use common_crash::*;
+use rustix::process::{Signal, kill_process};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -207,28 +208,34 @@ fn a_worker_that_dies_after_its_work_is_done_is_not_missed() {
     assert_eq!(read_capture(&out, number), [0, 1, 2]);
 }
 
-/// `join` waits until no earlier packet can come by the other way: a death between a packet's
-/// publication and the watermark must not make it wait for the packet after it.
+/// `join` waits until no earlier packet can come by the other way: a death between the publication
+/// of a batch and its watermark must not make the batch wait for the packet after it.
 #[test]
-fn the_last_packet_before_a_death_need_not_wait_for_the_next_one() {
+fn the_last_packets_before_a_death_need_not_wait_for_the_next_one() {
     for worker in ["rx:lan", "fw"] {
         let bench = Bench::new("steps-watermark", 0);
         let out = bench.scratch.file("out.pcap");
         let tx = format!("1=pcap:tx={}", out.display());
         let fault = format!("{worker}:{PUBLISHED}:1");
-        // The next packet comes after a second.
-        let device = "0=gen:rate=1,packets=2";
+        let device = "0=gen:size=64,rate=2,packets=3";
         let args = ["--bind", device, "--bind", &tx, "--fault", &fault];
         let mut run = Run::start(&bench.policy, &args);
+        // Rx stands still until two packets are due, so that they come in one batch; the third
+        // follows half a second later.
+        let rx = run.wait_for_workers(ISOLATED.len())["rx:lan"];
+        let attached = Instant::now();
+        kill_process(rx, Signal::STOP).unwrap();
+        std::thread::sleep(Duration::from_millis(1_250).saturating_sub(attached.elapsed()));
+        kill_process(rx, Signal::CONT).unwrap();
         let again = format!("worker {worker} runs again");
         let (at, _) = run.wait_for_line("its successor", |l| l.contains(&again));
         let size = || std::fs::metadata(&out).map_or(0, |m| m.len());
-        wait_until("the packet to leave", PATIENCE, || size() > 24);
+        wait_until("both packets to leave", PATIENCE, || size() >= 24 + 2 * (16 + 64));
         let waited = at.elapsed();
-        assert!(waited < Duration::from_millis(700), "{fault}: it took {waited:?}");
+        assert!(waited < Duration::from_millis(350), "{fault}: it took {waited:?}");
         let finished = run.finish();
         finished.assert_sound(&fault);
-        assert_eq!(finished.number("/balance/out"), 2, "{fault}");
+        assert_eq!(finished.number("/balance/out"), 3, "{fault}");
         assert_eq!(finished.restarts()[worker], 1, "{fault}");
     }
 }

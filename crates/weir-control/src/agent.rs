@@ -24,6 +24,9 @@ pub struct RestartPolicy {
     pub longest: Duration,
 }
 
+/// A worker that dies more often than this before it is ready is given up: restarting will not help.
+const STILLBORN: u32 = 5;
+
 impl Default for RestartPolicy {
     fn default() -> Self {
         RestartPolicy {
@@ -109,6 +112,8 @@ struct Worker {
     /// When its death was noticed, until its successor is ready.
     died: Option<Instant>,
     last_death: Option<Instant>,
+    /// Deaths in a row before it was ready.
+    stillborn: u32,
     /// Deaths in a row, each within the policy's window of the one before.
     deaths: u32,
     restarts: u32,
@@ -152,6 +157,7 @@ impl Agent {
                 state: State::Running(process),
                 died: None,
                 last_death: None,
+                stillborn: 0,
                 deaths: 0,
                 restarts: 0,
                 lost: 0,
@@ -285,6 +291,7 @@ impl Agent {
         match message {
             FromWorker::Ready { real_time } => {
                 let after = worker.died.take().map(|d| d.elapsed());
+                worker.stillborn = 0;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
             }
             FromWorker::Failed(why) => {
@@ -335,6 +342,12 @@ impl Agent {
             let again = worker.last_death.is_some_and(|d| noticed - d < self.policy.window);
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
+            worker.stillborn += 1;
+            if worker.stillborn > STILLBORN {
+                let worker = self.setup.workers[w].name.clone();
+                let why = format!("it dies before it is ready, again and again ({how})");
+                return Err(AgentError::Worker { worker, why });
+            }
             worker.died = Some(noticed);
             let doublings = worker.deaths.saturating_sub(2).min(16);
             let delay = if worker.deaths < 2 {

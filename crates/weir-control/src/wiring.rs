@@ -2,7 +2,8 @@
 
 use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use weir_capture::{Precision, ScanError, Summary, TimeFormat};
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
@@ -303,7 +304,7 @@ fn check_binds(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Result<(), Wir
             _ => None,
         })
     };
-    let mut files: BTreeMap<PathBuf, bool> = BTreeMap::new();
+    let mut files: BTreeMap<FileId, bool> = BTreeMap::new();
     for (&port, device) in binds {
         if plan.graph.port(port).is_none() {
             let all: std::collections::BTreeSet<u16> = ports(true).chain(ports(false)).collect();
@@ -323,9 +324,7 @@ fn check_binds(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Result<(), Wir
         if let DeviceSpec::Pcap { rx, tx } = device {
             for (path, output) in [(rx, false), (tx, true)] {
                 let Some(path) = path else { continue };
-                // The same file under two names: what exists is compared as the kernel sees it.
-                let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-                let before = files.insert(real, output);
+                let before = files.insert(FileId::of(path), output);
                 if before.is_some_and(|b| b || output) {
                     return Err(WiringError::SameFile(path.clone()));
                 }
@@ -333,6 +332,28 @@ fn check_binds(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Result<(), Wir
         }
     }
     Ok(())
+}
+
+/// What tells files apart, whatever names they have: symbolic and hard links lead to the same one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum FileId {
+    /// One that exists, by device and inode.
+    There(u64, u64),
+    /// One that does not exist yet, by folder and name.
+    ToBe(PathBuf),
+}
+
+impl FileId {
+    fn of(path: &Path) -> Self {
+        if let Ok(found) = std::fs::metadata(path) {
+            return FileId::There(found.dev(), found.ino());
+        }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match (std::fs::canonicalize(folder), path.file_name()) {
+            (Ok(folder), Some(name)) => FileId::ToBe(folder.join(name)),
+            _ => FileId::ToBe(path.to_owned()),
+        }
+    }
 }
 
 /// Buffers hold the largest record of any capture; pools are as large as a budget allows.

@@ -1,9 +1,10 @@
 //! The walk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_filter::naive_matches;
 use weir_mem::RegionError;
+use weir_mem::meta::TAG_SLOTS;
 use weir_nf::{BuildError, Env, Instance};
 use weir_packet::DropReason;
 use weir_plan::{Graph, Node, NodeId, NodeKind};
@@ -55,7 +56,8 @@ impl Oracle {
     /// # Errors
     /// [`OracleError`].
     pub fn new(graph: &Graph, ports: &[u16]) -> Result<Self, OracleError> {
-        let nfs = graph.nodes().iter().map(make).collect::<Result<Vec<_>, _>>()?;
+        let env = Env { tags: tags(graph), seed: 0 };
+        let nfs = graph.nodes().iter().map(|n| make(n, &env)).collect::<Result<Vec<_>, _>>()?;
         let mut outcome = Outcome::default();
         for edge in graph.edges() {
             outcome.edges.insert(edge.name.clone(), Counts::default());
@@ -105,11 +107,8 @@ impl Oracle {
         let node = self.node(port);
         let rx = service("rx", &node, input.port);
         if !input.link.is_ethernet() || input.bytes.len() > LONGEST {
-            let reason = if input.link.is_ethernet() {
-                DropReason::Oversize
-            } else {
-                DropReason::LinkType
-            };
+            let reason =
+                if input.link.is_ethernet() { DropReason::Oversize } else { DropReason::LinkType };
             let counts = self.counts(&rx);
             counts.packets = counts.packets.saturating_add(1);
             counts.drop(reason);
@@ -156,9 +155,7 @@ impl Oracle {
                     fresh = false;
                     next = match verdict.as_output() {
                         Some(output) => self.leave(id, usize::from(output), &bytes),
-                        None => {
-                            Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry))
-                        }
+                        None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
                     };
                 }
             }
@@ -192,11 +189,24 @@ impl Oracle {
     }
 }
 
-fn make(node: &Node) -> Result<Option<Box<dyn Instance>>, OracleError> {
+/// A slot for each tag that an NF of the policy names, as far as there are slots.
+fn tags(graph: &Graph) -> Vec<(String, u8)> {
+    let mut names = BTreeSet::new();
+    for node in graph.nodes() {
+        if let NodeKind::Nf { info, .. } = &node.kind
+            && let Ok(registration) = weir_nf::find(&info.name)
+        {
+            names.extend(registration.descriptor.tags.iter().map(|tag| tag.name.to_owned()));
+        }
+    }
+    names.into_iter().take(TAG_SLOTS).zip(0..).collect()
+}
+
+fn make(node: &Node, env: &Env) -> Result<Option<Box<dyn Instance>>, OracleError> {
     let NodeKind::Nf { info, config } = &node.kind else {
         return Ok(None);
     };
-    let made = weir_nf::find(&info.name).and_then(|r| r.make(config, &Env::default()));
+    let made = weir_nf::find(&info.name).and_then(|r| r.make(config, env));
     made.map(Some).map_err(|source| OracleError::Nf { name: node.name.clone(), source })
 }
 

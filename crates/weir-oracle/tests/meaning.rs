@@ -134,10 +134,7 @@ fn what_is_not_ethernet_or_too_long_is_refused_where_it_comes_in() {
     let raw = Input { link: LinkType::RAW, ..input(0, &tcp(1)) };
     let packets = [raw, input(0, &[0; 65_345]), input(0, &[0; 65_344])];
     let outcome = try_run(&policy, &packets).unwrap();
-    assert_eq!(
-        outcome.nodes["rx:lan"],
-        counts(3, 65_344, &[("link-type", 1), ("oversize", 1)])
-    );
+    assert_eq!(outcome.nodes["rx:lan"], counts(3, 65_344, &[("link-type", 1), ("oversize", 1)]));
     assert_eq!(outcome.sent[&1].len(), 1);
     assert_eq!(outcome.sent[&1][0].place, 2);
 }

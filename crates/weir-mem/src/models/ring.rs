@@ -124,7 +124,7 @@ fn what_the_agent_sees_unclaimed_is_a_superset_of_what_is_left() {
 }
 
 /// Copies packets' entries from the head on, stopping before a marker.
-fn peek_packets(ring: &mut Consumer<Entry>, out: &mut [Entry]) -> (usize, Option<Entry>) {
+fn peek_packets(ring: &mut crate::Consumer<Entry>, out: &mut [Entry]) -> (usize, Option<Entry>) {
     let n = ring.available(out.len()).min(out.len());
     for (i, slot) in out.iter_mut().enumerate().take(n) {
         match ring.peek(i) {

@@ -1,0 +1,164 @@
+//! What the command refuses, with which exit code and words, and how it explains itself.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_oracle;
+
+use common_oracle::*;
+use std::os::unix::fs::symlink;
+
+/// Bad input: exit code 2, all of `says` on the error output, nothing else.
+fn refused(args: &[&str], says: &[&str]) {
+    let ended = weir(args);
+    assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+    assert_eq!(ended.stdout, "", "{args:?}");
+    for text in says {
+        assert!(ended.stderr.contains(text), "{args:?}: `{text}` is not in:\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_wrong_policy_is_refused_with_file_line_column_and_the_cure() {
+    let scratch = Scratch::new();
+    let file = scratch.write("bad.weir", "Port<0> lan;\nPort<1> wan;\npipelet { lan -> wann; }\n");
+    let at = format!("{file}:3:18");
+    refused(&["run", &file, "--bind", "0=gen", "--bind", "1=null"], &[&at, "wann", "`wan`"]);
+    refused(&["check", &file], &[&at, "wann", "`wan`"]);
+
+    let file = scratch
+        .write("config.weir", "MacSwap x { speed: 1 };\nPort<0> p;\npipelet { p -> x -> p; }\n");
+    refused(&["check", &file], &[&format!("{file}:1:"), "speed"]);
+    let file = scratch.write("empty.weir", "");
+    refused(&["check", &file], &[&file]);
+    let file = scratch.write("binary.weir", [0xff, 0xfe, 0]);
+    refused(&["check", &file], &[&file, "UTF-8"]);
+    let missing = scratch.file("missing.weir");
+    let missing = missing.to_str().unwrap();
+    refused(&["check", missing], &[missing, "No such file"]);
+    refused(&["run", missing, "--bind", "0=gen"], &[missing, "No such file"]);
+}
+
+#[test]
+fn devices_that_cannot_be_bound_are_refused_with_what_to_write() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    let rx = demo_rx();
+    let missing = scratch.file("missing.pcap");
+    let missing = missing.to_str().unwrap();
+    let run = |binds: &[&str], says: &[&str]| {
+        let mut args = vec!["run", policy.as_str()];
+        binds.iter().for_each(|b| args.extend(["--bind", b]));
+        refused(&args, says);
+    };
+    run(&[&rx], &["port 1 (`wan`)", "--bind 1=null"]);
+    run(&[], &["--bind"]);
+    run(&["1=null"], &["no packets come in", "0"]);
+    run(&[&rx, "1=null", "7=null"], &["no port 7"]);
+    run(&[&rx, "1=null", "1=null"], &["bound twice"]);
+    run(&["0=eth0", "1=null"], &["`eth0`", "pcap:rx=FILE"]);
+    run(&["zero=null"], &["`zero` is not a port number"]);
+    run(&["0=gen:size=1", "1=null"], &["60 to 9000"]);
+    run(&[&format!("0=pcap:rx={missing}"), "1=null"], &[missing, "No such file"]);
+    run(&[&format!("0=pcap:rx={policy}"), "1=null"], &[&policy, "not a capture file"]);
+    run(&[&rx, "1=gen"], &["port 1"]);
+    let bound = ["run", &policy, "--bind", &rx, "--bind", "1=null"];
+    refused(&[&bound[..], &["--duration", "soon"]].concat(), &["number of seconds"]);
+    refused(&[&bound[..], &["--cores", "0-99999"]].concat(), &["--cores"]);
+    let empty = scratch.write("zero-bytes.pcap", "");
+    run(&[&format!("0=pcap:rx={empty}"), "1=null"], &[&empty, "empty"]);
+}
+
+/// Whatever name it has: an input must never be overwritten.
+#[test]
+fn input_and_output_in_one_file_are_refused_and_the_file_stays_as_it_is() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    let content = std::fs::read(demo_capture()).unwrap();
+    let input = scratch.write("in.pcap", &content);
+    let (soft, hard) = (scratch.file("soft.pcap"), scratch.file("hard.pcap"));
+    symlink(&input, &soft).unwrap();
+    std::fs::hard_link(&input, &hard).unwrap();
+    let dotted = scratch.path().join("./in.pcap");
+    for output in [std::path::Path::new(&input), &soft, &hard, &dotted] {
+        let rx = format!("0=pcap:rx={input}");
+        refused(&["run", &policy, "--bind", &rx, "--bind", &tx(output)], &["name another file"]);
+        assert!(std::fs::read(&input).unwrap() == content, "{}", output.display());
+    }
+}
+
+#[test]
+fn every_command_explains_itself() {
+    for (args, says) in [
+        (&["--help"][..], &["run", "check", "nf", "bench"][..]),
+        (&["run", "--help"], &["--bind", "--isolate", "--cores", "--duration", "--json", "POLICY"]),
+        (&["check", "--help"], &["--isolate", "--dot", "POLICY"]),
+        (&["nf", "--help"], &["list", "show"]),
+        (&["nf", "list", "--help"], &["Usage"]),
+        (&["nf", "show", "--help"], &["NAME"]),
+        (&["bench", "--help"], &["Usage"]),
+        (&["--version"], &["weir"]),
+    ] {
+        let ended = weir(args);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{args:?}");
+        for text in says {
+            assert!(ended.stdout.contains(text), "{args:?}: `{text}` is not in:\n{}", ended.stdout);
+        }
+    }
+    refused(&["fly"], &["fly"]);
+    refused(&["run"], &["POLICY"]);
+    refused(&["run", "x", "--isolate", "some"], &["each", "none"]);
+}
+
+#[test]
+fn check_shows_the_plan_of_a_right_policy_and_runs_nothing() {
+    let chain = root().join("demo/chain.weir");
+    let chain = chain.to_str().unwrap();
+    for isolate in ["each", "none"] {
+        let ended = weir(&["check", chain, "--isolate", isolate]);
+        assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+        for name in ["rx:wan", "edge_rules", "app_urls", "tx:lan"] {
+            assert!(ended.stdout.contains(name), "{}", ended.stdout);
+        }
+    }
+    let quiet = weir(&["check", chain, "--quiet"]);
+    assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(0), ""));
+    assert!(weir(&["check", chain, "--dot"]).stdout.starts_with("digraph"));
+}
+
+#[test]
+fn nf_list_names_all_types_and_show_gives_the_schema_of_each() {
+    let list = weir(&["nf", "list"]);
+    assert_eq!(list.code, Some(0));
+    let names: Vec<_> = list.stdout.lines().map(|l| l.split(' ').next().unwrap()).collect();
+    for name in [
+        "MacSwap",
+        "CheckIpHeader",
+        "L3L4Filter",
+        "HttpClassifier",
+        "CountUrl",
+        "ValidateUrl",
+        "Drop",
+        "Busy",
+    ] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    for name in names {
+        let shown = weir(&["nf", "show", name]);
+        assert_eq!(shown.code, Some(0));
+        let json = shown.json();
+        assert_eq!(json["description"]["name"], name);
+        assert!(json["config"].is_object());
+    }
+    refused(&["nf", "show", "MacSwop"], &["MacSwop", "weir nf list"]);
+}
+
+#[test]
+fn one_file_as_two_outputs_is_refused_before_it_exists() {
+    let scratch = Scratch::new();
+    let policy =
+        scratch.write("policy.weir", "Port<0> a; Port<1> b; pipelet { a [ip] -> b; a -> a; }");
+    let (one, other) = (scratch.file("out.pcap"), scratch.path().join("./out.pcap"));
+    let first = format!("0=pcap:rx={},tx={}", demo_capture().display(), one.display());
+    let run = ["run", &policy, "--bind", &first, "--bind", &tx(&other)];
+    refused(&run, &["name another file"]);
+    assert!(!one.exists());
+}

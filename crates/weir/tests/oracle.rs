@@ -1,0 +1,301 @@
+//! Random policies on recorded packets: what Weir does, isolated and fused, is what the oracle does.
+//!
+//! Packets carry their source and place as time stamp, so that each can be followed to where it left.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_oracle;
+
+use common_oracle::*;
+use std::fmt::Write;
+use std::path::Path;
+use weir_capture::{
+    Format, LinkType, Precision, RawTime, Record as Captured, TimeFormat, Timestamp, Writer,
+};
+use weir_oracle::{Input, Sent, read_capture};
+
+/// Policies a run.
+const POLICIES: u64 = 20;
+
+/// A seeded source of choices: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+struct Choices(u64);
+
+impl Choices {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())]
+    }
+}
+
+/// The seed of this run: `WEIR_SEED`, or a new one.
+fn seed() -> u64 {
+    let given = std::env::var("WEIR_SEED").ok().map(|s| s.parse().unwrap());
+    given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.unwrap().as_nanos() as u64
+    })
+}
+
+const PRIMITIVES: [&str; 18] = [
+    "ip",
+    "ip6",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "arp",
+    "vlan",
+    "tcp port 80",
+    "dst port 8080",
+    "src port 80",
+    "portrange 1-8000",
+    "src net 192.0.2.0/24",
+    "dst host 192.0.2.2",
+    "host fd00::2",
+    "vlan and tcp port 80",
+    "vlan 7",
+    "net fd00::/16",
+];
+
+fn filter(choices: &mut Choices, depth: usize) -> String {
+    if depth == 0 || choices.one_in(2) {
+        return choices.of(&PRIMITIVES).to_owned();
+    }
+    let (a, b) = (filter(choices, depth - 1), filter(choices, depth - 1));
+    match choices.below(3) {
+        0 => format!("!({a})"),
+        1 => format!("({a}) && ({b})"),
+        _ => format!("({a}) || ({b})"),
+    }
+}
+
+fn rules(choices: &mut Choices) -> String {
+    const MATCHES: [&str; 9] = [
+        "proto: \"tcp\"",
+        "proto: \"udp\"",
+        "dst_port: 80",
+        "src_port: \"1024-\"",
+        "src: \"192.0.2.0/24\"",
+        "dst: \"fd00::/64\"",
+        "tcp_flags: \"syn,!ack\"",
+        "ether_type: \"arp\"",
+        "vlan: 7",
+    ];
+    let rules: Vec<_> = (0..choices.below(5))
+        .map(|_| {
+            let (action, what) = (choices.of(&["pass", "drop"]), choices.of(&MATCHES));
+            format!("{{ action: \"{action}\", {what} }}")
+        })
+        .collect();
+    let default = choices.of(&["pass", "pass", "drop"]);
+    format!("{{ default: \"{default}\", rules: [{}] }}", rules.join(", "))
+}
+
+/// The NF types with their outputs.
+const TYPES: [(&str, &[&str]); 8] = [
+    ("MacSwap", &["out"]),
+    ("CheckIpHeader", &["ip", "non_ip"]),
+    ("HttpClassifier", &["http", "other"]),
+    ("L3L4Filter", &["pass"]),
+    ("CountUrl", &["out"]),
+    ("ValidateUrl", &["out"]),
+    ("Busy", &["out"]),
+    ("Drop", &["out"]),
+];
+
+/// A policy: NFs in a random order, each with random ways to later ones, to a port or to `Drop`, so
+/// that ways divide and meet again.
+fn policy(choices: &mut Choices, sources: &[&str]) -> String {
+    let n = 1 + choices.below(7);
+    let mut text = String::from("Port<0> lan; Port<1> wan;\n");
+    let mut outputs: Vec<&[&str]> = Vec::new();
+    for i in 0..n {
+        // `Drop` ends things: seldom.
+        let kinds = if choices.one_in(8) { TYPES.len() } else { TYPES.len() - 1 };
+        let (kind, outs) = TYPES[choices.below(kinds)];
+        let config = match kind {
+            "L3L4Filter" => rules(choices),
+            "Busy" => format!("{{ cycles: {} }}", choices.below(2000)),
+            _ => String::new(),
+        };
+        writeln!(text, "{kind} n{i} {config};").unwrap();
+        outputs.push(outs);
+    }
+    text += "pipelet {\n";
+    let mut seen = std::collections::HashSet::new();
+    let mut edge = |text: &mut String, from: &str, filter: Option<String>, to: &str| {
+        let filter = filter.map(|f| format!("[{f}] ")).unwrap_or_default();
+        let edge = format!("  {from} {filter}-> {to};\n");
+        if seen.insert(edge.clone()) {
+            *text += &edge;
+        }
+    };
+    let target = |choices: &mut Choices, after: usize| {
+        if after < n && !choices.one_in(4) {
+            format!("n{}", after + choices.below((n - after).min(3)))
+        } else if choices.one_in(6) {
+            "Drop".to_owned()
+        } else if sources.len() > 1 {
+            choices.of(&["lan", "wan"]).to_owned()
+        } else {
+            "wan".to_owned()
+        }
+    };
+    // What comes in goes to an NF, some of it elsewhere.
+    for source in sources {
+        for _ in 0..choices.below(3) {
+            let (f, to) = (filter(choices, 2), target(choices, 0));
+            edge(&mut text, source, Some(f), &to);
+        }
+        edge(&mut text, source, None, "n0");
+    }
+    for (i, outs) in outputs.iter().enumerate() {
+        let name = format!("n{i}");
+        for out in *outs {
+            let tag = (outs.len() > 1).then(|| format!("{name}.{out}"));
+            for _ in 0..choices.below(3) {
+                let (f, to) = (filter(choices, 2), target(choices, i + 1));
+                let f = tag.as_ref().map_or(f.clone(), |t| format!("{t} && ({f})"));
+                edge(&mut text, &name, Some(f), &to);
+            }
+            if !choices.one_in(5) {
+                let to = target(choices, i + 1);
+                edge(&mut text, &name, tag, &to);
+            }
+        }
+    }
+    // Somebody sends to every port.
+    edge(&mut text, &format!("n{}", n - 1), Some("tcp && udp".to_owned()), "wan");
+    if sources.len() > 1 {
+        edge(&mut text, &format!("n{}", n - 1), Some("tcp && udp".to_owned()), "lan");
+    }
+    if choices.one_in(3) {
+        text += "  default drop;\n";
+    }
+    text + "}\n"
+}
+
+/// A run of the demo's packets, as received by `port`, stamped with port and place.
+fn packets(choices: &mut Choices, all: &[Input], port: u16) -> Vec<Input> {
+    let n = choices.below(1500);
+    let first = choices.below(all.len() - n);
+    let stamp = |(place, input): (usize, &Input)| Input {
+        port,
+        time: Timestamp {
+            raw: RawTime::from_fields(u32::from(port), place as u32),
+            format: TimeFormat::PcapMicros,
+        },
+        ..input.clone()
+    };
+    all[first..first + n].iter().enumerate().map(stamp).collect()
+}
+
+fn write_capture(path: &Path, packets: &[Input]) {
+    let (precision, link) = (Precision::Micros, LinkType::ETHERNET);
+    let mut writer = Writer::create(path, Format::Pcap { precision, link }).unwrap();
+    for p in packets {
+        let (bytes, wire_len, time) = (p.bytes.as_slice(), p.wire_len, p.time);
+        let record = Captured { bytes, wire_len, time, link, interface: 0, comment: None };
+        writer.append(&record).unwrap();
+    }
+    writer.commit().unwrap();
+}
+
+/// What came in by `source`, in the order in which it stands there.
+fn of_source(records: &[Record], source: u16) -> Vec<&Record> {
+    records.iter().filter(|r| r.2.raw.fields().0 == u32::from(source)).collect()
+}
+
+/// Runs one random policy isolated and fused; `sources` are the ports that receive.
+fn one(seed: u64, sources: &[u16]) {
+    let choices = &mut Choices(seed);
+    let (all, _) = read_capture(&demo_capture(), 0).unwrap();
+    let names = ["lan", "wan"];
+    let policy = policy(choices, &names[..sources.len()]);
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.weir", &policy);
+    let mut input = Vec::new();
+    for &port in sources {
+        let packets = packets(choices, &all, port);
+        write_capture(&scratch.file(&format!("in{port}.pcap")), &packets);
+        input.extend(packets);
+    }
+    // Little room makes packets wait everywhere.
+    let ring = choices.of(&["64", "128", "1024"]);
+    let pool = choices.of(&["64", "256", "4096"]);
+    let expected = oracle(&policy, &[0, 1], &input);
+    for isolate in ["each", "none"] {
+        let what = format!(
+            "seed {seed}, {} sources, --isolate {isolate} --ring {ring} --pool {pool}\n{policy}",
+            sources.len()
+        );
+        let bind = |port: u16| {
+            let rx = format!("rx={}", scratch.file(&format!("in{port}.pcap")).display());
+            let tx = format!("tx={}", scratch.file(&format!("out{port}.pcap")).display());
+            let parts = [(sources.contains(&port), rx), (expected.sent.contains_key(&port), tx)];
+            let parts: Vec<_> = parts.into_iter().filter(|p| p.0).map(|p| p.1).collect();
+            format!("{port}=pcap:{}", parts.join(","))
+        };
+        let ended = weir(&[
+            "run",
+            &file,
+            "--bind",
+            &bind(0),
+            "--bind",
+            &bind(1),
+            "--isolate",
+            isolate,
+            "--ring",
+            ring,
+            "--pool",
+            pool,
+            "--spin",
+            "20",
+            "--json",
+            "-q",
+        ]);
+        assert_eq!(ended.code, Some(0), "{what}{ended:?}");
+        // With several sources the order in which an NF sees them is open, and so is what it lists.
+        assert_report(&what, &ended.json(), &expected, sources.len() == 1);
+        for (port, sent) in &expected.sent {
+            let got = records(&scratch.file(&format!("out{port}.pcap")));
+            let sent: Vec<_> = sent.iter().map(|s: &Sent| written(s)).collect();
+            assert_same_records(&what, &got, &sent);
+            for &source in sources {
+                let (got, sent) = (of_source(&got, source), of_source(&sent, source));
+                assert!(got == sent, "order of source {source} at port {port}: {what}");
+            }
+        }
+    }
+}
+
+fn many(sources: &[u16], policies: u64) {
+    let seed = seed();
+    println!("WEIR_SEED={seed} makes the same {policies} policies");
+    for i in 0..policies {
+        one(seed.wrapping_add(i), sources);
+    }
+}
+
+#[test]
+fn random_policies_give_the_same_records_in_the_same_order_isolated_and_fused() {
+    many(&[0], POLICIES);
+}
+
+#[test]
+fn with_two_sources_in_both_directions_the_order_of_each_is_kept() {
+    many(&[0, 1], POLICIES / 2);
+}

@@ -1,0 +1,131 @@
+//! Every capture there is, through MacSwap twice and through the demo's chain, isolated and fused,
+//! against the oracle.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_oracle;
+
+use common_oracle::*;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use weir_oracle::read_capture;
+
+/// The shared captures; none when they are not there.
+fn shared() -> Vec<PathBuf> {
+    let folder = root().join("../shared/traces");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: shared/traces not there");
+        return Vec::new();
+    };
+    let paths = entries.map(|e| e.unwrap().path());
+    let is_capture = |p: &PathBuf| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng");
+    let mut paths: Vec<_> = paths.filter(is_capture).collect();
+    paths.sort();
+    paths
+}
+
+fn has_ethernet(path: &Path) -> bool {
+    weir_capture::scan(path).unwrap().link_types.keys().any(|l| l.is_ethernet())
+}
+
+/// Runs `policy` on all captures that have Ethernet records, isolated and fused, two at a time.
+fn on_all_captures(policy: &str, identity: bool) {
+    let mut paths = vec![demo_capture()];
+    paths.extend(shared().into_iter().filter(|p| has_ethernet(p)));
+    let count = paths.len();
+    let next = Mutex::new(paths.into_iter());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(path) = next.lock().unwrap().next() else { break };
+                    on_capture(policy, &path, identity);
+                }
+            });
+        }
+    });
+    println!("{count} captures, isolated and fused");
+}
+
+fn on_capture(policy: &str, path: &Path, identity: bool) {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.weir", policy);
+    let (packets, cut) = read_capture(path, 0).unwrap();
+    let expected = oracle(policy, &[0, 1], &packets);
+    let sent: Vec<_> = expected.sent[&1].iter().map(written).collect();
+    if identity {
+        let whole = packets.iter().filter(|p| p.link.is_ethernet());
+        let input: Vec<_> = whole.map(|p| (p.bytes.clone(), p.wire_len)).collect();
+        let output: Vec<_> = sent.iter().map(|s| (s.0.clone(), s.1)).collect();
+        assert_eq!(output, input, "the oracle on {}", path.display());
+    }
+    for isolate in ["each", "none"] {
+        let what = format!("{} --isolate {isolate}", path.display());
+        let out = scratch.file(&format!("{isolate}-{}", output_name(path)));
+        let (rx, tx) =
+            (format!("0=pcap:rx={}", path.display()), format!("1=pcap:tx={}", out.display()));
+        let ended = weir(&[
+            "run",
+            &file,
+            "--bind",
+            &rx,
+            "--bind",
+            &tx,
+            "--isolate",
+            isolate,
+            "--json",
+            "-q",
+        ]);
+        assert_eq!(ended.code, Some(0), "{what}: {ended:?}");
+        let warnings = ended.stderr.lines().filter(|l| l.contains("warning: ")).count();
+        assert_eq!(warnings, usize::from(cut.is_some()), "{what}: {}", ended.stderr);
+        assert_report(&what, &ended.json(), &expected, true);
+        let got = records(&out);
+        assert_same_records(&what, &got, &sent);
+        assert_same_flows(&what, &got, &sent);
+        // With a single source the whole order is kept, not only that within flows.
+        assert!(got == sent, "{what}: order");
+    }
+}
+
+#[test]
+fn mac_swap_twice_gives_every_capture_back() {
+    on_all_captures(TWICE, true);
+}
+
+#[test]
+fn the_demo_chain_does_with_every_capture_what_the_oracle_does() {
+    let policy = std::fs::read_to_string(root().join("demo/chain.weir")).unwrap();
+    on_all_captures(&policy, false);
+}
+
+#[test]
+fn captures_without_ethernet_are_refused_by_name_and_nothing_is_written() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", TWICE);
+    let mut refused = 0;
+    for path in shared().into_iter().filter(|p| !has_ethernet(p)) {
+        let out = scratch.file("out.pcap");
+        let (rx, tx) =
+            (format!("0=pcap:rx={}", path.display()), format!("1=pcap:tx={}", out.display()));
+        let ended = weir(&["run", &policy, "--bind", &rx, "--bind", &tx]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        let name = path.to_str().unwrap();
+        let link = weir_capture::scan(&path).unwrap().link_types.keys().next().unwrap().to_string();
+        assert!(ended.stderr.contains(name) && ended.stderr.contains(&link), "{}", ended.stderr);
+        assert!(!out.exists(), "{name}");
+        refused += 1;
+    }
+    println!("{refused} captures refused");
+}
+
+/// Not only of the shared captures: a file cut at every kind of place.
+#[test]
+fn a_cut_capture_gives_its_whole_records_and_warns_once() {
+    let whole = std::fs::read(demo_capture()).unwrap();
+    let scratch = Scratch::new();
+    // In the bytes of the 200th packet or later, in a record's header, and behind a whole record.
+    for at in [40_000, 40_001, 24 + 7, 24] {
+        let cut = scratch.write("cut.pcap", &whole[..at]);
+        on_capture(TWICE, Path::new(&cut), true);
+    }
+}

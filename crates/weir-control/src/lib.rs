@@ -4,6 +4,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`setup`] | what is to run, free of file descriptors |
+//! | [`library`] | the µNFs linked in, as the plan's catalogue |
+//! | [`devices`] | the operator's devices against plan and file system |
 //! | [`wiring`] | from a plan and the operator's devices to a setup |
 //! | [`inline`] | the same graph in one thread, for measurements |
 //! | `memory` | all shared memory, whose descriptors the agent keeps |
@@ -15,7 +17,9 @@
 
 pub mod agent;
 pub mod census;
+pub mod devices;
 pub mod inline;
+pub mod library;
 mod memory;
 mod process;
 mod recover;

@@ -52,6 +52,9 @@ impl Process {
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
+        // It holds the worker's end of the socket: while we do too, a worker that has died would
+        // not be noticed by writing to it.
+        drop(command);
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
         let process = Process { child, pidfd, socket };

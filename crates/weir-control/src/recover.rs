@@ -27,6 +27,8 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
     let mut targets = words.iter().copied();
     for &lane in &outs {
         if let Some(target) = targets.next() {
+            // What it wrote over its index, if it was hostile, must not outlive it.
+            memory.lanes[lane].inspector.repair_head(target);
             memory.lanes[lane].inspector.roll_forward(target);
         }
         memory.lanes[lane].inspector.forget_sleep(true);
@@ -34,6 +36,7 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
     }
     for (ring, pool) in worker.returns.iter().zip(&memory.pools) {
         if let Some(target) = targets.next() {
+            ring.inspector.repair_head(target);
             ring.inspector.roll_forward(target);
         }
         memory.workers[pool.worker].bell.ring();
@@ -48,14 +51,15 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
             in_rings.look_at(inspector);
         }
         if lane.to == w {
-            in_rings.look_at(inspector);
-            inspector.forget_sleep(false);
             let committed = words.get(worker.layout.lanes_in + ins).copied().unwrap_or(0);
             // A successor that died before its first commit left its predecessor's record: what
             // was lost then is not lost again.
             let from = committed.max(memory.written_off[l]);
+            inspector.repair_tail(from);
+            in_rings.look_at(inspector);
+            inspector.forget_sleep(false);
             let tail = inspector.tail();
-            lost += tail.saturating_sub(from);
+            lost += tail.saturating_sub(from).min(inspector.capacity());
             memory.written_off[l] = tail;
             ins += 1;
             // Its producer may wait for room that nobody would tell it of.

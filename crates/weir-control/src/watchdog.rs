@@ -1,6 +1,7 @@
 //! Keeps the machine alive when real-time workers take what the rest of it needs.
 
 use rustix::process::Pid;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -65,6 +66,7 @@ impl Drop for Watchdog {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -73,12 +75,13 @@ impl Drop for Watchdog {
 fn watch(shared: &Shared) {
     let (mut last, mut silent) = (0, 0);
     while !shared.stop.load(Ordering::Relaxed) {
-        std::thread::sleep(EVERY);
+        std::thread::park_timeout(EVERY);
         let beats = shared.beats.load(Ordering::Relaxed);
         silent = if beats == last { silent + 1 } else { 0 };
         last = beats;
         if silent == PATIENCE {
-            eprintln!(
+            let _ = writeln!(
+                std::io::stderr(),
                 "weir: real-time workers kept the agent from running for 2 s; \
                  they run in the default class from now on"
             );

@@ -1,52 +1,15 @@
 //! From a plan and the operator's devices to what is to run.
 
+use crate::devices::{Captures, check_binds, receives, sends};
 use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use weir_capture::{Precision, ScanError, Summary, TimeFormat};
+use std::path::PathBuf;
+use weir_capture::{Precision, ScanError, TimeFormat};
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
-use weir_plan::{
-    Branch, Catalog, ConfigProblem, EdgeId, EdgeKind, NfInfo, Node, NodeKind, Plan, Segment,
-    SegmentId, SegmentKind,
-};
+use weir_mem::entry::MAX_BUFFERS;
+use weir_plan::{Branch, EdgeId, EdgeKind, Node, NodeKind, Plan, Segment, SegmentId, SegmentKind};
 use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec, TargetSpec};
-
-/// The µNFs linked into this program, as the plan sees them.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Library;
-
-impl Catalog for Library {
-    fn nf(&self, type_name: &str) -> Option<NfInfo> {
-        let r = weir_nf::find(type_name).ok()?;
-        let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
-        Some(NfInfo {
-            name: r.descriptor.name.to_owned(),
-            inputs: names(r.descriptor.inputs),
-            outputs: names(r.descriptor.outputs),
-            writes_packets: r.writes,
-            may_drop: r.descriptor.may_drop,
-        })
-    }
-
-    fn types(&self) -> Vec<String> {
-        weir_nf::registrations().iter().map(|r| r.descriptor.name.to_owned()).collect()
-    }
-
-    fn check_config(
-        &self,
-        type_name: &str,
-        config: &serde_json::Value,
-    ) -> Result<(), ConfigProblem> {
-        let made = weir_nf::find(type_name).and_then(|r| r.make(config, &weir_nf::Env::default()));
-        match made {
-            Ok(_) => Ok(()),
-            Err(weir_nf::BuildError::Config(e)) => Err(ConfigProblem { path: e.at, why: e.why }),
-            Err(e) => Err(ConfigProblem { path: String::new(), why: e.to_string() }),
-        }
-    }
-}
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +52,14 @@ pub enum WiringError {
     /// Input and output are the same file, or two outputs are.
     #[error("{}: used as output and as something else too; name another file", .0.display())]
     SameFile(PathBuf),
+    /// A file that cannot be a capture.
+    #[error("{}: {what}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and the cure.
+        what: &'static str,
+    },
     /// A capture cannot be looked through.
     #[error("{}: {source}", path.display())]
     Capture {
@@ -156,26 +127,8 @@ const USUAL_PACKET: u32 = 1_920;
 /// Packet memory that a pool takes at most, in bytes.
 const POOL_BYTES: u32 = 64 << 20;
 
-/// What was found out about the captures to read.
-pub type Captures = BTreeMap<u16, Summary>;
-
-/// Looks through the captures that are bound.
-pub fn scan(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Captures, WiringError> {
-    let mut captures = Captures::new();
-    for (&port, device) in binds {
-        let DeviceSpec::Pcap { rx: Some(path), .. } = device else { continue };
-        let summary = weir_capture::scan(path)
-            .map_err(|source| WiringError::Capture { path: path.clone(), source })?;
-        let ethernet = summary.link_types.keys().any(|l| l.is_ethernet());
-        if summary.records > 0 && !ethernet {
-            let found: Vec<_> = summary.link_types.keys().map(ToString::to_string).collect();
-            let found = found.join(" and ");
-            return Err(WiringError::LinkType { path: path.clone(), found });
-        }
-        captures.insert(port, summary);
-    }
-    Ok(captures)
-}
+/// Longest packet that a buffer holds, in bytes.
+pub const LONGEST_PACKET: u32 = ArenaShape::MAX_PACKET;
 
 /// Makes the setup of `plan` with devices bound to its ports.
 pub fn wire(
@@ -251,12 +204,16 @@ pub fn wire(
             w.fault = Some((*step, *nth));
         }
     }
+    let sizes = sizes(binds, captures, options);
+    limit("packet buffers", source_index.len() << sizes.pool_bits, MAX_BUFFERS as usize)?;
+    let tags = tags(plan);
+    limit("tags", tags.len(), weir_mem::meta::TAG_SLOTS)?;
     Ok(Setup {
         workers,
         lanes,
         sources: source_index.len() as u16,
-        sizes: sizes(binds, captures, options),
-        tags: tags(plan),
+        sizes,
+        tags,
         seed: options.seed,
     })
 }
@@ -273,18 +230,7 @@ fn tags(plan: &Plan) -> Vec<(String, u8)> {
         }
     }
     let used = users.into_iter().filter(|(_, users)| users.len() > 1);
-    used.take(weir_mem::meta::TAG_SLOTS)
-        .zip(0..)
-        .map(|((name, _), slot)| (name.to_owned(), slot))
-        .collect()
-}
-
-fn receives(device: &DeviceSpec) -> bool {
-    matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Pcap { rx: Some(_), .. })
-}
-
-fn sends(device: &DeviceSpec) -> bool {
-    matches!(device, DeviceSpec::Null | DeviceSpec::Pcap { tx: Some(_), .. })
+    used.zip(0..).map(|((name, _), slot)| (name.to_owned(), slot)).collect()
 }
 
 fn port_name(plan: &Plan, segment: &Segment) -> String {
@@ -294,66 +240,6 @@ fn port_name(plan: &Plan, segment: &Segment) -> String {
 
 fn limit(what: &'static str, n: usize, most: usize) -> Result<(), WiringError> {
     if n > most { Err(WiringError::TooMany { what, n, most }) } else { Ok(()) }
-}
-
-fn check_binds(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Result<(), WiringError> {
-    let ports = |rx: bool| {
-        plan.segments.iter().filter_map(move |s| match s.kind {
-            SegmentKind::Rx { port, .. } if rx => Some(port),
-            SegmentKind::Tx { port } if !rx => Some(port),
-            _ => None,
-        })
-    };
-    let mut files: BTreeMap<FileId, bool> = BTreeMap::new();
-    for (&port, device) in binds {
-        if plan.graph.port(port).is_none() {
-            let all: std::collections::BTreeSet<u16> = ports(true).chain(ports(false)).collect();
-            let has: Vec<_> = all.iter().map(u16::to_string).collect();
-            return Err(WiringError::NoSuchPort { port, has: has.join(", ") });
-        }
-        if receives(device) && !ports(true).any(|p| p == port) {
-            let what = "has no edge that begins at";
-            return Err(WiringError::Direction { port, what });
-        }
-        if matches!(device, DeviceSpec::Pcap { tx: Some(_), .. })
-            && !ports(false).any(|p| p == port)
-        {
-            let what = "sends nothing to";
-            return Err(WiringError::Direction { port, what });
-        }
-        if let DeviceSpec::Pcap { rx, tx } = device {
-            for (path, output) in [(rx, false), (tx, true)] {
-                let Some(path) = path else { continue };
-                let before = files.insert(FileId::of(path), output);
-                if before.is_some_and(|b| b || output) {
-                    return Err(WiringError::SameFile(path.clone()));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// What tells files apart, whatever names they have: symbolic and hard links lead to the same one.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum FileId {
-    /// One that exists, by device and inode.
-    There(u64, u64),
-    /// One that does not exist yet, by folder and name.
-    ToBe(PathBuf),
-}
-
-impl FileId {
-    fn of(path: &Path) -> Self {
-        if let Ok(found) = std::fs::metadata(path) {
-            return FileId::There(found.dev(), found.ino());
-        }
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match (std::fs::canonicalize(folder), path.file_name()) {
-            (Ok(folder), Some(name)) => FileId::ToBe(folder.join(name)),
-            _ => FileId::ToBe(path.to_owned()),
-        }
-    }
 }
 
 /// Buffers hold the largest record of any capture; pools are as large as a budget allows.

@@ -18,7 +18,7 @@
 
 use crate::entry::Seq;
 use crate::region::{Mapping, Region, RegionError};
-use crate::shared::Plain;
+use crate::shared::{Plain, Shared};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Slot, fence};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 #[repr(C, align(128))]
 pub(crate) struct ProducerSide {
     head: AtomicU64,
-    _pad: [u64; 7],
+    _pad: [Shared<u64>; 7],
     watermark: AtomicU64,
     /// 1 while the producer sleeps until there is room.
     waiting: AtomicU32,
@@ -153,7 +153,7 @@ impl<E: Plain> RingMemory<E> {
     fn heap_pair(capacity: u32) -> (Self, Self) {
         let producer = NonNull::from(Box::leak(Box::new(ProducerSide {
             head: AtomicU64::new(0),
-            _pad: [0; 7],
+            _pad: std::array::from_fn(|_| Shared::new(0)),
             watermark: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
         })));
@@ -561,6 +561,38 @@ impl<E: Plain> RingInspector<E> {
         let tail = self.tail();
         let n = self.head().wrapping_sub(tail).min(self.memory.capacity());
         (0..n).map(|i| self.memory.slot(tail.wrapping_add(i)).load()).collect()
+    }
+
+    /// Puts right what a dead producer may have written over: a head that cannot be (behind the
+    /// tail, or more than the capacity ahead) becomes `head`, the last that is known of, or the tail
+    /// where that cannot be either. True when something had to be done.
+    pub fn repair_head(&self, head: u64) -> bool {
+        let (tail, capacity) = (self.tail(), self.memory.capacity());
+        let fits = |h: u64| h.wrapping_sub(tail) <= capacity;
+        if fits(self.head()) {
+            return false;
+        }
+        let head = if fits(head) { head } else { tail };
+        // Release: in the dead producer's stead, pairs with `Consumer::available`.
+        self.memory.producer().head.store(head, Ordering::Release);
+        true
+    }
+
+    /// Puts right what a dead consumer may have written over: a tail that cannot be (ahead of the
+    /// head, or behind `claimed`, the last that is known of) becomes `claimed`, or the head where
+    /// that cannot be either. True when something had to be done.
+    pub fn repair_tail(&self, claimed: u64) -> bool {
+        let (head, capacity) = (self.head(), self.memory.capacity());
+        let fits = |t: u64| head.wrapping_sub(t) <= capacity;
+        let tail = self.tail();
+        // A marker is counted as claimed just before it is.
+        if fits(tail) && tail.wrapping_add(1).wrapping_sub(claimed) <= capacity + 1 {
+            return false;
+        }
+        let tail = if fits(claimed) { claimed } else { head };
+        // Release: in the dead consumer's stead, pairs with `Producer::room`.
+        self.memory.consumer().tail.store(tail, Ordering::Release);
+        true
     }
 
     /// Publishes for a dead producer what its ledger had committed: entries up to `target`, whose

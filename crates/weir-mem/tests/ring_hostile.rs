@@ -214,3 +214,34 @@ fn peek_packets(ring: &mut Consumer<Entry>, out: &mut [Entry]) -> (usize, Option
     }
     (n, None)
 }
+
+/// What a dead hostile worker left in its index does not outlive it: its successor and the other
+/// end go on.
+#[test]
+fn an_index_that_a_dead_worker_wrote_over_is_put_right() {
+    for lie in [u64::MAX, 1 << 40, 0] {
+        let shape = RingShape::<u64>::at_least(8);
+        let (pr, cr) = shape.create("weir-test").unwrap();
+        let agent = RingInspector::attach(shape, &pr, &cr).unwrap();
+        let mut p = Producer::attach(shape, &pr, &cr).unwrap();
+        let mut c = Consumer::attach(shape, &pr, &cr).unwrap();
+        (0..20).for_each(|i| {
+            assert!(p.stage(i));
+            p.publish();
+            c.refresh();
+            c.claim(1);
+        });
+        writer(&pr).write_all_at(&lie.to_ne_bytes(), 0).unwrap();
+        assert!(agent.repair_head(20));
+        let mut p = Producer::attach(shape, &pr, &cr).unwrap();
+        assert!(p.stage(20));
+        p.publish();
+        assert_eq!((c.refresh(), c.peek(0)), (1, Some(20)));
+
+        writer(&cr).write_all_at(&lie.to_ne_bytes(), 0).unwrap();
+        assert!(agent.repair_tail(20));
+        let mut c = Consumer::attach(shape, &pr, &cr).unwrap();
+        assert_eq!((c.refresh(), c.peek(0)), (1, Some(20)));
+        assert!(!agent.repair_head(21) && !agent.repair_tail(20));
+    }
+}

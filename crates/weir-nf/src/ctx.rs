@@ -2,7 +2,6 @@
 
 use crate::flows::FlowTable;
 use crate::nf::Nf;
-use weir_mem::{Arena, Entry};
 use weir_packet::{Access, Depth, FlowKey, Pkt, TagSlot};
 
 /// Time as packets tell it. One per segment; never goes back.
@@ -37,21 +36,19 @@ impl Env {
 /// A batch's surroundings: time, state, and which input the packets came by.
 pub struct Ctx<'c, N: Nf> {
     pub(crate) clock: &'c mut Clock,
-    pub(crate) arena: &'c Arena,
-    /// Last packet of the batch: its time stamp is looked at only when somebody asks.
-    pub(crate) last: Entry,
     pub(crate) input: u8,
     pub(crate) shared: &'c mut N::Shared,
     pub(crate) flows: &'c mut FlowTable<N::Flow>,
 }
 
 impl<N: Nf> Ctx<'_, N> {
-    /// Time in nanoseconds since 1970, from packets' time stamps, never going back: a capture
-    /// replays exactly, at any speed.
+    /// Time in nanoseconds since 1970 when `packet` came: from packets' time stamps, never going
+    /// back. It depends on the packets alone, not on how they are cut into batches, so a capture
+    /// replays exactly, at any speed, isolated or fused. (Packets of several sources come in an
+    /// order that depends on the moment; so does the time between them.)
     #[inline]
-    pub fn now(&mut self) -> u64 {
-        let time = self.arena.meta(&self.last).map_or(0, |m| m.time_ns.get());
-        self.clock.see(time)
+    pub fn now<A: Access>(&mut self, packet: &Pkt<'_, A>) -> u64 {
+        self.clock.see(packet.time_ns())
     }
 
     /// Which input the batch came by, counted from 0 in the order of the descriptor.
@@ -71,9 +68,19 @@ impl<N: Nf> Ctx<'_, N> {
     /// busy flows: decide what that means for you.
     #[inline]
     pub fn flow<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<&mut N::Flow> {
+        self.flow_and_shared(packet).0
+    }
+
+    /// Both at once: the flow's state, as [`Ctx::flow`] gives it, and the shared one.
+    #[inline]
+    pub fn flow_and_shared<A: Access>(
+        &mut self,
+        packet: &Pkt<'_, A>,
+    ) -> (Option<&mut N::Flow>, &mut N::Shared) {
+        let now = self.now(packet);
         let layers = packet.layers(Depth::L4);
-        let (key, _) = FlowKey::from_packet(&packet.bytes(), &layers)?;
-        let now = self.now();
-        self.flows.get_or_create(key, now)
+        let key = FlowKey::from_packet(&packet.bytes(), &layers);
+        let flow = key.and_then(|(key, _)| self.flows.get_or_create(key, now));
+        (flow, self.shared)
     }
 }

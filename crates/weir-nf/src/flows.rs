@@ -4,7 +4,8 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::hash::{BuildHasher, RandomState};
+use std::collections::VecDeque;
+use std::hash::RandomState;
 use weir_packet::FlowKey;
 
 /// What a µNF remembers of one flow: a plain value that can be written down and read back, so that
@@ -30,13 +31,15 @@ struct Record<F> {
 
 /// A bounded table of flow states. Hashing is seeded at random per table, so that nobody can
 /// choose packets that collide. When it is full, a flow that has been idle for [`IDLE_NS`] makes
-/// room; when none is found quickly the new flow is refused and counted.
+/// room; when none is found among the oldest the new flow is refused and counted.
 pub struct FlowTable<F> {
     flows: HashMap<FlowKey, Record<F>, RandomState>,
     capacity: usize,
     refused: u64,
-    /// States of flows that made room, until somebody takes them.
-    ended: Vec<F>,
+    /// All keys, in the order in which they will be looked at when room is needed.
+    order: VecDeque<FlowKey>,
+    /// Flows that made room, until somebody takes them.
+    ended: Vec<(FlowKey, F)>,
 }
 
 impl<F: FlowState> FlowTable<F> {
@@ -46,6 +49,7 @@ impl<F: FlowState> FlowTable<F> {
             flows: HashMap::with_hasher(RandomState::new()),
             capacity,
             refused: 0,
+            order: VecDeque::new(),
             ended: Vec::new(),
         }
     }
@@ -62,32 +66,34 @@ impl<F: FlowState> FlowTable<F> {
         }
         let record = match self.flows.entry(key) {
             Entry::Occupied(found) => found.into_mut(),
-            Entry::Vacant(free) => free.insert(Record { last_ns: now_ns, state: F::default() }),
+            Entry::Vacant(free) => {
+                self.order.push_back(key);
+                free.insert(Record { last_ns: now_ns, state: F::default() })
+            }
         };
         record.last_ns = record.last_ns.max(now_ns);
         Some(&mut record.state)
     }
 
+    /// Looks at the flows that were made (or looked at) longest ago, at most [`PROBE`] of them, and
+    /// ends the first that has been idle for long enough.
     #[cold]
     fn make_room(&mut self, now_ns: u64) {
-        // A fresh random start each time: always probing the same few would miss idle ones.
-        let start = RandomState::new().hash_one(now_ns) as usize % self.flows.len().max(1);
-        let idle = |r: &Record<F>| now_ns.saturating_sub(r.last_ns) >= IDLE_NS;
-        let found = self
-            .flows
-            .iter()
-            .skip(start)
-            .chain(self.flows.iter())
-            .take(PROBE)
-            .find(|(_, r)| idle(r))
-            .map(|(k, _)| *k);
-        if let Some(record) = found.and_then(|key| self.flows.remove(&key)) {
-            self.ended.push(record.state);
+        for _ in 0..PROBE {
+            let Some(key) = self.order.pop_front() else { return };
+            let idle = |r: &Record<F>| now_ns.saturating_sub(r.last_ns) >= IDLE_NS;
+            if self.flows.get(&key).is_some_and(idle) {
+                if let Some(record) = self.flows.remove(&key) {
+                    self.ended.push((key, record.state));
+                }
+                return;
+            }
+            self.order.push_back(key);
         }
     }
 
-    /// States of flows that have ended since the last call.
-    pub fn take_ended(&mut self) -> std::vec::Drain<'_, F> {
+    /// Flows that have ended since the last call, with their states.
+    pub fn take_ended(&mut self) -> std::vec::Drain<'_, (FlowKey, F)> {
         self.ended.drain(..)
     }
 
@@ -140,7 +146,7 @@ mod tests {
         table.get_or_create(key(0), 0).unwrap().0 = 7;
         table.get_or_create(key(1), IDLE_NS).unwrap().0 = 8;
         assert!(table.get_or_create(key(2), IDLE_NS).is_some());
-        assert_eq!(table.take_ended().map(|c| c.0).collect::<Vec<_>>(), [7]);
+        assert_eq!(table.take_ended().map(|(_, c)| c.0).collect::<Vec<_>>(), [7]);
         assert_eq!(table.len(), 2);
     }
 }

@@ -95,15 +95,12 @@ impl<N: Nf> Instance for Running<N> {
         input: u8,
         clock: &mut Clock,
     ) -> Outcome {
-        let Some(last) = packets.last().map(|p| *p.entry()) else {
-            return Outcome::AllFirst;
-        };
         let mut packets = Packets::new(packets, verdicts, arena);
         let (shared, flows) = (&mut self.shared, &mut self.flows);
-        let mut ctx = Ctx { clock, arena, last, input, shared, flows };
+        let mut ctx = Ctx { clock, input, shared, flows };
         self.nf.process(&mut packets, &mut ctx);
-        for flow in self.flows.take_ended() {
-            self.nf.on_flow_end(flow);
+        for (key, flow) in self.flows.take_ended() {
+            self.nf.on_flow_end(&key, flow, &mut self.shared);
         }
         if packets.judged() { Outcome::Judged } else { Outcome::AllFirst }
     }

@@ -6,13 +6,13 @@ use crate::flows::FlowState;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weir_packet::{Access, Packets};
+use weir_packet::{Access, FlowKey, Packets};
 
 /// A packet processor.
 ///
 /// The value itself is its compiled configuration and does not change while packets pass: what a
-/// µNF remembers stands in `Flow` and `Shared`, which the runtime can find, keep over a restart,
-/// move and merge. `()` says that there is nothing to remember. An NF that keeps state elsewhere
+/// µNF remembers stands in `Flow` and `Shared`, where the runtime finds it (to keep it over a
+/// restart, to move and to merge it: hooks for what is to come; today a worker that dies loses it). `()` says that there is nothing to remember. An NF that keeps state elsewhere
 /// (in a cell of its own) loses it at the next restart.
 pub trait Nf: Sized + Send + 'static {
     /// What it is and may do.
@@ -33,8 +33,9 @@ pub trait Nf: Sized + Send + 'static {
     /// Processes a batch. A packet without a verdict leaves by the first output.
     fn process(&self, packets: &mut Packets<'_, Self::Access>, ctx: &mut Ctx<'_, Self>);
 
-    /// A flow has ended: it was idle for too long, or had to make room.
-    fn on_flow_end(&self, _flow: Self::Flow) {}
+    /// The flow `key` has ended: it was idle for too long and had to make room. What it held in
+    /// `shared` (a port, a count) can be given back.
+    fn on_flow_end(&self, _key: &FlowKey, _flow: Self::Flow, _shared: &mut Self::Shared) {}
 }
 
 /// State that is not per flow: counters, tables. Two replicas' states merge into one.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use weir_capture::{LinkType, RawTime, TimeFormat, Timestamp};
-use weir_control::wiring::Library;
+use weir_control::library::Library;
 use weir_nf::wire::Frame;
 use weir_nfs as _;
 use weir_oracle::{Counts, Input, Oracle, OracleError, Outcome};

@@ -30,5 +30,8 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
         .filter(|segment| is_nf(segment))
         .filter_map(|segment| segment.core)
         .collect();
-    taken.len() < options.online
+    // On a core of their own, that is: beside the services, real-time NFs would starve them.
+    let services: HashSet<usize> =
+        segments.iter().filter(|s| !is_nf(s)).filter_map(|s| s.core).collect();
+    taken.len() < options.online && taken.is_disjoint(&services)
 }

@@ -3,6 +3,7 @@
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use std::time::Duration;
 
 /// Why a doorbell could not be made or waited for.
 #[derive(Debug, thiserror::Error)]
@@ -35,12 +36,12 @@ impl Doorbell {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Waits until rung, until `other` has something to read, or until `timeout_ms` is over.
+    /// Waits until rung, until `other` has something to read, or until `timeout` is over.
     /// True when `other` has something (or was closed by its peer).
     pub fn wait(
         &self,
         other: Option<BorrowedFd<'_>>,
-        timeout_ms: u32,
+        timeout: Duration,
     ) -> Result<bool, DoorbellError> {
         let mut fds = Vec::with_capacity(2);
         fds.push(PollFd::new(&self.0, PollFlags::IN));
@@ -48,8 +49,8 @@ impl Doorbell {
             fds.push(PollFd::new(other, PollFlags::IN));
         }
         let timeout = Timespec {
-            tv_sec: i64::from(timeout_ms / 1000),
-            tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
         };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -65,17 +66,17 @@ impl Doorbell {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     #[test]
     fn a_rung_doorbell_does_not_wait_and_an_answered_one_does() {
         let bell = Doorbell::new().unwrap();
         bell.ring();
         let start = Instant::now();
-        bell.wait(None, 10_000).unwrap();
+        bell.wait(None, Duration::from_secs(10)).unwrap();
         assert!(start.elapsed() < Duration::from_secs(5));
         let start = Instant::now();
-        bell.wait(None, 20).unwrap();
+        bell.wait(None, Duration::from_millis(20)).unwrap();
         assert!(start.elapsed() >= Duration::from_millis(20));
     }
 }

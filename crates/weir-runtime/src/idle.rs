@@ -6,7 +6,7 @@ use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 /// Longest sleep: a bound on what a lost wake-up could cost, should there be one.
-const LONGEST_MS: u32 = 1000;
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Polls for a while after the last packet, then sleeps until somebody rings.
 pub(crate) struct Idle {
@@ -69,8 +69,8 @@ impl Idle {
         let found = matches!(step(station), Progress::Did | Progress::Finished);
         let mut orphan = false;
         if !found {
-            let ms = later_ns.map_or(LONGEST_MS, |ns| (ns / 1_000_000).min(1000) as u32);
-            orphan = station.bell.wait(Some(agent), ms)?;
+            let timeout = later_ns.map_or(LONGEST, |ns| Duration::from_nanos(ns).min(LONGEST));
+            orphan = station.bell.wait(Some(agent), timeout)?;
         }
         station.ingress.wake();
         station.egress.wake();

@@ -39,6 +39,10 @@ pub(crate) struct Station {
     commands: Consumer<u32>,
     /// Sources that this worker has to pass on the end of.
     expected: u64,
+    /// Whether anybody further on waits for watermarks.
+    any_ordered: bool,
+    /// Entries that earlier incarnations rejected.
+    rejected_before: u64,
 }
 
 impl Station {
@@ -52,7 +56,11 @@ impl Station {
         for lane in ingress.lanes() {
             expected |= 1 << lane.source;
         }
+        let any_ordered = egress.lanes().iter().any(|l| l.ordered);
+        let rejected_before = words.get(layout.rejected).copied().unwrap_or(0);
         let mut station = Station {
+            any_ordered,
+            rejected_before,
             arena,
             ingress,
             egress,
@@ -129,6 +137,9 @@ impl Station {
             let free = home.free() as u64;
             self.set(self.layout.free, free);
         }
+        let rejected = self.ingress.lanes().iter().map(|l| l.rejected()).sum::<u64>()
+            + self.home.as_ref().map_or(0, HomePool::rejected);
+        self.set(self.layout.rejected, self.rejected_before + rejected);
         self.ledger.commit(&self.words);
         fault::step(Step::Committed);
         self.egress.publish();
@@ -137,6 +148,9 @@ impl Station {
     /// Promises on every source's lanes what its ingress promises.
     #[inline]
     pub(crate) fn pass_watermarks(&mut self) {
+        if !self.any_ordered {
+            return;
+        }
         for source in 0..self.ingress.sources() {
             if self.egress.is_ordered(source)
                 && let Some(seq) = self.ingress.frontier(source)
@@ -153,10 +167,11 @@ impl Station {
     /// Passes on the ends of sources that have ended here.
     pub(crate) fn pass_ends(&mut self) -> Progress {
         for source in 0..self.ingress.sources() {
-            if !self.has_ended(source) && self.ingress.source_ended(source) {
-                if !self.end_source(source) {
-                    return Progress::Idle;
-                }
+            // No room for one source's end is no reason to keep back another's.
+            if !self.has_ended(source)
+                && self.ingress.source_ended(source)
+                && self.end_source(source)
+            {
                 self.ingress.finish(source);
             }
         }
@@ -200,9 +215,6 @@ impl Station {
         if let Some(home) = &mut self.home {
             home.collect(self.arena.owners());
         }
-        let rejected = self.ingress.lanes().iter().map(|l| l.rejected()).sum::<u64>()
-            + self.home.as_ref().map_or(0, HomePool::rejected);
-        self.set(self.layout.rejected, rejected);
         self.commit();
     }
 }

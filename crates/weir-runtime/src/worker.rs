@@ -8,6 +8,7 @@ use crate::spec::{EndSpec, FromWorker, WorkerSpec};
 use crate::station::{AttachError, Progress, Station};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
+use std::time::Duration;
 use weir_capture::TimeFormat;
 use weir_device::{DeviceError, Receive, Room, Send, Status, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
@@ -121,7 +122,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     link::send(agent, &FromWorker::Done, &[])?;
     // Stay until the agent has taken everything in and closes: pool owners take buffers back
     // until nobody gives any.
-    while !station.bell.wait(Some(agent), 1000)? {
+    while !station.bell.wait(Some(agent), Duration::from_secs(1))? {
         station.settle();
     }
     station.settle();
@@ -167,6 +168,7 @@ struct Job {
     segment: Segment,
     packets: Vec<Packet>,
     clear_tags: bool,
+    batches: u32,
 }
 
 impl Job {
@@ -191,7 +193,7 @@ impl Job {
             EndSpec::None => End::None,
         };
         let packets = Vec::with_capacity(BATCH);
-        Ok(Job { end, segment, packets, clear_tags: !spec.tags.is_empty() })
+        Ok(Job { end, segment, packets, clear_tags: !spec.tags.is_empty(), batches: 0 })
     }
 
     /// The agent wants the input to end.
@@ -221,11 +223,8 @@ impl Job {
     fn segment_step(&mut self, station: &mut Station) -> Progress {
         let pulled = match station.pull(&mut self.packets) {
             Pull::Some(pulled) => pulled,
-            Pull::Blocked => {
-                station.ingress.wake_producers();
-                return Progress::Idle;
-            }
-            Pull::None => {
+            // Blocked or not: what a source promises, and that it has ended, others may wait for.
+            Pull::Blocked | Pull::None => {
                 station.pass_watermarks();
                 station.ingress.wake_producers();
                 return station.pass_ends();
@@ -236,12 +235,11 @@ impl Job {
         self.segment.run(pulled.node, pulled.input, &mut self.packets, &mut way);
         fault::step(Step::Processed);
         station.commit();
-        if station.egress.is_ordered(pulled.source) {
-            station.pass_watermarks();
-        }
+        // Of all sources: one that is always busy must not keep the others' promises back.
+        station.pass_watermarks();
         station.ingress.wake_producers();
         fault::step(Step::Done);
-        Progress::Did
+        self.did(station)
     }
 
     fn tx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
@@ -269,7 +267,17 @@ impl Job {
         station.commit();
         station.ingress.wake_producers();
         fault::step(Step::Done);
-        Ok(Progress::Did)
+        Ok(self.did(station))
+    }
+
+    /// A batch is done. Now and then looks whether a source has ended: while another keeps the
+    /// worker busy there is no idle step that would.
+    fn did(&mut self, station: &mut Station) -> Progress {
+        self.batches = self.batches.wrapping_add(1);
+        if self.batches.is_multiple_of(STEPS) && station.pass_ends() == Progress::Finished {
+            return Progress::Finished;
+        }
+        Progress::Did
     }
 
     fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {

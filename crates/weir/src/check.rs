@@ -1,6 +1,7 @@
 //! `weir check`: a policy's errors, or its plan.
 
 use crate::{BAD_INPUT, policy};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_plan::Isolate;
@@ -24,20 +25,20 @@ pub struct CheckArgs {
 pub fn main(args: &CheckArgs) -> ExitCode {
     let isolate: Isolate = args.isolate.into();
     let planned = policy::load(&args.policy).and_then(|loaded| {
-        eprint!("{}", loaded.warnings);
+        let _ = write!(std::io::stderr(), "{}", loaded.warnings);
         policy::plan(&loaded.graph, &args.policy, isolate, None)
     });
     match planned {
         Ok(plan) => {
             if args.dot {
-                print!("{}", plan.to_dot());
+                let _ = write!(std::io::stdout(), "{}", plan.to_dot());
             } else if !args.quiet {
-                print!("{}", plan.to_text());
+                let _ = write!(std::io::stdout(), "{}", plan.to_text());
             }
             ExitCode::SUCCESS
         }
         Err(e) => {
-            eprintln!("{e}");
+            crate::complain!("{e}");
             ExitCode::from(BAD_INPUT)
         }
     }

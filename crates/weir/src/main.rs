@@ -37,12 +37,25 @@ enum Command {
     },
 }
 
+/// Prints a line to standard error as `eprintln` does, but goes on when nobody reads it: a log that
+/// was closed must not end a running graph.
+macro_rules! complain {
+    ($($arg:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($arg)*);
+    }};
+}
+pub(crate) use complain;
+
 /// Exit code for what failed while running.
 const FAILED: u8 = 1;
 /// Exit code for input that is not right: command line, policy, devices.
 const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
+    // A file-size limit is an error of the write, not the end of the process.
+    let limit = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, limit);
     match Cli::parse().command {
         Command::Run(args) => run::main(&args),
         Command::Check(args) => check::main(&args),

@@ -1,6 +1,7 @@
 //! `weir nf list` and `weir nf show NAME`.
 
 use crate::BAD_INPUT;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Lists NF types, or shows one.
@@ -25,7 +26,12 @@ pub fn main(args: &NfArgs) -> ExitCode {
     match &args.command {
         NfCommand::List => {
             for r in weir_nf::registrations() {
-                println!("{:<16} {}", r.descriptor.name, r.descriptor.summary);
+                let _ = writeln!(
+                    std::io::stdout(),
+                    "{:<16} {}",
+                    r.descriptor.name,
+                    r.descriptor.summary
+                );
             }
             ExitCode::SUCCESS
         }
@@ -35,11 +41,11 @@ pub fn main(args: &NfArgs) -> ExitCode {
                     "description": r.descriptor,
                     "config": r.schema(),
                 });
-                println!("{shown:#}");
+                let _ = writeln!(std::io::stdout(), "{shown:#}");
                 ExitCode::SUCCESS
             }
             Err(e) => {
-                eprintln!("weir: {e}");
+                crate::complain!("weir: {e}");
                 ExitCode::from(BAD_INPUT)
             }
         },

@@ -1,7 +1,8 @@
 //! Reading a policy and planning it, with errors for the operator.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use weir_control::wiring::Library;
+use weir_control::library::Library;
 use weir_plan::{Graph, Isolate, Options, Plan, PlanError};
 
 /// Why there is no plan.
@@ -37,7 +38,10 @@ pub struct Loaded {
 /// Reads and checks a policy.
 pub fn load(path: &Path) -> Result<Loaded, PolicyFailure> {
     let read = |source| PolicyFailure::Read { path: path.to_owned(), source };
-    let text = std::fs::read_to_string(path).map_err(read)?;
+    // One more byte than a policy may have: what is longer is refused by its length, not read.
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(read)?;
+    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text).map_err(read)?;
     from_text(&text, &path.display().to_string())
 }
 

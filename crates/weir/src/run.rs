@@ -7,9 +7,10 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use weir_control::wiring::{self, Captures, RunOptions, WiringError};
+use weir_control::devices::{self, Captures};
+use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
 use weir_plan::Isolate;
@@ -169,7 +170,7 @@ pub fn main(args: &RunArgs) -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
         Err(e) => {
-            eprintln!("{e}");
+            crate::complain!("{e}");
             ExitCode::from(e.code())
         }
     }
@@ -177,7 +178,7 @@ pub fn main(args: &RunArgs) -> ExitCode {
 
 fn run(args: &RunArgs) -> Result<bool, RunError> {
     let loaded = policy::load(&args.policy)?;
-    eprint!("{}", loaded.warnings);
+    let _ = write!(std::io::stderr(), "{}", loaded.warnings);
     let cores = args.cores.as_ref().map(|c| c.0.clone());
     let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores)?;
     let mut binds = BTreeMap::new();
@@ -186,7 +187,17 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
             return Err(RunError::BoundTwice(*port));
         }
     }
-    let captures = wiring::scan(&binds)?;
+    let captures = devices::scan(&binds)?;
+    for (port, summary) in &captures {
+        if summary.largest > wiring::LONGEST_PACKET {
+            crate::complain!(
+                "weir: warning: the capture of port {port} has packets of up to {} bytes; those over \
+                 {} do not fit a buffer and are dropped as `oversize`",
+                summary.largest,
+                wiring::LONGEST_PACKET
+            );
+        }
+    }
     let options = RunOptions {
         ring: args.ring,
         pool: args.pool,
@@ -225,7 +236,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         let signalled = signals.count();
         if signalled >= 2 {
             live.clear();
-            eprintln!("weir: interrupted twice: ending without draining");
+            crate::complain!("weir: interrupted twice: ending without draining");
             return Ok(false);
         }
         if (over || signalled == 1) && !stopped {
@@ -240,7 +251,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     let report = Report::of(&plan, &agent, census, seconds);
     print_report(&report, args.json).map_err(RunError::Print)?;
     if !report.sound {
-        eprintln!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
+        crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
     }
     Ok(report.sound)
 }
@@ -272,35 +283,29 @@ fn print_report(report: &Report, json: bool) -> std::io::Result<()> {
 }
 
 /// SIGINT and SIGTERM: the first drains, the second ends at once.
-struct Signals {
-    count: Arc<AtomicUsize>,
-    seen: Arc<AtomicBool>,
-}
+struct Signals(Arc<AtomicUsize>);
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        let signals = Signals {
-            count: Arc::new(AtomicUsize::new(0)),
-            seen: Arc::new(AtomicBool::new(false)),
-        };
+        let signals = Signals(Arc::new(AtomicUsize::new(0)));
         let (read, write) = std::os::unix::net::UnixStream::pair()?;
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        let (count, seen) = (signals.count.clone(), signals.seen.clone());
+        let count = signals.0.clone();
         std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
             let mut byte = [0];
             let mut read = read;
             while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
+                // Relaxed: a counter, no data behind it.
                 count.fetch_add(1, Ordering::Relaxed);
-                seen.store(true, Ordering::Relaxed);
             }
         })?;
         Ok(signals)
     }
 
     fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -311,20 +316,21 @@ struct Live {
     last: Instant,
     packets: u64,
     drawn: bool,
-    json: bool,
 }
 
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Live {
     fn new(args: &RunArgs, captures: &Captures, agent: &Agent) -> Self {
-        let endless = agent.setup().workers.iter().any(|w| {
-            matches!(&w.end, EndSpec::Rx { device: DeviceSpec::Generator(g), .. } if g.packets.is_none())
-        });
+        let endless = agent
+            .setup()
+            .workers
+            .iter()
+            .any(|w| matches!(&w.end, EndSpec::Rx { device: DeviceSpec::Generator(_), .. }));
         let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
         let on = !args.quiet && std::io::stderr().is_terminal();
         let last = Instant::now();
-        Live { on, records, last, packets: 0, drawn: false, json: args.json }
+        Live { on, records, last, packets: 0, drawn: false }
     }
 
     fn patience(&self) -> Duration {
@@ -333,13 +339,13 @@ impl Live {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            eprint!("\r\x1b[K");
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }
 
     fn say(&mut self, text: &str) {
         self.clear();
-        eprintln!("weir: {text}");
+        crate::complain!("weir: {text}");
     }
 
     fn tell(&mut self, agent: &Agent, event: &Event) {
@@ -384,8 +390,8 @@ impl Live {
         } else {
             format!("{input} packets in")
         };
-        eprint!("\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
+        let _ =
+            write!(std::io::stderr(), "\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
         self.drawn = true;
-        let _ = self.json;
     }
 }

@@ -233,7 +233,9 @@ fn an_output_that_cannot_be_written_fails_with_its_name() {
     let scratch = Scratch::new();
     let policy = scratch.write("policy.weir", TWICE);
     let nowhere = scratch.file("no/such/folder/out.pcap");
-    for (output, why) in [(nowhere.as_path(), "No such file"), (scratch.path(), "directory")] {
+    for (output, why) in
+        [(nowhere.as_path(), "its folder is not there"), (scratch.path(), "it is a folder")]
+    {
         for isolate in ["each", "none"] {
             let ended = weir(&[
                 "run",
@@ -246,7 +248,7 @@ fn an_output_that_cannot_be_written_fails_with_its_name() {
                 isolate,
                 "-q",
             ]);
-            assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+            assert_eq!((ended.code, ended.stdout.as_str()), (Some(2), ""), "{ended:?}");
             let named = ended.stderr.contains(output.to_str().unwrap());
             assert!(named && ended.stderr.contains(why), "{}", ended.stderr);
             assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
@@ -328,5 +330,72 @@ fn isolated_each_nf_has_a_worker_and_fused_all_share_one() {
         let of: BTreeSet<_> =
             report["nodes"].as_array().unwrap().iter().map(|n| n["worker"].to_string()).collect();
         assert_eq!(of.len(), workers);
+    }
+}
+
+/// A worker kept busy by one source must pass on what another promises, and its end.
+#[test]
+fn a_source_that_never_rests_does_not_hold_another_back() {
+    let scratch = Scratch::new();
+    // `b` is endless and takes one way through `w`; `a` diverges and rejoins there.
+    let policy = scratch.write(
+        "policy.weir",
+        "Port<0> a; Port<1> b; Port<2> out; MacSwap l; MacSwap w; Busy slow { cycles: 2000 };
+         pipelet { a [udp src portrange 0-30000] -> l; a -> w; l -> w; b -> w; w -> slow; slow -> out; }",
+    );
+    let ended = weir(&[
+        "run",
+        &policy,
+        "--bind",
+        "0=gen:packets=20000",
+        "--bind",
+        "1=gen",
+        "--bind",
+        "2=null",
+        "--duration",
+        "3",
+        "--json",
+        "-q",
+    ]);
+    assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).unwrap();
+    let nodes = report["nodes"].as_array().unwrap();
+    let a = nodes.iter().find(|n| n["name"] == "rx:a").unwrap();
+    assert_eq!(a["packets"], 20_000, "{a}");
+}
+
+#[test]
+fn an_output_that_nobody_reads_ends_neither_run_nor_check_in_a_panic() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", TWICE);
+    for args in [
+        vec!["check", &policy],
+        vec!["nf", "list"],
+        vec!["run", &policy, "--bind", "0=gen:packets=10", "--bind", "1=null"],
+    ] {
+        let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
+        let status = command.args(&args).stdout(full()).stderr(full()).status().unwrap();
+        assert_ne!(status.code(), Some(101), "{args:?}");
+        assert!(status.code().is_some(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_policy_without_end_is_refused_by_its_length() {
+    let ended = weir(&["check", "/dev/zero"]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+}
+
+#[test]
+fn a_pipe_is_no_capture() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", TWICE);
+    let pipe = scratch.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for bind in [format!("0=pcap:rx={}", pipe.display()), demo_rx()] {
+        let ended = weir(&["run", &policy, "--bind", &bind, "--bind", &tx(&pipe), "-q"]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("pipe"), "{}", ended.stderr);
     }
 }

@@ -6,7 +6,7 @@ use super::machine::{Machine, round_trip};
 use crate::{FAILED, policy};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -97,7 +97,7 @@ pub fn main(args: &ChainArgs) -> ExitCode {
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("weir bench: {e}");
+            crate::complain!("weir bench: {e}");
             ExitCode::from(FAILED)
         }
     }
@@ -206,7 +206,7 @@ fn delivered(agent: &Agent, sink: usize) -> u64 {
 /// One line that is written over, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{text}");
+        let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
     }
 }
 

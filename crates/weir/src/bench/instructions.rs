@@ -42,11 +42,11 @@ pub fn main(args: &InstructionsArgs) -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(n) => {
-            eprintln!("weir bench: {n} packets instead of {}", args.packets);
+            crate::complain!("weir bench: {n} packets instead of {}", args.packets);
             ExitCode::from(FAILED)
         }
         Err(e) => {
-            eprintln!("weir bench: {e}");
+            crate::complain!("weir bench: {e}");
             ExitCode::from(FAILED)
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir_capture::{Resolution, TimeFormat, Timestamp};
-use weir_control::wiring::Library;
+use weir_control::library::Library;
 use weir_nfs as _;
 use weir_oracle::{Counts, Input, Oracle, Outcome, Sent, read_capture};
 use weir_packet::{Depth, FlowKey, parse};

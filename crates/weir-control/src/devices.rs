@@ -1,0 +1,128 @@
+//! The operator's devices against the plan and the file system, before anything runs.
+
+use crate::wiring::WiringError;
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use weir_capture::Summary;
+use weir_device::DeviceSpec;
+use weir_plan::{Plan, SegmentKind};
+
+/// What was found out about the captures to read.
+pub type Captures = BTreeMap<u16, Summary>;
+
+/// Looks through the captures that are bound.
+pub fn scan(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Captures, WiringError> {
+    let mut captures = Captures::new();
+    for (&port, device) in binds {
+        let DeviceSpec::Pcap { rx: Some(path), .. } = device else { continue };
+        check_kind(path, false)?;
+        let summary = weir_capture::scan(path)
+            .map_err(|source| WiringError::Capture { path: path.clone(), source })?;
+        let ethernet = summary.link_types.keys().any(|l| l.is_ethernet());
+        if summary.records > 0 && !ethernet {
+            let found: Vec<_> = summary.link_types.keys().map(ToString::to_string).collect();
+            let found = found.join(" and ");
+            return Err(WiringError::LinkType { path: path.clone(), found });
+        }
+        captures.insert(port, summary);
+    }
+    Ok(captures)
+}
+
+/// True when packets come from it.
+pub(crate) fn receives(device: &DeviceSpec) -> bool {
+    matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Pcap { rx: Some(_), .. })
+}
+
+/// True when packets go to it.
+pub(crate) fn sends(device: &DeviceSpec) -> bool {
+    matches!(device, DeviceSpec::Null | DeviceSpec::Pcap { tx: Some(_), .. })
+}
+
+/// Checks what the operator bound against the plan and the file system.
+pub(crate) fn check_binds(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+) -> Result<(), WiringError> {
+    let ports = |rx: bool| {
+        plan.segments.iter().filter_map(move |s| match s.kind {
+            SegmentKind::Rx { port, .. } if rx => Some(port),
+            SegmentKind::Tx { port } if !rx => Some(port),
+            _ => None,
+        })
+    };
+    let mut files: BTreeMap<FileId, bool> = BTreeMap::new();
+    for (&port, device) in binds {
+        if plan.graph.port(port).is_none() {
+            let all: std::collections::BTreeSet<u16> = ports(true).chain(ports(false)).collect();
+            let has: Vec<_> = all.iter().map(u16::to_string).collect();
+            return Err(WiringError::NoSuchPort { port, has: has.join(", ") });
+        }
+        if receives(device) && !ports(true).any(|p| p == port) {
+            let what = "has no edge that begins at";
+            return Err(WiringError::Direction { port, what });
+        }
+        if matches!(device, DeviceSpec::Pcap { tx: Some(_), .. })
+            && !ports(false).any(|p| p == port)
+        {
+            let what = "sends nothing to";
+            return Err(WiringError::Direction { port, what });
+        }
+        if let DeviceSpec::Pcap { rx, tx } = device {
+            for (path, output) in [(rx, false), (tx, true)] {
+                let Some(path) = path else { continue };
+                check_kind(path, output)?;
+                let before = files.insert(FileId::of(path), output);
+                if before.is_some_and(|b| b || output) {
+                    return Err(WiringError::SameFile(path.clone()));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What tells files apart, whatever names they have: symbolic and hard links lead to the same one.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum FileId {
+    /// One that exists, by device and inode.
+    There(u64, u64),
+    /// One that does not exist yet, by folder and name.
+    ToBe(PathBuf),
+}
+
+impl FileId {
+    fn of(path: &Path) -> Self {
+        if let Ok(found) = std::fs::metadata(path) {
+            return FileId::There(found.dev(), found.ino());
+        }
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        match (std::fs::canonicalize(folder), path.file_name()) {
+            (Ok(folder), Some(name)) => FileId::ToBe(folder.join(name)),
+            _ => FileId::ToBe(path.to_owned()),
+        }
+    }
+}
+
+/// Opening a pipe waits for its other end, perhaps for ever; a capture needs a file.
+fn check_kind(path: &Path, output: bool) -> Result<(), WiringError> {
+    let bad = |what| WiringError::File { path: path.to_owned(), what };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(bad("it is a folder; name a file")),
+        Ok(found) if found.file_type().is_fifo() || found.file_type().is_socket() => {
+            Err(bad("it is a pipe or a socket; name a file"))
+        }
+        Ok(_) => Ok(()),
+        Err(_) if !output => Ok(()), // reading it will say why
+        Err(_) => {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            match folder {
+                Some(folder) if !folder.is_dir() => {
+                    Err(bad("its folder is not there; make it, or name another"))
+                }
+                _ => Ok(()),
+            }
+        }
+    }
+}

@@ -57,6 +57,11 @@ pub trait Send {
     /// Takes in packets. Their buffers may be re-used afterwards.
     fn send(&mut self, packets: &[Packet], arena: &Arena) -> Result<(), DeviceError>;
 
+    /// Whether it looks at packet bytes at all.
+    fn touches(&self) -> bool {
+        true
+    }
+
     /// Makes sure that what was sent stays sent should this process die; the place goes into the
     /// ledger.
     fn commit(&mut self) -> Result<Place, DeviceError>;

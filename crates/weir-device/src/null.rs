@@ -13,6 +13,10 @@ impl Send for Null {
         Ok(())
     }
 
+    fn touches(&self) -> bool {
+        false
+    }
+
     fn commit(&mut self) -> Result<Place, DeviceError> {
         Ok([0; 6])
     }

@@ -40,7 +40,8 @@ impl Packet {
 }
 
 /// Copies up to `room` packets from the head of `ring` to the end of `out`, writes `owner` into
-/// their owner words and asks for their first lines; stops before a marker, before nonsense and
+/// their owner words and, where the caller `touches` packet bytes, asks for their first lines (a line
+/// asked for in vain is one more that crosses cores); stops before a marker, before nonsense and
 /// behind sequence number `limit`. Says how many. The claim itself, which makes them the
 /// caller's, is [`Consumer::claim`] of that number.
 ///
@@ -53,6 +54,7 @@ pub fn take(
     limit: Option<Seq>,
     room: usize,
     out: &mut Vec<Packet>,
+    touches: bool,
 ) -> usize {
     let room = ring.available(room).min(room);
     out.reserve(room);
@@ -69,7 +71,9 @@ pub fn take(
             break;
         }
         owners.set(entry.index(), owner);
-        view.prefetch(&entry);
+        if touches {
+            view.prefetch(&entry);
+        }
         // SAFETY: n < room.
         unsafe { spare.add(n).write(Packet(entry)) };
         n += 1;

@@ -98,6 +98,7 @@ pub struct Ingress {
     sources: Vec<Vec<usize>>,
     turn: usize,
     owner: Owner,
+    touches: bool,
 }
 
 impl Ingress {
@@ -109,7 +110,12 @@ impl Ingress {
                 list.push(i);
             }
         }
-        Ingress { lanes, sources: by_source, turn: 0, owner }
+        Ingress { lanes, sources: by_source, turn: 0, owner, touches: true }
+    }
+
+    /// Says whether the worker looks at packet bytes at all: if so, they are asked for early.
+    pub fn set_touches(&mut self, touches: bool) {
+        self.touches = touches;
     }
 
     /// The lanes.
@@ -197,7 +203,7 @@ impl Ingress {
         out: &mut Vec<Packet>,
     ) -> usize {
         let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
-        let n = packet::take(&mut lane.ring, arena, self.owner, limit, room, out);
+        let n = packet::take(&mut lane.ring, arena, self.owner, limit, room, out, self.touches);
         fault::step(Step::Owned);
         if n == 0 {
             // Neither a packet of this arena nor a marker that we know: nobody can use it. (A

@@ -68,7 +68,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     }
     let mut station = Station::attach(&spec, Descriptors::new(fds))?;
     let segment = Segment::new(&spec)?;
-    let mut job = Job::new(&spec, &station, segment)?;
+    let mut job = Job::new(&spec, &mut station, segment)?;
     let real_time = crate::schedule::apply(&spec.schedule);
     #[cfg(feature = "faults")]
     if let Some((step, nth)) = spec.fault {
@@ -139,9 +139,9 @@ pub struct Stepper {
 impl Stepper {
     /// Attaches to what `spec` describes.
     pub fn new(spec: &WorkerSpec, fds: Vec<OwnedFd>) -> Result<Self, WorkerError> {
-        let station = Station::attach(spec, Descriptors::new(fds))?;
+        let mut station = Station::attach(spec, Descriptors::new(fds))?;
         let segment = Segment::new(spec)?;
-        let job = Job::new(spec, &station, segment)?;
+        let job = Job::new(spec, &mut station, segment)?;
         Ok(Stepper { station, job })
     }
 
@@ -172,7 +172,11 @@ struct Job {
 }
 
 impl Job {
-    fn new(spec: &WorkerSpec, station: &Station, segment: Segment) -> Result<Self, WorkerError> {
+    fn new(
+        spec: &WorkerSpec,
+        station: &mut Station,
+        segment: Segment,
+    ) -> Result<Self, WorkerError> {
         let end = match &spec.end {
             EndSpec::Rx { device, port, source } => End::Rx {
                 device: open_rx(device, station.place())?
@@ -188,6 +192,7 @@ impl Job {
                 };
                 let device = open_tx(device, station.place(), time)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?;
+                station.ingress.set_touches(device.touches());
                 End::Tx { device }
             }
             EndSpec::None => End::None,

@@ -100,7 +100,7 @@ fn measure(wide: bool, span: Duration) -> f64 {
                 let (mut batch, mut count) = (Vec::with_capacity(BURST), 0u64);
                 while start.elapsed() < span {
                     let n = if wide {
-                        packet::take(&mut in16, arena, Owner(2), None, BURST, &mut batch, true)
+                        packet::take::<true>(&mut in16, arena, Owner(2), None, BURST, &mut batch)
                     } else {
                         let n = in8.available(BURST).min(BURST);
                         let ahead = |i: usize| {

@@ -40,21 +40,20 @@ impl Packet {
 }
 
 /// Copies up to `room` packets from the head of `ring` to the end of `out`, writes `owner` into
-/// their owner words and, where the caller `touches` packet bytes, asks for their first lines (a line
+/// their owner words and, where the caller `TOUCHES` packet bytes, asks for their first lines (a line
 /// asked for in vain is one more that crosses cores); stops before a marker, before nonsense and
 /// behind sequence number `limit`. Says how many. The claim itself, which makes them the
 /// caller's, is [`Consumer::claim`] of that number.
 ///
 /// One loop for it all: this is the hottest code outside of µNFs.
 #[inline]
-pub fn take(
+pub fn take<const TOUCHES: bool>(
     ring: &mut Consumer<Entry>,
     arena: &Arena,
     owner: Owner,
     limit: Option<Seq>,
     room: usize,
     out: &mut Vec<Packet>,
-    touches: bool,
 ) -> usize {
     let room = ring.available(room).min(room);
     out.reserve(room);
@@ -71,7 +70,7 @@ pub fn take(
             break;
         }
         owners.set(entry.index(), owner);
-        if touches {
+        if TOUCHES {
             view.prefetch(&entry);
         }
         // SAFETY: n < room.

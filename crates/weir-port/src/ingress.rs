@@ -203,7 +203,11 @@ impl Ingress {
         out: &mut Vec<Packet>,
     ) -> usize {
         let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
-        let n = packet::take(&mut lane.ring, arena, self.owner, limit, room, out, self.touches);
+        let (ring, owner) = (&mut lane.ring, self.owner);
+        let n = match self.touches {
+            true => packet::take::<true>(ring, arena, owner, limit, room, out),
+            false => packet::take::<false>(ring, arena, owner, limit, room, out),
+        };
         fault::step(Step::Owned);
         if n == 0 {
             // Neither a packet of this arena nor a marker that we know: nobody can use it. (A

@@ -1,7 +1,7 @@
 //! Messages between agent and worker: postcard over a SEQPACKET pair, descriptors by SCM_RIGHTS.
 //!
 //! A message longer than a frame is cut into several; each frame's first byte says whether it is
-//! the last. Descriptors travel with the frames, at most [`FDS_PER_FRAME`] each (the kernel allows
+//! the last. Descriptors travel with the frames, at most 128 each (the kernel allows
 //! 253).
 
 use rustix::cmsg_space;

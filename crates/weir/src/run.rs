@@ -41,7 +41,7 @@ pub struct RunArgs {
     /// The policy.
     policy: PathBuf,
     /// Binds a port of the policy, by number, to a device: pcap:rx=FILE,tx=FILE (either may be
-    /// left out), gen:size=64,flows=1000,rate=max[,packets=N][,seed=N][,ip=4|6], or null.
+    /// left out), gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
     #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
     bind: Vec<(u16, DeviceSpec)>,
     /// Which NFs get a worker process of their own.

@@ -30,7 +30,7 @@ struct Record<F> {
 }
 
 /// A bounded table of flow states. Hashing is seeded at random per table, so that nobody can
-/// choose packets that collide. When it is full, a flow that has been idle for [`IDLE_NS`] makes
+/// choose packets that collide. When it is full, a flow that has been idle for 120 s makes
 /// room; when none is found among the oldest the new flow is refused and counted.
 pub struct FlowTable<F> {
     flows: HashMap<FlowKey, Record<F>, RandomState>,
@@ -75,7 +75,7 @@ impl<F: FlowState> FlowTable<F> {
         Some(&mut record.state)
     }
 
-    /// Looks at the flows that were made (or looked at) longest ago, at most [`PROBE`] of them, and
+    /// Looks at the flows that were made (or looked at) longest ago, at most 32 of them, and
     /// ends the first that has been idle for long enough.
     #[cold]
     fn make_room(&mut self, now_ns: u64) {

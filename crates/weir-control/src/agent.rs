@@ -384,11 +384,6 @@ impl Agent {
         self.memory.workers.get(w).map(|m| m.layout)
     }
 
-    /// Entries in lane `lane` now.
-    pub fn occupancy(&self, lane: usize) -> u64 {
-        self.memory.lanes.get(lane).map_or(0, |l| l.inspector.len())
-    }
-
     /// Packets lost with worker `w`'s deaths, and how often it was restarted.
     pub fn toll(&self, w: usize) -> (u64, u32) {
         self.workers.get(w).map_or((0, 0), |w| (w.lost, w.restarts))

@@ -40,6 +40,16 @@ pub(crate) fn sends(device: &DeviceSpec) -> bool {
     matches!(device, DeviceSpec::Null | DeviceSpec::Pcap { tx: Some(_), .. })
 }
 
+/// The output that is the same file as `path`, if any: what is read must not be written over.
+pub fn written_over<'b>(binds: &'b BTreeMap<u16, DeviceSpec>, path: &Path) -> Option<&'b Path> {
+    let outputs = binds.values().filter_map(|d| match d {
+        DeviceSpec::Pcap { tx: Some(tx), .. } => Some(tx.as_path()),
+        _ => None,
+    });
+    let id = FileId::of(path);
+    outputs.into_iter().find(|tx| FileId::of(tx) == id)
+}
+
 /// Checks what the operator bound against the plan and the file system.
 pub(crate) fn check_binds(
     plan: &Plan,

@@ -1,7 +1,7 @@
 //! What can go wrong with a device.
 
 use std::path::PathBuf;
-use weir_capture::{OpenError, ReadError, ScanError, WriteError};
+use weir_capture::{OpenError, ReadError, WriteError};
 
 /// Why a device cannot be opened or cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -14,14 +14,6 @@ pub enum DeviceError {
         path: PathBuf,
         /// Why.
         source: OpenError,
-    },
-    /// The capture cannot be looked through.
-    #[error("{}: {source}", path.display())]
-    Scan {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: ScanError,
     },
     /// Reading failed.
     #[error("{}: {source}", path.display())]
@@ -38,16 +30,5 @@ pub enum DeviceError {
         path: PathBuf,
         /// Why.
         source: WriteError,
-    },
-    /// No packet of the capture is Ethernet.
-    #[error(
-        "{}: its packets are {found}, and Weir reads Ethernet; \
-         convert the capture, or capture on an Ethernet interface", path.display()
-    )]
-    LinkType {
-        /// The file.
-        path: PathBuf,
-        /// Link types that it has.
-        found: String,
     },
 }

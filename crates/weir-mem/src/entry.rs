@@ -180,10 +180,6 @@ impl Entry {
     pub(crate) const fn from_words(a: u64, b: u64) -> Self {
         Entry(a, b)
     }
-
-    pub(crate) const fn from_words_const(a: u64, b: u64) -> Self {
-        Entry(a, b)
-    }
 }
 
 /// An entry from whose bits a buffer index can be told: what the sweep needs of a ring.

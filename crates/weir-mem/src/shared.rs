@@ -64,7 +64,7 @@ impl Plain for crate::Entry {
             words.add(1).write_volatile(b);
         }
     }
-    const ZERO: Self = Self::from_words_const(0, 0);
+    const ZERO: Self = Self::from_words(0, 0);
 }
 
 /// A cell in shared memory. Reading copies the value out; writing copies it in. Neither is atomic

@@ -21,6 +21,9 @@ pub enum BuildError {
     /// No µNF of this name is linked in.
     #[error("there is no NF type `{0}`; `weir nf list` shows those there are")]
     Unknown(String),
+    /// Two µNFs of this name are linked in.
+    #[error("two NF types are called `{0}`; rename one")]
+    Twice(String),
 }
 
 /// What became of a batch as a whole.

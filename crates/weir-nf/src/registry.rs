@@ -58,11 +58,15 @@ pub fn registrations() -> Vec<&'static Registration> {
     all
 }
 
-/// The µNF type called `name`.
+/// The µNF type called `name`. Two of one name are refused: which is meant would depend on the order
+/// of linking.
 pub fn find(name: &str) -> Result<&'static Registration, BuildError> {
-    inventory::iter::<Registration>()
-        .find(|r| r.descriptor.name == name)
-        .ok_or_else(|| BuildError::Unknown(name.to_owned()))
+    let mut found = inventory::iter::<Registration>().filter(|r| r.descriptor.name == name);
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only),
+        (None, _) => Err(BuildError::Unknown(name.to_owned())),
+        (Some(_), Some(_)) => Err(BuildError::Twice(name.to_owned())),
+    }
 }
 
 /// Registers a µNF type: one line at the bottom of its file.

@@ -157,8 +157,8 @@ impl Egress {
         true
     }
 
-    /// What the ledger records: each ring's index after publication; as many as
-    /// [`Egress::rings`].
+    /// What the ledger records: each ring's index after publication: lanes, then
+    /// returns.
     #[inline]
     pub fn targets<'w>(&self, words: impl Iterator<Item = &'w mut u64>) {
         let lanes = self.lanes.iter().map(|l| l.ring.staged());
@@ -168,12 +168,7 @@ impl Egress {
         }
     }
 
-    /// Number of rings out.
-    pub fn rings(&self) -> usize {
-        self.lanes.len() + self.returns.len()
-    }
-
-    /// Number of lanes among them.
+    /// The lanes.
     pub fn lanes(&self) -> &[LaneOut] {
         &self.lanes
     }

@@ -1,7 +1,5 @@
 //! The buffers that a worker takes for new packets.
 
-use crate::doorbell::Doorbell;
-use std::rc::Rc;
 use weir_mem::{Consumer, Owner, Owners, packet};
 
 /// A worker's home pool: buffers come from the agent (at the start, and after a sweep) and from
@@ -9,7 +7,6 @@ use weir_mem::{Consumer, Owner, Owners, packet};
 /// the stack is no loss: its buffers carry this worker's owner word and are swept.
 pub struct HomePool {
     rings: Vec<Consumer<u32>>,
-    bells: Vec<Rc<Doorbell>>,
     free: Vec<u32>,
     first: u32,
     len: u32,
@@ -19,15 +16,9 @@ pub struct HomePool {
 
 impl HomePool {
     /// The pool of buffers `first .. first + len`, fed by `rings`.
-    pub fn new(
-        rings: Vec<(Consumer<u32>, Rc<Doorbell>)>,
-        first: u32,
-        len: u32,
-        owner: Owner,
-    ) -> Self {
-        let (rings, bells) = rings.into_iter().unzip();
+    pub fn new(rings: Vec<Consumer<u32>>, first: u32, len: u32, owner: Owner) -> Self {
         let free = Vec::with_capacity(len as usize);
-        HomePool { rings, bells, free, first, len, owner, rejected: 0 }
+        HomePool { rings, free, first, len, owner, rejected: 0 }
     }
 
     /// Takes up to `want` free buffers' worth into reach; says how many there are.
@@ -98,10 +89,5 @@ impl HomePool {
     /// Takes back [`HomePool::sleep`].
     pub fn wake(&mut self) {
         self.rings.iter_mut().for_each(Consumer::wake);
-    }
-
-    /// Doorbells of those who feed the pool (they never wait: the rings hold the whole pool).
-    pub fn feeders(&self) -> &[Rc<Doorbell>] {
-        &self.bells
     }
 }

@@ -138,7 +138,7 @@ pub(crate) fn attach(
     let home = match &spec.home {
         Some(h) => {
             let rings: Result<Vec<_>, AttachError> =
-                h.rings.iter().map(|r| fds.consumer(r)).collect();
+                h.rings.iter().map(|r| Ok(fds.consumer(r)?.0)).collect();
             Some(HomePool::new(rings?, h.first, h.len, owner))
         }
         None => None,

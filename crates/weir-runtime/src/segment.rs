@@ -57,6 +57,7 @@ struct Node {
     /// More than one edge leads here: bring packets into sequence first.
     merges: bool,
     resizes: bool,
+    may_drop: bool,
     outputs: Vec<Vec<Branch>>,
 }
 
@@ -221,6 +222,7 @@ impl Segment {
     fn dispatch(&mut self, i: usize, base: usize, batch: &mut Vec<Packet>, way: &mut Way<'_>) {
         for (packet, verdict) in batch.drain(..).zip(self.verdicts) {
             let Some(output) = verdict.as_output() else {
+                debug_assert!(self.nodes.get(i).is_some_and(|n| n.may_drop), "undeclared drop");
                 let reason = verdict.as_drop().unwrap_or(DropReason::BadEntry);
                 discard(packet, reason, base, way);
                 continue;
@@ -303,7 +305,8 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
     let resizes = nf.as_ref().is_some_and(|nf| nf.descriptor().resizes);
-    Ok(Node { nf, inbox, merges: n.fan_in > 1, resizes, outputs })
+    let may_drop = nf.as_ref().is_none_or(|nf| nf.descriptor().may_drop);
+    Ok(Node { nf, inbox, merges: n.fan_in > 1, resizes, may_drop, outputs })
 }
 
 /// Packets and bytes of a batch.

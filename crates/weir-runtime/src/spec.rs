@@ -1,7 +1,7 @@
 //! What the agent tells a worker.
 
 use serde::{Deserialize, Serialize};
-use weir_device::{DeviceSpec, Place};
+use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
@@ -225,6 +225,3 @@ pub mod command {
     /// Stop receiving; let what is under way run out.
     pub const STOP: u32 = 1;
 }
-
-/// The place of a device that begins.
-pub const BEGINNING: Place = [0; 6];

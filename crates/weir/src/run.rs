@@ -187,6 +187,9 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
             return Err(RunError::BoundTwice(*port));
         }
     }
+    if let Some(output) = devices::written_over(&binds, &args.policy) {
+        return Err(WiringError::SameFile(output.to_owned()).into());
+    }
     let captures = devices::scan(&binds)?;
     for (port, summary) in &captures {
         if summary.largest > wiring::LONGEST_PACKET {

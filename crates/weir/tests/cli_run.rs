@@ -399,3 +399,13 @@ fn a_pipe_is_no_capture() {
         assert!(ended.stderr.contains("pipe"), "{}", ended.stderr);
     }
 }
+
+#[test]
+fn the_policy_is_not_written_over() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", TWICE);
+    let ended =
+        weir(&["run", &policy, "--bind", &demo_rx(), "--bind", &format!("1=pcap:tx={policy}")]);
+    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&policy).unwrap(), TWICE);
+}

@@ -16,6 +16,10 @@
 //! it sees comes with the owner words written before it. `watermark` is stored with Release after
 //! `head`, and loaded with Acquire *before* `head`: see [`Consumer::watermark`].
 
+mod inspector;
+
+pub use inspector::RingInspector;
+
 use crate::entry::Seq;
 use crate::region::{Mapping, Region, RegionError};
 use crate::shared::{Plain, Shared};
@@ -507,118 +511,5 @@ impl<E: Plain> Window<'_, E> {
         let at = self.tail.wrapping_add(i as u64) & self.mask;
         // SAFETY: the mask keeps the index below the capacity; the slots live with the ring.
         unsafe { self.slots.add(at as usize).as_ref() }.load()
-    }
-}
-
-/// The agent's view of a ring: both indices and the slots, to read, and to complete what a dead
-/// worker had committed.
-pub struct RingInspector<E> {
-    memory: RingMemory<E>,
-}
-
-impl<E: Plain> RingInspector<E> {
-    /// Attaches with both memories writable; only the agent can.
-    pub fn attach(
-        shape: RingShape<E>,
-        producer: &Region,
-        consumer: &Region,
-    ) -> Result<Self, RegionError> {
-        let memory = RingMemory::map(shape, producer.map_writable()?, consumer.map_writable()?)?;
-        Ok(RingInspector { memory })
-    }
-
-    /// Published entries since the ring was made.
-    pub fn head(&self) -> u64 {
-        // Acquire: pairs with `Producer::publish`.
-        self.memory.producer().head.load(Ordering::Acquire)
-    }
-
-    /// Claimed entries since the ring was made.
-    pub fn tail(&self) -> u64 {
-        // Acquire: pairs with `Consumer::claim`.
-        self.memory.consumer().tail.load(Ordering::Acquire)
-    }
-
-    /// Entries published and not claimed.
-    pub fn len(&self) -> u64 {
-        let tail = self.tail();
-        self.head().wrapping_sub(tail).min(self.memory.capacity())
-    }
-
-    /// True when everything published has been claimed.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Entries that fit.
-    pub fn capacity(&self) -> u64 {
-        self.memory.capacity()
-    }
-
-    /// Copies of the entries published and not claimed. Exact while one of the two sides rests;
-    /// while the consumer goes on, a superset of what is left.
-    pub fn unclaimed(&self) -> Vec<E> {
-        let tail = self.tail();
-        let n = self.head().wrapping_sub(tail).min(self.memory.capacity());
-        (0..n).map(|i| self.memory.slot(tail.wrapping_add(i)).load()).collect()
-    }
-
-    /// Puts right what a dead producer may have written over: a head that cannot be (behind the
-    /// tail, or more than the capacity ahead) becomes `head`, the last that is known of, or the tail
-    /// where that cannot be either. True when something had to be done.
-    pub fn repair_head(&self, head: u64) -> bool {
-        let (tail, capacity) = (self.tail(), self.memory.capacity());
-        let fits = |h: u64| h.wrapping_sub(tail) <= capacity;
-        if fits(self.head()) {
-            return false;
-        }
-        let head = if fits(head) { head } else { tail };
-        // Release: in the dead producer's stead, pairs with `Consumer::available`.
-        self.memory.producer().head.store(head, Ordering::Release);
-        true
-    }
-
-    /// Puts right what a dead consumer may have written over: a tail that cannot be (ahead of the
-    /// head, or behind `claimed`, the last that is known of) becomes `claimed`, or the head where
-    /// that cannot be either. True when something had to be done.
-    pub fn repair_tail(&self, claimed: u64) -> bool {
-        let (head, capacity) = (self.head(), self.memory.capacity());
-        let fits = |t: u64| head.wrapping_sub(t) <= capacity;
-        let tail = self.tail();
-        // A marker is counted as claimed just before it is.
-        if fits(tail) && tail.wrapping_add(1).wrapping_sub(claimed) <= capacity + 1 {
-            return false;
-        }
-        let tail = if fits(claimed) { claimed } else { head };
-        // Release: in the dead consumer's stead, pairs with `Producer::room`.
-        self.memory.consumer().tail.store(tail, Ordering::Release);
-        true
-    }
-
-    /// Publishes for a dead producer what its ledger had committed: entries up to `target`, whose
-    /// slots it had written. Goes forward only, and by at most the ring's capacity.
-    pub fn roll_forward(&self, target: u64) {
-        let ahead = target.wrapping_sub(self.head());
-        if ahead > 0 && ahead <= self.memory.capacity() {
-            // Release: pairs with `Consumer::available`, in the dead producer's stead.
-            self.memory.producer().head.store(target, Ordering::Release);
-        }
-    }
-
-    /// True when the consumer sleeps until there is something (ring the doorbell for it).
-    pub fn consumer_sleeps(&self) -> bool {
-        // SeqCst fence: pairs with the one in `Consumer::sleep`.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
-        self.memory.consumer().sleeping.load(Ordering::Relaxed) != 0
-    }
-
-    /// Clears what a dead producer's or consumer's sleep left.
-    pub fn forget_sleep(&self, producer: bool) {
-        if producer {
-            self.memory.producer().waiting.store(0, Ordering::Relaxed);
-        } else {
-            self.memory.consumer().sleeping.store(0, Ordering::Relaxed);
-        }
     }
 }

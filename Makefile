@@ -25,7 +25,9 @@ build: ## Builds the program, target/release/weir
 	@$(SETUP) rust linker; cargo build --release --locked -p weir
 
 fmt: ## Formats the code
-	@$(SETUP) rust components; cargo fmt --all; cargo fmt --manifest-path fuzz/Cargo.toml
+	@$(SETUP) rust components; cargo fmt --all; cargo fmt --manifest-path fuzz/Cargo.toml; \
+	  cargo fmt --manifest-path examples/outside-nf/Cargo.toml; \
+	  cargo fmt --manifest-path crates/weir/tests/hostile-nf/Cargo.toml
 
 lint: ## Checks format, lints and documentation, as CI does
 	@ci/lint.sh
@@ -34,7 +36,9 @@ docs: ## Builds the documentation of the code, target/doc
 	@$(SETUP) rust linker; cargo doc --locked --workspace --no-deps
 
 bench: ## Measures chains on this machine (docs/performance.md)
-	@$(SETUP) rust linker; cargo build --release --locked -p weir; $(WEIR) bench chain
+	@$(SETUP) rust linker; cargo build --release --locked -p weir; $(WEIR) bench chain; \
+	  $(WEIR) bench latency; \
+	  $(WEIR) bench firewall --kind acl,fw,ipc --payloads demo/http.pcap
 
 proofs: ## Memory protocol: loom models, the same on broken builds, ThreadSanitizer
 	@$(SETUP) rust linker; ci/mem-proofs.sh

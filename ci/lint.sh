@@ -9,8 +9,11 @@ say "Format (cargo fmt --check)"
 cargo fmt --all --check
 # A workspace of its own: its build needs flags that the rest must not have.
 cargo fmt --manifest-path fuzz/Cargo.toml --check
+# Projects outside of the workspace on purpose; the tests build them.
+cargo fmt --manifest-path examples/outside-nf/Cargo.toml --check
+cargo fmt --manifest-path crates/weir/tests/hostile-nf/Cargo.toml --check
 say "Lints (cargo clippy, warnings are errors)"
 # With the tests' feature, as in ci/test.sh: then tests that need it are seen too.
-cargo clippy --locked --workspace --all-targets --features weir/faults -- -D warnings
+cargo clippy --locked --workspace --all-targets --features weir/faults,weir/attacks -- -D warnings
 say "Documentation (cargo doc, warnings are errors)"
 RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps

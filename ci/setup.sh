@@ -113,6 +113,27 @@ needs_components() {
     fi
 }
 
+# Real clients, servers and networks for the tests of live devices, which only root runs.
+needs_live() {
+    local tool missing=()
+    [ "$(id -u)" = 0 ] || return 0
+    for tool in nginx:nginx-light curl:curl ip:iproute2 ethtool:ethtool ping:iputils-ping python3:python3 \
+        setpriv:util-linux traceroute:traceroute; do
+        command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    # Debian starts a server as it installs it; policy-rc.d is the way to say no.
+    local no=/usr/sbin/policy-rc.d
+    if [ -e $no ]; then
+        install_packages "tests of live devices" "${missing[@]}"
+    else
+        printf '#!/bin/sh\nexit 101\n' >$no
+        chmod +x $no
+        install_packages "tests of live devices" "${missing[@]}"
+        rm -f $no
+    fi
+}
+
 # needs THING...
 needs() {
     local thing

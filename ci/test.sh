@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . ci/setup.sh
-needs rust linker libpcap cxx valgrind
+needs rust linker libpcap cxx valgrind live
 
 logs=target/test
 mkdir -p "$logs"
@@ -51,11 +51,11 @@ wanted() {
 }
 parts=("$@")
 
-# One build for all: `faults` lets tests kill workers at named steps of the protocol and changes
-# nothing unless a test asks; a second build without it would take as long again.
+# One build for all: `faults` lets tests kill workers at named steps of the protocol, `attacks` lets
+# them turn one hostile; both change nothing unless a test asks; a second build without it would take as long again.
 # --show-output: what a test skipped is said by passing tests too.
 wanted tests && part tests "Workspace tests" \
-    cargo test --locked --workspace --features weir/faults --no-fail-fast -- --show-output
+    cargo test --locked --workspace --features weir/faults,weir/attacks --no-fail-fast -- --show-output
 wanted proofs && part proofs "Proofs of the memory protocol" ci/mem-proofs.sh
 wanted fuzz && part fuzz "Short fuzz run" ci/fuzz.sh
 wanted instructions && part instructions "Instructions per packet" ci/instructions.sh

@@ -30,6 +30,12 @@ impl Catalog for Types {
             outputs: strings(outputs),
             writes_packets: *writes_packets,
             may_drop: matches!(*name, "L3L4Filter" | "ValidateUrl"),
+            domain: String::new(),
+            resizes: false,
+            creates: 0,
+            holds: 0,
+            tags: Vec::new(),
+            program: None,
         })
     }
 

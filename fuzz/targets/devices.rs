@@ -9,7 +9,12 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     let Ok(text) = std::str::from_utf8(data) else { return Corpus::Reject };
     match text.parse::<DeviceSpec>() {
         Err(error) => assert!(!error.to_string().is_empty()),
+        // Has no words.
+        Ok(DeviceSpec::Listed(_)) => panic!("a device without words came of {text:?}"),
         Ok(DeviceSpec::Null) => assert_eq!(text, "null"),
+        Ok(DeviceSpec::Afp(name) | DeviceSpec::Tap(name)) => {
+            assert!((1..=15).contains(&name.len()) && text.ends_with(&name), "{name}");
+        }
         Ok(DeviceSpec::Pcap { rx, tx }) => {
             let named = [rx, tx].into_iter().flatten().collect::<Vec<_>>();
             assert!(!named.is_empty());
@@ -27,7 +32,7 @@ fuzz_target!(|data: &[u8]| -> Corpus {
             );
             planted(matches!(spec.size, 63 | 65));
             // What is understood can be opened; nothing of it touches the system.
-            let opened = open_rx(&DeviceSpec::Generator(spec), [0; 6]);
+            let opened = open_rx(&DeviceSpec::Generator(spec), [0; 6], None);
             assert!(opened.is_ok_and(|device| device.is_some()));
         }
     }

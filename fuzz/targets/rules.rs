@@ -3,7 +3,9 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use weir_classify::generate::headers_hitting;
-use weir_classify::{Classifier, Fragment, Headers, NO_RULE, Net, Rule, RuleSpec, VlanMatch};
+use weir_classify::{
+    Classifier, Fragment, HeaderBatch, Headers, LANES, NO_RULE, Net, Rule, RuleSpec, VlanMatch,
+};
 use weir_fuzz::{planted, text_and_bytes};
 
 /// More rules make it slow and find nothing new: the trees are deep already.
@@ -37,9 +39,13 @@ fn compiled_rules_say_what_walking_them_says(rules: &[Rule], bytes: &[u8]) {
     let crossed: Vec<Headers> = hits.iter().zip(&all).map(|(hit, any)| cross(hit, any)).collect();
     all.extend(hits);
     all.extend(crossed);
-    let mut batch = vec![0; all.len()];
-    classifier.classify_batch(&all, &mut batch);
-    for (headers, batched) in all.iter().zip(batch) {
+    let mut batched = Vec::new();
+    for piece in all.chunks(LANES) {
+        let mut batch = HeaderBatch::new();
+        piece.iter().for_each(|headers| batch.push(headers));
+        batched.extend_from_slice(&classifier.classify_batch(&batch)[..piece.len()]);
+    }
+    for (headers, batched) in all.iter().zip(batched) {
         let walked = (0..).zip(rules).find(|(_, rule)| rule.matches(headers)).map(|(at, _)| at);
         assert_eq!(classifier.classify(headers), walked, "{headers:?} in {rules:?}");
         assert_eq!(batched, walked.unwrap_or(NO_RULE), "in a batch: {headers:?} in {rules:?}");

@@ -106,6 +106,12 @@ pub enum WriteError {
     /// A comment is limited by its 16-bit length.
     #[error("a comment of {0} bytes is longer than pcapng can hold (65535)")]
     CommentTooLong(usize),
+    /// An interface's name is limited by its 16-bit length.
+    #[error("an interface name of {0} bytes is longer than pcapng can hold (65535)")]
+    NameTooLong(usize),
+    /// No interface of this number was described; a pcap file has none but its own.
+    #[error("the capture has no interface {0} that was described before")]
+    NoInterface(u32),
     /// More distinct pairs of link type and time unit than [`MAX_INTERFACES`].
     #[error("more than {MAX_INTERFACES} interfaces in one file")]
     TooManyInterfaces,

@@ -23,6 +23,7 @@ pub(crate) const BYTE_ORDER_MARK: u32 = 0x1a2b_3c4d;
 
 pub(crate) const OPT_END: u16 = 0;
 pub(crate) const OPT_COMMENT: u16 = 1;
+pub(crate) const IF_NAME: u16 = 2;
 pub(crate) const IF_TSRESOL: u16 = 9;
 pub(crate) const IF_TSOFFSET: u16 = 14;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::WriteError;
 use crate::record::{FileKind, Interface, Position, Record};
-use crate::{LinkType, MAX_CAPTURED, MAX_INTERFACES, Precision, Reader, TimeFormat};
+use crate::{LinkType, MAX_CAPTURED, MAX_INTERFACES, Precision, Reader, Resolution, TimeFormat};
 
 mod encode;
 
@@ -163,15 +163,59 @@ impl<S: Storage> Writer<S> {
                 );
             }
             Format::Pcapng => {
+                // Before an interface is described for it.
                 if let Some(comment) = record.comment.filter(|c| c.len() > usize::from(u16::MAX)) {
                     return Err(WriteError::CommentTooLong(comment.len()));
                 }
                 let resolution = record.time.format.in_pcapng();
                 let interface = self.interface(record.link, TimeFormat::Units(resolution))?;
-                let raw = record.time.raw_in(TimeFormat::Units(resolution));
-                encode::enhanced_packet(&mut self.pending, record, raw, interface);
+                return self.append_to(interface, record);
             }
         }
+        self.ahead.records = self.ahead.records.saturating_add(1);
+        Ok(())
+    }
+
+    /// Describes an interface of that name: pcapng's `if_name` (draft-ietf-opsawg-pcapng, section 4.2). Gives its number
+    /// for [`Self::append_to`]; after [`Self::reopen`] the numbers are those they were.
+    ///
+    /// # Errors
+    /// [`WriteError::TooManyInterfaces`], [`WriteError::LinkTypeTooLarge`], [`WriteError::NameTooLong`]; and
+    /// [`WriteError::NoInterface`] in a pcap file, which has no place for it.
+    pub fn describe(
+        &mut self,
+        link: LinkType,
+        resolution: Resolution,
+        name: &str,
+    ) -> Result<u32, WriteError> {
+        if self.format != Format::Pcapng {
+            return Err(WriteError::NoInterface(0));
+        }
+        if name.len() > usize::from(u16::MAX) {
+            return Err(WriteError::NameTooLong(name.len()));
+        }
+        let id = self.add_interface(link, TimeFormat::Units(resolution), name.as_bytes())?;
+        u32::try_from(id).map_err(|_| WriteError::TooManyInterfaces)
+    }
+
+    /// As [`Self::append`], to the pcapng interface of a number that [`Self::describe`] gave. The time stamp is converted
+    /// to its unit; the record's own link type does not matter.
+    ///
+    /// # Errors
+    /// [`WriteError::NoInterface`], [`WriteError::TooLong`], [`WriteError::CommentTooLong`]; then nothing is added.
+    pub fn append_to(&mut self, interface: u32, record: &Record<'_>) -> Result<(), WriteError> {
+        if record.bytes.len() > MAX_CAPTURED as usize {
+            return Err(WriteError::TooLong(record.bytes.len()));
+        }
+        if let Some(comment) = record.comment.filter(|c| c.len() > usize::from(u16::MAX)) {
+            return Err(WriteError::CommentTooLong(comment.len()));
+        }
+        let described = usize::try_from(interface).ok().and_then(|i| self.interfaces.get(i));
+        let Some(described) = described.filter(|_| self.format == Format::Pcapng) else {
+            return Err(WriteError::NoInterface(interface));
+        };
+        let raw = record.time.raw_in(described.time);
+        encode::enhanced_packet(&mut self.pending, record, raw, interface);
         self.ahead.records = self.ahead.records.saturating_add(1);
         Ok(())
     }
@@ -182,20 +226,25 @@ impl<S: Storage> Writer<S> {
         let found = self.interfaces.iter().rposition(|i| i.link == link && i.time == time);
         let id = match found {
             Some(id) => id,
-            None if self.interfaces.len() >= MAX_INTERFACES => {
-                return Err(WriteError::TooManyInterfaces);
-            }
-            None => {
-                let number =
-                    u16::try_from(link.0).map_err(|_| WriteError::LinkTypeTooLarge(link))?;
-                encode::interface(&mut self.pending, number, time.in_pcapng());
-                self.interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time });
-                self.ahead.interfaces_end =
-                    self.committed.next.saturating_add(self.pending.len() as u64);
-                self.interfaces.len().saturating_sub(1)
-            }
+            None => self.add_interface(link, time, b"")?,
         };
         u32::try_from(id).map_err(|_| WriteError::TooManyInterfaces)
+    }
+
+    fn add_interface(
+        &mut self,
+        link: LinkType,
+        time: TimeFormat,
+        name: &[u8],
+    ) -> Result<usize, WriteError> {
+        if self.interfaces.len() >= MAX_INTERFACES {
+            return Err(WriteError::TooManyInterfaces);
+        }
+        let number = u16::try_from(link.0).map_err(|_| WriteError::LinkTypeTooLarge(link))?;
+        encode::interface(&mut self.pending, number, time.in_pcapng(), name);
+        self.interfaces.push(Interface { link, snaplen: MAX_CAPTURED, time });
+        self.ahead.interfaces_end = self.committed.next.saturating_add(self.pending.len() as u64);
+        Ok(self.interfaces.len().saturating_sub(1))
     }
 
     /// Writes everything appended with one call to the system and gives the position behind it.

@@ -67,6 +67,43 @@ fn write(format: Format, records: &[Owned]) -> Vec<u8> {
 }
 
 #[test]
+fn interfaces_that_were_described_keep_their_names_and_numbers_over_a_reopening() {
+    let path = temporary("described.pcapng");
+    let mut writer = Writer::create(&path, Format::Pcapng).unwrap();
+    for (i, name) in (0..).zip(["lan", "a longer name", ""]) {
+        let id = writer.describe(LinkType::ETHERNET, Resolution::NANOS, name).unwrap();
+        assert_eq!(id, i);
+    }
+    let record = |comment| Record { comment: Some(comment), ..ethernet(b"bytes", micros(7)) };
+    // Lengths of comments with each padding.
+    writer.append_to(1, &record(b"filtered")).unwrap();
+    writer.append_to(0, &record(b"policy by x")).unwrap();
+    let committed = writer.commit().unwrap();
+    writer.append_to(2, &record(b"not committed")).unwrap();
+    drop(writer);
+    let mut writer = Writer::reopen(&path, committed).unwrap();
+    writer.append_to(2, &record(b"x")).unwrap();
+    assert!(matches!(writer.append_to(3, &record(b"")), Err(WriteError::NoInterface(3))));
+    writer.commit().unwrap();
+
+    let mut reader = Reader::open(&path).unwrap();
+    let mut seen = Vec::new();
+    while let Some(r) = reader.next().unwrap() {
+        seen.push((r.interface, r.comment.unwrap().to_vec(), r.time.to_ns()));
+    }
+    assert!(reader.warning().is_none());
+    let want: [(u32, &[u8]); 3] = [(1, b"filtered"), (0, b"policy by x"), (2, b"x")];
+    assert_eq!(seen, want.map(|(i, c)| (i, c.to_vec(), micros(7).to_ns())));
+    // Option 2 (if_name), its length, the name padded to four bytes: draft-ietf-opsawg-pcapng, 4.2.
+    let bytes = std::fs::read(&path).unwrap();
+    let has = |what: &[u8]| bytes.windows(what.len()).any(|w| w == what);
+    assert!(has(b"\x02\0\x03\0lan\0") && has(b"\x02\0\x0d\0a longer name\0\0\0"));
+    let mut pcap = Writer::new(disk(), PCAP).unwrap();
+    let refused = pcap.describe(LinkType::ETHERNET, Resolution::NANOS, "lan");
+    assert!(matches!(refused, Err(WriteError::NoInterface(_))));
+}
+
+#[test]
 fn a_little_endian_pcap_is_written_back_byte_for_byte_behind_its_header() {
     for nanos in [false, true] {
         let source = rich_pcap(false, nanos);

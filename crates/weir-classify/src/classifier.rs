@@ -1,10 +1,13 @@
 //! The compiled rule list.
 
-use crate::compiled::{Cold, Compiled, Family, Hot, Key, key};
+use crate::batch::{HeaderBatch, LANES};
+use crate::bitvectors::{MAX_VECTOR_RULES, Vectors};
+use crate::compiled::{Compiled, Family, Key, classed, words};
+use crate::cross::Cross;
 use crate::headers::Headers;
 use crate::ports::PortClasses;
-use crate::rule::{Prefix, Rule};
-use crate::tree::{Builder, Forest, NEVER, Node, QUAD};
+use crate::rule::Rule;
+use crate::trees::{IN_FLIGHT, Trees};
 use std::collections::HashSet;
 
 /// Rules of one list at most.
@@ -12,19 +15,6 @@ pub const MAX_RULES: usize = 65_535;
 
 /// What [`Classifier::classify_batch`] writes when no rule matches.
 pub const NO_RULE: u32 = u32::MAX;
-
-/// Tree entries (8-byte nodes, 4-byte rule numbers) per rule at most, beside a constant: bounds memory.
-const ENTRIES_PER_RULE: usize = 64;
-const ENTRIES_MAX: usize = 2_000_000;
-
-/// Rough prices, in ns, of a tree, of a step in it, and of comparing a group of rules in its leaf.
-const COST_TREE: usize = 8;
-const COST_STEP: usize = 4;
-const COST_GROUP: usize = 5;
-
-/// Packets that [`Classifier::classify_batch`] keeps in flight: enough to hide the second-level cache, few enough
-/// that their keys stay in the first.
-const LANES: usize = 16;
 
 /// Why a rule list cannot be compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,34 +27,40 @@ pub enum BuildError {
     TooManyPortRanges,
 }
 
-/// A rule list compiled to decision trees; immutable, so it can be shared and swapped.
+/// A rule list compiled to tables; immutable, so it can be shared and swapped.
 ///
-/// The rules are compiled apart for IPv4, IPv6 and everything else, into one to four trees each: rules that are wide
-/// in the source, in the destination, in both or in neither address would copy each other into every branch of one
-/// tree (EffiCuts, SIGCOMM 2010). Five ways to part them are built, and the cheapest for a packet of each rule kept.
+/// The rules are compiled apart for IPv4, IPv6 and everything else, each in one of three forms:
 ///
-/// *Bounds.* Entries of the trees are limited to 64 per rule and 2,000,000 per family, the work of a build per rule
-/// too. Where rules overlap so much that cuts do not part them within that, leaves stay large and are compared in
-/// order: the worst case is all rules of the family, about 1 ns each ([`Shape::largest_leaf`] tells). Every other
-/// answer takes a few dependent loads per tree.
+/// - up to 512: bit vectors, in which a lookup takes the same few loads for every packet;
+/// - more, for IPv4: cells of class numbers, where a packet meets a few rules in each of four tables;
+/// - what does not suit those (long lists for IPv6, more than 64 distinct tests of other fields than addresses and ports, rules that
+///   overlap so much that a packet would meet more than 16 on average): decision trees.
+///
+/// *Bounds.* Bit vectors take 12 MiB at most, usually below 1. Cells and their entries are limited to 64 per rule and
+/// 1,500,000 in all (46 MiB), usually 150 bytes per rule; a cell has at most 1,024 entries. Entries of the trees are
+/// limited to 64 per rule and 2,000,000 per family, the work of a build per rule too. Where rules overlap so much
+/// that cuts do not part them within that, leaves stay large and are compared in order: the worst case is all rules
+/// of the family, about 1 ns each ([`Shape::largest_leaf`] tells).
 #[derive(Debug, Clone)]
 pub struct Classifier {
     sport: PortClasses,
     dport: PortClasses,
     link: bool,
-    v4: Group,
-    v6: Group,
-    other: Group,
+    v4: Engine,
+    v6: Engine,
+    other: Engine,
 }
 
-/// The rules of one address family.
-#[derive(Debug, Clone, Default)]
-struct Group {
-    forest: Forest,
-    /// Trees with the smallest rule position in each, ascending.
-    roots: Vec<(u32, Node)>,
-    hot: Vec<Hot>,
-    cold: Vec<Cold>,
+/// The rules of one address family in the form that suits their number.
+#[derive(Debug, Clone)]
+enum Engine {
+    Empty,
+    Vectors1(Vectors<1>),
+    Vectors2(Vectors<2>),
+    Vectors4(Vectors<4>),
+    Vectors8(Vectors<8>),
+    Cross(Box<Cross>),
+    Trees(Trees),
 }
 
 /// How large a compiled list is, for reports.
@@ -94,7 +90,7 @@ impl Classifier {
         let dport = PortClasses::new(usable().map(|rule| &rule.dport))
             .ok_or(BuildError::TooManyPortRanges)?;
         let mut link = false;
-        let mut group = |family| {
+        let mut engine = |family| {
             // A rule equal to an earlier one never wins, and no cut would part them.
             let mut seen = HashSet::new();
             let compiled: Vec<Compiled> = (0_u32..)
@@ -103,40 +99,77 @@ impl Classifier {
                 .filter_map(|(index, rule)| Compiled::new(rule, index, family, &sport, &dport))
                 .collect();
             link |= compiled.iter().any(Compiled::tests_link);
-            Group::build(rules, &compiled, (sport.bits(), dport.bits()))
+            Engine::build(rules, &compiled, family, [&sport, &dport])
         };
-        let (v4, v6, other) = (group(Family::V4), group(Family::V6), group(Family::Other));
+        let (v4, v6, other) = (engine(Family::V4), engine(Family::V6), engine(Family::Other));
         Ok(Classifier { link, v4, v6, other, sport, dport })
     }
 
-    /// Position of the first rule that matches.
+    /// True when some rule looks at MAC addresses, EtherType or VLAN.
     #[inline]
+    pub fn tests_link(&self) -> bool {
+        self.link
+    }
+
+    /// Position of the first rule that matches.
     pub fn classify(&self, headers: &Headers) -> Option<u32> {
-        let (family, key) = key(headers, &self.sport, &self.dport, self.link);
-        let found = self.group(family).lookup(&key);
+        let (family, key) = words(headers, self.link);
+        let found = match self.engine(family) {
+            Engine::Empty => NO_RULE,
+            Engine::Vectors1(vectors) => vectors.lookup(&key),
+            Engine::Vectors2(vectors) => vectors.lookup(&key),
+            Engine::Vectors4(vectors) => vectors.lookup(&key),
+            Engine::Vectors8(vectors) => vectors.lookup(&key),
+            Engine::Cross(cross) => cross.lookup(&key, [&self.sport, &self.dport]),
+            Engine::Trees(trees) => trees.lookup(&self.classed(key)),
+        };
         (found != NO_RULE).then_some(found)
     }
 
-    /// Writes to each element of `found` the position of the first rule that matches the header of the same
-    /// position, [`NO_RULE`] when none does. Stops at the shorter of both slices.
-    ///
-    /// Several lookups are in flight at a time, so that their cache misses overlap.
-    pub fn classify_batch(&self, headers: &[Headers], found: &mut [u32]) {
-        for (headers, found) in headers.chunks(LANES).zip(found.chunks_mut(LANES)) {
-            let mut keys = [[0; 16]; LANES];
-            let mut families = [Family::Other; LANES];
-            for ((header, key_slot), family_slot) in
-                headers.iter().zip(&mut keys).zip(&mut families)
-            {
-                (*family_slot, *key_slot) = key(header, &self.sport, &self.dport, self.link);
+    /// The position of the first rule that matches each packet of the batch, [`NO_RULE`] when none does (and behind
+    /// the batch's end).
+    pub fn classify_batch(&self, batch: &HeaderBatch) -> [u32; LANES] {
+        let mut found = [NO_RULE; LANES];
+        let families = batch.families();
+        let Some(&first) = families.first() else { return found };
+        let len = families.len();
+        if families.iter().all(|family| *family == first) {
+            self.lookup_batch(first, batch, found.get_mut(..len).unwrap_or_default());
+            return found;
+        }
+        for family in [Family::V4, Family::V6, Family::Other] {
+            if families.contains(&family) {
+                // All lanes, as tables answer whatever they are asked; then those of the family count.
+                let mut answers = [NO_RULE; LANES];
+                self.lookup_batch(family, batch, answers.get_mut(..len).unwrap_or_default());
+                for ((found, answer), is) in found.iter_mut().zip(answers).zip(families) {
+                    *found = if *is == family { answer } else { *found };
+                }
             }
-            let count = headers.len().min(found.len());
-            let first = families[0];
-            if families.iter().take(count).all(|family| *family == first) {
-                self.group(first).lookup_batch(keys.get(..count).unwrap_or_default(), found);
-            } else {
-                for ((key, family), found) in keys.iter().zip(families).zip(found) {
-                    *found = self.group(family).lookup(key);
+        }
+        found
+    }
+
+    #[inline]
+    fn lookup_batch(&self, family: Family, batch: &HeaderBatch, found: &mut [u32]) {
+        match self.engine(family) {
+            Engine::Empty => {}
+            Engine::Vectors1(vectors) => vectors.lookup_batch(batch, found),
+            Engine::Vectors2(vectors) => vectors.lookup_batch(batch, found),
+            Engine::Vectors4(vectors) => vectors.lookup_batch(batch, found),
+            Engine::Vectors8(vectors) => vectors.lookup_batch(batch, found),
+            Engine::Cross(cross) => {
+                cross.lookup_batch(batch, [&self.sport, &self.dport], found);
+            }
+            Engine::Trees(trees) => {
+                let mut lane = 0;
+                for found in found.chunks_mut(IN_FLIGHT) {
+                    let mut keys = [Key::default(); IN_FLIGHT];
+                    for key in keys.iter_mut().take(found.len()) {
+                        *key = self.classed(batch.key(lane));
+                        lane += 1;
+                    }
+                    trees.lookup_batch(keys.get(..found.len()).unwrap_or_default(), found);
                 }
             }
         }
@@ -144,24 +177,29 @@ impl Classifier {
 
     /// Size of the compiled tables.
     pub fn shape(&self) -> Shape {
-        let groups = [&self.v4, &self.v6, &self.other];
-        let sum =
-            |count: fn(&Group) -> usize| groups.iter().map(|group| count(group)).sum::<usize>();
+        let engines = [&self.v4, &self.v6, &self.other];
+        let trees = || {
+            engines.into_iter().filter_map(|engine| match engine {
+                Engine::Trees(trees) => Some(trees),
+                _ => None,
+            })
+        };
         Shape {
-            bytes: sum(Group::bytes)
-                .saturating_add(self.sport.bytes())
-                .saturating_add(self.dport.bytes()),
-            trees: sum(|group| group.roots.len()),
-            largest_leaf: groups
-                .iter()
-                .map(|group| group.forest.largest_leaf(&group.roots))
-                .max()
-                .unwrap_or(0),
+            bytes: engines.map(Engine::bytes).into_iter().sum::<usize>()
+                + self.sport.bytes()
+                + self.dport.bytes(),
+            trees: trees().map(Trees::count).sum(),
+            largest_leaf: trees().map(Trees::largest_leaf).max().unwrap_or(0),
         }
     }
 
     #[inline]
-    fn group(&self, family: Family) -> &Group {
+    fn classed(&self, key: Key) -> Key {
+        classed(key, &self.sport, &self.dport)
+    }
+
+    #[inline]
+    fn engine(&self, family: Family) -> &Engine {
         match family {
             Family::V4 => &self.v4,
             Family::V6 => &self.v6,
@@ -170,185 +208,39 @@ impl Classifier {
     }
 }
 
-impl Group {
-    fn build(rules: &[Rule], compiled: &[Compiled], port_bits: (u8, u8)) -> Group {
-        let positions: Vec<u32> = (0_u32..).zip(compiled).map(|(position, _)| position).collect();
-        let wide = |position: u32| {
-            let rule =
-                compiled.get(position as usize).and_then(|rule| rules.get(rule.index as usize));
-            rule.map_or((false, false), |rule| (is_wide(rule.src), is_wide(rule.dst)))
+impl Engine {
+    fn build(
+        rules: &[Rule],
+        compiled: &[Compiled],
+        family: Family,
+        ports: [&PortClasses; 2],
+    ) -> Engine {
+        let [sport, dport] = ports;
+        let tables = match compiled.len() {
+            0 => Some(Engine::Empty),
+            1..=64 => Vectors::build(compiled).map(Engine::Vectors1),
+            65..=128 => Vectors::build(compiled).map(Engine::Vectors2),
+            129..=256 => Vectors::build(compiled).map(Engine::Vectors4),
+            257..=MAX_VECTOR_RULES => Vectors::build(compiled).map(Engine::Vectors8),
+            _ if family == Family::V4 => {
+                Cross::build(compiled, sport, dport).map(|cross| Engine::Cross(Box::new(cross)))
+            }
+            _ => None,
         };
-        // Which tree a rule goes to, by whether its source and its destination are wide.
-        let ways: [fn((bool, bool)) -> usize; 5] = [
-            |_| 0,
-            |(src, _)| usize::from(src),
-            |(_, dst)| usize::from(dst),
-            |(src, dst)| if src { 1 + usize::from(dst) } else { 0 },
-            |(src, dst)| usize::from(src) * 2 + usize::from(dst),
-        ];
-        let plans = ways.map(|tree| {
-            let mut lists: [Vec<u32>; 4] = Default::default();
-            for &position in &positions {
-                if let Some(list) = lists.get_mut(tree(wide(position))) {
-                    list.push(position);
-                }
-            }
-            lists.into_iter().filter(|list| !list.is_empty()).collect::<Vec<_>>()
-        });
-        let mut best: Option<(usize, Group)> = None;
-        let mut tried: Vec<&Vec<Vec<u32>>> = Vec::new();
-        for plan in &plans {
-            if tried.contains(&plan) {
-                continue;
-            }
-            tried.push(plan);
-            let group = Group::plant(compiled, port_bits, plan.clone());
-            let cost = group.cost(compiled);
-            if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                best = Some((cost, group));
-            }
-        }
-        best.map(|(_, group)| group).unwrap_or_default()
-    }
-
-    fn plant(compiled: &[Compiled], port_bits: (u8, u8), lists: Vec<Vec<u32>>) -> Group {
-        let budget =
-            compiled.len().saturating_mul(ENTRIES_PER_RULE).saturating_add(4096).min(ENTRIES_MAX);
-        let mut builder = Builder::new(compiled, port_bits);
-        let mut roots = Vec::new();
-        for list in lists {
-            if let Some(&first) = list.first() {
-                let share =
-                    budget.saturating_mul(list.len()).checked_div(compiled.len()).unwrap_or(0);
-                roots.push((first, builder.tree(list, share)));
-            }
-        }
-        roots.sort_unstable_by_key(|(first, _)| *first);
-        let mut cold = Vec::new();
-        let hot = compiled.iter().map(|rule| Hot::new(rule, &mut cold)).collect();
-        Group { forest: builder.finish(), roots, hot, cold }
-    }
-
-    #[inline]
-    fn lookup(&self, key: &Key) -> u32 {
-        let mut best = NO_RULE;
-        for &(first, mut node) in &self.roots {
-            if first >= best {
-                break;
-            }
-            while !node.is_leaf() {
-                node = self.forest.child(node, key);
-            }
-            best = self.check(node, key, best);
-        }
-        self.index(best)
-    }
-
-    fn lookup_batch(&self, keys: &[Key], found: &mut [u32]) {
-        let mut best = [NO_RULE; LANES];
-        for &(first, root) in &self.roots {
-            let mut at = [root; LANES];
-            let mut open = !root.is_leaf();
-            while open {
-                open = false;
-                for (node, key) in at.iter_mut().zip(keys) {
-                    let child = self.forest.child(*node, key);
-                    *node = if node.is_leaf() { *node } else { child };
-                    open |= !node.is_leaf();
-                }
-            }
-            for ((node, key), best) in at.into_iter().zip(keys).zip(&mut best) {
-                if first < *best {
-                    *best = self.check(node, key, *best);
-                }
-            }
-        }
-        for (found, best) in found.iter_mut().zip(best) {
-            *found = self.index(best);
-        }
-    }
-
-    /// The first rule of leaf `node` before position `best` that matches; `best` when none does.
-    #[inline]
-    fn check(&self, node: Node, key: &Key, best: u32) -> u32 {
-        for quad in self.forest.leaf(node) {
-            let first = self.first_match(quad, key);
-            if first != NEVER {
-                let confirmed =
-                    if self.rule(first).has_rest() { self.slow_check(quad, key) } else { first };
-                if confirmed != NEVER {
-                    return confirmed.min(best);
-                }
-            }
-        }
-        best
-    }
-
-    /// The first of four rules whose hot words match. No branches.
-    #[inline]
-    fn first_match(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
-        // Or-ing all ones, which is `NEVER`, instead of `if`: the compiler would make branches of that.
-        let test =
-            |position: u32| position | u32::from(self.rule(position).matches(key)).wrapping_sub(1);
-        quad.iter().fold(NEVER, |first, &position| first.min(test(position)))
-    }
-
-    /// As [`Self::first_match`], but all words.
-    fn slow_check(&self, quad: &[u32; QUAD], key: &Key) -> u32 {
-        let matches = |rule: &Hot| {
-            rule.matches(key) && (!rule.has_rest() || rule.rest_matches(key, &self.cold))
-        };
-        quad.iter().copied().find(|&position| matches(self.rule(position))).unwrap_or(NEVER)
-    }
-
-    #[inline]
-    fn rule(&self, position: u32) -> &Hot {
-        self.hot.get(position as usize).unwrap_or(&Hot::NEVER)
-    }
-
-    #[inline]
-    fn index(&self, position: u32) -> u32 {
-        self.rule(position).index
-    }
-
-    /// Estimated time of lookups of packets that just match each of up to 4096 rules.
-    fn cost(&self, compiled: &[Compiled]) -> usize {
-        let step = compiled.len().div_ceil(4096).max(1);
-        let mut cost = 0_usize;
-        for rule in compiled.iter().step_by(step) {
-            let mut key = rule.values;
-            key[crate::compiled::SPORT] = u32::from(rule.sport.0);
-            key[crate::compiled::DPORT] = u32::from(rule.dport.0);
-            let mut best = NO_RULE;
-            for &(first, mut node) in &self.roots {
-                if first >= best {
-                    break;
-                }
-                while !node.is_leaf() {
-                    cost = cost.saturating_add(COST_STEP);
-                    node = self.forest.child(node, &key);
-                }
-                cost = cost
-                    .saturating_add(COST_TREE)
-                    .saturating_add(node.quads().saturating_mul(COST_GROUP));
-                best = self.check(node, &key, best);
-            }
-        }
-        cost
+        tables.unwrap_or_else(|| {
+            Engine::Trees(Trees::build(rules, compiled, (sport.bits(), dport.bits())))
+        })
     }
 
     fn bytes(&self) -> usize {
-        let hot = self.hot.len().saturating_mul(size_of::<Hot>());
-        let cold = self.cold.len().saturating_mul(size_of::<Cold>());
-        self.forest.bytes().saturating_add(hot).saturating_add(cold)
-    }
-}
-
-/// Prefixes that leave so much open that cutting by them copies the rule into many branches.
-fn is_wide(prefix: Prefix) -> bool {
-    match prefix {
-        Prefix::Any => true,
-        Prefix::V4 { len, .. } => len < 10,
-        Prefix::V6 { len, .. } => len < 20,
+        match self {
+            Engine::Empty => 0,
+            Engine::Vectors1(vectors) => vectors.bytes(),
+            Engine::Vectors2(vectors) => vectors.bytes(),
+            Engine::Vectors4(vectors) => vectors.bytes(),
+            Engine::Vectors8(vectors) => vectors.bytes(),
+            Engine::Cross(cross) => cross.bytes(),
+            Engine::Trees(trees) => trees.bytes(),
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Packets and rules as words: the form the lookup works on.
 //!
-//! Every field is a test `word & mask == value` of one of 16 words, except the ports, which are ranges of classes.
+//! Every field is a test `word & mask == value` of one of 16 words, except the ports, which are ranges.
 
 use crate::headers::{Fragment, Headers, Net};
-use crate::ports::PortClasses;
+use crate::ports::{NO_PORTS, PortClasses};
 use crate::rule::{FragmentMatch, Prefix, Rule, VlanMatch, mask32, mask128};
 
 pub(crate) const WORDS: usize = 16;
@@ -25,9 +25,14 @@ const IS_FRAGMENT: u32 = 1 << 9;
 const IS_LATER: u32 = 1 << 10;
 const HAS_FLAGS: u32 = 1 << 11;
 const HAS_ICMP: u32 = 1 << 12;
-const FLAGS_SHIFT: u32 = 13;
+pub(crate) const HAS_PORTS: u32 = 1 << 13;
+/// The flags have the upper half of the word to themselves.
+const FLAGS_SHIFT: u32 = 16;
 /// Stands for 'untagged' where a VLAN identifier (12 bits) would be.
 const UNTAGGED: u32 = 0xFFFF;
+
+/// The range of ports that tests nothing.
+pub(crate) const ALL_PORTS: (u16, u16) = (0, u16::MAX);
 
 /// A packet as words.
 pub(crate) type Key = [u32; WORDS];
@@ -40,14 +45,9 @@ pub(crate) enum Family {
     Other,
 }
 
-/// Writes the words of `headers`; link-layer words only when `link` says that a rule looks at them.
+/// The words of `headers`, ports as they are; link-layer words only when `link` says that a rule looks at them.
 #[inline]
-pub(crate) fn key(
-    headers: &Headers,
-    sport: &PortClasses,
-    dport: &PortClasses,
-    link: bool,
-) -> (Family, Key) {
+pub(crate) fn words(headers: &Headers, link: bool) -> (Family, Key) {
     let mut key = [0; WORDS];
     let family = match headers.net {
         Net::V4 { src, dst } => {
@@ -62,10 +62,9 @@ pub(crate) fn key(
         }
         Net::None => Family::Other,
     };
-    if let Some((source, destination)) = headers.ports {
-        key[SPORT] = u32::from(sport.class(source));
-        key[DPORT] = u32::from(dport.class(destination));
-    }
+    let (source, destination) = headers.ports.unwrap_or_default();
+    key[SPORT] = u32::from(source);
+    key[DPORT] = u32::from(destination);
     let mut meta = match headers.proto {
         Some(proto) => HAS_PROTO | u32::from(proto),
         None => 0,
@@ -77,6 +76,7 @@ pub(crate) fn key(
     };
     // Without branches: which packets have flags is random in real traffic, so a branch here would mispredict.
     let (kind, code) = headers.icmp.unwrap_or_default();
+    meta |= if headers.ports.is_some() { HAS_PORTS } else { 0 };
     meta |= if headers.tcp_flags.is_some() { HAS_FLAGS } else { 0 };
     meta |= u32::from(headers.tcp_flags.unwrap_or_default()) << FLAGS_SHIFT;
     meta |= if headers.icmp.is_some() { HAS_ICMP } else { 0 };
@@ -88,6 +88,25 @@ pub(crate) fn key(
         [key[MAC[0]], key[MAC[1]], key[MAC[2]]] = mac_words(&headers.src_mac, &headers.dst_mac);
     }
     (family, key)
+}
+
+/// The word [`META`] of a whole TCP or UDP datagram over IP with all of its header there.
+#[inline]
+pub(crate) fn plain_meta(proto: u8, tcp_flags: Option<u8>) -> u32 {
+    let flags = tcp_flags.map_or(0, |flags| HAS_FLAGS | u32::from(flags) << FLAGS_SHIFT);
+    HAS_PROTO | HAS_PORTS | u32::from(proto) | flags
+}
+
+/// The same words with the ports' classes instead of the ports: what trees are cut by.
+#[inline]
+pub(crate) fn classed(mut key: Key, sport: &PortClasses, dport: &PortClasses) -> Key {
+    let has = key[META] & HAS_PORTS != 0;
+    let class = |classes: &PortClasses, port: u32| {
+        if has { u32::from(classes.class(port as u16)) } else { u32::from(NO_PORTS) }
+    };
+    key[SPORT] = class(sport, key[SPORT]);
+    key[DPORT] = class(dport, key[DPORT]);
+    key
 }
 
 fn mac_words(src: &[u8; 6], dst: &[u8; 6]) -> [u32; 3] {
@@ -109,6 +128,8 @@ pub(crate) struct Compiled {
     pub(crate) sport: (u16, u16),
     /// First and last class.
     pub(crate) dport: (u16, u16),
+    /// First and last source and destination port.
+    pub(crate) ports: [(u16, u16); 2],
     /// Position in the caller's list.
     pub(crate) index: u32,
 }
@@ -130,8 +151,12 @@ impl Compiled {
             values: [0; WORDS],
             sport: sport.range(&rule.sport),
             dport: dport.range(&rule.dport),
+            ports: [&rule.sport, &rule.dport].map(|range| (*range.start(), *range.end())),
             index,
         };
+        if compiled.ports != [ALL_PORTS; 2] {
+            compiled.test(META, HAS_PORTS, HAS_PORTS);
+        }
         compiled.address(rule.src, family, SRC, SRC_REST)?;
         compiled.address(rule.dst, family, DST, DST_REST)?;
         if let Some(proto) = rule.proto {

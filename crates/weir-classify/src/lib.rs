@@ -5,15 +5,21 @@
 //! [`RuleSpec`] is the form operators write; [`generate`](mod@generate) makes ClassBench-like rule sets for
 //! tests and benches.
 
+mod addresses;
+mod batch;
+mod bitvectors;
 mod classifier;
 mod compiled;
+mod cross;
 pub mod generate;
 mod headers;
 mod ports;
 mod rule;
 mod spec;
 mod tree;
+mod trees;
 
+pub use batch::{HeaderBatch, LANES};
 pub use classifier::{BuildError, Classifier, MAX_RULES, NO_RULE, Shape};
 pub use headers::{Fragment, Headers, Net};
 pub use rule::{FlagMatch, FragmentMatch, MacMatch, Prefix, Rule, VlanMatch};

@@ -56,6 +56,11 @@ impl PortClasses {
         (self.class(*range.start()), self.class(*range.end()))
     }
 
+    /// Number of classes, that of packets without ports among them.
+    pub(crate) fn len(&self) -> usize {
+        self.starts.len().saturating_add(1)
+    }
+
     /// Bits that hold every class number.
     pub(crate) fn bits(&self) -> u8 {
         u8::try_from(usize::BITS.saturating_sub(self.starts.len().leading_zeros())).unwrap_or(16)

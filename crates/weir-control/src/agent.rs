@@ -1,15 +1,23 @@
 //! The agent's loop.
 
+mod crash;
+mod hosted;
+mod liveness;
+mod trust;
+
+pub use crash::Crash;
+
 use crate::census::Census;
 use crate::memory::{Memory, MemoryError};
-use crate::process::{Process, SpawnError};
+use crate::process::{Process, Programs, SpawnError};
 use crate::recover::recover;
-use crate::setup::Setup;
+use crate::setup::{Setup, WorkerSetup};
 use crate::watchdog::Watchdog;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
+use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
-use weir_runtime::link::{self, LinkError};
+use weir_runtime::link::LinkError;
 use weir_runtime::spec::{FromWorker, command};
 
 /// How workers that die are restarted: at once the first time, and with a growing delay when they
@@ -22,10 +30,17 @@ pub struct RestartPolicy {
     pub delay: Duration,
     /// Longest delay.
     pub longest: Duration,
+    /// A worker that shows no sign of life for so long is ended and started again; `None`: never.
+    pub patience: Option<Duration>,
+    /// A worker that is named for nonsense so often within `window` is not started again: a drain
+    /// takes its place.
+    pub offences: u32,
 }
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
 const STILLBORN: u32 = 5;
+/// How often the agent looks whether a TAP interface that was deleted is there again.
+const RETAKE: Duration = Duration::from_millis(100);
 
 impl Default for RestartPolicy {
     fn default() -> Self {
@@ -33,6 +48,8 @@ impl Default for RestartPolicy {
             window: Duration::from_secs(10),
             delay: Duration::from_millis(10),
             longest: Duration::from_secs(2),
+            offences: 5,
+            patience: Some(Duration::from_millis(500)),
         }
     }
 }
@@ -92,6 +109,34 @@ pub enum Event {
         /// What.
         text: String,
     },
+    /// A worker did what no sound one does, and was ended.
+    Offence {
+        /// Index of the worker.
+        worker: usize,
+        /// What it did.
+        what: String,
+    },
+    /// A µNF brought its worker's death about.
+    Crashed(Crash),
+    /// A worker neither took nor gave, and was ended.
+    Hung {
+        /// Index of the worker.
+        worker: usize,
+        /// What was wrong with it.
+        what: &'static str,
+    },
+    /// A worker was named too often: what comes for it is dropped from now on.
+    Quarantined {
+        /// Index of the worker.
+        worker: usize,
+    },
+    /// Where each buffer of a domain is was found out anew.
+    Audited {
+        /// Index of the domain.
+        domain: usize,
+        /// Ring entries that were voided.
+        voided: u64,
+    },
     /// All input has ended and everything has been passed on.
     Finished,
 }
@@ -124,11 +169,16 @@ struct Worker {
 /// A running graph.
 pub struct Agent {
     setup: Setup,
+    programs: Programs,
     memory: Memory,
     workers: Vec<Worker>,
     policy: RestartPolicy,
     events: VecDeque<Event>,
     watchdog: Option<Watchdog>,
+    liveness: liveness::Liveness,
+    crashes: crash::Crashes,
+    retaken: Instant,
+    trust: trust::Trust,
     stopping: bool,
     finished: bool,
 }
@@ -136,25 +186,46 @@ pub struct Agent {
 impl Agent {
     /// Makes the memory and starts all workers.
     pub fn start(setup: Setup, policy: RestartPolicy) -> Result<Self, AgentError> {
+        Self::start_hosting(setup, policy, |_| false)
+    }
+
+    /// As [`Agent::start`], without processes for the workers that `hosted` names: the caller plays
+    /// them ([`Agent::stepper`]). For measurements.
+    pub fn start_hosting(
+        setup: Setup,
+        policy: RestartPolicy,
+        hosted: impl Fn(&WorkerSetup) -> bool,
+    ) -> Result<Self, AgentError> {
         raise_descriptor_limit();
+        let programs = Programs::open(&setup).map_err(SpawnError::from)?;
         let memory = Memory::new(&setup)?;
         let real_time = setup.workers.iter().any(|w| w.schedule.real_time);
         let watchdog = if real_time { Watchdog::start() } else { None };
         let mut agent = Agent {
             workers: Vec::new(),
+            programs,
             memory,
             policy,
             events: VecDeque::new(),
             watchdog,
+            liveness: liveness::Liveness::new(setup.workers.len()),
+            crashes: crash::Crashes::default(),
+            retaken: Instant::now(),
+            trust: trust::Trust::new(&setup),
             stopping: false,
             finished: false,
             setup,
         };
         for w in 0..agent.setup.workers.len() {
-            let fault = agent.setup.workers[w].fault;
-            let process = Process::start(&agent.setup, &agent.memory, w, fault)?;
+            let state = if hosted(&agent.setup.workers[w]) {
+                State::Gone
+            } else {
+                let fault = agent.setup.workers[w].fault;
+                let (programs, setup, memory) = (&agent.programs, &agent.setup, &agent.memory);
+                State::Running(Process::start(programs, setup, memory, w, fault)?)
+            };
             agent.workers.push(Worker {
-                state: State::Running(process),
+                state,
                 died: None,
                 last_death: None,
                 stillborn: 0,
@@ -181,6 +252,11 @@ impl Agent {
         }
     }
 
+    /// One line on the sandbox that workers are in.
+    pub fn sandbox(&self) -> String {
+        self.programs.summary()
+    }
+
     /// True when packet bytes are on huge pages.
     pub fn huge_pages(&self) -> bool {
         self.memory.huge()
@@ -188,17 +264,14 @@ impl Agent {
 
     /// Bytes of packet memory, and of one buffer.
     pub fn memory_size(&self) -> (usize, usize) {
-        let shape = self.memory.shape();
-        (shape.data_len(), shape.stride() as usize)
+        self.memory.size()
     }
 
     /// Ends all input; what is under way runs out.
     pub fn stop(&mut self) {
         self.stopping = true;
-        for w in &mut self.memory.workers {
-            w.command.stage(command::STOP);
-            w.command.publish();
-            w.bell.ring();
+        for w in 0..self.workers.len() {
+            self.order(w, command::STOP);
         }
     }
 
@@ -218,12 +291,26 @@ impl Agent {
                 self.bury(w)?;
             }
         }
+        self.look()?;
+        self.feel_pulses();
+        self.retake_taps();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
             self.finished = true;
             self.events.push_back(Event::Finished);
         }
         Ok(())
+    }
+
+    /// Takes up TAP interfaces that were deleted and made anew, now and then.
+    fn retake_taps(&mut self) {
+        if self.retaken.elapsed() < RETAKE {
+            return;
+        }
+        self.retaken = Instant::now();
+        for (name, fd) in &self.setup.taps {
+            weir_device::retake_tap(name, fd);
+        }
     }
 
     /// The next thing that happened.
@@ -237,8 +324,13 @@ impl Agent {
         for w in 0..self.workers.len() {
             let State::Restarting(at) = self.workers[w].state else { continue };
             if at <= now {
+                // What its predecessor was told and did not take is over.
+                self.memory.workers[w].forget_commands();
+                if self.stopping {
+                    self.order(w, command::STOP);
+                }
                 // A fault that a test asked for is the first process's alone.
-                let process = Process::start(&self.setup, &self.memory, w, None)?;
+                let process = Process::start(&self.programs, &self.setup, &self.memory, w, None)?;
                 self.workers[w].state = State::Running(process);
                 self.workers[w].restarts += 1;
                 self.tell_watchdog();
@@ -275,24 +367,37 @@ impl Agent {
 
     /// Takes in one message; false when there was none.
     fn listen(&mut self, w: usize) -> Result<bool, AgentError> {
-        let (State::Running(process) | State::Done(process)) = &self.workers[w].state else {
+        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
             return Ok(false);
         };
-        let message = match link::receive::<FromWorker>(process.socket()) {
-            Ok((message, _)) => message,
+        let message = match process.hear() {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(false),
             // It ended (its descriptor will tell), or sent nonsense: then it is ended.
             Err(LinkError::Closed) => return Ok(false),
             Err(_) => {
                 let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
+                self.convict(w, "sent nonsense to the agent");
                 return Ok(false);
             }
         };
+        if self.too_many_messages(w) {
+            self.convict(w, "sent the agent more than it reads");
+        }
+        let is_nf = self.setup.workers[w].runs_nfs();
+        let early = is_nf && matches!(message, FromWorker::Done) && !self.may_be_done(w);
         let worker = &mut self.workers[w];
         match message {
             FromWorker::Ready { real_time } => {
+                self.trust.ready(w);
+                self.liveness.ready(w);
                 let after = worker.died.take().map(|d| d.elapsed());
                 worker.stillborn = 0;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
+            }
+            // One µNF's failing is no reason to end a graph that runs.
+            FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {
+                self.events.push_back(Event::Warning { worker: w, text });
             }
             FromWorker::Failed(why) => {
                 let worker = self.setup.workers[w].name.clone();
@@ -301,7 +406,14 @@ impl Agent {
             FromWorker::Warning(text) => {
                 self.events.push_back(Event::Warning { worker: w, text });
             }
+            FromWorker::Panicked(text) => {
+                self.crashes.panics.insert(w, text);
+            }
             FromWorker::Report(reports) => worker.report = reports,
+            FromWorker::Paused(held) => self.trust.rests(w, held),
+            FromWorker::Done if early => {
+                self.convict(w, "said that it was done before its input had ended");
+            }
             FromWorker::Done => {
                 let state = std::mem::replace(&mut worker.state, State::Gone);
                 if let State::Running(process) = state {
@@ -314,6 +426,7 @@ impl Agent {
 
     /// A process has ended.
     fn bury(&mut self, w: usize) -> Result<(), AgentError> {
+        self.liveness.gone(w);
         let noticed = Instant::now();
         // What it said last may still be in the socket.
         while let State::Running(p) | State::Done(p) = &self.workers[w].state
@@ -331,11 +444,24 @@ impl Agent {
             }
         };
         let how = match process.wait() {
-            Ok(status) => status.to_string(),
+            Ok(status) => {
+                let how = how_ended(status);
+                self.examine(w, status, &how);
+                if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
+                    // What a worker that tries such things has written is not to be believed.
+                    self.accuse(w, "tried what its sandbox forbids");
+                }
+                how
+            }
             Err(e) => e.to_string(),
         };
-        let damage = recover(&self.setup, &mut self.memory, w);
+        let offence = self.trust.offence(w).is_some();
+        let damage = self.mend(w, offence)?;
         let mended = noticed.elapsed();
+        let quarantined = offence && self.quarantine(w);
+        // A named one has to do what was left undone, whatever it said.
+        let was_done = was_done && !offence;
+        let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
         let worker = &mut self.workers[w];
         worker.lost += damage.lost;
         if !was_done {
@@ -343,11 +469,18 @@ impl Agent {
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
             worker.stillborn += 1;
-            if worker.stillborn > STILLBORN {
+            if quarantined {
+                (worker.stillborn, worker.deaths) = (0, 0);
+            }
+            if worker.stillborn > STILLBORN && hopeless {
+                (worker.stillborn, worker.deaths) = (0, 0);
+                self.close(w);
+            } else if worker.stillborn > STILLBORN {
                 let worker = self.setup.workers[w].name.clone();
                 let why = format!("it dies before it is ready, again and again ({how})");
                 return Err(AgentError::Worker { worker, why });
             }
+            let worker = &mut self.workers[w];
             worker.died = Some(noticed);
             let doublings = worker.deaths.saturating_sub(2).min(16);
             let delay = if worker.deaths < 2 {
@@ -379,9 +512,37 @@ impl Agent {
         self.memory.workers.get(w)?.ledger.read()
     }
 
+    /// What worker `w`'s µNFs remembered when it was last written down: for each that remembers
+    /// anything its name, its type, and its state as `Instance::save` gives it.
+    pub fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
+        self.memory.kept(w)
+    }
+
     /// The layout of worker `w`'s words.
     pub fn layout(&self, w: usize) -> Option<weir_runtime::layout::Layout> {
         self.memory.workers.get(w).map(|m| m.layout)
+    }
+
+    /// How often worker `w` was named for nonsense.
+    pub fn offences(&self, w: usize) -> u32 {
+        self.trust.offences(w)
+    }
+
+    /// True when the end of the stream was the last that came by lane `l`.
+    fn has_taken_end(&self, l: usize) -> bool {
+        let last = self.memory.lanes[l].inspector.last_claimed();
+        last.and_then(|e| e.as_marker()) == Some(weir_mem::Marker::EndOfStream)
+    }
+
+    /// True when all that gives packets to worker `w` has ended, as far as can be told.
+    fn may_be_done(&self, w: usize) -> bool {
+        let lanes = self.setup.lanes.iter().enumerate().filter(|(_, lane)| lane.to == w);
+        lanes.into_iter().all(|(l, lane)| {
+            let producer = &self.memory.workers[lane.from];
+            let ended = |words: Vec<u64>| words.get(producer.layout.ended).copied();
+            let ended = producer.ledger.read().and_then(ended).unwrap_or(u64::MAX);
+            ended & (1 << lane.source) != 0 || self.has_taken_end(l)
+        })
     }
 
     /// Packets lost with worker `w`'s deaths, and how often it was restarted.
@@ -396,6 +557,7 @@ impl Agent {
 
     /// Sends everybody home and counts the buffers.
     pub fn dismiss(&mut self) -> Census {
+        self.last_look();
         let mut children = Vec::new();
         for (w, worker) in self.workers.iter_mut().enumerate() {
             match std::mem::replace(&mut worker.state, State::Gone) {
@@ -404,14 +566,14 @@ impl Agent {
                 State::Restarting(_) | State::Gone => {}
             }
         }
-        for (w, mut child) in children {
+        for (w, mut leaving) in children {
             // One that was killed on its way out has not written down what it held.
-            if !child.wait().is_ok_and(|status| status.success()) {
+            if !leaving.wait() {
                 recover(&self.setup, &mut self.memory, w);
                 self.memory.forget_stack(w);
             }
         }
-        Census::take(&self.memory)
+        Census::take(&self.setup, &self.memory)
     }
 }
 
@@ -423,6 +585,15 @@ impl Drop for Agent {
             }
         }
     }
+}
+
+/// How a worker ended, in words.
+fn how_ended(status: std::process::ExitStatus) -> String {
+    // The kernel's way to end a process that its system-call filter forbids to live.
+    if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
+        return format!("killed by the sandbox: system call not allowed; {status}");
+    }
+    status.to_string()
 }
 
 fn readable(fd: rustix::fd::BorrowedFd<'_>) -> bool {

@@ -1,6 +1,7 @@
 //! Where every buffer is: the check that nothing was leaked or doubled.
 
 use crate::memory::Memory;
+use crate::setup::Setup;
 use weir_mem::Owner;
 use weir_mem::entry::CarriesBuffer;
 
@@ -31,53 +32,74 @@ impl Census {
     }
 
     /// Counts. Exact only while all workers rest.
-    pub(crate) fn take(memory: &Memory) -> Census {
-        let n = memory.owners.len();
+    pub(crate) fn take(setup: &Setup, memory: &Memory) -> Census {
+        let mut census = Census::default();
+        for domain in 0..memory.domains.len() {
+            census.add(setup, memory, domain);
+        }
+        census
+    }
+
+    /// The buffers of one domain.
+    pub(crate) fn of_domain(setup: &Setup, memory: &Memory, d: usize) -> Census {
+        let mut census = Census::default();
+        census.add(setup, memory, d);
+        census
+    }
+
+    fn add(&mut self, setup: &Setup, memory: &Memory, d: usize) {
+        let owners = &memory.domains[d].owners;
+        let n = owners.len();
+        self.buffers +=
+            memory.pools.iter().filter(|p| p.domain == d).count() as u64 * (1 << memory.pool_bits);
         let mut places = vec![0u8; n];
-        let mut census = Census { buffers: n as u64, ..Census::default() };
         let mut note = |buffer: u32, count: &mut u64| {
             if let Some(place) = places.get_mut(buffer as usize) {
                 *place = place.saturating_add(1);
                 *count += 1;
             }
         };
-        for lane in &memory.lanes {
-            for entry in lane.inspector.unclaimed() {
+        for (lane, ring) in setup.lanes.iter().zip(&memory.lanes) {
+            if setup.lane_domain(lane) != d {
+                continue;
+            }
+            for entry in ring.inspector.unclaimed() {
                 if let Some(buffer) = entry.buffer() {
-                    note(buffer, &mut census.in_lanes);
+                    note(buffer, &mut self.in_lanes);
                 }
             }
         }
-        let back = memory.workers.iter().flat_map(|w| &w.returns);
-        for ring in back.chain(memory.pools.iter().map(|p| &p.allocation)) {
-            for buffer in ring.inspector.unclaimed() {
-                note(buffer, &mut census.free);
+        for p in (0..memory.pools.len()).filter(|&p| memory.pools[p].domain == d) {
+            let back = memory.returns_to(p).map(|(_, ring)| ring);
+            for ring in back.chain([&memory.pools[p].allocation]) {
+                for buffer in ring.inspector.unclaimed() {
+                    note(buffer, &mut self.free);
+                }
             }
         }
         for buffer in 0..n as u32 {
             if places.get(buffer as usize).is_some_and(|&p| p > 0) {
                 continue;
             }
-            let home = memory.pools.get(memory.pool_of(buffer)).map(|p| p.worker as u32 + 1);
-            match memory.owners.get(buffer) {
-                Some(Owner(o)) if Some(o) == home => census.free += 1,
-                _ => census.held += 1,
+            let Some(p) = memory.pool_of(d, buffer) else { continue };
+            match owners.get(buffer) {
+                Some(Owner(o)) if o == memory.pools[p].worker as u32 + 1 => self.free += 1,
+                _ => self.held += 1,
             }
         }
         // What pool owners say they have must be what nobody else has: a buffer that stands in a
         // stack twice, or in a stack and a ring, shows as a difference.
-        for pool in &memory.pools {
+        for pool in memory.pools.iter().filter(|p| p.domain == d) {
             let worker = &memory.workers[pool.worker];
             let words = if pool.abandoned { None } else { worker.ledger.read() };
             let said = words.and_then(|w| w.get(worker.layout.free).copied()).unwrap_or(0);
             let p = pool.worker as u32 + 1;
             let owned = (0..n as u32)
                 .filter(|&b| places.get(b as usize) == Some(&0))
-                .filter(|&b| memory.owners.get(b) == Some(Owner(p)))
+                .filter(|&b| owners.get(b) == Some(Owner(p)))
                 .count() as u64;
-            census.doubled += said.abs_diff(owned);
+            self.doubled += said.abs_diff(owned);
         }
-        census.doubled += places.iter().filter(|&&p| p > 1).map(|&p| u64::from(p) - 1).sum::<u64>();
-        census
+        self.doubled += places.iter().filter(|&&p| p > 1).map(|&p| u64::from(p) - 1).sum::<u64>();
     }
 }

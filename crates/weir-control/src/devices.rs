@@ -1,9 +1,11 @@
 //! The operator's devices against the plan and the file system, before anything runs.
 
 use crate::wiring::WiringError;
+use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weir_capture::Summary;
 use weir_device::DeviceSpec;
 use weir_plan::{Plan, SegmentKind};
@@ -30,14 +32,43 @@ pub fn scan(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Captures, WiringError> 
     Ok(captures)
 }
 
+/// TAP interfaces by name.
+pub type Taps = BTreeMap<String, Arc<OwnedFd>>;
+
+/// Checks that interfaces can be used, and makes those that are to be made.
+pub fn open(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Taps, WiringError> {
+    let mut taps = Taps::new();
+    let mut names = std::collections::BTreeSet::new();
+    for (&port, device) in binds {
+        let Some(name) = device.interface() else { continue };
+        if !names.insert(name) {
+            return Err(WiringError::InterfaceTwice { port, name: name.to_owned() });
+        }
+        weir_device::check(device)?;
+        if let DeviceSpec::Tap(name) = device {
+            taps.insert(name.clone(), Arc::new(weir_device::create_tap(name)?));
+        }
+    }
+    Ok(taps)
+}
+
 /// True when packets come from it.
 pub(crate) fn receives(device: &DeviceSpec) -> bool {
-    matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Pcap { rx: Some(_), .. })
+    match device {
+        DeviceSpec::Pcap { rx, .. } => rx.is_some(),
+        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => true,
+        DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => true,
+        DeviceSpec::Null => false,
+    }
 }
 
 /// True when packets go to it.
 pub(crate) fn sends(device: &DeviceSpec) -> bool {
-    matches!(device, DeviceSpec::Null | DeviceSpec::Pcap { tx: Some(_), .. })
+    match device {
+        DeviceSpec::Pcap { tx, .. } => tx.is_some(),
+        DeviceSpec::Null | DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => true,
+        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => false,
+    }
 }
 
 /// The output that is the same file as `path`, if any: what is read must not be written over.
@@ -48,6 +79,31 @@ pub fn written_over<'b>(binds: &'b BTreeMap<u16, DeviceSpec>, path: &Path) -> Op
     });
     let id = FileId::of(path);
     outputs.into_iter().find(|tx| FileId::of(tx) == id)
+}
+
+/// True when both names lead to one file.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    FileId::of(one) == FileId::of(other)
+}
+
+/// Checks that files which nothing is bound to can be written: no other file of the run, no pipe.
+pub(crate) fn check_outputs<'p>(
+    binds: &BTreeMap<u16, DeviceSpec>,
+    outputs: impl Iterator<Item = &'p Path>,
+) -> Result<(), WiringError> {
+    let bound = binds.values().filter_map(|device| match device {
+        DeviceSpec::Pcap { rx, tx } => Some([rx.as_deref(), tx.as_deref()]),
+        _ => None,
+    });
+    let mut files: std::collections::BTreeSet<_> =
+        bound.flatten().flatten().map(FileId::of).collect();
+    for path in outputs {
+        check_kind(path, true)?;
+        if !files.insert(FileId::of(path)) {
+            return Err(WiringError::SameFile(path.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Checks what the operator bound against the plan and the file system.
@@ -69,7 +125,9 @@ pub(crate) fn check_binds(
             let has: Vec<_> = all.iter().map(u16::to_string).collect();
             return Err(WiringError::NoSuchPort { port, has: has.join(", ") });
         }
-        if receives(device) && !ports(true).any(|p| p == port) {
+        // A live device may be used for one direction only.
+        let live = device.interface().is_some();
+        if receives(device) && !live && !ports(true).any(|p| p == port) {
             let what = "has no edge that begins at";
             return Err(WiringError::Direction { port, what });
         }

@@ -34,10 +34,7 @@ impl Inline {
         let memory = Memory::new(setup)?;
         let mut steppers = Vec::new();
         for w in 0..setup.workers.len() {
-            let (spec, fds) = memory.spec(setup, w, None)?;
-            let owned: Result<Vec<_>, _> =
-                fds.as_fds().iter().map(|fd| fd.try_clone_to_owned()).collect();
-            steppers.push(Stepper::new(&spec, owned?)?);
+            steppers.push(stepper(setup, &memory, w)?);
         }
         Ok(Inline { steppers, _memory: memory })
     }
@@ -54,4 +51,11 @@ impl Inline {
             }
         }
     }
+}
+
+/// Worker `w` without a process.
+pub(crate) fn stepper(setup: &Setup, memory: &Memory, w: usize) -> Result<Stepper, InlineError> {
+    let (spec, fds) = memory.spec(setup, w, None)?;
+    let owned: Result<Vec<_>, _> = fds.as_fds().iter().map(|fd| fd.try_clone_to_owned()).collect();
+    Ok(Stepper::new(&spec, owned?)?)
 }

@@ -8,19 +8,29 @@
 //! | [`devices`] | the operator's devices against plan and file system |
 //! | [`wiring`] | from a plan and the operator's devices to a setup |
 //! | [`inline`] | the same graph in one thread, for measurements |
+//! | [`jail`] | the first layer of a worker's sandbox |
+//! | `launch` | which program a worker is |
+//! | [`outside`] | programs that bring µNFs of their own |
 //! | `memory` | all shared memory, whose descriptors the agent keeps |
 //! | `process` | one worker process |
+//! | `audit` | where each buffer of a trust domain is, after a hostile worker |
+//! | `dumps` | workers that write down what others drop |
 //! | `recover` | what is done when a worker has died |
 //! | [`agent`] | the loop |
 //! | [`census`] | where every buffer is |
 //! | [`report`] | counters of a run, its balance, as tables and as JSON |
 
 pub mod agent;
+mod audit;
 pub mod census;
 pub mod devices;
+mod dumps;
 pub mod inline;
+pub mod jail;
+mod launch;
 pub mod library;
 mod memory;
+pub mod outside;
 mod process;
 mod recover;
 pub mod report;
@@ -28,5 +38,5 @@ pub mod setup;
 mod watchdog;
 pub mod wiring;
 
-pub use agent::{Agent, AgentError, Event, RestartPolicy};
+pub use agent::{Agent, AgentError, Crash, Event, RestartPolicy};
 pub use report::Report;

@@ -14,8 +14,15 @@ impl Catalog for Library {
             name: r.descriptor.name.to_owned(),
             inputs: names(r.descriptor.inputs),
             outputs: names(r.descriptor.outputs),
-            writes_packets: r.writes,
+            // What it makes it writes.
+            writes_packets: r.writes || r.descriptor.creates > 0,
             may_drop: r.descriptor.may_drop,
+            domain: r.descriptor.domain.to_owned(),
+            resizes: r.descriptor.resizes,
+            creates: r.descriptor.creates,
+            holds: r.descriptor.holds,
+            tags: r.descriptor.tags.iter().map(|t| t.name.to_owned()).collect(),
+            program: None,
         })
     }
 

@@ -5,13 +5,16 @@ use crate::setup::Setup;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
-use weir_mem::{ArenaShape, Entry, Ledger, Owners, Producer, Region, RegionError};
-use weir_mem::{RingInspector, RingShape};
+use weir_mem::{
+    Access, Arena, ArenaShape, Entry, KeptState, Ledger, LedgerWriter, Owners, Producer, Region,
+};
+use weir_mem::{RegionError, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{
-    ArenaSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, RingSpec, WorkerSpec,
+    ArenaSpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, RingSpec,
+    WorkerSpec,
 };
 
 /// Why the graph's memory could not be made.
@@ -104,16 +107,89 @@ impl<'f> FdList<'f> {
 pub(crate) struct WorkerMemory {
     pub(crate) ledger: Ledger,
     ledger_region: Region,
+    /// What its µNFs remember, for a worker that has any.
+    state: Option<Region>,
     pub(crate) layout: Layout,
     pub(crate) bell: Doorbell,
     commands: Ring<u32>,
     pub(crate) command: Producer<u32>,
-    /// Ways back to each pool.
-    pub(crate) returns: Vec<Ring<u32>>,
+    /// Ways back to the pools of the domain that it takes from.
+    pub(crate) returns: Vec<Return>,
+}
+
+impl WorkerMemory {
+    /// True when the worker has taken every command that it was given.
+    pub(crate) fn has_taken_commands(&self) -> bool {
+        self.commands.inspector.is_empty()
+    }
+
+    /// Empties the ring of commands, for a successor.
+    pub(crate) fn forget_commands(&mut self) {
+        self.commands.inspector.clear();
+        self.command.resync();
+    }
+}
+
+/// A way back to a pool.
+pub(crate) struct Return {
+    /// Index of the pool.
+    pub(crate) pool: usize,
+    pub(crate) ring: Ring<u32>,
+}
+
+/// The packet memory of a trust domain.
+pub(crate) struct Domain {
+    shape: ArenaShape,
+    data: Region,
+    meta: Region,
+    owners_region: Region,
+    pub(crate) owners: Owners,
+}
+
+impl Domain {
+    fn new(name: &str, pools: u32, setup: &Setup) -> Result<Self, RegionError> {
+        let pool_len = 1u32 << setup.sizes.pool_bits;
+        let shape = ArenaShape::new(pools.max(1) * pool_len, setup.sizes.packet);
+        let data = Region::create_huge(&format!("weir/{name}data"), shape.data_len())?;
+        let meta = Region::create(&format!("weir/{name}meta"), shape.meta_len())?;
+        let owners_region = Region::create(&format!("weir/{name}owners"), shape.owners_len())?;
+        let owners = Owners::attach(&owners_region, shape.buffers())?;
+        Ok(Domain { shape, data, meta, owners_region, owners })
+    }
+
+    pub(crate) fn shape(&self) -> ArenaShape {
+        self.shape
+    }
+
+    /// Descriptors for a worker that may write packet bytes, or not.
+    fn hand_out<'f>(
+        &'f self,
+        fds: &mut FdList<'f>,
+        writable: bool,
+        pool_bits: u32,
+    ) -> Result<ArenaSpec, RegionError> {
+        let data = match writable {
+            true => fds.lend(self.data.fd()),
+            false => fds.give(self.data.read_only_fd()?),
+        };
+        Ok(ArenaSpec {
+            buffers: self.shape.buffers(),
+            stride: self.shape.stride(),
+            pool_bits,
+            data,
+            writable,
+            meta: fds.lend(self.meta.fd()),
+            owners: fds.lend(self.owners_region.fd()),
+        })
+    }
 }
 
 /// A home pool, as the agent sees it.
 pub(crate) struct Pool {
+    /// Index of the domain whose buffers it has.
+    pub(crate) domain: usize,
+    /// First buffer.
+    pub(crate) first: u32,
     /// Index of the worker whose it is.
     pub(crate) worker: usize,
     /// Its worker died and has no successor: what its ledger says of its stack is over.
@@ -124,17 +200,15 @@ pub(crate) struct Pool {
 
 /// Everything.
 pub(crate) struct Memory {
-    shape: ArenaShape,
-    pool_bits: u32,
-    data: Region,
-    meta: Region,
-    owners_region: Region,
-    pub(crate) owners: Owners,
+    pub(crate) pool_bits: u32,
+    pub(crate) domains: Vec<Domain>,
     pub(crate) lanes: Vec<Ring<Entry>>,
     /// By lane: index of the first entry that no death has been charged with.
     pub(crate) written_off: Vec<u64>,
     pub(crate) workers: Vec<WorkerMemory>,
     pub(crate) pools: Vec<Pool>,
+    /// By source: whether it has ended.
+    ends: Vec<Region>,
     agent_bell: Doorbell,
 }
 
@@ -143,34 +217,38 @@ impl Memory {
         let homes: Vec<usize> =
             (0..setup.workers.len()).filter(|&w| setup.workers[w].has_home()).collect();
         let pool_len = 1u32 << setup.sizes.pool_bits;
-        let shape = ArenaShape::new((homes.len() as u32).max(1) * pool_len, setup.sizes.packet);
-        let data = Region::create_huge("weir/data", shape.data_len())?;
-        let meta = Region::create("weir/meta", shape.meta_len())?;
-        let owners_region = Region::create("weir/owners", shape.owners_len())?;
-        let owners = Owners::attach(&owners_region, shape.buffers())?;
-        let lane = |i: usize| Ring::new(&format!("weir/lane{i}"), setup.sizes.ring);
-        let lanes = (0..setup.lanes.len()).map(lane).collect::<Result<_, _>>()?;
+        let mut counts = vec![0; setup.domains.len()];
         let mut pools = Vec::new();
         for (p, &worker) in homes.iter().enumerate() {
+            let domain = setup.workers[worker].domain;
+            let first = counts[domain] * pool_len;
+            counts[domain] += 1;
             let allocation = Ring::new(&format!("weir/pool{p}"), pool_len)?;
             let mut give = allocation.produce()?;
             for buffer in 0..pool_len {
-                give.stage(p as u32 * pool_len + buffer);
+                give.stage(first + buffer);
             }
             give.publish();
-            pools.push(Pool { worker, abandoned: false, allocation, give });
+            pools.push(Pool { domain, first, worker, abandoned: false, allocation, give });
         }
+        let named = setup.domains.iter().zip(counts);
+        let domain = |(name, pools): (&String, u32)| match name.as_str() {
+            "" => Domain::new("", pools, setup),
+            name => Domain::new(&format!("{name}/"), pools, setup),
+        };
+        let domains = named.map(domain).collect::<Result<_, _>>()?;
+        let lane = |i: usize| Ring::new(&format!("weir/lane{i}"), setup.sizes.ring);
+        let lanes = (0..setup.lanes.len()).map(lane).collect::<Result<_, _>>()?;
         let mut memory = Memory {
-            shape,
             pool_bits: setup.sizes.pool_bits,
-            data,
-            meta,
-            owners_region,
-            owners,
+            domains,
             lanes,
             written_off: vec![0; setup.lanes.len()],
             workers: Vec::new(),
             pools,
+            ends: (0..setup.sources)
+                .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
+                .collect::<Result<_, _>>()?,
             agent_bell: Doorbell::new()?,
         };
         for w in 0..setup.workers.len() {
@@ -181,15 +259,24 @@ impl Memory {
     }
 
     fn worker(&self, setup: &Setup, w: usize) -> Result<WorkerMemory, MemoryError> {
-        let back = |p: usize| Ring::new(&format!("weir/w{w}/return{p}"), 1 << self.pool_bits);
-        let returns = (0..self.pools.len()).map(back).collect::<Result<_, _>>()?;
+        let mut returns = Vec::new();
+        for pool in self.pools_for(setup, w) {
+            let ring = Ring::new(&format!("weir/w{w}/return{pool}"), 1 << self.pool_bits)?;
+            returns.push(Return { pool, ring });
+        }
         let layout = self.layout(setup, w);
         let ledger_region =
             Region::create(&format!("weir/w{w}/ledger"), Ledger::len_for(layout.len))?;
         let commands = Ring::new(&format!("weir/w{w}/commands"), 8)?;
+        // Sparse: takes memory as it is written.
+        let state = match setup.workers[w].end {
+            EndSpec::None => Some(Region::create(&format!("weir/w{w}/state"), KeptState::LEN)?),
+            _ => None,
+        };
         Ok(WorkerMemory {
             ledger: Ledger::attach(&ledger_region, layout.len)?,
             ledger_region,
+            state,
             layout,
             bell: Doorbell::new()?,
             command: commands.produce()?,
@@ -202,9 +289,12 @@ impl Memory {
         let lanes = |f: fn(&crate::setup::LaneSetup) -> usize| {
             setup.lanes.iter().filter(|l| f(l) == w).count()
         };
+        let home = self.pools.iter().find(|p| p.worker == w);
+        let takers = |d: usize| setup.workers.iter().filter(move |o| o.takes_from == d);
         Layout::new(
-            lanes(|l| l.from) + self.pools.len(),
+            lanes(|l| l.from) + self.pools_for(setup, w).count(),
             lanes(|l| l.to),
+            home.map_or(0, |pool| 1 + takers(pool.domain).count()),
             setup.workers[w].nodes.len(),
             setup.workers[w].edges.len(),
         )
@@ -212,11 +302,19 @@ impl Memory {
 
     /// True when packet bytes are on huge pages.
     pub(crate) fn huge(&self) -> bool {
-        self.data.is_huge()
+        self.domains.iter().all(|d| d.data.is_huge())
     }
 
-    pub(crate) fn shape(&self) -> ArenaShape {
-        self.shape
+    /// Bytes of packet memory, and of one buffer.
+    pub(crate) fn size(&self) -> (usize, usize) {
+        let all = self.domains.iter().map(|d| d.shape.data_len()).sum();
+        (all, self.domains.first().map_or(0, |d| d.shape.stride() as usize))
+    }
+
+    /// Pools whose buffers worker `w` may have to give back.
+    fn pools_for<'m>(&'m self, setup: &Setup, w: usize) -> impl Iterator<Item = usize> + 'm {
+        let domain = setup.workers[w].takes_from;
+        (0..self.pools.len()).filter(move |&p| self.pools[p].domain == domain)
     }
 
     /// Worker `w` died after it was done: nobody will write down that its stack is empty.
@@ -224,37 +322,82 @@ impl Memory {
         self.pools.iter_mut().filter(|p| p.worker == w).for_each(|p| p.abandoned = true);
     }
 
-    /// Index of the pool that buffer belongs to.
-    pub(crate) fn pool_of(&self, buffer: u32) -> usize {
-        (buffer >> self.pool_bits) as usize
+    /// A copy of a packet's bytes in `domain`, and its fingerprint; `None` for none.
+    pub(crate) fn bytes(&self, domain: usize, entry: &Entry) -> Option<(Vec<u8>, u64)> {
+        let d = self.domains.get(domain)?;
+        let arena =
+            Arena::attach(d.shape, Access::ReadOnly, &d.data, &d.meta, &d.owners_region).ok()?;
+        let bytes = arena.bytes(entry);
+        let mut copy = vec![0; bytes.len()];
+        bytes.copy_to(0, &mut copy);
+        (!copy.is_empty()).then(|| (copy, weir_runtime::fingerprint(&bytes)))
+    }
+
+    /// Worker `w` has died: says how many packets its µNFs held, and writes down that they do not
+    /// any more. A successor that dies before its first commit must not lose them again.
+    pub(crate) fn take_held(&mut self, w: usize) -> u64 {
+        let own = &self.workers[w];
+        let mut words = own.ledger.read().unwrap_or_default();
+        match words.get_mut(own.layout.held) {
+            Some(held) if *held > 0 => {
+                let lost = std::mem::take(held);
+                if let Ok(mut writer) = LedgerWriter::attach(&own.ledger_region, own.layout.len) {
+                    writer.commit(&words);
+                }
+                lost
+            }
+            _ => 0,
+        }
+    }
+
+    /// See [`Agent::kept`](crate::Agent::kept).
+    pub(crate) fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
+        let region = self.workers.get(w)?.state.as_ref()?;
+        weir_runtime::read_kept(&KeptState::attach(region).ok()?.read()?)
+    }
+
+    /// Index of the pool that a domain's buffer belongs to.
+    pub(crate) fn pool_of(&self, domain: usize, buffer: u32) -> Option<usize> {
+        let len = 1 << self.pool_bits;
+        let has = |p: &Pool| p.domain == domain && buffer.wrapping_sub(p.first) < len;
+        self.pools.iter().position(has)
+    }
+
+    /// Rings by which buffers come back to pool `p`, with the worker that gives: the order in which
+    /// the pool's worker has them, after the agent's.
+    pub(crate) fn returns_to(&self, p: usize) -> impl Iterator<Item = (usize, &Ring<u32>)> {
+        let all = self.workers.iter().enumerate();
+        all.flat_map(move |(w, worker)| {
+            worker.returns.iter().filter(move |r| r.pool == p).map(move |r| (w, &r.ring))
+        })
     }
 
     /// What worker `w` is told, with the descriptors that go with it.
-    pub(crate) fn spec(
-        &self,
-        setup: &Setup,
+    pub(crate) fn spec<'a>(
+        &'a self,
+        setup: &'a Setup,
         w: usize,
         fault: Option<(u32, u32)>,
-    ) -> Result<(WorkerSpec, FdList<'_>), MemoryError> {
+    ) -> Result<(WorkerSpec, FdList<'a>), MemoryError> {
         let worker = &setup.workers[w];
         let own = &self.workers[w];
         let mut fds = FdList::default();
         let bells: Vec<Fd> = self.workers.iter().map(|m| fds.lend(m.bell.fd())).collect();
         let agent_bell = fds.lend(self.agent_bell.fd());
-        let data = if worker.writable {
-            fds.lend(self.data.fd())
-        } else {
-            fds.give(self.data.read_only_fd()?)
+        let crosses = worker.takes_from != worker.domain;
+        let bits = self.pool_bits;
+        let writable = worker.writable && !crosses;
+        let arena = self.domains[worker.takes_from].hand_out(&mut fds, writable, bits)?;
+        let outward = match crosses {
+            true => Some(self.domains[worker.domain].hand_out(&mut fds, true, bits)?),
+            false => None,
         };
-        let arena = ArenaSpec {
-            buffers: self.shape.buffers(),
-            stride: self.shape.stride(),
-            pool_bits: self.pool_bits,
-            data,
-            writable: worker.writable,
-            meta: fds.lend(self.meta.fd()),
-            owners: fds.lend(self.owners_region.fd()),
-        };
+        let mut ends = Vec::new();
+        for (source, end) in self.ends.iter().enumerate() {
+            let own =
+                matches!(worker.end, EndSpec::Rx { source: s, .. } if source == usize::from(s));
+            ends.push(if own { fds.lend(end.fd()) } else { fds.give(end.read_only_fd()?) });
+        }
         let (mut lanes_in, mut lanes_out) = (Vec::new(), Vec::new());
         for (lane, ring) in setup.lanes.iter().zip(&self.lanes) {
             if lane.to == w {
@@ -269,30 +412,36 @@ impl Memory {
             }
         }
         let mut returns = Vec::new();
-        for (ring, pool) in own.returns.iter().zip(&self.pools) {
-            returns.push(ring.hand_out(&mut fds, true, bells[pool.worker])?);
+        for back in &own.returns {
+            let bell = bells[self.pools[back.pool].worker];
+            returns.push(back.ring.hand_out(&mut fds, true, bell)?);
         }
         let home = match self.pools.iter().position(|p| p.worker == w) {
             Some(p) => {
                 let pool = &self.pools[p];
                 let mut rings = vec![pool.allocation.hand_out(&mut fds, false, agent_bell)?];
-                for (other, bell) in self.workers.iter().zip(&bells) {
-                    if let Some(ring) = other.returns.get(p) {
-                        rings.push(ring.hand_out(&mut fds, false, *bell)?);
+                let mut own = None;
+                for (o, back) in self.returns_to(p) {
+                    if o == w {
+                        own = Some(rings.len() as u16);
                     }
+                    rings.push(back.hand_out(&mut fds, false, bells[o])?);
                 }
                 let len = 1 << self.pool_bits;
-                Some(HomeSpec { first: p as u32 * len, len, rings })
+                Some(HomeSpec { first: pool.first, len, rings, own })
             }
             None => None,
         };
         let spec = WorkerSpec {
             protocol: PROTOCOL_VERSION,
             layout: weir_mem::meta::LAYOUT_VERSION,
+            catalogue: weir_runtime::outside::catalogue(),
             name: worker.name.clone(),
             owner: w as u32 + 1,
             sources: setup.sources,
             arena,
+            outward,
+            ends,
             lanes_in,
             lanes_out,
             returns,
@@ -303,10 +452,17 @@ impl Memory {
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),
             end: worker.end.clone(),
+            device: setup.device(w).map(|fd| fds.lend(fd.as_fd())),
             tags: setup.tags.clone(),
             seed: setup.seed,
             schedule: worker.schedule.clone(),
+            live: setup.is_live(),
+            hold_most: setup.hold_most(),
+            state: own.state.as_ref().map(|s| fds.lend(s.fd())),
+            sandbox: None,
+            careful: worker.careful.clone(),
             fault,
+            attack: worker.attack,
         };
         debug_assert_eq!(Layout::of(&spec), own.layout);
         Ok((spec, fds))

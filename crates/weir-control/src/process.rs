@@ -1,12 +1,19 @@
 //! One worker process.
 
+use crate::jail::Cell;
+use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
 use crate::setup::Setup;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use weir_runtime::link;
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use weir_device::DeviceSpec;
+use weir_runtime::link::{self, Inbox, LinkError};
+use weir_runtime::sandbox::{Profile, SandboxSpec};
+use weir_runtime::spec::{EndSpec, FromWorker};
 
 /// Why a worker could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -21,34 +28,100 @@ pub enum SpawnError {
     /// No control socket.
     #[error(transparent)]
     Link(#[from] link::LinkError),
+    /// No program, or no sandbox for it.
+    #[error("cannot start workers: {0}")]
+    Program(#[from] OpenError),
     /// It cannot be watched.
     #[error("cannot watch a worker process: {0}")]
     Watch(rustix::io::Errno),
 }
+
+/// What starts workers: the programs, held open, and the sandbox around them.
+pub(crate) struct Programs {
+    launcher: Launcher,
+    own: Executable,
+    outside: Vec<Executable>,
+}
+
+impl Programs {
+    pub(crate) fn open(setup: &Setup) -> Result<Self, OpenError> {
+        let launcher = Launcher::new(setup.sandbox)?;
+        // The running program itself: an upgrade on disk does not mix versions.
+        let own = launcher.own()?;
+        let outside = setup.programs.iter().map(|p| launcher.open(p)).collect::<Result<_, _>>()?;
+        Ok(Programs { launcher, own, outside })
+    }
+
+    /// One line on the sandbox for the operator.
+    pub(crate) fn summary(&self) -> String {
+        self.launcher.summary(&self.own)
+    }
+}
+
+/// What a worker's work needs of the kernel.
+fn profile(end: &EndSpec) -> Profile {
+    match end {
+        EndSpec::Rx { device, .. } | EndSpec::Tx { device, .. } => {
+            if matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Null) {
+                Profile::Nf
+            } else if matches!(device, DeviceSpec::Pcap { .. }) {
+                Profile::Capture
+            } else {
+                Profile::Live
+            }
+        }
+        EndSpec::Dump(_) => Profile::Capture,
+        // Packets from rings into rings.
+        _ => Profile::Nf,
+    }
+}
+
+/// Descriptors that a worker may have beyond those it is given: standard ones, its device's.
+const OWN_DESCRIPTORS: u64 = 64;
 
 /// A worker process that was started.
 pub(crate) struct Process {
     child: Child,
     pidfd: OwnedFd,
     socket: OwnedFd,
+    inbox: Inbox,
 }
+
+/// How long a worker may take to read what it is told, or to leave.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
     /// Starts worker `w` and tells it its work.
     pub(crate) fn start(
+        programs: &Programs,
         setup: &Setup,
         memory: &Memory,
         w: usize,
         fault: Option<(u32, u32)>,
     ) -> Result<Self, SpawnError> {
+        let worker = &setup.workers[w];
+        let (mut spec, fds) = memory.spec(setup, w, fault)?;
+        let fds = fds.as_fds();
+        let profile = profile(&worker.end);
+        let closed = profile == Profile::Nf;
+        spec.sandbox = programs.launcher.jail().map(|jail| SandboxSpec {
+            profile,
+            // A closed worker has become somebody else before its program begins.
+            user: jail.user().filter(|_| !closed),
+        });
+        let cell = Cell {
+            closed,
+            no_network: profile != Profile::Live,
+            real_time: worker.schedule.real_time,
+            descriptors: fds.len() as u64 + OWN_DESCRIPTORS,
+            memory: None,
+        };
+        let outside = worker.program.and_then(|p| programs.outside.get(usize::from(p.0)));
         let (socket, theirs) = link::pair()?;
-        // The running program itself: an upgrade on disk does not mix versions.
-        let mut command = Command::new("/proc/self/exe");
-        // Its own process group: the terminal's Ctrl-C goes to the agent alone.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut command = programs.launcher.command(outside.unwrap_or(&programs.own), cell);
         let child = command
             .arg("worker")
-            .arg(&setup.workers[w].name)
+            .arg(&worker.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .spawn()?;
@@ -57,11 +130,14 @@ impl Process {
         drop(command);
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
-        let process = Process { child, pidfd, socket };
-        let (spec, fds) = memory.spec(setup, w, fault)?;
-        match link::send(process.socket.as_fd(), &spec, &fds.as_fds()) {
+        let mut process = Process { child, pidfd, socket, inbox: Inbox::default() };
+        match link::send_within(process.socket.as_fd(), &spec, &fds, PATIENCE) {
             // It died already: found out by its descriptor like any other death.
-            Ok(()) | Err(link::LinkError::Closed) => Ok(process),
+            Ok(()) | Err(LinkError::Closed) => Ok(process),
+            Err(LinkError::Slow(_)) => {
+                process.kill();
+                Ok(process)
+            }
             Err(e) => Err(e.into()),
         }
     }
@@ -80,6 +156,16 @@ impl Process {
         self.socket.as_fd()
     }
 
+    /// What it says next, if anything has come.
+    pub(crate) fn hear(&mut self) -> Result<Option<FromWorker>, LinkError> {
+        self.inbox.take(self.socket.as_fd())
+    }
+
+    /// True when it began to say something and does not go on.
+    pub(crate) fn stammers(&self) -> bool {
+        self.inbox.waits().is_some_and(|waits| waits > PATIENCE)
+    }
+
     /// How it ended; waits for it.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
@@ -91,8 +177,35 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Tells it to leave by closing its control socket; gives back the process to wait for.
-    pub(crate) fn dismiss(self) -> Child {
-        self.child
+    /// Tells it to leave by closing its control socket.
+    pub(crate) fn dismiss(self) -> Leaving {
+        Leaving { child: self.child, pidfd: self.pidfd }
+    }
+}
+
+/// A worker that was told to leave.
+pub(crate) struct Leaving {
+    child: Child,
+    pidfd: OwnedFd,
+}
+
+impl Leaving {
+    /// Waits until it has left, and ends it when it does not. True when it left of its own accord
+    /// and with success.
+    pub(crate) fn wait(&mut self) -> bool {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
+                Ok(0) if left.is_zero() => {
+                    let _ = self.child.kill();
+                    let _ = self.child.wait();
+                    return false;
+                }
+                Ok(n) if n > 0 => return self.child.wait().is_ok_and(|status| status.success()),
+                _ => {}
+            }
+        }
     }
 }

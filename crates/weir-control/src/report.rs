@@ -53,9 +53,11 @@ pub struct WorkerReport {
     pub lost: u64,
     /// Ring entries and buffer numbers that it was given and that could not be right.
     pub rejected: u64,
+    /// How often it was named for nonsense and ended. What it says of itself is not exact then.
+    pub offences: u32,
 }
 
-/// in + copied + created = out + dropped + consumed + lost.
+/// in + copied + created = out + dropped + consumed + lost + hostile.
 #[derive(Debug, Clone, Copy, Default, Serialize, PartialEq, Eq)]
 pub struct Balance {
     /// Packets that devices received.
@@ -77,13 +79,21 @@ pub struct Balance {
     pub devices_in: u64,
     /// What the devices themselves say that they sent.
     pub devices_out: u64,
+    /// Packets that workers named for nonsense made away with (or, below zero, made up): what is
+    /// missing in the equation. Zero when nobody was named.
+    pub hostile: i64,
 }
 
 impl Balance {
+    fn missing(&self) -> i64 {
+        let before = self.input.wrapping_add(self.copied).wrapping_add(self.created);
+        let after = self.out.wrapping_add(self.dropped).wrapping_add(self.consumed);
+        before.wrapping_sub(after.wrapping_add(self.lost)) as i64
+    }
+
     /// True when nothing is unaccounted for.
     pub fn holds(&self) -> bool {
-        self.input + self.copied + self.created
-            == self.out + self.dropped + self.consumed + self.lost
+        self.missing() == self.hostile
             && self.devices_in == self.input
             && self.devices_out == self.out
     }
@@ -102,6 +112,10 @@ pub struct Report {
     pub edges: Vec<EdgeReport>,
     /// Workers.
     pub workers: Vec<WorkerReport>,
+    /// Bytes copied from one trust domain into another.
+    pub copied_bytes: u64,
+    /// Deaths that µNFs brought upon their workers, the first hundred.
+    pub crashes: Vec<crate::Crash>,
     /// The balance.
     pub balance: Balance,
     /// Where all buffers were in the end.
@@ -123,12 +137,17 @@ impl Report {
                 .map(|e| EdgeReport { name: e.name.clone(), packets: 0, bytes: 0 })
                 .collect(),
             workers: Vec::new(),
+            copied_bytes: 0,
+            crashes: agent.crashes().to_vec(),
             balance: Balance::default(),
             census,
             sound: false,
         };
         for w in 0..agent.setup().workers.len() {
             report.add_worker(agent, w);
+        }
+        if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
+            report.balance.hostile = report.balance.missing();
         }
         report.sound = report.balance.holds() && census.is_clean();
         report
@@ -149,26 +168,42 @@ impl Report {
                     self.balance.input += counts.packets;
                     self.balance.devices_in += match device {
                         DeviceSpec::Pcap { .. } => place[3],
-                        DeviceSpec::Generator(_) => place[0],
+                        DeviceSpec::Generator(_)
+                        | DeviceSpec::Listed(_)
+                        | DeviceSpec::Afp(_)
+                        | DeviceSpec::Tap(_) => place[0],
                         DeviceSpec::Null => 0,
                     };
                     (worker.name.clone(), "rx".to_owned())
                 }
                 (EndSpec::Tx { device, .. }, _) => {
-                    self.balance.out += counts.packets;
+                    // What the device could not send is among the drops.
+                    let sent = counts.packets.saturating_sub(counts.dropped());
+                    self.balance.out += sent;
                     self.balance.devices_out += match device {
                         DeviceSpec::Pcap { .. } => place[3],
+                        DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => place[0],
                         // It keeps no count of its own.
-                        DeviceSpec::Generator(_) | DeviceSpec::Null => counts.packets,
+                        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Null => sent,
                     };
                     (worker.name.clone(), "tx".to_owned())
                 }
+                (EndSpec::Gate { .. }, _) => {
+                    self.copied_bytes += counts.bytes;
+                    (worker.name.clone(), "gate".to_owned())
+                }
+                // Counted as dropped where they were.
+                (EndSpec::Dump(_), _) => (worker.name.clone(), "dump".to_owned()),
+                (EndSpec::Drain, _) => (node.name.clone(), "quarantined".to_owned()),
                 (EndSpec::None, nf) => {
                     let kind = nf.as_ref().map_or_else(String::new, |(kind, _)| kind.clone());
                     (node.name.clone(), kind)
                 }
             };
-            self.balance.dropped += counts.dropped();
+            // What a hostile worker says that it dropped is not believed.
+            if agent.offences(w) == 0 {
+                self.balance.dropped = self.balance.dropped.wrapping_add(counts.dropped());
+            }
             let drops = DropReason::ALL.iter().map(|r| (r.name(), counts.drops[*r as usize]));
             let timed = counts.timed_packets;
             self.nodes.push(NodeReport {
@@ -187,14 +222,18 @@ impl Report {
         }
         for (i, edge) in worker.edges.iter().enumerate() {
             if let Some(edge) = self.edges.get_mut(*edge as usize) {
-                edge.packets += word(layout.edges + i * EDGE_WORDS);
-                edge.bytes += word(layout.edges + i * EDGE_WORDS + 1);
+                edge.packets = edge.packets.wrapping_add(word(layout.edges + i * EDGE_WORDS));
+                edge.bytes = edge.bytes.wrapping_add(word(layout.edges + i * EDGE_WORDS + 1));
             }
         }
+        self.balance.created += word(layout.created);
+        self.balance.copied += word(layout.copied);
         let (lost, restarts) = agent.toll(w);
         self.balance.lost += lost;
         let rejected = word(layout.rejected);
-        self.workers.push(WorkerReport { name: worker.name.clone(), restarts, lost, rejected });
+        let offences = agent.offences(w);
+        let name = worker.name.clone();
+        self.workers.push(WorkerReport { name, restarts, lost, rejected, offences });
     }
 
     /// The tables for a terminal.
@@ -224,10 +263,16 @@ impl Report {
                 "worker {}: restarted {} times, {} packets lost, {} entries rejected\n",
                 w.name, w.restarts, w.lost, w.rejected
             );
+            if w.offences > 0 {
+                out += &format!("worker {}: named {} times for nonsense\n", w.name, w.offences);
+            }
+        }
+        if self.copied_bytes > 0 {
+            out += &format!("copied between trust domains: {} bytes\n", self.copied_bytes);
         }
         let b = &self.balance;
         out += &format!(
-            "balance: in {} + copied {} + created {} = out {} + dropped {} + consumed {} + lost {}: {}\n",
+            "balance: in {} + copied {} + created {} = out {} + dropped {} + consumed {} + lost {}{}: {}\n",
             b.input,
             b.copied,
             b.created,
@@ -235,6 +280,7 @@ impl Report {
             b.dropped,
             b.consumed,
             b.lost,
+            if b.hostile == 0 { String::new() } else { format!(" + hostile {}", b.hostile) },
             if b.holds() { "holds" } else { "DOES NOT HOLD" },
         );
         let c = &self.census;

@@ -1,5 +1,12 @@
 //! What is to run: workers and the lanes between them, free of file descriptors.
 
+use crate::jail::SandboxOptions;
+use rustix::fd::OwnedFd;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use weir_device::DeviceSpec;
+use weir_plan::ProgramId;
 use weir_runtime::spec::{EndSpec, NodeSpec, ScheduleSpec};
 
 /// A worker to run.
@@ -13,18 +20,42 @@ pub struct WorkerSetup {
     pub nodes: Vec<NodeSpec>,
     /// Edges that leave its nodes, by their number in the plan.
     pub edges: Vec<u32>,
+    /// Index of the trust domain that it works in, and sends into.
+    pub domain: usize,
+    /// Index of the trust domain that it takes from: another one for a gate.
+    pub takes_from: usize,
+    /// Whether its µNFs make packets.
+    pub creates: bool,
+    /// How many of its µNFs hold packets.
+    pub holders: u32,
     /// Whether it may write packet bytes.
     pub writable: bool,
+    /// The outside program that its process is; `None`: weir itself.
+    pub program: Option<ProgramId>,
     /// How it shares the machine.
     pub schedule: ScheduleSpec,
+    /// Nodes whose µNF has crashed, with fingerprints of packets that it is not to get.
+    pub careful: Vec<(u16, Vec<u64>)>,
     /// For tests: where its first incarnation dies.
     pub fault: Option<(u32, u32)>,
+    /// For tests: the seed with which it turns hostile.
+    pub attack: Option<u64>,
 }
 
 impl WorkerSetup {
     /// True when it takes buffers for new packets, and so has a home pool.
     pub fn has_home(&self) -> bool {
-        matches!(self.end, EndSpec::Rx { .. })
+        matches!(self.end, EndSpec::Rx { .. } | EndSpec::Gate { .. }) || self.creates
+    }
+
+    /// True when it runs µNFs, which need not be trusted; all others run library code only.
+    pub fn runs_nfs(&self) -> bool {
+        matches!(self.end, EndSpec::None)
+    }
+
+    /// True when it has memory of `domain`.
+    pub fn is_in(&self, domain: usize) -> bool {
+        self.domain == domain || self.takes_from == domain
     }
 }
 
@@ -37,7 +68,7 @@ pub struct LaneSetup {
     pub to: usize,
     /// Index of the source.
     pub source: u16,
-    /// Index among the producing worker's edges.
+    /// Index among the producing worker's edges; their number: what it drops.
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
@@ -61,6 +92,8 @@ pub struct Sizes {
 /// Everything that is to run.
 #[derive(Debug, Clone)]
 pub struct Setup {
+    /// Trust domains, the graph's own first; each has packet memory of its own.
+    pub domains: Vec<String>,
     /// Workers. Owner words carry their index plus one.
     pub workers: Vec<WorkerSetup>,
     /// Lanes.
@@ -73,4 +106,45 @@ pub struct Setup {
     pub tags: Vec<(String, u8)>,
     /// Seed of everything random.
     pub seed: u64,
+    /// Descriptors of TAP interfaces by name. They are the agent's, so the interfaces outlive the
+    /// workers that use them.
+    pub taps: BTreeMap<String, Arc<OwnedFd>>,
+    /// The outside programs, in the order of their numbers.
+    pub programs: Vec<PathBuf>,
+    /// What workers are put into.
+    pub sandbox: SandboxOptions,
+}
+
+impl Setup {
+    /// Index of the trust domain whose packets a lane has: its consumer's. (What a gate drops it has
+    /// from another domain than that which it sends into.)
+    pub(crate) fn lane_domain(&self, lane: &LaneSetup) -> usize {
+        self.workers.get(lane.to).map_or(0, |to| to.takes_from)
+    }
+
+    /// The descriptor that worker `w`'s device needs.
+    pub(crate) fn device(&self, w: usize) -> Option<&OwnedFd> {
+        let (EndSpec::Rx { device, .. } | EndSpec::Tx { device, .. }) = &self.workers.get(w)?.end
+        else {
+            return None;
+        };
+        self.taps.get(device.interface()?).map(|fd| &**fd)
+    }
+}
+
+impl Setup {
+    /// True when some source is live: its packets' time stamps go with the wall clock.
+    pub fn is_live(&self) -> bool {
+        let live = |end: &EndSpec| match end {
+            EndSpec::Rx { device, .. } => !matches!(device, DeviceSpec::Pcap { .. }),
+            _ => false,
+        };
+        self.workers.iter().any(|w| live(&w.end))
+    }
+
+    /// Most packets that one µNF may hold: all together leave half of each pool to move.
+    pub fn hold_most(&self) -> u32 {
+        let holders = self.workers.iter().map(|w| w.holders).sum::<u32>().max(1);
+        ((1u32 << self.sizes.pool_bits) / 2 / holders).max(1)
+    }
 }

@@ -1,6 +1,7 @@
 //! From a plan and the operator's devices to what is to run.
 
-use crate::devices::{Captures, check_binds, receives, sends};
+use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
+use crate::jail::SandboxOptions;
 use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +26,7 @@ pub enum WiringError {
     },
     /// Packets leave by a port that has no device to send.
     #[error(
-        "packets leave by port {port} (`{name}`), which nothing is bound to: add --bind {port}=null or --bind {port}=pcap:tx=FILE"
+        "packets leave by port {port} (`{name}`), which nothing is bound to: add --bind {port}=afp:INTERFACE, --bind {port}=null or --bind {port}=pcap:tx=FILE"
     )]
     Unbound {
         /// The number.
@@ -35,7 +36,7 @@ pub enum WiringError {
     },
     /// No port has a device that receives.
     #[error(
-        "no packets come in: bind a port that the policy receives by ({ports}) to pcap:rx=FILE or gen:..."
+        "no packets come in: bind a port that the policy receives by ({ports}) to afp:INTERFACE, pcap:rx=FILE or gen:..."
     )]
     NoInput {
         /// Ports that could receive.
@@ -52,6 +53,17 @@ pub enum WiringError {
     /// Input and output are the same file, or two outputs are.
     #[error("{}: used as output and as something else too; name another file", .0.display())]
     SameFile(PathBuf),
+    /// One interface at two ports.
+    #[error("--bind {port}: the interface `{name}` is bound to another port already")]
+    InterfaceTwice {
+        /// The number.
+        port: u16,
+        /// The interface.
+        name: String,
+    },
+    /// An interface that cannot be used.
+    #[error(transparent)]
+    Device(#[from] weir_device::DeviceError),
     /// A file that cannot be a capture.
     #[error("{}: {what}", path.display())]
     File {
@@ -105,6 +117,14 @@ pub struct RunOptions {
     pub seed: u64,
     /// For tests: segment name, step and passing at which it dies.
     pub faults: Vec<(String, u32, u32)>,
+    /// For tests: segment name and seed of a worker that turns hostile.
+    pub attacks: Vec<(String, u64)>,
+    /// Where to write what is dropped.
+    pub dump_drops: Option<PathBuf>,
+    /// The outside programs that the plan's catalogue has.
+    pub programs: Vec<PathBuf>,
+    /// What workers are put into.
+    pub sandbox: SandboxOptions,
 }
 
 impl Default for RunOptions {
@@ -117,13 +137,19 @@ impl Default for RunOptions {
             real_time: true,
             seed: 0,
             faults: Vec::new(),
+            attacks: Vec::new(),
+            programs: Vec::new(),
+            dump_drops: None,
+            sandbox: SandboxOptions::default(),
         }
     }
 }
 
-/// Longest packet that live traffic and generators are expected to have, in bytes.
+/// Longest packet that is expected where nothing says how long packets can be, in bytes.
 const USUAL_PACKET: u32 = 1_920;
 
+/// Length of the shortest frame, which every buffer holds.
+const MIN_PACKET: u32 = 64;
 /// Packet memory that a pool takes at most, in bytes.
 const POOL_BYTES: u32 = 64 << 20;
 
@@ -141,6 +167,7 @@ pub fn wire(
     let nanoseconds = captures
         .values()
         .any(|s| s.time_formats.keys().any(|t: &TimeFormat| t.in_pcap() == Precision::Nanos));
+    let domains = domains(plan);
     let mut workers = Vec::new();
     // Which worker a segment became; segments of ports without a device become none.
     let mut index = vec![None; plan.segments.len()];
@@ -148,6 +175,13 @@ pub fn wire(
     for (segment, i) in plan.segments.iter().zip(0..) {
         let end = match segment.kind {
             SegmentKind::Nf => EndSpec::None,
+            SegmentKind::Gate { .. } => {
+                let from = plan.lanes_into(SegmentId(i as u32)).next();
+                let from = from.and_then(|lane| plan.segment(lane.from));
+                // The graph's own domain is trusted to take and give.
+                let out_of = from.is_some_and(|from| !from.domain.is_empty());
+                EndSpec::Gate { into: !segment.domain.is_empty(), out_of }
+            }
             SegmentKind::Rx { port, source } => match binds.get(&port) {
                 Some(device) if receives(device) => {
                     let n = source_index.len() as u16;
@@ -158,7 +192,9 @@ pub fn wire(
             },
             SegmentKind::Tx { port } => match binds.get(&port) {
                 Some(device) if sends(device) => {
-                    EndSpec::Tx { device: device.clone(), nanoseconds }
+                    let received = |s: &Segment| matches!(s.kind, SegmentKind::Rx { port: p, .. } if p == port);
+                    let tells = !plan.segments.iter().any(received);
+                    EndSpec::Tx { device: device.clone(), nanoseconds, tells }
                 }
                 _ => {
                     let name = port_name(plan, segment);
@@ -169,7 +205,7 @@ pub fn wire(
         if let Some(slot) = index.get_mut(i) {
             *slot = Some(workers.len());
         }
-        workers.push(worker(plan, SegmentId(i as u32), segment, end, options));
+        workers.push(worker(plan, SegmentId(i as u32), segment, end, options, &domains));
     }
     if source_index.is_empty() {
         let rx = plan.segments.iter().filter_map(|s| match s.kind {
@@ -188,7 +224,9 @@ pub fn wire(
         let Some(edge) = plan.edges.get(lane.edge.index()) else { continue };
         let own = |w: &WorkerSetup| w.edges.iter().position(|e| *e == lane.edge.0);
         let Some(own_edge) = workers.get(from).and_then(own) else { continue };
-        let node = plan.segment(lane.to).and_then(|s| s.nodes.iter().position(|n| *n == edge.to));
+        let segment = plan.segment(lane.to);
+        let is_gate = segment.is_some_and(|s| matches!(s.kind, SegmentKind::Gate { .. }));
+        let node = segment.and_then(|s| s.nodes.iter().position(|n| *n == edge.to));
         lanes.push(LaneSetup {
             from,
             to,
@@ -196,26 +234,53 @@ pub fn wire(
             edge: own_edge as u16,
             ordered: lane.ordered,
             node: node.unwrap_or(0) as u16,
-            input: edge.input as u8,
+            input: if is_gate { 0 } else { edge.input as u8 },
         });
+    }
+    if let Some(file) = &options.dump_drops {
+        let mut ports: Vec<(u16, String)> = Vec::new();
+        for &port in binds.keys() {
+            let name = plan.graph.port(port).and_then(|id| plan.graph.node(id));
+            ports.push((port, name.map_or_else(String::new, |n| n.name.clone())));
+        }
+        let schedule = service_schedule(options);
+        crate::dumps::add(file, ports, schedule, &domains, &mut workers, &mut lanes);
+        check_outputs(binds, crate::dumps::files(&workers))?;
+        limit("workers", workers.len(), 10_000)?;
     }
     for (name, step, nth) in &options.faults {
         for w in workers.iter_mut().filter(|w| w.name == *name) {
             w.fault = Some((*step, *nth));
         }
     }
-    let sizes = sizes(binds, captures, options);
-    limit("packet buffers", source_index.len() << sizes.pool_bits, MAX_BUFFERS as usize)?;
+    for (name, seed) in &options.attacks {
+        workers.iter_mut().filter(|w| w.name == *name).for_each(|w| w.attack = Some(*seed));
+    }
+    let sizes = sizes(plan, binds, captures, options);
+    let pools = workers.iter().filter(|w| w.has_home()).count();
+    limit("packet buffers", pools << sizes.pool_bits, MAX_BUFFERS as usize)?;
     let tags = tags(plan);
     limit("tags", tags.len(), weir_mem::meta::TAG_SLOTS)?;
     Ok(Setup {
+        domains,
         workers,
         lanes,
         sources: source_index.len() as u16,
         sizes,
         tags,
         seed: options.seed,
+        taps: BTreeMap::new(),
+        programs: options.programs.clone(),
+        sandbox: options.sandbox,
     })
+}
+
+/// All trust domains, the graph's own first.
+fn domains(plan: &Plan) -> Vec<String> {
+    let named: std::collections::BTreeSet<&str> =
+        plan.segments.iter().map(|s| s.domain.as_str()).collect();
+    let others = named.into_iter().filter(|name| !name.is_empty());
+    std::iter::once("").chain(others).map(str::to_owned).collect()
 }
 
 /// Slots for the tags that more than one NF of the policy names: what only one names, nobody else
@@ -224,9 +289,8 @@ fn tags(plan: &Plan) -> Vec<(String, u8)> {
     let mut users: BTreeMap<&str, std::collections::BTreeSet<&str>> = BTreeMap::new();
     for node in plan.graph.nodes() {
         let NodeKind::Nf { info, .. } = &node.kind else { continue };
-        let Ok(r) = weir_nf::find(&info.name) else { continue };
-        for tag in r.descriptor.tags {
-            users.entry(tag.name).or_default().insert(r.descriptor.name);
+        for tag in &info.tags {
+            users.entry(tag).or_default().insert(&info.name);
         }
     }
     let used = users.into_iter().filter(|(_, users)| users.len() > 1);
@@ -242,14 +306,33 @@ fn limit(what: &'static str, n: usize, most: usize) -> Result<(), WiringError> {
     if n > most { Err(WiringError::TooMany { what, n, most }) } else { Ok(()) }
 }
 
-/// Buffers hold the largest record of any capture; pools are as large as a budget allows.
-fn sizes(binds: &BTreeMap<u16, DeviceSpec>, captures: &Captures, options: &RunOptions) -> Sizes {
+/// Buffers hold the largest record of any capture; pools are as large as a budget allows. Buffers
+/// are no larger than they must be: a process that touches each packet's first bytes touches as many
+/// pages as packets lie on, and the processor remembers some thousand of them for all processes
+/// together (docs/performance.md, "Findings").
+fn sizes(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+    captures: &Captures,
+    options: &RunOptions,
+) -> Sizes {
     let recorded = captures.values().map(|s| s.largest);
-    let generated = binds.values().map(|d| match d {
+    let longest = |d: &DeviceSpec| match d {
         DeviceSpec::Generator(g) => u32::from(g.size),
-        _ => 0,
+        DeviceSpec::Listed(l) => u32::try_from(l.longest()).unwrap_or(u32::MAX),
+        DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => weir_device::longest_packet(d).max(USUAL_PACKET),
+        DeviceSpec::Pcap { .. } | DeviceSpec::Null => 0,
+    };
+    let grows = plan.graph.nodes().iter().any(|node| match &node.kind {
+        NodeKind::Nf { info, .. } => info.resizes || info.creates > 0,
+        NodeKind::Port { .. } | NodeKind::Drop => false,
     });
-    let packet = recorded.chain(generated).max().unwrap_or(0).max(USUAL_PACKET);
+    let grown = if grows { USUAL_PACKET } else { 0 };
+    let packet = recorded
+        .chain(binds.values().map(longest))
+        .chain([grown, MIN_PACKET])
+        .max()
+        .unwrap_or(MIN_PACKET);
     let packet = packet.min(ArenaShape::MAX_PACKET);
     let pool = options.pool.unwrap_or_else(|| (POOL_BYTES / packet).clamp(512, 4096));
     let pool_bits = pool.clamp(64, 1 << 20).next_power_of_two().trailing_zeros();
@@ -262,11 +345,24 @@ fn worker(
     segment: &Segment,
     end: EndSpec,
     options: &RunOptions,
+    domains: &[String],
 ) -> WorkerSetup {
     let is_tx = matches!(segment.kind, SegmentKind::Tx { .. });
     let is_rx = matches!(segment.kind, SegmentKind::Rx { .. });
     let leaves = |node| plan.edges.iter().filter(move |e| e.from == node && !is_tx);
-    let edges: Vec<EdgeId> = segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
+    let mut edges: Vec<EdgeId> =
+        segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
+    let index = |name: &str| domains.iter().position(|d| d == name).unwrap_or(0);
+    let domain = index(&segment.domain);
+    let mut takes_from = domain;
+    let mut gate = None;
+    if let SegmentKind::Gate { edge } = segment.kind {
+        edges.push(edge);
+        let from = plan.lanes_into(id).next().and_then(|lane| plan.segment(lane.from));
+        takes_from = from.map_or(0, |from| index(&from.domain));
+        let name = segment.name.clone();
+        gate = Some(NodeSpec { name, nf: None, outputs: Vec::new(), fan_in: 1 });
+    }
     let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
     let nodes = nodes.map(|(n, node)| NodeSpec {
         name: node.name.clone(),
@@ -277,7 +373,14 @@ fn worker(
         outputs: if is_tx { Vec::new() } else { outputs(plan, id, segment, node, &edges) },
         fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
     });
-    let nodes = nodes.collect();
+    let nodes = nodes.chain(gate).collect();
+    let infos = || {
+        let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n));
+        nodes.filter_map(|node| match &node.kind {
+            NodeKind::Nf { info, .. } => Some(info),
+            NodeKind::Port { .. } | NodeKind::Drop => None,
+        })
+    };
     let core = segment.core.map(|c| c as u16);
     let shares_core = match segment.core {
         Some(_) => plan.segments.iter().filter(|s| s.core == segment.core).count() > 1,
@@ -289,7 +392,12 @@ fn worker(
         end,
         nodes,
         edges: edges.iter().map(|e| e.0).collect(),
+        domain,
+        takes_from,
         writable: segment.writes_packets || is_rx,
+        program: segment.program,
+        creates: infos().any(|info| info.creates > 0),
+        holders: infos().filter(|info| info.holds > 0).count() as u32,
         schedule: ScheduleSpec {
             core,
             real_time: options.real_time && plan.real_time_ok && core.is_some() && nf,
@@ -297,7 +405,20 @@ fn worker(
             spin_us: options.spin_us,
             busy: options.busy,
         },
+        careful: Vec::new(),
         fault: None,
+        attack: None,
+    }
+}
+
+/// How a worker that is on no core of the plan's shares the machine.
+fn service_schedule(options: &RunOptions) -> ScheduleSpec {
+    ScheduleSpec {
+        core: None,
+        real_time: false,
+        shares_core: true,
+        spin_us: options.spin_us,
+        busy: false,
     }
 }
 

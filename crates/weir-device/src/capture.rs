@@ -1,17 +1,17 @@
 //! Capture files as devices.
 
-use crate::{DeviceError, Place, Receive, Room, Send, Status, time};
+use crate::{DeviceError, Dropped, Place, Receive, Room, Send, Status, time};
 use std::path::{Path, PathBuf};
 use weir_capture::{Format, LinkType, Position, Reader, Record, TimeFormat, Writer};
 use weir_mem::Arena;
 use weir_mem::meta::Arrival;
 use weir_packet::{DropReason, Packet};
 
-fn to_place(p: Position, extra: u64) -> Place {
+pub(crate) fn to_place(p: Position, extra: u64) -> Place {
     [p.section, p.interfaces_end, p.next, p.records, extra, 1]
 }
 
-fn to_position(place: Place) -> Position {
+pub(crate) fn to_position(place: Place) -> Position {
     let [section, interfaces_end, next, records, ..] = place;
     Position { section, interfaces_end, next, records }
 }
@@ -97,7 +97,12 @@ impl CaptureTx {
 }
 
 impl Send for CaptureTx {
-    fn send(&mut self, packets: &[Packet], arena: &Arena) -> Result<(), DeviceError> {
+    fn send(
+        &mut self,
+        packets: &[Packet],
+        arena: &Arena,
+        _dropped: &mut Dropped,
+    ) -> Result<(), DeviceError> {
         for packet in packets {
             let entry = packet.entry();
             let n = arena.bytes(entry).copy_to(0, &mut self.scratch);

@@ -95,28 +95,25 @@ impl Receive for Generator {
             ..Arrival::default()
         };
         let flows = u64::from(self.spec.flows);
-        let mut flow = self.made % flows;
-        for _ in 0..allowed {
-            let ready = self.templates.get(flow as usize);
-            let taken = match ready {
-                Some(bytes) => room.take(bytes.len(), &arrival, |b| {
-                    b.write(0, bytes);
-                }),
-                None => {
-                    let bytes = template(&self.spec, flow as u32);
-                    room.take(bytes.len(), &arrival, |b| {
-                        b.write(0, &bytes);
-                    })
-                }
+        let mut left = allowed;
+        while left > 0 {
+            // The rest of this round through the flows, those with a template first.
+            let flow = self.made % flows;
+            let ready = self.templates.get(flow as usize..).unwrap_or_default();
+            let taken = if ready.is_empty() {
+                let bytes = template(&self.spec, flow as u32);
+                let taken = room.take(bytes.len(), &arrival, |b| {
+                    b.write(0, &bytes);
+                });
+                u64::from(taken)
+            } else {
+                room.take_all(left, &arrival, |i| ready.get(i).map(Vec::as_slice)) as u64
             };
-            if !taken {
+            if taken == 0 {
                 break;
             }
-            self.made += 1;
-            flow += 1;
-            if flow == flows {
-                flow = 0;
-            }
+            self.made += taken;
+            left -= taken;
         }
         Ok(Status::More)
     }

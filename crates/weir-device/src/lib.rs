@@ -4,28 +4,40 @@
 //! was. What it needs for that, its [`Place`], is part of the worker's ledger.
 
 mod capture;
+mod dropped;
 mod error;
 mod generator;
+mod listed;
+mod live;
 mod null;
+pub mod offload;
 mod room;
 mod spec;
+mod sys;
 mod time;
 
 pub use capture::{CaptureRx, CaptureTx};
+pub use dropped::DropFile;
 pub use error::DeviceError;
 pub use generator::Generator;
+pub use listed::{Listed, ListedFlow, ListedSpec};
+pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap, longest_packet, retake_tap};
 pub use null::Null;
 pub use room::Room;
 pub use spec::{DeviceSpec, GeneratorSpec, Rate, SpecError};
 
+use rustix::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use weir_capture::TimeFormat;
 use weir_mem::Arena;
-use weir_packet::Packet;
+use weir_packet::{Packet, REASONS};
 
 /// Where a device service is in its input or output, as the ledger keeps it: what the words mean is
 /// the device's business. All zero is the beginning.
 pub type Place = [u64; 6];
+
+/// Packets that a device did not send, by reason.
+pub type Dropped = [u64; REASONS];
 
 /// What a call of [`Receive::receive`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,12 +62,39 @@ pub trait Receive {
     fn warning(&self) -> Option<String> {
         None
     }
+
+    /// The next thing that has happened to the device and that the operator should know now.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
+
+    /// The input ends here: no packets are taken any more, but what was missed is counted.
+    fn finish(&mut self, _room: &mut Room<'_>) {}
+
+    /// What becomes readable when a packet comes; `None`: nothing does.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Waiting for [`Receive::wake_fd`] ended with an error: the next call looks what it is.
+    fn trouble(&mut self) {}
 }
 
 /// The sending half of a device.
 pub trait Send {
-    /// Takes in packets. Their buffers may be re-used afterwards.
-    fn send(&mut self, packets: &[Packet], arena: &Arena) -> Result<(), DeviceError>;
+    /// Takes in packets, and counts those that it cannot send. Their buffers may be re-used
+    /// afterwards.
+    fn send(
+        &mut self,
+        packets: &[Packet],
+        arena: &Arena,
+        dropped: &mut Dropped,
+    ) -> Result<(), DeviceError>;
+
+    /// The next thing that has happened to the device and that the operator should know now.
+    fn notice(&mut self) -> Option<String> {
+        None
+    }
 
     /// Whether it looks at packet bytes at all.
     fn touches(&self) -> bool {
@@ -67,27 +106,50 @@ pub trait Send {
     fn commit(&mut self) -> Result<Place, DeviceError>;
 }
 
-/// Opens the receiving half of `spec`, going on from `place`; `None` when it has none.
-pub fn open_rx(spec: &DeviceSpec, place: Place) -> Result<Option<Box<dyn Receive>>, DeviceError> {
+/// Opens the receiving half of `spec`, going on from `place`; `None` when it has none. `tap` is the
+/// descriptor of a TAP interface, from [`create_tap`].
+pub fn open_rx(
+    spec: &DeviceSpec,
+    place: Place,
+    tap: Option<OwnedFd>,
+) -> Result<Option<Box<dyn Receive>>, DeviceError> {
     Ok(match spec {
         DeviceSpec::Pcap { rx: Some(path), .. } => Some(Box::new(CaptureRx::open(path, place)?)),
         DeviceSpec::Generator(spec) => Some(Box::new(Generator::new(spec, place))),
+        DeviceSpec::Listed(spec) => Some(Box::new(Listed::new(spec, place))),
+        DeviceSpec::Afp(name) => Some(Box::new(PacketRx::open(name, place)?)),
+        DeviceSpec::Tap(name) => Some(Box::new(TapRx::new(name, place, tap)?)),
         DeviceSpec::Pcap { rx: None, .. } | DeviceSpec::Null => None,
     })
 }
 
-/// Opens the sending half of `spec`, going on from `place`; `None` when it has none. A capture
-/// that is begun (place all zero) is written with time stamps of `time`.
+/// How a sending half is to be opened.
+#[derive(Debug)]
+pub struct TxOptions {
+    /// Time stamps of a capture that is begun (place all zero).
+    pub time: TimeFormat,
+    /// Descriptor of a TAP interface, from [`create_tap`].
+    pub tap: Option<OwnedFd>,
+    /// Whether it tells the operator what happens to the interface: not when a receiving half does.
+    pub tells: bool,
+}
+
+/// Opens the sending half of `spec`, going on from `place`; `None` when it has none.
 pub fn open_tx(
     spec: &DeviceSpec,
     place: Place,
-    time: TimeFormat,
+    options: TxOptions,
 ) -> Result<Option<Box<dyn Send>>, DeviceError> {
+    let TxOptions { time, tap, tells } = options;
     Ok(match spec {
         DeviceSpec::Pcap { tx: Some(path), .. } => {
             Some(Box::new(CaptureTx::open(Path::new(path), place, time)?))
         }
         DeviceSpec::Null => Some(Box::new(Null)),
-        DeviceSpec::Pcap { tx: None, .. } | DeviceSpec::Generator(_) => None,
+        DeviceSpec::Afp(name) => Some(Box::new(PacketTx::open(name, place, tells)?)),
+        DeviceSpec::Tap(name) => Some(Box::new(TapTx::new(name, place, tap, tells)?)),
+        DeviceSpec::Pcap { tx: None, .. } | DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => {
+            None
+        }
     })
 }

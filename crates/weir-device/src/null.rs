@@ -1,6 +1,6 @@
 //! A device that swallows everything.
 
-use crate::{DeviceError, Place, Send};
+use crate::{DeviceError, Dropped, Place, Send};
 use weir_mem::Arena;
 use weir_packet::Packet;
 
@@ -9,7 +9,12 @@ use weir_packet::Packet;
 pub struct Null;
 
 impl Send for Null {
-    fn send(&mut self, _packets: &[Packet], _arena: &Arena) -> Result<(), DeviceError> {
+    fn send(
+        &mut self,
+        _packets: &[Packet],
+        _arena: &Arena,
+        _dropped: &mut Dropped,
+    ) -> Result<(), DeviceError> {
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Where a device puts what it received.
 
 use weir_mem::arena::HEADROOM;
-use weir_mem::meta::Arrival;
+use weir_mem::meta::{Arrival, Arrived};
 use weir_mem::{Arena, Entry, Seq, SharedBytesMut};
 use weir_packet::{DropReason, Packet, REASONS};
 use weir_port::HomePool;
@@ -65,14 +65,14 @@ impl Room<'_> {
         };
         let view = self.arena.view();
         if let Some(ahead) = self.pool.ahead(AHEAD) {
-            view.prefetch(&Entry::packet(ahead, HEADROOM, 0, Seq::new(0), 0));
+            view.prefetch::<true>(&Entry::packet(ahead, HEADROOM, 0, Seq::new(0), 0));
         }
         let mut entry = Entry::packet(buffer, HEADROOM, len as u16, Seq::new(*self.seq), 0);
         if let Some(mut bytes) = view.bytes_mut(&mut entry) {
             fill(&mut bytes);
         }
         if let Some(meta) = view.meta(&entry) {
-            meta.arrive(arrival, self.source_port, self.clear_tags);
+            meta.arrive(&Arrived::new(arrival, self.source_port), self.clear_tags);
         }
         match Packet::admit(entry, view) {
             Some(packet) => self.packets.push(packet),
@@ -82,12 +82,65 @@ impl Room<'_> {
         true
     }
 
+    /// Takes in packets that arrived alike, at most `most`, whose bytes `frame` gives one after the
+    /// other; says how many. It stops where there is no room, and before a packet that is too long
+    /// for a buffer: give that to [`Room::take`].
+    #[inline]
+    pub fn take_all<'f>(
+        &mut self,
+        most: u64,
+        arrival: &Arrival,
+        mut frame: impl FnMut(usize) -> Option<&'f [u8]>,
+    ) -> usize {
+        let free = self.pool.stack();
+        let most = usize::try_from(most).unwrap_or(usize::MAX).min(self.left).min(free.len());
+        let (view, longest) = (self.arena.view(), self.longest());
+        let arrived = Arrived::new(arrival, self.source_port);
+        let first = Seq::new(*self.seq);
+        let (mut taken, mut bytes) = (0, 0);
+        let mut ahead = free.iter().rev().skip(AHEAD);
+        self.packets.reserve(most);
+        for &buffer in free.iter().rev().take(most) {
+            let Some(frame) = frame(taken).filter(|f| f.len() <= longest) else { break };
+            if let Some(&ahead) = ahead.next() {
+                view.prefetch::<true>(&Entry::packet(ahead, HEADROOM, 0, first, 0));
+            }
+            let seq = first.plus(taken as u64);
+            let mut entry = Entry::packet(buffer, HEADROOM, frame.len() as u16, seq, 0);
+            if let Some(mut bytes) = view.bytes_mut(&mut entry) {
+                bytes.write(0, frame);
+            }
+            if let Some(meta) = view.meta(&entry) {
+                meta.arrive(&arrived, self.clear_tags);
+            }
+            let Some(packet) = Packet::admit(entry, view) else { break };
+            self.packets.push(packet);
+            taken += 1;
+            bytes += frame.len();
+        }
+        self.pool.take_many(taken);
+        *self.seq += taken as u64;
+        self.left -= taken;
+        self.received.0 += taken as u64;
+        self.received.1 += bytes as u64;
+        taken
+    }
+
     /// Counts a packet that cannot be taken in. It has its place in the stream all the same.
     pub fn refuse(&mut self, reason: DropReason, len: usize) {
         if let Some(count) = self.refused.get_mut(reason as usize) {
             *count += 1;
         }
         self.count(len);
+    }
+
+    /// Counts packets that were never there to be taken in: the kernel had dropped them.
+    pub fn missed(&mut self, reason: DropReason, packets: u64) {
+        if let Some(count) = self.refused.get_mut(reason as usize) {
+            *count += packets;
+        }
+        *self.seq += packets;
+        self.received.0 += packets;
     }
 
     #[inline]

@@ -17,8 +17,27 @@ pub enum DeviceSpec {
     },
     /// Packets are made up.
     Generator(GeneratorSpec),
+    /// Packets of given flows; for measurements, which bind it without text.
+    Listed(crate::ListedSpec),
     /// Packets vanish.
     Null,
+    /// An interface of the machine, by a packet socket: everything that comes in by it is received.
+    Afp(String),
+    /// A TAP interface of its own: the kernel sees an Ethernet interface with Weir at the other end.
+    Tap(String),
+}
+
+impl DeviceSpec {
+    /// The interface that it is tied to, if it is a live one.
+    pub fn interface(&self) -> Option<&str> {
+        match self {
+            DeviceSpec::Afp(name) | DeviceSpec::Tap(name) => Some(name),
+            DeviceSpec::Pcap { .. }
+            | DeviceSpec::Generator(_)
+            | DeviceSpec::Listed(_)
+            | DeviceSpec::Null => None,
+        }
+    }
 }
 
 /// What a generator makes.
@@ -53,7 +72,7 @@ pub enum Rate {
 pub enum SpecError {
     /// The first word names no device.
     #[error(
-        "`{0}` is no device: write pcap:rx=FILE,tx=FILE, gen:size=64,flows=1000,rate=max or null"
+        "`{0}` is no device: write afp:INTERFACE, tap:NAME, pcap:rx=FILE,tx=FILE, gen:size=64,flows=1000,rate=max or null"
     )]
     Kind(String),
     /// A setting that the device does not have.
@@ -79,6 +98,16 @@ pub enum SpecError {
     /// A capture device without captures.
     #[error("pcap needs rx=FILE to read, tx=FILE to write, or both")]
     NoFile,
+    /// What can be no interface's name.
+    #[error(
+        "`{kind}:{name}`: write the name of an interface, of 1 to 15 characters without spaces, `/` and `:`"
+    )]
+    Interface {
+        /// The device.
+        kind: &'static str,
+        /// What was written.
+        name: String,
+    },
     /// Settings for a device that has none.
     #[error("null has no settings")]
     NullSettings,
@@ -102,6 +131,11 @@ impl FromStr for DeviceSpec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
+        match kind {
+            "afp" => return Ok(DeviceSpec::Afp(interface("afp", settings)?)),
+            "tap" => return Ok(DeviceSpec::Tap(interface("tap", settings)?)),
+            _ => {}
+        }
         let settings = settings.split(',').filter(|s| !s.is_empty());
         let settings = settings.map(|s| s.split_once('=').unwrap_or((s, "")));
         match kind {
@@ -112,6 +146,15 @@ impl FromStr for DeviceSpec {
             _ => Err(SpecError::Kind(text.to_owned())),
         }
     }
+}
+
+/// What the kernel takes as a name (dev_valid_name), and what it makes no pattern of.
+fn interface(kind: &'static str, name: &str) -> Result<String, SpecError> {
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':' | '%');
+    if name.is_empty() || name.len() > 15 || matches!(name, "." | "..") || name.contains(odd) {
+        return Err(SpecError::Interface { kind, name: name.to_owned() });
+    }
+    Ok(name.to_owned())
 }
 
 fn pcap<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> Result<DeviceSpec, SpecError> {
@@ -205,6 +248,8 @@ mod tests {
         let g =
             GeneratorSpec { size: 128, flows: 5, rate: Rate::PerSecond(10), ..Default::default() };
         assert_eq!("gen:size=128,flows=5,rate=10".parse(), Ok(DeviceSpec::Generator(g)));
+        assert_eq!("afp:eth0".parse(), Ok(DeviceSpec::Afp("eth0".into())));
+        assert_eq!("tap:weir0".parse(), Ok(DeviceSpec::Tap("weir0".into())));
         assert_eq!("gen".parse(), Ok(DeviceSpec::Generator(GeneratorSpec::default())));
     }
 
@@ -221,6 +266,10 @@ mod tests {
             ("gen:flows=x", "1 to 1000000"),
             ("gen:ip=6,size=60", "62 or more"),
             ("null:x=1", "no settings"),
+            ("afp:", "1 to 15 characters"),
+            ("afp:sixteen_letters_", "1 to 15 characters"),
+            ("tap:a b", "without spaces"),
+            ("tap:weir%d", "name of an interface"),
         ] {
             let error = text.parse::<DeviceSpec>().unwrap_err().to_string();
             assert!(error.contains(says), "{text}: {error}");

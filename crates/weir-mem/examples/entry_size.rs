@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use weir_mem::meta::Arrival;
+use weir_mem::meta::{Arrival, Arrived};
 use weir_mem::{
     Arena, ArenaShape, Consumer, Entry, Owner, Packet, Producer, RingShape, Seq, packet,
 };
@@ -73,7 +73,14 @@ fn measure(wide: bool, span: Duration) -> f64 {
             let mut free: Vec<u32> = (0..BUFFERS).collect();
             let mut seq = 0;
             while !stop.load(Ordering::Relaxed) {
-                packet::collect(&mut back_in, arena.owners(), Owner(1), 0, BUFFERS, &mut free);
+                let _ = packet::collect(
+                    &mut back_in,
+                    arena.owners(),
+                    Owner(1),
+                    (0, BUFFERS),
+                    false,
+                    &mut free,
+                );
                 let room = if wide { out16.room(BURST) } else { out8.room(BURST) };
                 for _ in 0..room.min(BURST).min(free.len()) {
                     let Some(buffer) = free.pop() else { break };
@@ -85,7 +92,7 @@ fn measure(wide: bool, span: Duration) -> f64 {
                         if let Some(meta) = arena.meta(&entry) {
                             let arrival =
                                 Arrival { raw_time: seq, wire_len: 64, ..Arrival::default() };
-                            meta.arrive(&arrival, 128, false);
+                            meta.arrive(&Arrived::new(&arrival, 128), false);
                         }
                         out8.stage(u64::from(buffer));
                     }

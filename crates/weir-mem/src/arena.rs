@@ -12,7 +12,13 @@ use crate::entry::{Entry, MAX_BUFFERS};
 use crate::meta::Meta;
 use crate::owner::Owners;
 use crate::region::{Mapping, Region, RegionError};
+#[cfg(not(loom))]
+use crate::sync::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use crate::witness::Witness;
 use std::marker::PhantomData;
+#[cfg(not(loom))]
+use std::ptr::NonNull;
 
 /// Bytes kept free before a packet's first byte when it is received, for headers added later.
 pub const HEADROOM: u16 = 128;
@@ -87,6 +93,8 @@ pub struct Arena {
     data: Mapping,
     meta: Mapping,
     owners: Owners,
+    #[cfg(not(loom))]
+    witness: Witness,
 }
 
 impl Arena {
@@ -108,7 +116,15 @@ impl Arena {
                 return Err(RegionError::TooSmall { has: mapping.len() as u64, needs });
             }
         }
-        Ok(Arena { shape, data, meta, owners: Owners::attach(owners, shape.buffers)? })
+        let owners = Owners::attach(owners, shape.buffers)?;
+        Ok(Arena {
+            shape,
+            data,
+            meta,
+            owners,
+            #[cfg(not(loom))]
+            witness: Witness::nobody(),
+        })
     }
 
     /// An arena of this process alone: for the oracle, tests and tools.
@@ -149,19 +165,37 @@ impl Arena {
             meta: self.meta.base().as_ptr().cast(),
             buffers: self.shape.buffers,
             stride: self.shape.stride,
-            writable: self.data.is_writable(),
+            len: self.shape.data_len(),
+            writable_len: if self.data.is_writable() { self.shape.data_len() } else { 0 },
+            #[cfg(not(loom))]
+            witness: self.witness.entry(),
             arena: PhantomData,
         }
     }
 
-    /// The packet's bytes; none when the entry is not admissible.
+    /// Who is told of the packets that are looked at.
+    #[cfg(not(loom))]
+    pub fn set_witness(&mut self, witness: Witness) {
+        self.witness = witness;
+    }
+
+    /// See [`Arena::set_witness`].
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn witness(&self) -> &Witness {
+        &self.witness
+    }
+
+    /// The packet's bytes; none when the entry reaches beyond the arena. That they are the packet's
+    /// *own* bytes is checked where entries come in ([`Arena::admits`], [`crate::packet::take`]); the
+    /// one comparison here is what memory safety needs.
     #[inline(always)]
     pub fn bytes(&self, entry: &Entry) -> SharedBytes<'_> {
         self.view().bytes(entry)
     }
 
-    /// The packet's bytes for writing; `None` when the entry is not admissible or the bytes are
-    /// mapped read-only.
+    /// The packet's bytes for writing; `None` when the entry reaches beyond the arena or the bytes
+    /// are mapped read-only.
     #[inline(always)]
     pub fn bytes_mut(&self, entry: &mut Entry) -> Option<SharedBytesMut<'_>> {
         self.view().bytes_mut(entry)
@@ -176,7 +210,11 @@ impl Arena {
     /// See [`ArenaView::prefetch`].
     #[inline(always)]
     pub fn prefetch(&self, entry: &Entry) {
-        self.view().prefetch(entry);
+        if self.data.is_writable() {
+            self.view().prefetch::<true>(entry);
+        } else {
+            self.view().prefetch::<false>(entry);
+        }
     }
 }
 
@@ -187,44 +225,60 @@ pub struct ArenaView<'a> {
     meta: *mut Meta,
     buffers: u32,
     stride: u32,
-    writable: bool,
+    /// Bytes of packet memory that may be read, and written.
+    len: usize,
+    writable_len: usize,
+    #[cfg(not(loom))]
+    witness: NonNull<AtomicU64>,
     arena: PhantomData<&'a Arena>,
 }
 
 impl<'a> ArenaView<'a> {
+    /// Tells the arena's witness that the packet is looked at.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn note(&self, entry: &Entry) {
+        // SAFETY: the arena's witness, and with it this word, lives as long as the view. Relaxed: read
+        // only after this process has ended.
+        unsafe { self.witness.as_ref() }.store(entry.first_word(), Ordering::Relaxed);
+    }
+
     /// As [`Arena::admits`].
     #[inline(always)]
     pub fn admits(&self, entry: &Entry) -> bool {
-        entry.is_packet_below(self.buffers)
+        entry.index() < self.buffers
             && u32::from(entry.offset()) + u32::from(entry.len()) <= self.stride
     }
 
+    /// Where the entry's first byte is, from the start of packet memory.
     #[inline(always)]
-    fn start(&self, entry: &Entry) -> *mut u8 {
-        let at = entry.index() as usize * self.stride as usize + entry.offset() as usize;
-        self.data.wrapping_add(at)
+    fn start(&self, entry: &Entry) -> usize {
+        // Below 2^32 * 2^16 + 2^16: no overflow.
+        entry.index() as usize * self.stride as usize + entry.offset() as usize
     }
 
     /// As [`Arena::bytes`].
     #[inline(always)]
     pub fn bytes(self, entry: &Entry) -> SharedBytes<'a> {
-        if !self.admits(entry) {
+        let (at, len) = (self.start(entry), entry.len() as usize);
+        if at + len > self.len {
             return SharedBytes::EMPTY;
         }
-        // SAFETY: `admits` checked that offset + len lie within the buffer, and the buffer within
-        // the mapping (its length was checked by `attach`).
-        unsafe { SharedBytes::new(self.start(entry), entry.len() as usize) }
+        // SAFETY: `at + len` lies within the mapping, whose length `attach` checked.
+        unsafe { SharedBytes::new(self.data.wrapping_add(at), len) }
     }
 
     /// As [`Arena::bytes_mut`].
     #[inline(always)]
     pub fn bytes_mut(self, entry: &mut Entry) -> Option<SharedBytesMut<'a>> {
-        if !self.admits(entry) || !self.writable {
+        let (at, len) = (self.start(entry), entry.len() as usize);
+        if at + len > self.writable_len {
             return None;
         }
-        // SAFETY: as for `bytes`, and the mapping is writable. Two views of one packet could only
-        // come from one process holding its entry twice; access is volatile either way.
-        Some(unsafe { SharedBytesMut::new(self.start(entry), entry.len() as usize) })
+        // SAFETY: as for `bytes`, and the mapping is writable (else its `writable_len` is 0 and the
+        // view is empty at most). Two views of one packet could only come from one process holding
+        // its entry twice; access is volatile either way.
+        Some(unsafe { SharedBytesMut::new(self.data.wrapping_add(at), len) })
     }
 
     /// As [`Arena::meta`].
@@ -238,17 +292,23 @@ impl<'a> ArenaView<'a> {
         Some(unsafe { &*self.meta.add(entry.index() as usize) })
     }
 
-    /// Tells the processor that the packet's first line will be needed soon, for writing when this
+    /// True when this process may write packet bytes.
+    #[inline(always)]
+    pub fn is_writable(&self) -> bool {
+        self.writable_len != 0
+    }
+
+    /// Tells the processor that the packet's first line will be needed soon, `FOR_WRITING` when this
     /// process may write: a line that another core wrote comes faster when asked for so.
     #[inline(always)]
-    pub fn prefetch(&self, entry: &Entry) {
-        let at = self.start(entry);
+    pub fn prefetch<const FOR_WRITING: bool>(&self, entry: &Entry) {
+        let at = self.data.wrapping_add(self.start(entry));
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a prefetch never faults, whatever the address, and changes no register or flag.
         // Assembly because the intrinsic becomes PREFETCHW only where the build's target has it;
         // processors without it treat it as a no-operation.
         unsafe {
-            if self.writable {
+            if FOR_WRITING {
                 std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
             } else {
                 std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
@@ -293,11 +353,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_entry_reaches_outside_its_buffer(a: u64, b: u64, at in 0usize..70_000, n in 0usize..300) {
+        fn no_entry_reaches_outside_its_arena(a: u64, b: u64, at in 0usize..70_000, n in 0usize..300) {
             let arena = Arena::private(ArenaShape::new(4, 1500)).unwrap();
             let mut e = Entry::from_words(a, b);
             let len = arena.bytes(&e).len();
-            prop_assert!(len <= 1500 + 256);
+            let start = e.index() as usize * arena.shape().stride() as usize + e.offset() as usize;
+            prop_assert!(len == 0 || start + len <= arena.shape().data_len());
+            if arena.admits(&e) {
+                prop_assert!(usize::from(e.offset()) + len <= arena.shape().stride() as usize);
+                prop_assert_eq!(len, usize::from(e.len()));
+            }
             let mut out = vec![0; n];
             prop_assert!(arena.bytes(&e).copy_to(at, &mut out) <= len.saturating_sub(at));
             if let Some(mut w) = arena.bytes_mut(&mut e) {

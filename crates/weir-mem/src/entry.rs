@@ -74,6 +74,8 @@ impl Seq {
 pub enum Marker {
     /// Nothing follows on this ring.
     EndOfStream = 1,
+    /// Nothing at all: the agent took a packet out that was in two places. Passed over.
+    Void = 2,
 }
 
 /// One ring slot's content. Plain bits until somebody has checked them: see [`Arena::admits`].
@@ -98,17 +100,21 @@ impl Entry {
         Entry(MARKER | marker as u64, seq.get())
     }
 
+    /// Buffer, offset and length of a packet as one word: what a crash report needs.
+    #[inline(always)]
+    pub const fn first_word(&self) -> u64 {
+        self.0
+    }
+
+    /// The packet of which [`Entry::first_word`] is left; its place in the stream is not.
+    pub const fn from_first_word(word: u64) -> Self {
+        Entry(word, 0)
+    }
+
     /// True for a packet, false for a marker.
     #[inline(always)]
     pub const fn is_packet(&self) -> bool {
         self.0 & MARKER == 0
-    }
-
-    /// True for a packet whose buffer's index is below `buffers`: one comparison, as the flags stand
-    /// above the index (a flag that a packet may have would have to be masked here).
-    #[inline(always)]
-    pub(crate) const fn is_packet_below(&self, buffers: u32) -> bool {
-        ((self.0 >> 32) as u32) < buffers
     }
 
     /// The marker, when this is one that we know.
@@ -118,14 +124,16 @@ impl Entry {
         }
         match self.0 & 0xff {
             1 => Some(Marker::EndOfStream),
+            2 => Some(Marker::Void),
             _ => None,
         }
     }
 
-    /// Index of the packet's buffer.
+    /// Index of the packet's buffer; of a marker, a number that no arena has (its flags stand above
+    /// the index and are left there, so that one comparison finds both out).
     #[inline(always)]
     pub const fn index(&self) -> u32 {
-        (self.0 >> 32) as u32 & (MAX_BUFFERS - 1)
+        (self.0 >> 32) as u32
     }
 
     /// Where in its buffer the packet starts, in bytes.
@@ -169,11 +177,6 @@ impl Entry {
     #[must_use]
     pub const fn with_span(self, offset: u16, len: u16) -> Self {
         Entry(self.0 & !0xffff_ffff | (offset as u64) << 16 | len as u64, self.1)
-    }
-
-    #[inline(always)]
-    pub(crate) const fn words(self) -> (u64, u64) {
-        (self.0, self.1)
     }
 
     #[inline(always)]

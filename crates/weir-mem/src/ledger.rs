@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! word 0         generation g; bank g & 1 is the committed one
+//! words 8..11    what the worker is doing ([`crate::Witness`])
 //! words 16..     bank 0
 //! …              bank 1
 //! ```
@@ -19,10 +20,13 @@
 use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
+use crate::witness::{Testimony, Witness};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 const HEADER_WORDS: usize = 16;
+const WITNESS: usize = 8;
+const _: () = assert!(WITNESS + crate::witness::WORDS <= HEADER_WORDS);
 
 struct LedgerMemory {
     words: NonNull<AtomicU64>,
@@ -49,6 +53,11 @@ impl LedgerMemory {
     fn generation(&self) -> &AtomicU64 {
         // SAFETY: the mapping holds the header; an atomic may be shared.
         unsafe { self.words.as_ref() }
+    }
+
+    fn witness(&self) -> Witness {
+        // SAFETY: the words lie in the header (asserted above), which the mapping holds.
+        unsafe { Witness::new(self.words.add(WITNESS), self._backing.clone()) }
     }
 
     #[inline(always)]
@@ -81,6 +90,11 @@ impl LedgerWriter {
     /// The words committed last.
     pub fn committed(&self) -> Vec<u64> {
         self.memory.bank(self.generation).iter().map(|w| w.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Where the worker writes what it is doing.
+    pub fn witness(&self) -> Witness {
+        self.memory.witness()
     }
 
     /// Commits `words` (as many as the ledger has; missing ones keep an older value).
@@ -136,6 +150,23 @@ impl Ledger {
             }
         }
         None
+    }
+
+    /// Writes the record anew for the successor of a worker that has ended and whose record is not
+    /// to be believed.
+    pub fn reset(&self, words: &[u64]) {
+        for bank in [0, 1] {
+            for (slot, &word) in self.memory.bank(bank).iter().zip(words) {
+                slot.store(word, Ordering::Relaxed);
+            }
+        }
+        // Release: pairs with the Acquire in `read`.
+        self.memory.generation().store(0, Ordering::Release);
+    }
+
+    /// What the worker was doing when it ended.
+    pub fn testimony(&self) -> Testimony {
+        self.memory.witness().testimony()
     }
 
     /// Commits so far: grows while the worker works.

@@ -10,10 +10,12 @@
 //! |---|---|
 //! | [`region`] | memory behind a file descriptor that can be passed to another process |
 //! | [`entry`] | what a ring carries: packets and in-band markers, 16 bytes each |
+//! | [`ends`] | whether a source has really ended |
 //! | [`ring`] | single-producer single-consumer rings with a watermark |
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`packet`] | the handle of a packet, and taking packets from a ring |
 //! | [`ledger`] | the atomic commit record of a worker |
+//! | [`state`] | what a worker's µNFs remember, for a successor |
 //! | [`sweep`] | what to free when a worker has died |
 //! | [`realtime`] | the real-time class, a system call that is not in rustix |
 //! | [`fault`] | named steps at which a test can kill a worker |
@@ -24,6 +26,7 @@ extern crate self as weir_mem;
 
 pub mod arena;
 pub mod bytes;
+pub mod ends;
 pub mod entry;
 pub mod fault;
 pub mod ledger;
@@ -36,17 +39,22 @@ pub mod realtime;
 pub mod region;
 pub mod ring;
 pub mod shared;
+pub mod state;
 pub mod sweep;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod threads;
+mod witness;
 
 pub use arena::{Access, Arena, ArenaShape, ArenaView};
 pub use bytes::{SharedBytes, SharedBytesMut, SharedHead};
+pub use ends::StreamEnd;
 pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
 pub use meta::Meta;
 pub use owner::{Owner, Owners};
 pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};
-pub use ring::{Consumer, Producer, RingInspector, RingShape};
+pub use ring::{Consumer, Indices, Judgement, Producer, RingInspector, RingShape};
+pub use state::KeptState;
+pub use witness::{Testimony, Witness};

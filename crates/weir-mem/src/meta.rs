@@ -6,7 +6,7 @@
 use crate::shared::Shared;
 
 /// Version of [`Meta`], the ring entry and the ring header. Workers of another version are refused.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 4;
 
 /// Number of planner-assigned tag slots.
 pub const TAG_SLOTS: usize = 8;
@@ -34,7 +34,8 @@ pub struct Meta {
     pub time_format: Shared<u16>,
     /// Policy port number that the packet came in by.
     pub source_port: Shared<u16>,
-    /// Parsed header positions, packed by the packet crate; valid to the depth it records.
+    /// Parsed header positions, packed by the packet crate; valid to the depth it records. In a packet that was
+    /// dropped the first word says where: see [`Meta::dropped_at`].
     pub layers: [Shared<u64>; 3],
     /// Drop reason, 0 while the packet lives.
     pub drop_reason: Shared<u8>,
@@ -66,22 +67,89 @@ pub struct Arrival {
     pub time_format: u16,
 }
 
+/// How a packet arrived, as the first line of its metadata: made once for packets that arrive alike.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived([u64; 8]);
+
+impl Arrived {
+    /// `arrival` at the policy's port `source_port`; everything else is as in a packet that nobody
+    /// has looked at yet.
+    #[inline]
+    pub fn new(arrival: &Arrival, source_port: u16) -> Self {
+        // As `Meta`'s fields lie: four bytes, two, two.
+        let mut fourth = [0; 8];
+        fourth[..4].copy_from_slice(&arrival.wire_len.to_ne_bytes());
+        fourth[4..6].copy_from_slice(&arrival.time_format.to_ne_bytes());
+        fourth[6..].copy_from_slice(&source_port.to_ne_bytes());
+        let fourth = u64::from_ne_bytes(fourth);
+        Arrived([arrival.time_ns, arrival.raw_time, 0, fourth, 0, 0, 0, 0])
+    }
+}
+
 impl Meta {
     /// Starts a packet's life in this buffer: forgets what the earlier one left (parse results,
     /// hash, states; tags when some µNF uses them) and writes down how the new one arrived.
     #[inline]
-    pub fn arrive(&self, arrival: &Arrival, source_port: u16, clear_tags: bool) {
-        self.time_ns.set(arrival.time_ns);
-        self.raw_time.set(arrival.raw_time);
-        self.flow_hash.set(0);
-        self.wire_len.set(arrival.wire_len);
-        self.time_format.set(arrival.time_format);
-        self.source_port.set(source_port);
-        self.layers.iter().for_each(|w| w.set(0));
-        self.drop_reason.set(0);
-        self.flags.set(0);
+    pub fn arrive(&self, arrived: &Arrived, clear_tags: bool) {
+        let line = std::ptr::from_ref(self).cast_mut().cast::<u64>();
+        for (i, word) in arrived.0.into_iter().enumerate() {
+            // SAFETY: the first 64 of the struct's 128 bytes, all of them cells without padding
+            // between (asserted below), so that writing through a shared reference is right.
+            unsafe { line.add(i).write_volatile(word) };
+        }
         if clear_tags {
             self.tags.iter().for_each(|t| t.set(0));
         }
+    }
+
+    /// Writes down why the packet was dropped and at which of its worker's nodes. Where its headers
+    /// are nobody asks any more.
+    pub fn drop_at(&self, reason: u8, node: u32) {
+        self.drop_reason.set(reason);
+        self.layers[0].set(node.into());
+    }
+
+    /// What [`Meta::drop_at`] wrote: reason and node.
+    pub fn dropped_at(&self) -> (u8, u64) {
+        (self.drop_reason.get(), self.layers[0].get())
+    }
+}
+
+const _: () = assert!(std::mem::offset_of!(Meta, tags) == 64);
+const _: () = assert!(
+    std::mem::offset_of!(Meta, wire_len) == 24
+        && std::mem::offset_of!(Meta, time_format) == 28
+        && std::mem::offset_of!(Meta, source_port) == 30
+        && std::mem::offset_of!(Meta, vlan_tci) == 62
+);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Arena, ArenaShape, Entry, Seq};
+
+    #[test]
+    fn an_arriving_packet_finds_nothing_of_the_one_before_in_its_buffer() {
+        let arena = Arena::private(ArenaShape::new(1, 64)).unwrap();
+        let meta = arena.meta(&Entry::packet(0, 0, 0, Seq::new(0), 0)).unwrap();
+        meta.flow_hash.set(1);
+        meta.layers.iter().for_each(|w| w.set(2));
+        meta.drop_reason.set(3);
+        meta.flags.set(4);
+        meta.checksum_start.set(5);
+        meta.checksum_offset.set(6);
+        meta.vlan_tci.set(7);
+        meta.tags[7].set(8);
+        let arrival = Arrival { time_ns: 10, raw_time: 11, wire_len: 12, time_format: 13 };
+        meta.arrive(&Arrived::new(&arrival, 14), false);
+        assert_eq!((meta.time_ns.get(), meta.raw_time.get()), (10, 11));
+        assert_eq!((meta.wire_len.get(), meta.time_format.get()), (12, 13));
+        assert_eq!((meta.source_port.get(), meta.flow_hash.get()), (14, 0));
+        assert!(meta.layers.iter().all(|w| w.get() == 0));
+        assert_eq!((meta.drop_reason.get(), meta.flags.get()), (0, 0));
+        assert_eq!((meta.checksum_start.get(), meta.checksum_offset.get()), (0, 0));
+        assert_eq!((meta.vlan_tci.get(), meta.tags[7].get()), (0, 8));
+        meta.arrive(&Arrived::new(&arrival, 14), true);
+        assert_eq!(meta.tags[7].get(), 0);
     }
 }

@@ -111,6 +111,35 @@ pub struct OwnersView<'a> {
 }
 
 impl OwnersView<'_> {
+    /// As [`Owners::set`], for a buffer that was checked.
+    ///
+    /// # Safety
+    /// `buffer` is below the number of owner words.
+    #[inline(always)]
+    pub(crate) unsafe fn set_within(self, buffer: u32, owner: Owner) {
+        debug_assert!((buffer as usize) < self.len);
+        // SAFETY: below `len` (the caller), within the mapping; an atomic may be shared.
+        let word = unsafe { self.words.add(buffer as usize).as_ref() };
+        // Relaxed: as in `Owners::set`.
+        word.store(owner.0, Ordering::Relaxed);
+    }
+
+    /// As [`Owners::set`]; says whose it was. Not one atomic step: one process at a time claims a
+    /// buffer, and who lies about it is not made honest by one.
+    ///
+    /// # Safety
+    /// `buffer` is below the number of owner words.
+    #[inline(always)]
+    pub(crate) unsafe fn replace_within(self, buffer: u32, owner: Owner) -> Owner {
+        debug_assert!((buffer as usize) < self.len);
+        // SAFETY: below `len` (the caller), within the mapping; an atomic may be shared.
+        let word = unsafe { self.words.add(buffer as usize).as_ref() };
+        // Relaxed: as in `Owners::get` and `Owners::set`.
+        let old = Owner(word.load(Ordering::Relaxed));
+        word.store(owner.0, Ordering::Relaxed);
+        old
+    }
+
     /// As [`Owners::set`].
     #[inline(always)]
     pub fn set(self, buffer: u32, owner: Owner) {

@@ -32,6 +32,13 @@ impl Packet {
         &mut self.0
     }
 
+    /// The ring entries of packets that lie one after the other.
+    #[inline(always)]
+    pub fn entries(packets: &[Packet]) -> &[Entry] {
+        // SAFETY: `Packet` is a transparent wrapper of `Entry`.
+        unsafe { std::slice::from_raw_parts(packets.as_ptr().cast(), packets.len()) }
+    }
+
     /// Gives it away as a ring entry.
     #[inline(always)]
     pub fn into_entry(self) -> Entry {
@@ -55,31 +62,68 @@ pub fn take<const TOUCHES: bool>(
     room: usize,
     out: &mut Vec<Packet>,
 ) -> usize {
+    let view = arena.view();
+    // Whatever does not change within the loop is decided before it.
+    match (TOUCHES, view.is_writable(), limit) {
+        (false, _, None) => take_each(ring, arena, owner, |_| true, |_| {}, room, out),
+        (true, true, None) => {
+            take_each(ring, arena, owner, |_| true, |e| view.prefetch::<true>(e), room, out)
+        }
+        (true, false, None) => {
+            take_each(ring, arena, owner, |_| true, |e| view.prefetch::<false>(e), room, out)
+        }
+        (touches, writable, Some(limit)) => {
+            let ask = |e: &Entry| match (touches, writable) {
+                (true, true) => view.prefetch::<true>(e),
+                (true, false) => view.prefetch::<false>(e),
+                (false, _) => {}
+            };
+            take_each(ring, arena, owner, |e| !limit.before(e.seq()), ask, room, out)
+        }
+    }
+}
+
+#[inline(always)]
+fn take_each(
+    ring: &mut Consumer<Entry>,
+    arena: &Arena,
+    owner: Owner,
+    may_go: impl Fn(&Entry) -> bool,
+    ask: impl Fn(&Entry),
+    room: usize,
+    out: &mut Vec<Packet>,
+) -> usize {
     let room = ring.available(room).min(room);
     out.reserve(room);
     fault::step(Step::Peeked);
-    let (view, owners, window) = (arena.view(), arena.owners().view(), ring.window());
+    let (view, owners) = (arena.view(), arena.owners().view());
     let old = out.len();
     // SAFETY: `reserve` made room for `room` packets behind the last.
-    let spare = unsafe { out.as_mut_ptr().add(old) };
-    let mut n = 0;
-    while n < room {
+    let first = unsafe { out.as_mut_ptr().add(old) };
+    let mut next = first;
+    'all: for run in ring.window(room) {
         // One copy, checked before any use: entries come from another process.
-        let entry = window.get(n);
-        if !view.admits(&entry) || limit.is_some_and(|l| l.before(entry.seq())) {
-            break;
-        }
-        owners.set(entry.index(), owner);
-        if TOUCHES {
-            view.prefetch(&entry);
-        }
-        // SAFETY: n < room.
-        unsafe { spare.add(n).write(Packet(entry)) };
-        n += 1;
-        if n == 1 {
-            fault::step(Step::HalfOwned);
+        for entry in run {
+            if !view.admits(&entry) || !may_go(&entry) {
+                break 'all;
+            }
+            // SAFETY: an admitted entry's index is below the arena's number of buffers, and an arena
+            // has an owner word for each of its buffers.
+            unsafe { owners.set_within(entry.index(), owner) };
+            ask(&entry);
+            // SAFETY: the runs have `room` entries, and so many places are reserved.
+            unsafe {
+                next.write(Packet(entry));
+                next = next.add(1);
+            }
+            #[cfg(feature = "faults")]
+            if next == first.wrapping_add(1) {
+                fault::step(Step::HalfOwned);
+            }
         }
     }
+    // SAFETY: both point into (or behind) the reserved places, the former not before the latter.
+    let n = unsafe { next.offset_from_unsigned(first) };
     // SAFETY: the first n of the reserved places have been written.
     unsafe { out.set_len(old + n) };
     n
@@ -87,35 +131,69 @@ pub fn take<const TOUCHES: bool>(
 
 /// Takes everything from a ring of free buffers whose numbers lie in `first .. first + len`: writes
 /// `owner` into their owner words, appends them to `free` (which never grows beyond its capacity)
-/// and claims them. Says how many numbers could not be right.
+/// and claims them. `own`: by this ring the taker itself gives back.
 pub fn collect(
     ring: &mut Consumer<u32>,
     owners: &Owners,
     owner: Owner,
-    first: u32,
-    len: u32,
+    (first, len): (u32, u32),
+    own: bool,
     free: &mut Vec<u32>,
-) -> u64 {
+) -> Strange {
     let n = ring.refresh();
     if n == 0 {
-        return 0;
+        return Strange::default();
     }
     fault::step(Step::Peeked);
-    let (owners, window) = (owners.view(), ring.window());
+    let len = len.min((owners.len() as u32).saturating_sub(first));
+    let here = if own { Owner(u32::MAX) } else { owner };
+    let owners = owners.view();
     let before = free.len();
     // A number from another process: believe it only when it is one of ours and there is room,
     // which there always is unless somebody gave a buffer back twice.
-    let room = (len as usize).saturating_sub(before);
-    let numbers = (0..n.min(room)).map(|i| {
-        if i == n / 2 {
-            fault::step(Step::HalfOwned);
+    let room = (len as usize).saturating_sub(before).min(n);
+    free.reserve(room);
+    // SAFETY: `reserve` made room for `room` numbers behind the last.
+    let first_free = unsafe { free.as_mut_ptr().add(before) };
+    let mut next = first_free;
+    let mut foreign = 0;
+    for run in ring.window(room) {
+        for buffer in run {
+            if buffer.wrapping_sub(first) >= len {
+                foreign += 1;
+                continue;
+            }
+            // What others give back was theirs until now: if not, it is here already.
+            // SAFETY: `len` was cut to the owner words that there are.
+            if unsafe { owners.replace_within(buffer, owner) } != here {
+                // SAFETY: the runs have `room` numbers, and so many places are reserved.
+                unsafe {
+                    next.write(buffer);
+                    next = next.add(1);
+                }
+                #[cfg(feature = "faults")]
+                if next == first_free.wrapping_add(n.div_ceil(2)) {
+                    fault::step(Step::HalfOwned);
+                }
+            }
         }
-        window.get(i)
-    });
-    let ours = numbers.filter(|buffer| buffer.wrapping_sub(first) < len);
-    free.extend(ours.inspect(|&buffer| owners.set(buffer, owner)));
+    }
+    // SAFETY: both point into (or behind) the reserved places, the former not before the latter.
+    let taken = unsafe { next.offset_from_unsigned(first_free) };
+    // SAFETY: the first `taken` of the reserved places have been written.
+    unsafe { free.set_len(before + taken) };
     fault::step(Step::Owned);
     ring.claim(n);
     fault::step(Step::Claimed);
-    (n - (free.len() - before)) as u64
+    Strange { foreign, doubled: (n - taken) as u64 - foreign }
+}
+
+/// Buffer numbers that [`collect`] did not take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use]
+pub struct Strange {
+    /// Of no buffer of the pool.
+    pub foreign: u64,
+    /// Of a buffer that is in the pool already.
+    pub doubled: u64,
 }

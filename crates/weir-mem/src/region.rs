@@ -183,6 +183,16 @@ impl Mapping {
         self.len
     }
 
+    /// Writes a value, whatever it stands for: for tests that a hostile peer does no harm.
+    #[cfg(feature = "attacks")]
+    pub fn scribble(&self, at: usize, value: u64) {
+        if self.writable && at.is_multiple_of(8) && at.saturating_add(8) <= self.len {
+            // SAFETY: within the mapping and aligned (the base is page-aligned); who else has the
+            // memory expects any writes.
+            unsafe { self.at.as_ptr().add(at).cast::<u64>().write_volatile(value) };
+        }
+    }
+
     /// True for a mapping of no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0

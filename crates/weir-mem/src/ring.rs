@@ -18,9 +18,10 @@
 
 mod inspector;
 
-pub use inspector::RingInspector;
+pub use inspector::{Indices, Judgement, RingInspector};
 
 use crate::entry::Seq;
+use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::shared::{Plain, Shared};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Slot, fence};
@@ -227,6 +228,8 @@ pub struct Producer<E> {
     staged: u64,
     published: u64,
     tail: u64,
+    /// Times that the consumer's index could not be.
+    nonsense: u64,
 }
 
 impl<E: Plain> Producer<E> {
@@ -252,7 +255,25 @@ impl<E: Plain> Producer<E> {
         } else {
             head.wrapping_sub(memory.capacity())
         };
-        Producer { memory, staged: head, published: head, tail }
+        Producer { memory, staged: head, published: head, tail, nonsense: 0 }
+    }
+
+    /// Forgets what it remembers of both indices and reads them again: the agent has put the ring
+    /// right while this end rested with nothing staged.
+    pub fn resync(&mut self) {
+        // Relaxed and Acquire as in `resume`.
+        let head = self.memory.producer().head.load(Ordering::Relaxed);
+        let tail = self.memory.consumer().tail.load(Ordering::Acquire);
+        let capacity = self.memory.capacity();
+        let fits = head.wrapping_sub(tail) <= capacity;
+        (self.staged, self.published) = (head, head);
+        self.tail = if fits { tail } else { head.wrapping_sub(capacity) };
+    }
+
+    /// Times that the consumer's index was seen to be impossible.
+    #[inline(always)]
+    pub fn nonsense(&self) -> u64 {
+        self.nonsense
     }
 
     /// Entries that fit in all.
@@ -272,6 +293,8 @@ impl<E: Plain> Producer<E> {
             // published, is not believed.
             if tail.wrapping_sub(self.tail) <= self.published.wrapping_sub(self.tail) {
                 self.tail = tail;
+            } else {
+                self.nonsense = self.nonsense.saturating_add(1);
             }
             room = self.room_cached();
         }
@@ -299,13 +322,40 @@ impl<E: Plain> Producer<E> {
     #[inline]
     pub fn stage_all(&mut self, entries: impl ExactSizeIterator<Item = E>) -> usize {
         let n = self.room(entries.len()).min(entries.len());
-        let (mut at, slots, mask) = (self.staged, self.memory.slots, self.memory.mask);
+        let (slots, mask) = (self.memory.slots, self.memory.mask as usize);
+        let mut at = self.staged as usize & mask;
         for entry in entries.take(n) {
             // SAFETY: the mask keeps the index below the capacity; the slots live with the memory.
-            unsafe { slots.add((at & mask) as usize).as_ref() }.store(entry);
-            at = at.wrapping_add(1);
+            unsafe { slots.add(at).as_ref() }.store(entry);
+            at = (at + 1) & mask;
         }
-        self.staged = at;
+        self.staged = self.staged.wrapping_add(n as u64);
+        n
+    }
+
+    /// As [`Producer::stage_all`], from entries that lie one after the other.
+    #[inline]
+    pub fn stage_slice(&mut self, entries: &[E]) -> usize {
+        // Tests die between two entries, and models watch each slot.
+        if cfg!(any(loom, feature = "faults")) {
+            return self.stage_all(entries.iter().map(|e| {
+                fault::step(Step::HalfStaged);
+                *e
+            }));
+        }
+        let n = self.room(entries.len()).min(entries.len());
+        let at = (self.staged & self.memory.mask) as usize;
+        let before_wrap = n.min(self.memory.capacity() as usize - at);
+        // SAFETY: `at + before_wrap` is at most the capacity and `n - before_wrap` below it; `entries`
+        // has n, and is private memory: it does not overlap the ring's. The slots are this
+        // producer's alone until it publishes them (`room`).
+        unsafe {
+            let slots = self.memory.slots.cast::<E>().as_ptr();
+            let from = entries.as_ptr();
+            std::ptr::copy_nonoverlapping(from, slots.add(at), before_wrap);
+            std::ptr::copy_nonoverlapping(from.add(before_wrap), slots, n - before_wrap);
+        }
+        self.staged = self.staged.wrapping_add(n as u64);
         n
     }
 
@@ -375,6 +425,8 @@ pub struct Consumer<E> {
     memory: RingMemory<E>,
     tail: u64,
     head: u64,
+    /// Times that the producer's index could not be.
+    nonsense: u64,
 }
 
 impl<E: Plain> Consumer<E> {
@@ -391,7 +443,21 @@ impl<E: Plain> Consumer<E> {
     fn resume(memory: RingMemory<E>) -> Self {
         // Relaxed: our own index.
         let tail = memory.consumer().tail.load(Ordering::Relaxed);
-        Consumer { memory, tail, head: tail }
+        Consumer { memory, tail, head: tail, nonsense: 0 }
+    }
+
+    /// Forgets what it remembers of both indices and reads them again: the agent has put the ring
+    /// right while this end rested.
+    pub fn resync(&mut self) {
+        // Relaxed: our own index; the agent's store happened before its command to go on.
+        self.tail = self.memory.consumer().tail.load(Ordering::Relaxed);
+        self.head = self.tail;
+    }
+
+    /// Times that the producer's index was seen to be impossible.
+    #[inline(always)]
+    pub fn nonsense(&self) -> u64 {
+        self.nonsense
     }
 
     /// Entries that fit in all.
@@ -416,6 +482,8 @@ impl<E: Plain> Consumer<E> {
         let ahead = head.wrapping_sub(self.tail);
         if ahead <= self.memory.capacity() && ahead >= self.head.wrapping_sub(self.tail) {
             self.head = head;
+        } else {
+            self.nonsense = self.nonsense.saturating_add(1);
         }
         self.head.wrapping_sub(self.tail) as usize
     }
@@ -430,10 +498,20 @@ impl<E: Plain> Consumer<E> {
         }
     }
 
+    /// The slots of the next `n` entries, at most the ring's capacity, as two runs: up to its end, and
+    /// from its start. Whether there are so many entries is the caller's business.
     #[inline(always)]
-    pub(crate) fn window(&self) -> Window<'_, E> {
-        let (slots, mask) = (self.memory.slots, self.memory.mask);
-        Window { slots, tail: self.tail, mask, ring: PhantomData }
+    pub(crate) fn window(&self, n: usize) -> [Run<'_, E>; 2] {
+        let (slots, at) = (self.memory.slots, (self.tail & self.memory.mask) as usize);
+        let capacity = self.memory.capacity() as usize;
+        let before_wrap = n.min(capacity - at);
+        // SAFETY: the mask keeps `at` below the capacity.
+        let first = unsafe { slots.add(at) };
+        let rest = (n - before_wrap).min(capacity);
+        [
+            Run { slots: first, left: before_wrap, ring: PhantomData },
+            Run { slots, left: rest, ring: PhantomData },
+        ]
     }
 
     /// Takes the next `n` entries (at most those available): the producer may re-use their slots.
@@ -494,22 +572,25 @@ impl<E: Plain> Consumer<E> {
     }
 }
 
-/// A ring's slots from the consumer's head on, to pass by value into a loop.
-#[derive(Clone, Copy)]
-pub(crate) struct Window<'r, E> {
+/// Neighbouring slots of a ring, to be read one after the other.
+pub(crate) struct Run<'r, E> {
     slots: NonNull<Slot<E>>,
-    tail: u64,
-    mask: u64,
+    left: usize,
     ring: PhantomData<&'r ()>,
 }
 
-impl<E: Plain> Window<'_, E> {
-    /// A copy of the `i`th entry after the claimed ones. Meaningful below the number available;
-    /// beyond, whatever is in the slot.
+impl<E: Plain> Iterator for Run<'_, E> {
+    type Item = E;
+
+    /// A copy of the next slot's entry.
     #[inline(always)]
-    pub(crate) fn get(self, i: usize) -> E {
-        let at = self.tail.wrapping_add(i as u64) & self.mask;
-        // SAFETY: the mask keeps the index below the capacity; the slots live with the ring.
-        unsafe { self.slots.add(at as usize).as_ref() }.load()
+    fn next(&mut self) -> Option<E> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: `window` made the run from slots of the ring, which live with it; `left` more
+        // follow.
+        let entry = unsafe { self.slots.as_ref() }.load();
+        // SAFETY: at most one behind the last slot.
+        self.slots = unsafe { self.slots.add(1) };
+        Some(entry)
     }
 }

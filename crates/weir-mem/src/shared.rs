@@ -56,13 +56,10 @@ impl Plain for crate::Entry {
     }
     #[inline(always)]
     unsafe fn store(self, at: *mut Self) {
-        let (a, b) = self.words();
-        let words = at.cast::<u64>();
+        // Not volatile: whoever follows the protocol reads a slot only after its publication, and
+        // the Release there keeps this store before it. What others read does not concern us.
         // SAFETY: as above, into a writable mapping.
-        unsafe {
-            words.write_volatile(a);
-            words.add(1).write_volatile(b);
-        }
+        unsafe { at.write(self) }
     }
     const ZERO: Self = Self::from_words(0, 0);
 }

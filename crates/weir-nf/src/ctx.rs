@@ -1,17 +1,22 @@
 //! What a µNF has at hand while it processes a batch.
 
+use crate::desk::{Desk, What};
 use crate::flows::FlowTable;
+use crate::held::Held;
 use crate::nf::Nf;
-use weir_packet::{Access, Depth, FlowKey, Pkt, TagSlot};
+use crate::pool::{Fresh, Pool};
+use weir_mem::{Arena, Seq, SharedBytes};
+use weir_packet::{Access, Depth, Direction, DropReason, FlowKey, Pkt, TagSlot, Verdict};
 
-/// Time as packets tell it. One per segment; never goes back.
+/// Time as packets tell it. One per µNF; never goes back.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Clock {
-    now_ns: u64,
+pub(crate) struct Clock {
+    pub(crate) now_ns: u64,
 }
 
 impl Clock {
-    fn see(&mut self, time_ns: u64) -> u64 {
+    #[inline]
+    pub(crate) fn see(&mut self, time_ns: u64) -> u64 {
         self.now_ns = self.now_ns.max(time_ns);
         self.now_ns
     }
@@ -33,19 +38,80 @@ impl Env {
     }
 }
 
+/// What a packet that a µNF sends of its own accord follows from: the packet that it is just
+/// looking at, or the moment of a timer or of the end. It takes its place in the stream, directly
+/// behind it, and (unless it was held) its time and the port that it came in by.
+#[derive(Debug, Clone, Copy)]
+pub struct Cause {
+    pub(crate) place: Place,
+    pub(crate) seq: Seq,
+    pub(crate) time_ns: u64,
+    pub(crate) raw_time: u64,
+    pub(crate) time_format: u16,
+    pub(crate) source_port: u16,
+}
+
+/// Where in its batch something is to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Behind the packet in this buffer.
+    Behind(u32),
+    /// Before the packet at this position of the batch.
+    Before(usize),
+}
+
+impl Cause {
+    /// The moment before the packet at position `at` of a batch: `entry`'s, with its metadata.
+    pub(crate) fn before(arena: &Arena, entry: &weir_mem::Entry, at: usize) -> Self {
+        Self::at(arena, entry, Place::Before(at))
+    }
+
+    /// The place of `entry`, of which the metadata is asked for once.
+    fn at(arena: &Arena, entry: &weir_mem::Entry, place: Place) -> Self {
+        let meta = arena.meta(entry);
+        Cause {
+            place,
+            seq: entry.seq(),
+            time_ns: meta.map_or(0, |m| m.time_ns.get()),
+            raw_time: meta.map_or(0, |m| m.raw_time.get()),
+            time_format: meta.map_or(0, |m| m.time_format.get()),
+            source_port: meta.map_or(0, |m| m.source_port.get()),
+        }
+    }
+
+    /// A moment without a packet: at `seq` of a source's stream, at `time_ns` by the clock.
+    pub(crate) fn moment(self, seq: Seq, time_ns: u64) -> Self {
+        // Code 0 of a time stamp: read `time_ns`.
+        Cause { place: Place::Before(0), seq, time_ns, raw_time: 0, time_format: 0, ..self }
+    }
+}
+
 /// A batch's surroundings: time, state, and which input the packets came by.
 pub struct Ctx<'c, N: Nf> {
     pub(crate) clock: &'c mut Clock,
     pub(crate) input: u8,
     pub(crate) shared: &'c mut N::Shared,
     pub(crate) flows: &'c mut FlowTable<N::Flow>,
+    pub(crate) desk: &'c mut Desk,
+    pub(crate) arena: &'c Arena,
+    pub(crate) pool: &'c Pool,
 }
 
-impl<N: Nf> Ctx<'_, N> {
+/// A packet's flow, as [`Ctx::flow_of`] finds it.
+pub struct FlowOf<'f, F> {
+    /// What the µNF remembers of it.
+    pub state: &'f mut F,
+    /// True for packets from the side that sent the flow's first packet.
+    pub from_starter: bool,
+    /// True when this is the flow's first packet.
+    pub is_new: bool,
+}
+
+impl<'c, N: Nf> Ctx<'c, N> {
     /// Time in nanoseconds since 1970 when `packet` came: from packets' time stamps, never going
-    /// back. It depends on the packets alone, not on how they are cut into batches, so a capture
-    /// replays exactly, at any speed, isolated or fused. (Packets of several sources come in an
-    /// order that depends on the moment; so does the time between them.)
+    /// back. It depends on the packets alone that this µNF was given, not on how they are cut into
+    /// batches, so a capture replays exactly, at any speed, isolated or fused. (Packets of several
+    /// sources come in an order that depends on the moment; so does the time between them.)
     #[inline]
     pub fn now<A: Access>(&mut self, packet: &Pkt<'_, A>) -> u64 {
         self.clock.see(packet.time_ns())
@@ -71,16 +137,122 @@ impl<N: Nf> Ctx<'_, N> {
         self.flow_and_shared(packet).0
     }
 
+    /// As [`Ctx::flow`], with the packet's direction. Later fragments belong to the flow of their
+    /// first fragment when that came before, ICMP errors to the flow that they quote (their
+    /// direction is that of who sends them).
+    #[inline]
+    pub fn flow_of<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<FlowOf<'_, N::Flow>> {
+        self.flow_of_and_shared(packet).0
+    }
+
     /// Both at once: the flow's state, as [`Ctx::flow`] gives it, and the shared one.
     #[inline]
     pub fn flow_and_shared<A: Access>(
         &mut self,
         packet: &Pkt<'_, A>,
     ) -> (Option<&mut N::Flow>, &mut N::Shared) {
+        let (flow, shared) = self.flow_of_and_shared(packet);
+        (flow.map(|f| f.state), shared)
+    }
+
+    /// As [`Ctx::flow_and_shared`], with the packet's direction.
+    #[inline]
+    pub fn flow_of_and_shared<A: Access>(
+        &mut self,
+        packet: &Pkt<'_, A>,
+    ) -> (Option<FlowOf<'_, N::Flow>>, &mut N::Shared) {
         let now = self.now(packet);
         let layers = packet.layers(Depth::L4);
-        let key = FlowKey::from_packet(&packet.bytes(), &layers);
-        let flow = key.and_then(|(key, _)| self.flows.get_or_create(key, now));
+        let key = self.flows.key(&packet.bytes(), &layers, now);
+        let flow = key.and_then(|(key, direction): (FlowKey, Direction)| {
+            self.flows.find(key, direction, now)
+        });
         (flow, self.shared)
+    }
+
+    /// What a packet sent because of `packet` follows from.
+    #[inline]
+    pub fn cause<A: Access>(&self, packet: &Pkt<'_, A>) -> Cause {
+        Cause::at(self.arena, packet.entry(), Place::Behind(packet.entry().index()))
+    }
+
+    /// A new packet of `len` zero bytes, with headroom before it. `None` when no buffer is free, or
+    /// when a buffer does not hold so many. A µNF that makes at most as many packets for each it
+    /// is given as its descriptor says (`creates`) is not given more than there are buffers for.
+    pub fn alloc(&mut self, len: usize) -> Option<Fresh<'c>> {
+        if N::DESCRIPTOR.creates == 0 {
+            return None;
+        }
+        Fresh::new(self.arena, self.pool, len)
+    }
+
+    /// A copy of `packet`, tags and parse results included; otherwise as [`Ctx::alloc`].
+    pub fn copy<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<Fresh<'c>> {
+        if N::DESCRIPTOR.creates == 0 {
+            return None;
+        }
+        Fresh::copy(self.arena, self.pool, packet.entry())
+    }
+
+    /// Sends a packet that this µNF made by `output`, directly behind what it follows from.
+    pub fn emit(&mut self, packet: Fresh<'c>, output: u8, cause: &Cause) {
+        let origin = packet.origin;
+        let Some(packet) = packet.into_packet() else { return };
+        let entry = packet.into_entry().with_seq(cause.seq);
+        if let Some(meta) = self.arena.meta(&entry) {
+            meta.time_ns.set(cause.time_ns);
+            meta.raw_time.set(cause.raw_time);
+            meta.time_format.set(cause.time_format);
+            meta.source_port.set(cause.source_port);
+        }
+        self.desk.leave(What::Made(entry, origin), Verdict::output(output), cause);
+    }
+
+    /// Keeps a packet for later. It must be released or dropped some time; what is still held at
+    /// the end of the input is dropped as `held-at-end`. Gives the packet back when the µNF holds as
+    /// many as it may (its descriptor's `holds`, or fewer when the packet pools are small, as what is
+    /// held takes no part in receiving).
+    pub fn hold<'p>(&mut self, packet: Pkt<'p, N::Access>) -> Result<Held, Pkt<'p, N::Access>> {
+        if self.desk.shelf.len() >= self.desk.hold_most {
+            return Err(packet);
+        }
+        let held = self.desk.shelf.mark(*packet.entry());
+        packet.mark_held();
+        Ok(held)
+    }
+
+    /// The bytes of a held packet; none when the handle is of an earlier life.
+    pub fn held_bytes(&self, held: &Held) -> SharedBytes<'_> {
+        match self.desk.shelf.entry(held) {
+            Some(entry) => self.arena.bytes(&entry),
+            None => SharedBytes::EMPTY,
+        }
+    }
+
+    /// Sends a held packet by `output`, directly behind what it follows from. It keeps its own time
+    /// and the port that it came in by.
+    pub fn release(&mut self, held: Held, output: u8, cause: &Cause) {
+        self.desk.leave(What::Held(held.0), Verdict::output(output), cause);
+    }
+
+    /// Drops a held packet; counted under `reason`.
+    pub fn discard(&mut self, held: Held, reason: DropReason, cause: &Cause) {
+        self.desk.leave(What::Held(held.0), Verdict::drop(reason), cause);
+    }
+
+    /// Handles of everything that is held, the oldest first: for [`Nf::on_end`]. Packets whose
+    /// handle stands in a µNF's state as well can be released by either handle, once.
+    pub fn all_held(&self) -> Vec<Held> {
+        self.desk.shelf.all()
+    }
+
+    /// Calls [`Nf::on_timer`] with `token` when `after_ns` have gone by since `cause`. False when
+    /// [`MOST_TIMERS`](crate::MOST_TIMERS) are outstanding, or the descriptor does not say that the
+    /// µNF uses timers. Timers go by packet time: one is called before the first packet that is not
+    /// earlier. On live input they also go by the wall clock while no packets come. The end
+    /// of the input does not wait for them.
+    pub fn timer(&mut self, after_ns: u64, token: u64, cause: &Cause) -> bool {
+        let now = self.clock.see(cause.time_ns);
+        N::DESCRIPTOR.timers && self.desk.timers.set(now.saturating_add(after_ns), token)
     }
 }

@@ -113,7 +113,24 @@ pub struct Descriptor {
     pub cost_cycles: u32,
     /// Tags that it attaches or reads.
     pub tags: &'static [TagDecl],
+    /// Trust domain: µNFs of one domain share packet memory; between domains packets are copied.
+    /// Empty for the graph's own. An operator may say otherwise (`--domain`).
+    pub domain: &'static str,
+    /// How many packets it makes at most (`ctx.alloc`, `ctx.copy`) for each that it is given; 0: none.
+    /// It is given no more packets than there are buffers for.
+    pub creates: u8,
+    /// How many packets it holds at most (`ctx.hold`) at a time; 0: none.
+    pub holds: u32,
+    /// Whether it sets timers (`ctx.timer`). It is then given packets one at a time.
+    pub timers: bool,
+    /// Most flows that it remembers; when all are busy, new ones are refused and counted.
+    pub flows: u32,
+    /// A flow without packets for so many nanoseconds has ended.
+    pub flow_idle_ns: u64,
 }
+
+/// How many packets a µNF that holds any may hold at most, unless it has a reason for another limit.
+pub const DEFAULT_HOLDS: u32 = 1024;
 
 impl Descriptor {
     /// A µNF with one input, one output, that touches nothing: to be refined with `..`.
@@ -129,5 +146,16 @@ impl Descriptor {
         affinity: Affinity::None,
         cost_cycles: 20,
         tags: &[],
+        domain: "",
+        creates: 0,
+        holds: 0,
+        timers: false,
+        flows: 1 << 16,
+        flow_idle_ns: 120_000_000_000,
     };
+
+    /// True when it does more than judge the packets that it is given: then others may leave.
+    pub const fn does_more(&self) -> bool {
+        self.creates > 0 || self.holds > 0 || self.timers
+    }
 }

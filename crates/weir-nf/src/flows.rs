@@ -1,12 +1,13 @@
 //! Per-flow state: a bounded table, looked up by flow key.
 
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use crate::ctx::FlowOf;
+use crate::wheel::Wheel;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::VecDeque;
-use std::hash::RandomState;
-use weir_packet::FlowKey;
+use std::hash::{BuildHasher, RandomState};
+use weir_packet::{Bytes, Direction, FlowHasher, FlowKey, Fragment, FragmentTable, Layers};
 
 /// What a µNF remembers of one flow: a plain value that can be written down and read back, so that
 /// a flow can move.
@@ -17,82 +18,135 @@ pub trait FlowState: Default + Serialize + DeserializeOwned + Send + 'static {
 
 impl FlowState for () {}
 
-/// Flows in a table unless told otherwise.
-pub const DEFAULT_FLOWS: usize = 1 << 16;
-/// A flow without packets for so long may make room for another: 120 s, in nanoseconds.
-pub const IDLE_NS: u64 = 120_000_000_000;
-/// How many flows are looked at, at most, to find one that may make room.
+/// Datagrams whose first fragment is remembered, so that later ones find their flow.
+const FRAGMENTED: usize = 1024;
+/// Flows that are looked at, at most, per batch (or to find room) to see whether they have ended.
 const PROBE: usize = 32;
 
 struct Record<F> {
+    key: FlowKey,
+    /// Direction of its first packet.
+    started: Direction,
     last_ns: u64,
     state: F,
 }
 
-/// A bounded table of flow states. Hashing is seeded at random per table, so that nobody can
-/// choose packets that collide. When it is full, a flow that has been idle for 120 s makes
-/// room; when none is found among the oldest the new flow is refused and counted.
+/// A bounded table of flow states.
+///
+/// Hashing (SipHash) is seeded at random per table, so that nobody can choose packets that collide. A flow
+/// that has been idle for as long as the µNF says has ended: its next packet begins a new one. Ended
+/// flows are found by a wheel of time slots, a few per batch, without ever going through the
+/// table. When the table is full of busy flows a new one is refused and counted: those
+/// that are there keep their state, whoever floods.
 pub struct FlowTable<F> {
-    flows: HashMap<FlowKey, Record<F>, RandomState>,
+    flows: HashTable<Record<F>>,
+    hasher: FlowHasher,
+    fragments: Option<FragmentTable>,
     capacity: usize,
+    idle_ns: u64,
     refused: u64,
-    /// All keys, in the order in which they will be looked at when room is needed.
-    order: VecDeque<FlowKey>,
-    /// Flows that made room, until somebody takes them.
+    wheel: Wheel,
+    /// Flows that have ended, until somebody takes them.
     ended: Vec<(FlowKey, F)>,
 }
 
 impl<F: FlowState> FlowTable<F> {
-    /// A table for at most `capacity` flows; memory grows with use.
-    pub fn new(capacity: usize) -> Self {
+    /// A table for at most `capacity` flows, which end after `idle_ns` nanoseconds without packets;
+    /// memory grows with use.
+    pub fn new(capacity: u32, idle_ns: u64) -> Self {
+        let random = RandomState::new();
+        let seed = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
         FlowTable {
-            flows: HashMap::with_hasher(RandomState::new()),
-            capacity,
+            flows: HashTable::new(),
+            hasher: FlowHasher::new(seed),
+            fragments: None,
+            capacity: capacity as usize,
+            idle_ns,
             refused: 0,
-            order: VecDeque::new(),
+            wheel: Wheel::new(idle_ns),
             ended: Vec::new(),
         }
     }
 
-    /// The state of the flow `key`, made when it is new; `None` when the table is full.
+    /// The flow that a packet belongs to, and its direction in it. `layers` must have depth L4.
     #[inline]
-    pub fn get_or_create(&mut self, key: FlowKey, now_ns: u64) -> Option<&mut F> {
-        if self.flows.len() >= self.capacity && !self.flows.contains_key(&key) {
-            self.make_room(now_ns);
+    pub fn key<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+    ) -> Option<(FlowKey, Direction)> {
+        if layers.fragment() == Fragment::Whole {
+            return FlowKey::from_packet(bytes, layers);
+        }
+        let table = || FragmentTable::new(FRAGMENTED, self.hasher);
+        self.fragments.get_or_insert_with(table).key(bytes, layers, now_ns)
+    }
+
+    /// The flow `key`, made when it is new; `None` when the table is full.
+    #[inline]
+    pub fn find(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Option<FlowOf<'_, F>> {
+        let hash = self.hasher.hash(&key);
+        if self.flows.len() >= self.capacity && self.flows.find(hash, |r| r.key == key).is_none() {
+            self.expire(now_ns);
             if self.flows.len() >= self.capacity {
                 self.refused += 1;
                 return None;
             }
         }
-        let record = match self.flows.entry(key) {
+        let hasher = self.hasher;
+        let rehash = |r: &Record<F>| hasher.hash(&r.key);
+        let mut is_new = false;
+        let record = match self.flows.entry(hash, |r| r.key == key, rehash) {
             Entry::Occupied(found) => found.into_mut(),
             Entry::Vacant(free) => {
-                self.order.push_back(key);
-                free.insert(Record { last_ns: now_ns, state: F::default() })
+                is_new = true;
+                self.wheel.put(key, now_ns.saturating_add(self.idle_ns), now_ns);
+                let state = F::default();
+                free.insert(Record { key, started: direction, last_ns: now_ns, state }).into_mut()
             }
         };
+        if now_ns.saturating_sub(record.last_ns) >= self.idle_ns && !is_new {
+            // It stands in the wheel already.
+            self.ended.push((key, std::mem::take(&mut record.state)));
+            (is_new, record.started) = (true, direction);
+        }
         record.last_ns = record.last_ns.max(now_ns);
-        Some(&mut record.state)
+        let from_starter = record.started == direction;
+        Some(FlowOf { state: &mut record.state, from_starter, is_new })
     }
 
-    /// Looks at the flows that were made (or looked at) longest ago, at most 32 of them, and
-    /// ends the first that has been idle for long enough.
+    /// Ends flows that have been idle for too long: looks at a few of those that may have.
+    #[inline]
+    pub fn expire(&mut self, now_ns: u64) {
+        if !self.flows.is_empty() && self.wheel.is_due(now_ns) {
+            self.look(now_ns);
+        }
+    }
+
     #[cold]
-    fn make_room(&mut self, now_ns: u64) {
+    fn look(&mut self, now_ns: u64) {
         for _ in 0..PROBE {
-            let Some(key) = self.order.pop_front() else { return };
-            let idle = |r: &Record<F>| now_ns.saturating_sub(r.last_ns) >= IDLE_NS;
-            if self.flows.get(&key).is_some_and(idle) {
-                if let Some(record) = self.flows.remove(&key) {
-                    self.ended.push((key, record.state));
-                }
-                return;
+            let Some(key) = self.wheel.take_due(now_ns) else { return };
+            let hash = self.hasher.hash(&key);
+            let Ok(found) = self.flows.find_entry(hash, |r| r.key == key) else { continue };
+            let due = found.get().last_ns.saturating_add(self.idle_ns);
+            if due <= now_ns {
+                let (record, _) = found.remove();
+                self.ended.push((key, record.state));
+            } else {
+                self.wheel.put(key, due, now_ns);
             }
-            self.order.push_back(key);
         }
     }
 
     /// Flows that have ended since the last call, with their states.
+    #[inline]
     pub fn take_ended(&mut self) -> std::vec::Drain<'_, (FlowKey, F)> {
         self.ended.drain(..)
     }
@@ -110,43 +164,5 @@ impl<F: FlowState> FlowTable<F> {
     /// Flows that found no room.
     pub fn refused(&self) -> u64 {
         self.refused
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use weir_packet::wire::Frame;
-    use weir_packet::{Depth, parse};
-
-    #[derive(Default, serde::Serialize, serde::Deserialize)]
-    struct Count(u32);
-    impl FlowState for Count {}
-
-    fn key(flow: u16) -> FlowKey {
-        let frame = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(flow, 53).build();
-        let layers = parse(frame.as_slice(), Depth::L4);
-        FlowKey::from_packet(&frame.as_slice(), &layers).unwrap().0
-    }
-
-    #[test]
-    fn a_full_table_refuses_new_flows_while_all_are_busy() {
-        let mut table = FlowTable::<Count>::new(3);
-        for flow in 0..3 {
-            table.get_or_create(key(flow), 1).unwrap().0 += 1;
-        }
-        assert!(table.get_or_create(key(3), 2).is_none());
-        assert_eq!((table.len(), table.refused()), (3, 1));
-        assert_eq!(table.get_or_create(key(0), 3).unwrap().0, 1);
-    }
-
-    #[test]
-    fn an_idle_flow_makes_room_and_its_state_is_given_back() {
-        let mut table = FlowTable::<Count>::new(2);
-        table.get_or_create(key(0), 0).unwrap().0 = 7;
-        table.get_or_create(key(1), IDLE_NS).unwrap().0 = 8;
-        assert!(table.get_or_create(key(2), IDLE_NS).is_some());
-        assert_eq!(table.take_ended().map(|(_, c)| c.0).collect::<Vec<_>>(), [7]);
-        assert_eq!(table.len(), 2);
     }
 }

@@ -8,18 +8,29 @@
 
 mod ctx;
 mod descriptor;
+mod desk;
 mod flows;
+mod held;
 mod instance;
 mod nf;
+mod pool;
 mod registry;
 pub mod testing;
+mod timers;
+mod wheel;
 
-pub use ctx::{Clock, Ctx, Env};
-pub use descriptor::{Affinity, Descriptor, Effect, LayerAccess, TagDecl, TagKind, Touch};
+pub use ctx::{Cause, Ctx, Env, FlowOf};
+pub use descriptor::{
+    Affinity, DEFAULT_HOLDS, Descriptor, Effect, LayerAccess, TagDecl, TagKind, Touch,
+};
+pub use desk::{Kind, Leaving};
 pub use flows::{FlowState, FlowTable};
-pub use instance::{BuildError, Instance, Outcome};
+pub use held::Held;
+pub use instance::{BuildError, Instance, Outcome, RestoreError, Site};
 pub use nf::{ConfigError, Merge, Nf, NoConfig};
+pub use pool::{Fresh, Pool};
 pub use registry::{Registration, find, registrations};
+pub use timers::MOST_TIMERS;
 
 #[doc(hidden)]
 pub use inventory;
@@ -28,5 +39,5 @@ pub use serde;
 pub use serde_json;
 pub use weir_packet::{
     Access, BATCH, Bytes, Depth, DropReason, Fragment, HeaderFault, L3, Layers, Packets, Pkt,
-    ReadOnly, ReadWrite, TagSlot, Verdict, check_ip, flow, headers, wire,
+    ReadOnly, ReadWrite, TagSlot, Verdict, check_ip, checksum, flow, headers, wire,
 };

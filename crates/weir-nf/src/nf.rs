@@ -1,6 +1,6 @@
 //! The trait that a µNF implements.
 
-use crate::ctx::{Ctx, Env};
+use crate::ctx::{Cause, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::flows::FlowState;
 use schemars::JsonSchema;
@@ -11,9 +11,10 @@ use weir_packet::{Access, FlowKey, Packets};
 /// A packet processor.
 ///
 /// The value itself is its compiled configuration and does not change while packets pass: what a
-/// µNF remembers stands in `Flow` and `Shared`, where the runtime finds it (to keep it over a
-/// restart, to move and to merge it: hooks for what is to come; today a worker that dies loses it). `()` says that there is nothing to remember. An NF that keeps state elsewhere
-/// (in a cell of its own) loses it at the next restart.
+/// µNF remembers stands in `Flow` and `Shared`, where the runtime finds it: `Shared` is kept when its
+/// worker dies, but for what the last tenth of a second added; `Flow` is lost then, as are held
+/// packets and timers. `()` says that there is nothing to remember. An NF that keeps state elsewhere
+/// (in a cell of its own) loses all of it at the next restart.
 pub trait Nf: Sized + Send + 'static {
     /// What it is and may do.
     const DESCRIPTOR: Descriptor;
@@ -33,9 +34,17 @@ pub trait Nf: Sized + Send + 'static {
     /// Processes a batch. A packet without a verdict leaves by the first output.
     fn process(&self, packets: &mut Packets<'_, Self::Access>, ctx: &mut Ctx<'_, Self>);
 
-    /// The flow `key` has ended: it was idle for too long and had to make room. What it held in
+    /// The flow `key` has ended: it was idle for as long as the descriptor says. What it held in
     /// `shared` (a port, a count) can be given back.
     fn on_flow_end(&self, _key: &FlowKey, _flow: Self::Flow, _shared: &mut Self::Shared) {}
+
+    /// A timer that `ctx.timer` set has run out. What it sends follows from `cause`.
+    fn on_timer(&self, _token: u64, _cause: &Cause, _ctx: &mut Ctx<'_, Self>) {}
+
+    /// The input has ended: the last chance to send what is held (`ctx.all_held`). What is held
+    /// afterwards is dropped as `held-at-end`. Called once, if any packet came; timers that are
+    /// outstanding are not called.
+    fn on_end(&self, _cause: &Cause, _ctx: &mut Ctx<'_, Self>) {}
 }
 
 /// State that is not per flow: counters, tables. Two replicas' states merge into one.

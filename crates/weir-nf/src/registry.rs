@@ -14,13 +14,15 @@ pub struct Registration {
     pub descriptor: &'static Descriptor,
     /// True when packets may be changed.
     pub writes: bool,
+    /// The package that it is from: name and version.
+    pub package: (&'static str, &'static str),
     make: Make,
     schema: fn() -> schemars::Schema,
 }
 
 impl Registration {
     /// The registration of `N`; used by [`register!`](crate::register).
-    pub const fn of<N: Nf>() -> Self {
+    pub const fn of<N: Nf>(package: (&'static str, &'static str)) -> Self {
         use weir_packet::Access;
         Registration {
             descriptor: const {
@@ -33,6 +35,7 @@ impl Registration {
                 &N::DESCRIPTOR
             },
             writes: N::Access::WRITES,
+            package,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             schema: || schemars::schema_for!(N::Config),
         }
@@ -73,6 +76,8 @@ pub fn find(name: &str) -> Result<&'static Registration, BuildError> {
 #[macro_export]
 macro_rules! register {
     ($nf:ty) => {
-        $crate::inventory::submit! { $crate::Registration::of::<$nf>() }
+        $crate::inventory::submit! {
+            $crate::Registration::of::<$nf>((env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION")))
+        }
     };
 }

@@ -1,8 +1,9 @@
 //! Checks IP headers.
 
+use weir_nf::headers::is_plainly_sound;
 use weir_nf::{
     ConfigError, Ctx, Depth, Descriptor, DropReason, Env, HeaderFault, LayerAccess, Nf, NoConfig,
-    Packets, ReadOnly, Touch, check_ip,
+    Packets, Pkt, ReadOnly, Touch, check_ip,
 };
 
 /// Drops packets whose IP header a router must not forward.
@@ -39,17 +40,25 @@ impl Nf for CheckIpHeader {
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
         for mut packet in packets.iter_mut() {
-            let layers = packet.layers(Depth::L2);
-            match check_ip(&packet.bytes(), &layers, packet.wire_len()) {
-                Ok(()) => packet.send(IP),
-                Err(HeaderFault::NotIp) => packet.send(NON_IP),
-                Err(HeaderFault::Checksum) => packet.drop(DropReason::BadChecksum),
-                Err(HeaderFault::IpHeaderCut | HeaderFault::ExtensionCut) => {
-                    packet.drop(DropReason::Truncated);
-                }
-                Err(_) => packet.drop(DropReason::BadHeader),
+            // Without a verdict it leaves by `ip`. The metadata's line is not touched.
+            if !is_plainly_sound(&packet.bytes()) {
+                judge(&mut packet);
             }
         }
+    }
+}
+
+#[inline(never)]
+fn judge(packet: &mut Pkt<'_, ReadOnly>) {
+    let layers = packet.layers(Depth::L2);
+    match check_ip(&packet.bytes(), &layers, packet.wire_len()) {
+        Ok(()) => packet.send(IP),
+        Err(HeaderFault::NotIp) => packet.send(NON_IP),
+        Err(HeaderFault::Checksum) => packet.drop(DropReason::BadChecksum),
+        Err(HeaderFault::IpHeaderCut | HeaderFault::ExtensionCut) => {
+            packet.drop(DropReason::Truncated);
+        }
+        Err(_) => packet.drop(DropReason::BadHeader),
     }
 }
 

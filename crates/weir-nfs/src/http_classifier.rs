@@ -1,9 +1,10 @@
 //! Recognises HTTP by payload.
 
-use crate::payload::{Scratch, tcp_payload};
+use crate::payload::{Scratch, may_be_request, plain_tcp_payload, tcp_payload};
 use std::cell::RefCell;
 use std::ops::Range;
 use weir_http::{Request, is_http, request};
+use weir_nf::headers::plain_v4;
 use weir_nf::{
     Bytes, ConfigError, Ctx, Depth, Descriptor, Env, LayerAccess, Nf, NoConfig, Packets, ReadOnly,
     TagDecl, TagKind, TagSlot, Touch,
@@ -55,10 +56,17 @@ impl Nf for HttpClassifier {
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
         let scratch = &mut *self.scratch.borrow_mut();
         for mut packet in packets.iter_mut() {
-            let payload = tcp_payload(&packet.layers(Depth::L4));
-            let head = payload.clone().and_then(|p| http_head(scratch, &packet.bytes(), p));
+            let payload = match plain_v4(&packet.bytes()) {
+                Some(plain) => plain_tcp_payload(&plain),
+                None => tcp_payload(&packet.layers(Depth::L4)),
+            };
+            let Some(payload) = payload else {
+                packet.send(OTHER);
+                continue;
+            };
+            let head = http_head(scratch, &packet.bytes(), payload.clone());
             packet.send(if head.is_some() { HTTP } else { OTHER });
-            if let (Some(slot), Some(head), Some(payload)) = (self.url, head, payload)
+            if let (Some(slot), Some(head)) = (self.url, head)
                 && let Request::Whole(first) = request(head)
             {
                 let start = payload.start + usize::from(first.target.start);
@@ -74,11 +82,19 @@ fn http_head<'s>(
     bytes: &impl Bytes,
     payload: Range<usize>,
 ) -> Option<&'s [u8]> {
-    let step = STEPS.into_iter().map(|size| size.min(payload.len())).find(|&size| {
-        let head = scratch.copy(bytes, payload.start..payload.start + size).unwrap_or_default();
-        size == payload.len() || decides(head)
-    })?;
-    scratch.copy(bytes, payload.start..payload.start + step).filter(|head| is_http(head))
+    // A status line begins with a capital letter too.
+    if !bytes.u8(payload.start).is_some_and(may_be_request) {
+        return None;
+    }
+    let mut size = 0;
+    for step in STEPS {
+        size = step.min(payload.len());
+        let head = scratch.copy(bytes, payload.start..payload.start + size)?;
+        if size == payload.len() || decides(head) {
+            break;
+        }
+    }
+    scratch.copied(size).filter(|head| is_http(head))
 }
 
 /// True when more bytes behind `head` cannot change what [`is_http`] says of it: the first line is

@@ -2,11 +2,12 @@
 
 mod extract;
 
-use extract::extract;
+use extract::push;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use weir_classify::{Action, Classifier, Headers, Rule, RuleSpec};
+use std::cell::RefCell;
+use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, Rule, RuleSpec};
 use weir_nf::{
     BATCH, ConfigError, Ctx, Descriptor, DropReason, Env, LayerAccess, Merge, Nf, Packets,
     ReadOnly, Touch,
@@ -26,6 +27,8 @@ pub struct L3L4Filter {
     classifier: Classifier,
     /// The action of each rule, then the default.
     actions: Vec<Action>,
+    /// Headers of the batch at hand: no state, only memory made once.
+    batch: RefCell<Box<HeaderBatch>>,
 }
 
 /// Configuration of [`L3L4Filter`].
@@ -89,30 +92,51 @@ impl Nf for L3L4Filter {
         actions.push(config.default.unwrap_or(Action::Pass));
         let classifier = Classifier::build(&rules)
             .map_err(|e| ConfigError { at: "/rules".into(), why: e.to_string() })?;
-        Ok(L3L4Filter { classifier, actions })
+        Ok(L3L4Filter { classifier, actions, batch: RefCell::default() })
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
-        let mut headers = [Headers::default(); BATCH];
-        let mut found = [0; BATCH];
+        let batch = &mut *self.batch.borrow_mut();
+        let link = self.classifier.tests_link();
+        let mut found = [NO_RULE; BATCH];
         let count = packets.len().min(BATCH);
-        for (packet, headers) in packets.iter_mut().zip(&mut headers) {
-            *headers = extract(&packet);
+        let mut answers = found.chunks_mut(LANES);
+        let mut packets_left = packets.iter_mut();
+        while let Some(answers) = answers.next().filter(|_| packets_left.len() > 0) {
+            batch.clear();
+            packets_left.by_ref().take(LANES).for_each(|packet| push(&packet, link, batch));
+            answers.copy_from_slice(&self.classifier.classify_batch(batch));
         }
-        self.classifier.classify_batch(headers.get(..count).unwrap_or_default(), &mut found);
+        drop(packets_left);
         let default = self.actions.len().saturating_sub(1);
         let hits = ctx.shared();
         hits.rules.resize(default.max(hits.rules.len()), 0);
-        for (mut packet, found) in packets.iter_mut().zip(found) {
-            let rule = (found as usize).min(default);
+        let mut drops = false;
+        for found in found.iter().take(count) {
+            let rule = (*found as usize).min(default);
             match hits.rules.get_mut(rule).filter(|_| rule < default) {
                 Some(count) => *count += 1,
                 None => hits.default += 1,
             }
-            if self.actions.get(rule) == Some(&Action::Drop) {
-                packet.drop(DropReason::Filtered);
+            drops |= self.drops(rule);
+        }
+        if drops {
+            for (mut packet, found) in packets.iter_mut().zip(found) {
+                if self.drops((found as usize).min(default)) {
+                    packet.drop(DropReason::Filtered);
+                }
             }
         }
+    }
+}
+
+// Batches are looked up in whole pieces.
+const _: () = assert!(BATCH.is_multiple_of(LANES));
+
+impl L3L4Filter {
+    #[inline]
+    fn drops(&self, rule: usize) -> bool {
+        self.actions.get(rule) == Some(&Action::Drop)
     }
 }
 

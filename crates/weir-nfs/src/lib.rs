@@ -4,10 +4,16 @@
 
 pub mod busy;
 pub mod check_ip_header;
+pub mod count_subnet;
 pub mod count_url;
 pub mod drop;
 pub mod http_classifier;
+pub mod icmp_error;
 pub mod l3l4_filter;
 pub mod mac_swap;
+pub mod null;
+pub mod packet_size_histogram;
 mod payload;
+pub mod tee;
+pub mod ttl_decrement;
 pub mod validate_url;

@@ -1,7 +1,7 @@
 //! TCP payload that may be HTTP, copied out of the packet.
 
 use std::ops::Range;
-use weir_nf::headers::proto;
+use weir_nf::headers::{PlainV4, proto};
 use weir_nf::{Access, Bytes, Depth, Layers, Pkt};
 
 /// Where the payload of a TCP segment is, in bytes from the start of the packet: as far as
@@ -11,6 +11,12 @@ use weir_nf::{Access, Bytes, Depth, Layers, Pkt};
 pub(crate) fn tcp_payload(layers: &Layers) -> Option<Range<usize>> {
     let range = usize::from(layers.payload)..usize::from(layers.end);
     (layers.has_l4() && layers.proto == proto::TCP && !range.is_empty()).then_some(range)
+}
+
+/// As [`tcp_payload`], for a plain packet.
+#[inline]
+pub(crate) fn plain_tcp_payload(plain: &PlainV4) -> Option<Range<usize>> {
+    (plain.tcp_flags.is_some() && plain.payload < plain.end).then_some(plain.payload..plain.end)
 }
 
 /// Whether a payload whose first bytes are these may begin with a request; false settles it.
@@ -41,6 +47,12 @@ impl Scratch {
             return None;
         }
         self.copy(&packet.bytes(), payload)
+    }
+
+    /// The first `len` bytes of what was copied last.
+    #[inline]
+    pub(crate) fn copied(&self, len: usize) -> Option<&[u8]> {
+        self.0.get(..len)
     }
 
     /// The bytes of `range`.

@@ -138,3 +138,23 @@ fn merging_adds_rule_by_rule() {
     sum.merge(Hits { rules: vec![2, 3], default: 4 });
     assert_eq!((sum.rules, sum.default), (vec![3, 3], 5));
 }
+
+#[test]
+fn each_packet_of_a_long_batch_gets_its_own_verdict() {
+    // Plain packets and others in turn, so that short and general ways mix in a batch.
+    let frames: Vec<_> = (0..300_u16)
+        .map(|i| match i % 3 {
+            0 => v4().udp(i, 53).build(),
+            1 => v6().udp(i, 53).build(),
+            _ => v4().vlan(5).udp(i, 53).pad_to(60).build(),
+        })
+        .collect();
+    let even: Vec<_> =
+        (0..300).step_by(2).map(|port| json!({"src_port": port, "action": "drop"})).collect();
+    let mut bench = Bench::new::<L3L4Filter>(json!({"rules": even})).unwrap();
+    for (i, seen) in bench.run(&frames).iter().enumerate() {
+        let wanted = if i % 2 == 0 { Err(DropReason::Filtered) } else { Ok("pass") };
+        assert_eq!(seen.verdict, wanted, "packet {i}");
+    }
+    assert_eq!(bench.report(), json!({"rules": vec![1; 150], "default": 150}));
+}

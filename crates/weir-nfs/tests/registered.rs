@@ -8,11 +8,17 @@ fn linking_the_crate_registers_every_nf_by_its_policy_name() {
     let all = [
         "Busy",
         "CheckIpHeader",
+        "CountSubnet",
         "CountUrl",
         "Drop",
         "HttpClassifier",
+        "IcmpError",
         "L3L4Filter",
         "MacSwap",
+        "Null",
+        "PacketSizeHistogram",
+        "Tee",
+        "TtlDecrement",
         "ValidateUrl",
     ];
     assert_eq!(names, all);

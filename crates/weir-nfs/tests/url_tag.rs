@@ -5,7 +5,7 @@ use serde_json::Value;
 use weir_mem::arena::HEADROOM;
 use weir_mem::{Arena, ArenaShape, Entry, Seq};
 use weir_nf::wire::Frame;
-use weir_nf::{Clock, Env, Verdict, find};
+use weir_nf::{Env, Pool, Site, Verdict, find};
 use weir_nfs as _;
 use weir_packet::Packet;
 
@@ -16,7 +16,9 @@ fn tagged(frame: &[u8], env: &Env) -> Vec<u8> {
     assert!(arena.bytes_mut(&mut entry).unwrap().write(0, frame));
     let mut packets = [Packet::admit(entry, arena.view()).unwrap()];
     let mut nf = find("HttpClassifier").unwrap().make(&Value::Null, env).unwrap();
-    nf.process(&mut packets, &mut [Verdict::FIRST], &arena, 0, &mut Clock::default());
+    let pool = Pool::default();
+    let site = Site { arena: &arena, pool: &pool };
+    nf.process(&mut packets, &mut [Verdict::FIRST], 0, site);
     let tag = arena.meta(packets[0].entry()).unwrap().tags[3].get();
     let (start, len) = (tag as u32 as usize, (tag >> 32) as usize);
     frame[start..start + len].to_vec()

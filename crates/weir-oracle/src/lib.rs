@@ -9,7 +9,8 @@
 //! A run of Weir must give, for the same policy and packets, the same records at each port, the same
 //! counters for every node and edge, and, where order among sources does not matter, the same
 //! reports. At a port the packets *of one source* come in the order in which they were received; how
-//! several sources mix is open.
+//! several sources mix is open, as is how a packet and what µNFs made because of it mix where their
+//! ways meet again.
 
 mod bench;
 mod capture;
@@ -18,4 +19,4 @@ mod outcome;
 
 pub use capture::read_capture;
 pub use oracle::{Oracle, OracleError};
-pub use outcome::{Counts, Input, Outcome, Sent};
+pub use outcome::{Counts, Discarded, Input, Outcome, Sent};

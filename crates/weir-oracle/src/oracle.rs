@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use weir_capture::Timestamp;
 use weir_filter::naive_matches;
 use weir_mem::RegionError;
 use weir_mem::meta::TAG_SLOTS;
-use weir_nf::{BuildError, Env, Instance};
-use weir_packet::DropReason;
+use weir_nf::{BuildError, Env, Instance, Kind};
+use weir_packet::{DropReason, Packet};
 use weir_plan::{Graph, Node, NodeId, NodeKind};
 
-use crate::bench::{Bench, LONGEST};
-use crate::{Counts, Input, Outcome, Sent};
+use crate::bench::{Bench, Done, LONGEST};
+use crate::{Counts, Discarded, Input, Outcome, Sent};
 
 /// Why a policy cannot be executed.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,10 @@ pub struct Oracle {
     bench: Bench,
     /// Packets of each source so far.
     received: BTreeMap<u16, usize>,
+    /// Time stamps of all packets received.
+    times: Vec<Timestamp>,
+    /// By node: place of the last packet that came there.
+    last: Vec<usize>,
     outcome: Outcome,
 }
 
@@ -78,8 +83,15 @@ impl Oracle {
                 NodeKind::Drop => {}
             }
         }
-        let received = BTreeMap::new();
-        Ok(Oracle { graph: graph.clone(), nfs, bench: Bench::new()?, received, outcome })
+        Ok(Oracle {
+            last: vec![0; nfs.len()],
+            graph: graph.clone(),
+            nfs,
+            bench: Bench::new()?,
+            received: BTreeMap::new(),
+            times: Vec::new(),
+            outcome,
+        })
     }
 
     /// Executes the policy on packets in the order of their arrival.
@@ -89,6 +101,15 @@ impl Oracle {
     pub fn run(mut self, packets: &[Input]) -> Result<Outcome, OracleError> {
         for packet in packets {
             self.packet(packet)?;
+        }
+        for id in self.graph.order().to_vec() {
+            let (Some(Some(nf)), Some(place)) =
+                (self.nfs.get_mut(id.index()), self.last.get(id.index()))
+            else {
+                continue;
+            };
+            let done = self.bench.end(nf.as_mut(), *place);
+            self.leave_all(id, done);
         }
         for (node, nf) in self.graph.nodes().iter().zip(&self.nfs) {
             if let Some(nf) = nf {
@@ -115,50 +136,80 @@ impl Oracle {
             return Ok(());
         }
 
-        let mut bytes = input.bytes.clone();
-        self.counts(&rx).count(bytes.len());
-        let mut at = rx;
-        let mut next = self.leave(port, 0, &bytes);
-        let mut fresh = true;
-        loop {
-            let (id, nf_input) = match next {
-                Next::Node(id, nf_input) => (id, nf_input),
-                Next::Nowhere(reason) => {
-                    self.counts(&at).drop(reason);
-                    return Ok(());
-                }
-            };
-            let node = self.node(id);
-            match node.kind {
-                // Who sends to `Drop` drops.
-                NodeKind::Drop => next = Next::Nowhere(DropReason::Policy),
-                NodeKind::Port { first, .. } => {
-                    let tx = service("tx", &node, first);
-                    self.counts(&tx).count(bytes.len());
-                    self.outcome.sent.entry(first).or_default().push(Sent {
-                        source: input.port,
-                        place,
-                        bytes,
-                        wire_len: input.wire_len,
-                        time: input.time,
+        self.counts(&rx).count(input.bytes.len());
+        self.times.push(input.time);
+        let time = self.times.len() - 1;
+        if let Some(packet) = self.bench.arrive(input, place, time) {
+            let next = self.leave(port, 0, &input.bytes);
+            self.walk(packet, rx, next);
+        }
+        Ok(())
+    }
+
+    /// Walks a packet from the node called `at` to its end; then, or before, whatever it causes µNFs
+    /// to send.
+    fn walk(&mut self, packet: Packet, at: String, next: Next) {
+        let (id, nf_input) = match next {
+            Next::Node(id, nf_input) => (id, nf_input),
+            Next::Nowhere(reason) => {
+                self.counts(&at).drop(reason);
+                let bytes = self.bench.bytes(&packet);
+                let (source, place, wire_len, time) = self.bench.origin(&packet);
+                if let Some(&time) = self.times.get(time) {
+                    let packet = Sent { source, place, bytes, wire_len, time };
+                    self.outcome.discarded.push(Discarded {
+                        by: at,
+                        reason: reason.name(),
+                        packet,
                     });
-                    return Ok(());
                 }
-                NodeKind::Nf { .. } => {
-                    at = node.name;
-                    self.counts(&at).count(bytes.len());
-                    let Some(Some(nf)) = self.nfs.get_mut(id.index()) else {
-                        return Ok(());
-                    };
-                    let nf = nf.as_mut();
-                    let verdict = self.bench.process(nf, nf_input, input, &mut bytes, fresh);
-                    fresh = false;
-                    next = match verdict.as_output() {
-                        Some(output) => self.leave(id, usize::from(output), &bytes),
-                        None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
-                    };
-                }
+                return self.bench.forget(packet);
             }
+        };
+        let node = self.node(id);
+        let bytes = self.bench.bytes(&packet);
+        match node.kind {
+            // Who sends to `Drop` drops.
+            NodeKind::Drop => self.walk(packet, at, Next::Nowhere(DropReason::Policy)),
+            NodeKind::Port { first, .. } => {
+                let tx = service("tx", &node, first);
+                self.counts(&tx).count(bytes.len());
+                let (source, place, wire_len, time) = self.bench.origin(&packet);
+                if let Some(&time) = self.times.get(time) {
+                    let sent = Sent { source, place, bytes, wire_len, time };
+                    self.outcome.sent.entry(first).or_default().push(sent);
+                }
+                self.bench.forget(packet);
+            }
+            NodeKind::Nf { .. } => {
+                self.counts(&node.name).count(bytes.len());
+                if let Some(last) = self.last.get_mut(id.index()) {
+                    *last = packet.entry().seq().get() as usize;
+                }
+                let Some(Some(nf)) = self.nfs.get_mut(id.index()) else { return };
+                let done = self.bench.process(nf.as_mut(), nf_input, packet);
+                self.leave_all(id, done);
+            }
+        }
+    }
+
+    /// Walks all packets that leave a µNF, one after the other.
+    fn leave_all(&mut self, from: NodeId, done: Done) {
+        let name = self.node(from).name;
+        for (packet, verdict, kind) in done {
+            match kind {
+                Some(Kind::Created) => self.outcome.created += 1,
+                Some(Kind::Copied) => self.outcome.copied += 1,
+                Some(Kind::Released) | None => {}
+            }
+            let next = match verdict.as_output() {
+                Some(output) => {
+                    let bytes = self.bench.bytes(&packet);
+                    self.leave(from, usize::from(output), &bytes)
+                }
+                None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
+            };
+            self.walk(packet, name.clone(), next);
         }
     }
 

@@ -30,10 +30,21 @@ pub struct Sent {
     pub place: usize,
     /// As sent.
     pub bytes: Vec<u8>,
-    /// As received.
+    /// As received; of a packet that a µNF made, its length.
     pub wire_len: u32,
-    /// As received.
+    /// As received; of a packet that a µNF made, that of the packet it follows from.
     pub time: Timestamp,
+}
+
+/// A packet that was dropped after it had come in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// Name of the node that dropped it, as in [`Outcome::nodes`].
+    pub by: String,
+    /// Why.
+    pub reason: &'static str,
+    /// As it was then.
+    pub packet: Sent,
 }
 
 /// A node's or an edge's counters.
@@ -64,12 +75,18 @@ impl Counts {
 pub struct Outcome {
     /// What each port sent, by number: for each source in the order of its packets.
     pub sent: BTreeMap<u16, Vec<Sent>>,
+    /// What was dropped, but for what was refused at once.
+    pub discarded: Vec<Discarded>,
     /// Counters by name of the node as in Weir's report: `rx:lan`, an NF's name, `tx:wan`.
     pub nodes: BTreeMap<String, Counts>,
     /// Counters of all edges by name.
     pub edges: BTreeMap<String, Counts>,
     /// What the µNFs have to say in the end, by name.
     pub reports: BTreeMap<String, Value>,
+    /// Packets that µNFs made.
+    pub created: u64,
+    /// Copies that µNFs made.
+    pub copied: u64,
 }
 
 impl Outcome {

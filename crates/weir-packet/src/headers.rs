@@ -11,6 +11,7 @@ mod check;
 mod fault;
 mod ipv6;
 mod parse;
+mod plain;
 mod words;
 
 pub use access::{Mac, tcp};
@@ -18,6 +19,7 @@ pub use check::check_ip;
 pub use fault::HeaderFault;
 pub(crate) use ipv6::pending_route;
 pub use parse::parse;
+pub use plain::{PlainV4, is_plainly_sound, plain_v4};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that Weir looks into.
 pub mod proto {

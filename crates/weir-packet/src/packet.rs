@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use weir_mem::{Arena, ArenaView, Entry, Meta, Packet, SharedBytes, SharedBytesMut};
 
 /// Most packets that are processed together.
-pub const BATCH: usize = 64;
+pub const BATCH: usize = 256;
 
 impl Bytes for SharedBytes<'_> {
     #[inline(always)]
@@ -43,6 +43,9 @@ pub struct Verdict(u8);
 impl Verdict {
     /// Leaves by the first output: what happens when a µNF says nothing.
     pub const FIRST: Verdict = Verdict(0);
+    /// The µNF keeps the packet for later. Only the SDK's runtime gives and takes this verdict.
+    #[doc(hidden)]
+    pub const HELD: Verdict = Verdict(Self::DROP);
     const DROP: u8 = 0x80;
 
     /// Leaves by `output`, counted from 0 in the order of the descriptor.
@@ -132,15 +135,12 @@ impl<'b, A: Access> Packets<'b, A> {
 
     /// One packet after the other.
     #[inline]
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = Pkt<'_, A>> {
+    pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = Pkt<'_, A>> {
         let arena = self.arena;
         let judged = std::cell::Cell::from_mut(&mut self.judged);
-        self.entries.iter_mut().zip(self.verdicts.iter_mut()).map(move |(packet, verdict)| Pkt {
-            packet,
-            verdict,
-            arena,
-            judged,
-            access: PhantomData,
+        self.entries.iter_mut().zip(self.verdicts.iter_mut()).map(move |(packet, verdict)| {
+            arena.note(packet.entry());
+            Pkt { packet, verdict, arena, judged, access: PhantomData }
         })
     }
 }
@@ -215,6 +215,20 @@ impl<'p, A: Access> Pkt<'p, A> {
         }
     }
 
+    /// Its ring entry: the SDK's way to know which packet caused another.
+    #[doc(hidden)]
+    #[inline]
+    pub fn entry(&self) -> &Entry {
+        self.packet.entry()
+    }
+
+    /// Marks it as kept by the µNF: the SDK's half of `ctx.hold`, useless alone.
+    #[doc(hidden)]
+    pub fn mark_held(self) {
+        *self.verdict = Verdict::HELD;
+        self.judged.set(true);
+    }
+
     /// It leaves by `output`, counted from 0 in the order of the descriptor.
     #[inline(always)]
     pub fn send(&mut self, output: u8) {
@@ -240,6 +254,38 @@ impl<'p> Pkt<'p, ReadWrite> {
         self.arena.bytes_mut(self.packet.entry_mut())
     }
 
+    /// Adds `n` bytes before the first, from the packet's headroom; what they hold is to be written. False,
+    /// and nothing changed, when there is no room. The descriptor must say that the µNF resizes.
+    pub fn grow_front(&mut self, n: u16) -> bool {
+        let entry = *self.packet.entry();
+        let (Some(offset), Some(len)) = (entry.offset().checked_sub(n), entry.len().checked_add(n))
+        else {
+            return false;
+        };
+        self.set_span(offset, len);
+        true
+    }
+
+    /// Takes the first `n` bytes away. False, and nothing changed, when there are not so many. The
+    /// descriptor must say that the µNF resizes.
+    pub fn shrink_front(&mut self, n: u16) -> bool {
+        let entry = *self.packet.entry();
+        let Some(len) = entry.len().checked_sub(n) else { return false };
+        self.set_span(entry.offset() + n, len);
+        true
+    }
+
+    /// The length on the wire changes as the captured one does; headers have moved.
+    fn set_span(&mut self, offset: u16, len: u16) {
+        let old = self.packet.entry().len();
+        *self.packet.entry_mut() = self.packet.entry().with_span(offset, len);
+        if let Some(meta) = self.meta() {
+            let wire = meta.wire_len.get().saturating_add(len.into()).saturating_sub(old.into());
+            meta.wire_len.set(wire);
+        }
+        self.stale();
+    }
+
     /// Forgets where the headers are: they have moved.
     #[inline]
     pub fn stale(&mut self) {
@@ -249,11 +295,23 @@ impl<'p> Pkt<'p, ReadWrite> {
     }
 }
 
-/// Header positions of the packet in `entry`, from the metadata as far as they are there, parsed
-/// on and remembered otherwise. What the metadata says is not trusted further than a fresh parse
-/// would be: all accessors check bounds again.
+/// Header positions of the packet in `entry`.
+///
+/// A plain packet is parsed anew each time: that is a few loads from a line that is at hand, while its metadata
+/// are a line that another core wrote last. Others are taken from the metadata as far as they are there, parsed on
+/// and remembered otherwise. What the metadata says is not trusted further than a fresh parse would be: all
+/// accessors check bounds again.
 #[inline]
 pub fn layers_of(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
+    let bytes = arena.bytes(entry);
+    match Layers::plain(&bytes, depth) {
+        Some(layers) => layers,
+        None => remembered(arena, entry, depth),
+    }
+}
+
+#[inline(never)]
+fn remembered(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
     let bytes = arena.bytes(entry);
     let Some(meta) = arena.meta(entry) else {
         return parse(&bytes, depth);

@@ -57,10 +57,26 @@ reasons! {
     RateLimit = 14, "rate-limit";
     /// The device could not send it.
     Device = 15, "device";
+    /// No free buffer for a packet that a µNF wanted to make.
+    NoBuffer = 16, "no-buffer";
+    /// A µNF still held it when the input ended.
+    HeldAtEnd = 17, "held-at-end";
+    /// Larger than the next hop's MTU, and not to be fragmented.
+    TooBig = 18, "too-big";
+    /// Its destination cannot be reached.
+    Unreachable = 19, "unreachable";
+    /// The kernel had no room for it: the chain took packets from the interface too slowly.
+    KernelFull = 20, "kernel-full";
+    /// What the interface says of a packet's unfinished checksum or segmentation cannot be right.
+    BadOffload = 21, "bad-offload";
+    /// Its µNF was stopped for good: it wrote nonsense too often.
+    Quarantined = 22, "quarantined";
+    /// It is one that has killed its µNF before, twice.
+    Poison = 23, "poison";
 }
 
 /// Numbers are below this.
-pub const REASONS: usize = 16;
+pub const REASONS: usize = 24;
 
 const _: () = {
     let mut i = 0;

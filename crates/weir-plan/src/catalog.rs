@@ -15,7 +15,30 @@ pub struct NfInfo {
     pub writes_packets: bool,
     /// True when it may drop packets.
     pub may_drop: bool,
+    /// The trust domain that its author gives it; empty for the graph's own.
+    pub domain: String,
+    /// True when it adds or removes headers.
+    #[serde(default)]
+    pub resizes: bool,
+    /// How many packets it makes at most for each that it is given.
+    #[serde(default)]
+    pub creates: u8,
+    /// How many packets it holds at most at a time.
+    #[serde(default)]
+    pub holds: u32,
+    /// Names of the tags that it attaches or reads.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// The program whose code it is; `None` for the library's. Every program has the library's, none
+    /// has another program's: two of different programs never share a worker.
+    #[serde(default)]
+    pub program: Option<ProgramId>,
 }
+
+/// An outside program, by its place in the operator's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProgramId(pub u16);
 
 /// What is wrong with an NF's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]

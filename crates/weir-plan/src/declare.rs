@@ -17,7 +17,7 @@ use crate::span::{Lines, Name, Span};
 use crate::why::Why;
 
 /// Words that cannot be names.
-const RESERVED: [&str; 7] = ["Port", "Address", "Drop", "Tee", "pipelet", "default", "include"];
+const RESERVED: [&str; 6] = ["Port", "Address", "Drop", "pipelet", "default", "include"];
 
 /// What a name stands for.
 #[derive(Debug)]

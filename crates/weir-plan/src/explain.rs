@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::graph::{Edge, Graph, NodeId, NodeKind};
-use crate::plan::{EdgeKind, Plan, SegmentId};
+use crate::plan::{EdgeKind, Plan, SegmentId, SegmentKind};
 
 impl Graph {
     /// Nodes with their branches, one a line, in the order in which packets try them.
@@ -94,7 +94,13 @@ impl Plan {
         for segment in &self.segments {
             let core = segment.core.map_or_else(String::new, |core| format!(", core {core}"));
             let access = if segment.writes_packets { ", writes packets" } else { "" };
-            line(&mut out, 1, &format!("{}{core}{access}", segment.name));
+            let domain = match (&segment.kind, segment.domain.as_str()) {
+                (SegmentKind::Gate { .. }, "") => ", copies into the graph's own domain".to_owned(),
+                (SegmentKind::Gate { .. }, name) => format!(", copies into domain {name}"),
+                (_, "") => String::new(),
+                (_, name) => format!(", domain {name}"),
+            };
+            line(&mut out, 1, &format!("{}{core}{access}{domain}", segment.name));
         }
         out.push_str("edges\n");
         for edge in &self.edges {
@@ -124,6 +130,9 @@ impl Plan {
         for (i, segment) in self.segments.iter().enumerate() {
             line(&mut out, 1, &format!("subgraph cluster_{i} {{"));
             line(&mut out, 2, &format!("label={};", quoted(&segment.name)));
+            if let SegmentKind::Gate { .. } = segment.kind {
+                line(&mut out, 2, &format!("s{i}gate [shape=diamond, label=\"copies\"];"));
+            }
             for node in &segment.nodes {
                 let name = self.graph.node(*node).map_or("", |node| node.name.as_str());
                 line(
@@ -152,8 +161,11 @@ impl Plan {
         }
         for lane in &self.lanes {
             if let Some(edge) = self.graph.edge(lane.edge) {
-                let from = self.dot_id(lane.from.index(), edge.from);
-                let to = self.dot_id(lane.to.index(), edge.to);
+                let end = |segment: SegmentId, node| match self.segment(segment).map(|s| s.kind) {
+                    Some(SegmentKind::Gate { .. }) => format!("s{}gate", segment.index()),
+                    _ => self.dot_id(segment.index(), node),
+                };
+                let (from, to) = (end(lane.from, edge.from), end(lane.to, edge.to));
                 line(&mut out, 1, &format!("{from} -> {to} [style=dashed];"));
             }
         }

@@ -1,5 +1,6 @@
 //! Rings between segments: one per edge and source, and which of them need watermarks.
 
+use crate::domains;
 use crate::graph::{Graph, NodeKind};
 use crate::plan::{
     EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source, SourceId,
@@ -68,7 +69,12 @@ pub(crate) fn lanes(
             // A port's packets are produced by the source itself.
             let from = if is_port { Some(source.segment) } else { own.first().copied() };
             if let (Some(from), Some(to)) = (from, to) {
-                list.push(Lane { edge: edge.id, source: SourceId(id), from, to, ordered: false });
+                let source = SourceId(id);
+                let lane = |from, to| Lane { edge: edge.id, source, from, to, ordered: false };
+                match domains::gate(segments, edge.id) {
+                    Some(gate) => list.extend([lane(from, gate), lane(gate, to)]),
+                    None => list.push(lane(from, to)),
+                }
             }
         }
     }

@@ -33,7 +33,7 @@
 //! matches, and none means that it is dropped. An edge without a named output takes packets of all
 //! outputs. An edge that several pipelets have in common is one edge.
 //!
-//! `Tee`, `include`, tags of NFs other than the source, cycles among NFs, and arrays of ports as
+//! `include`, tags of NFs other than the source, cycles among NFs, and arrays of ports as
 //! destinations are refused for now, each by name.
 
 mod ast;
@@ -43,6 +43,7 @@ mod check;
 mod config;
 mod cores;
 mod declare;
+mod domains;
 mod edges;
 mod error;
 mod explain;
@@ -62,7 +63,7 @@ mod why;
 
 pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
 pub use bandwidth::Bandwidth;
-pub use catalog::{Catalog, ConfigProblem, NfInfo};
+pub use catalog::{Catalog, ConfigProblem, NfInfo, ProgramId};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};

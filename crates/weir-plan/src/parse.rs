@@ -217,7 +217,6 @@ impl Parser<'_> {
             Some("default") => self.default_drop().map(|()| Item::DefaultDrop),
             Some("Port") => self.port().map(Item::Port),
             Some("Address") => self.address().map(Item::Address),
-            Some("Tee") => Err(self.fail(self.token.span, Why::NotYet(NotYet::Tee))),
             Some("include") => Err(self.fail(self.token.span, Why::NotYet(NotYet::Include))),
             Some(_) => self.instance().map(Item::Instance),
             None => Err(self.expected(

@@ -1,9 +1,13 @@
 //! The plan: which worker runs what, and how the workers are wired.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::catalog::ProgramId;
 use crate::cores;
+use crate::domains::{self, domain_of};
 use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
 use crate::lanes;
 
@@ -31,6 +35,9 @@ pub struct Options {
     pub cores: Option<Vec<usize>>,
     /// How many cores are online.
     pub online: usize,
+    /// Trust domains that the operator gives NF instances, in place of their types' own; empty for
+    /// the graph's own.
+    pub domains: BTreeMap<String, String>,
 }
 
 /// Why there is no plan.
@@ -43,6 +50,14 @@ pub enum PlanError {
     TooManyLanes {
         /// How many rings it needs.
         count: usize,
+    },
+    /// A trust domain is given to an NF that there is not.
+    #[error("--domain {instance}=...: the policy has no NF {instance}; it has {has}")]
+    NoSuchInstance {
+        /// The name.
+        instance: String,
+        /// Those it has.
+        has: String,
     },
 }
 
@@ -75,8 +90,13 @@ pub struct Segment {
     pub nodes: Vec<NodeId>,
     /// True when one of its NFs may write packets, so that it needs write access to their data.
     pub writes_packets: bool,
+    /// The outside program that its worker is; `None`: the library alone will do.
+    pub program: Option<ProgramId>,
     /// The core it is pinned on.
     pub core: Option<usize>,
+    /// The trust domain in whose memory it works; empty for the graph's own. A gate takes from
+    /// another one.
+    pub domain: String,
 }
 
 /// What a segment is.
@@ -92,6 +112,11 @@ pub enum SegmentKind {
     },
     /// Runs NFs.
     Nf,
+    /// Copies the packets of an edge from one trust domain into another.
+    Gate {
+        /// The edge.
+        edge: EdgeId,
+    },
     /// Sends on a port.
     Tx {
         /// The port's number.
@@ -182,7 +207,8 @@ impl Plan {
     /// # Errors
     /// When it needs too many rings.
     pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
-        let mut segments = segments(graph, options.isolate);
+        domains::check(graph, options)?;
+        let mut segments = segments(graph, options);
         let real_time_ok = cores::assign(&mut segments, options);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
@@ -228,7 +254,7 @@ pub(crate) struct Home {
     pub(crate) inward: Option<SegmentId>,
 }
 
-fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
+fn segments(graph: &Graph, options: &Options) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut source = 0_u32;
     for (id, node) in graph.node_ids() {
@@ -242,13 +268,11 @@ fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
             }
         }
     }
-    match isolate {
-        Isolate::Each => {
-            segments.extend(graph.order().iter().map(|id| nf_segment(graph, vec![*id])))
-        }
-        Isolate::None if graph.order().is_empty() => {}
-        Isolate::None => segments.push(nf_segment(graph, graph.order().to_vec())),
-    }
+    let runs: Vec<Vec<NodeId>> = match options.isolate {
+        Isolate::Each => graph.order().iter().map(|id| vec![*id]).collect(),
+        Isolate::None => runs(graph, options),
+    };
+    segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));
     for (id, node) in graph.node_ids() {
         if let NodeKind::Port { first, last } = node.kind
             && graph.edges().iter().any(|edge| edge.to == id)
@@ -258,7 +282,7 @@ fn segments(graph: &Graph, isolate: Isolate) -> Vec<Segment> {
             }
         }
     }
-    segments
+    domains::with_gates(graph, options, segments)
 }
 
 fn port_name(direction: &str, node: &Node, port: u16) -> String {
@@ -271,16 +295,57 @@ fn port_name(direction: &str, node: &Node, port: u16) -> String {
 }
 
 fn service(name: String, kind: SegmentKind, node: NodeId) -> Segment {
-    Segment { name, kind, nodes: vec![node], writes_packets: false, core: None }
+    let domain = String::new();
+    Segment {
+        name,
+        kind,
+        nodes: vec![node],
+        writes_packets: false,
+        program: None,
+        core: None,
+        domain,
+    }
 }
 
-fn nf_segment(graph: &Graph, nodes: Vec<NodeId>) -> Segment {
+fn nf_segment(graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
     let here = || nodes.iter().filter_map(|id| graph.node(*id));
     let names: Vec<&str> = here().map(|node| node.name.as_str()).collect();
     let name = names.join("+");
     let writes_packets =
         here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
-    Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, core: None }
+    let domain = nodes.first().map_or("", |id| domain_of(graph, options, *id)).to_owned();
+    let program = nodes.iter().find_map(|id| program_of(graph, *id));
+    Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, program, core: None, domain }
+}
+
+fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {
+    match graph.node(id).map(|node| &node.kind) {
+        Some(NodeKind::Nf { info, .. }) => info.program,
+        _ => None,
+    }
+}
+
+/// The NFs in as few runs of the topological order as are of one trust domain each and have at most
+/// one outside program. No edge leads from a later run to an earlier one, so workers form no cycle.
+fn runs(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
+    let mut runs: Vec<Vec<NodeId>> = Vec::new();
+    let mut programs = None;
+    for &id in graph.order() {
+        let program = program_of(graph, id);
+        let fits = programs.is_none() || program.is_none() || programs == program;
+        let last = runs.last().and_then(|run| run.last()).copied();
+        let own = domain_of(graph, options, id);
+        let same = last.is_some_and(|last| domain_of(graph, options, last) == own);
+        match runs.last_mut() {
+            Some(run) if fits && same => run.push(id),
+            _ => {
+                runs.push(vec![id]);
+                programs = None;
+            }
+        }
+        programs = programs.or(program);
+    }
+    runs
 }
 
 fn homes(graph: &Graph, segments: &[Segment]) -> Vec<Home> {

@@ -10,8 +10,6 @@ use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
 /// Parts of the policy language that are known but not built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotYet {
-    /// `Tee`, which copies packets.
-    Tee,
     /// `include`.
     Include,
 }
@@ -121,7 +119,6 @@ pub enum Why {
 impl NotYet {
     fn what(self) -> &'static str {
         match self {
-            NotYet::Tee => "`Tee` is not supported yet",
             NotYet::Include => "`include` is not supported yet",
         }
     }
@@ -148,7 +145,6 @@ impl Why {
             Why::Ellipsis => "write it out".to_owned(),
             Why::EdgeOutside => "write `pipelet { ... }` around it".to_owned(),
             Why::NameTooLong { .. } => format!("write at most {MAX_NAME} letters, digits and `_`"),
-            Why::NotYet(NotYet::Tee) => "send the packets along one edge".to_owned(),
             Why::NotYet(NotYet::Include) => "write the included text here".to_owned(),
             Why::Bandwidth(_) => "write as in `(10 Gbps)`, `(1.5 Mbps)` or `(5 Mpps)`".to_owned(),
             Why::SameKey(_) => "keep one of them".to_owned(),

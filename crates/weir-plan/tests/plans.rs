@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use weir_plan::{EdgeKind, Graph, Isolate, Lane, NodeKind, Options, Plan, SegmentKind};
 
 fn options(isolate: Isolate, cores: Option<&[usize]>) -> Options {
-    Options { isolate, cores: cores.map(<[usize]>::to_vec), online: 2 }
+    Options { isolate, cores: cores.map(<[usize]>::to_vec), online: 2, domains: Default::default() }
 }
 
 fn plan(text: &str, isolate: Isolate) -> Plan {
@@ -42,6 +42,43 @@ fn one_segment_has_all_nfs() {
         plan.to_text(),
         "segments\n  rx:lan\n  x+y, writes packets\n  tx:wan\nedges\n  lan -> x: ring\n  x -> y: direct in x+y\n  y -> wan: ring\nrings\n  rx:lan => x+y: lan -> x, packets of rx:lan\n  x+y => tx:wan: y -> wan, packets of rx:lan\n"
     );
+}
+
+/// Each worker with its program; ports' services have none.
+fn programs(plan: &Plan) -> Vec<(&str, Option<u16>)> {
+    let nfs = plan.segments.iter().filter(|s| s.kind == SegmentKind::Nf);
+    nfs.map(|s| (s.name.as_str(), s.program.map(|p| p.0))).collect()
+}
+
+#[test]
+fn an_outside_nf_is_fused_with_library_nfs() {
+    let text = "Port<0> a; Port<1> b; MacSwap x; Theirs t; Theirs u; MacSwap y;
+        pipelet { a -> x; x -> t; t -> u; u -> y; y -> b; }";
+    assert_eq!(programs(&plan(text, Isolate::None)), [("x+t+u+y", Some(0))]);
+    let each = [("x", None), ("t", Some(0)), ("u", Some(0)), ("y", None)];
+    assert_eq!(programs(&plan(text, Isolate::Each)), each);
+}
+
+#[test]
+fn nfs_of_two_programs_are_never_fused() {
+    let text =
+        "Port<0> a; Port<1> b; MacSwap x; Theirs t; MacSwap y; Others o; MacSwap z; Theirs u;
+        pipelet { a -> x; x -> t; t -> y; y -> o; o -> z; z -> u; u -> b; }";
+    let plan = plan(text, Isolate::None);
+    assert_eq!(programs(&plan), [("x+t+y", Some(0)), ("o+z", Some(1)), ("u", Some(0))]);
+    // What only reads does not get to write because a neighbour does.
+    let writes: Vec<_> = plan.segments.iter().map(|s| s.writes_packets).collect();
+    assert_eq!(writes, [false, true, true, false, false]);
+}
+
+#[test]
+fn workers_of_several_programs_form_no_cycle() {
+    let text = "Port<0> a; Port<1> b; Theirs s; Others t; Theirs u; Others v; MacSwap w;
+        pipelet { a [tcp] -> s; a [!tcp] -> t; s -> v; t -> u; u -> w; v -> w; w -> b; }";
+    let plan = plan(text, Isolate::None);
+    for lane in &plan.lanes {
+        assert!(lane.from < lane.to, "{:?} in {:?}", lane, programs(&plan));
+    }
 }
 
 #[test]

@@ -15,6 +15,15 @@ pub struct DoorbellError(#[from] Errno);
 #[derive(Debug)]
 pub struct Doorbell(OwnedFd);
 
+/// What ended a wait, besides the bell and the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The other descriptor has something, or was closed by its peer.
+    pub other: bool,
+    /// The device's descriptor is in error.
+    pub trouble: bool,
+}
+
 impl Doorbell {
     /// A new one.
     pub fn new() -> Result<Self, DoorbellError> {
@@ -43,11 +52,28 @@ impl Doorbell {
         other: Option<BorrowedFd<'_>>,
         timeout: Duration,
     ) -> Result<bool, DoorbellError> {
-        let mut fds = Vec::with_capacity(2);
-        fds.push(PollFd::new(&self.0, PollFlags::IN));
-        if let Some(other) = &other {
-            fds.push(PollFd::new(other, PollFlags::IN));
-        }
+        Ok(self.wait_with(other, None, timeout)?.other)
+    }
+
+    /// As [`Doorbell::wait`], and until `device` has something to read or is in error.
+    pub fn wait_with(
+        &self,
+        other: Option<BorrowedFd<'_>>,
+        device: Option<BorrowedFd<'_>>,
+        timeout: Duration,
+    ) -> Result<Woken, DoorbellError> {
+        // A descriptor in place of one that is not there is not looked at afterwards.
+        let fd = |fd: Option<BorrowedFd<'_>>| {
+            let events = if fd.is_some() { PollFlags::IN } else { PollFlags::empty() };
+            (fd.is_some(), events)
+        };
+        let ((has_other, other_events), (has_device, device_events)) = (fd(other), fd(device));
+        let bell = self.0.as_fd();
+        let mut fds = [
+            PollFd::from_borrowed_fd(bell, PollFlags::IN),
+            PollFd::from_borrowed_fd(other.unwrap_or(bell), other_events),
+            PollFd::from_borrowed_fd(device.unwrap_or(bell), device_events),
+        ];
         let timeout = Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -56,10 +82,14 @@ impl Doorbell {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
         }
-        let heard = fds.get(1).is_some_and(|f| !f.revents().is_empty());
+        let [_, other, device] = fds.map(|f| f.revents());
+        let woken = Woken {
+            other: has_other && !other.is_empty(),
+            trouble: has_device && device.intersects(!PollFlags::IN),
+        };
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.0, &mut count);
-        Ok(heard)
+        Ok(woken)
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Egress {
     pool_bits: u32,
     watermarks: Vec<Option<Seq>>,
     wake: bool,
+    /// By source: lane for dropped packets; empty when nobody wants them.
+    dumps: Vec<Option<usize>>,
 }
 
 impl Egress {
@@ -62,7 +64,33 @@ impl Egress {
             }
         }
         let watermarks = vec![None; sources];
-        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false }
+        let dumps = Vec::new();
+        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false, dumps }
+    }
+
+    /// Says that the lanes of `edge` are for dropped packets.
+    pub fn set_dump_edge(&mut self, edge: usize) {
+        let lanes: Vec<_> = (0..self.by_source.len()).map(|s| self.lane(edge, s)).collect();
+        if lanes.iter().any(Option::is_some) {
+            self.dumps = lanes;
+        }
+    }
+
+    /// Lane for dropped packets of `source`; `None`: their buffers go home.
+    #[inline(always)]
+    pub fn dump(&self, source: usize) -> Option<usize> {
+        self.dumps.get(source).copied().flatten()
+    }
+
+    /// How many packets of `source` can be dropped, looked up to `want`.
+    pub fn dump_room(&mut self, source: usize, want: usize) -> usize {
+        let lane = self.dump(source).and_then(|lane| self.lanes.get_mut(lane));
+        lane.map_or(want, |lane| lane.ring.room(want))
+    }
+
+    /// True for a lane of dropped packets.
+    pub fn is_dump(&self, lane: usize) -> bool {
+        self.dumps.contains(&Some(lane))
     }
 
     /// Lane of `edge` for `source`.
@@ -107,10 +135,7 @@ impl Egress {
         let Some(lane) = self.lanes.get_mut(lane) else {
             return;
         };
-        let n = lane.ring.stage_all(packets.iter().map(|p| {
-            fault::step(Step::HalfStaged);
-            *p.entry()
-        }));
+        let n = lane.ring.stage_slice(Packet::entries(packets));
         packets.drain(..n).for_each(|p| {
             let _ = p.into_entry();
         });
@@ -168,6 +193,19 @@ impl Egress {
         }
     }
 
+    /// Nonsense that the consumer of each ring wrote as its index: lanes, then returns.
+    pub fn nonsense(&self) -> impl Iterator<Item = u64> {
+        let lanes = self.lanes.iter().map(|l| l.ring.nonsense());
+        lanes.chain(self.returns.iter().map(|r| r.ring.nonsense()))
+    }
+
+    /// Forgets what it remembers of its rings: the agent has put them right while this worker
+    /// rested with nothing staged.
+    pub fn resync(&mut self) {
+        self.lanes.iter_mut().for_each(|l| l.ring.resync());
+        self.returns.iter_mut().for_each(|r| r.ring.resync());
+    }
+
     /// The lanes.
     pub fn lanes(&self) -> &[LaneOut] {
         &self.lanes
@@ -200,7 +238,8 @@ impl Egress {
         let Some(last) = self.watermarks.get_mut(source) else {
             return;
         };
-        if *last == Some(seq) {
+        // A promise is never taken back.
+        if last.is_some_and(|last| !last.before(seq)) {
             return;
         }
         *last = Some(seq);

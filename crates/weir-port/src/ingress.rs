@@ -3,7 +3,7 @@
 use crate::doorbell::Doorbell;
 use std::rc::Rc;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq, packet};
+use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq, StreamEnd, packet};
 use weir_packet::{BATCH, Packet};
 
 /// One ring that leads here.
@@ -20,6 +20,9 @@ pub struct LaneIn {
     pub bell: Rc<Doorbell>,
     ended: bool,
     rejected: u64,
+    /// Promises that went back.
+    broken: u64,
+    promised: Option<Seq>,
 }
 
 impl LaneIn {
@@ -31,7 +34,34 @@ impl LaneIn {
         input: u8,
         bell: Rc<Doorbell>,
     ) -> Self {
-        LaneIn { ring, source, node, input, bell, ended: false, rejected: 0 }
+        let (ended, rejected, broken, promised) = (false, 0, 0, None);
+        LaneIn { ring, source, node, input, bell, ended, rejected, broken, promised }
+    }
+
+    /// Everything that the producer cannot have written if it is sound: indices, entries, promises.
+    pub fn nonsense(&self) -> u64 {
+        self.ring.nonsense() + self.rejected + self.broken
+    }
+
+    /// The first entry. Passes over those that the agent has voided, and over ends of a stream that
+    /// has not ended, whoever said so.
+    fn head(&mut self, ends: &[StreamEnd]) -> Option<Entry> {
+        loop {
+            let head = self.ring.peek(0)?;
+            match head.as_marker() {
+                Some(Marker::Void) => {}
+                Some(Marker::EndOfStream)
+                    if ends.get(self.source).is_some_and(|end| !end.is_set()) =>
+                {
+                    self.rejected += 1;
+                }
+                _ => return Some(head),
+            }
+            self.ring.claim(1);
+            if self.ring.available(1) == 0 {
+                return None;
+            }
+        }
     }
 
     /// True when its end-of-stream marker has been reached.
@@ -47,17 +77,27 @@ impl LaneIn {
 
     /// Sequence number of the head, or the watermark below which nothing follows; `None` after
     /// the end of the stream.
-    fn frontier(&mut self) -> Option<Frontier> {
+    fn frontier(&mut self, ends: &[StreamEnd]) -> Option<Frontier> {
         if self.ended {
             return None;
         }
         // The watermark first, then the ring: an empty ring then means that everything below the
         // watermark has been seen (Consumer::watermark).
-        let watermark = self.ring.watermark();
+        let mut watermark = self.ring.watermark();
+        match self.promised {
+            // A promise that goes back is none; the one before stands.
+            Some(promised) if watermark.before(promised) => {
+                self.broken = self.broken.saturating_add(1);
+                watermark = promised;
+            }
+            _ => self.promised = Some(watermark),
+        }
         if self.ring.available(1) == 0 {
             return Some(Frontier { seq: watermark, present: false });
         }
-        let head = self.ring.peek(0)?;
+        let Some(head) = self.head(ends) else {
+            return Some(Frontier { seq: watermark, present: false });
+        };
         if head.as_marker() == Some(Marker::EndOfStream) {
             self.ended = true;
             return None;
@@ -99,6 +139,9 @@ pub struct Ingress {
     turn: usize,
     owner: Owner,
     touches: bool,
+    ends: Vec<StreamEnd>,
+    /// Packets of one source need not be in order.
+    unordered: bool,
 }
 
 impl Ingress {
@@ -110,12 +153,43 @@ impl Ingress {
                 list.push(i);
             }
         }
-        Ingress { lanes, sources: by_source, turn: 0, owner, touches: true }
+        let (touches, ends, unordered) = (true, Vec::new(), false);
+        Ingress { lanes, sources: by_source, turn: 0, owner, touches, ends, unordered }
+    }
+
+    /// Where each source's service says that it has ended. Without, markers alone are believed.
+    pub fn set_ends(&mut self, ends: Vec<StreamEnd>) {
+        self.ends = ends;
+    }
+
+    /// Says how far `source` has come, if this worker is its service.
+    #[inline]
+    pub fn say_progress(&self, source: usize, seq: Seq) {
+        if let Some(end) = self.ends.get(source) {
+            end.progress(seq);
+        }
+    }
+
+    /// How far `source` has come, as its service says.
+    pub fn reached(&self, source: usize) -> Option<Seq> {
+        self.ends.get(source).map(StreamEnd::reached)
+    }
+
+    /// Says that `source` has ended, if this worker is its service.
+    pub fn say_end(&self, source: usize) {
+        if let Some(end) = self.ends.get(source) {
+            end.set();
+        }
     }
 
     /// Says whether the worker looks at packet bytes at all: if so, they are asked for early.
     pub fn set_touches(&mut self, touches: bool) {
         self.touches = touches;
+    }
+
+    /// Says that packets of one source are taken from each lane as they come.
+    pub fn set_unordered(&mut self) {
+        self.unordered = true;
     }
 
     /// The lanes.
@@ -164,16 +238,19 @@ impl Ingress {
             if lane.ended || lane.ring.available(BATCH) == 0 {
                 return None;
             }
-            if lane.ring.peek(0)?.as_marker() == Some(Marker::EndOfStream) {
+            if lane.head(&self.ends)?.as_marker() == Some(Marker::EndOfStream) {
                 lane.ended = true;
                 return None;
             }
             return Some((*only, None));
         }
+        if self.unordered {
+            return self.any_ready(source);
+        }
         let mut best: Option<(usize, Seq)> = None;
         let mut limit: Option<Seq> = None;
         for &i in indices {
-            let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) else {
+            let Some(f) = self.lanes.get_mut(i).and_then(|l| l.frontier(&self.ends)) else {
                 continue;
             };
             match best {
@@ -192,6 +269,24 @@ impl Ingress {
         let (lane, seq) = best?;
         // A packet *at* another lane's frontier may go: equal numbers are copies of one packet.
         if limit.is_some_and(|l| l.before(seq)) { None } else { Some((lane, limit)) }
+    }
+
+    /// The fullest lane of `source` that has a packet, so that none is passed over for ever.
+    fn any_ready(&mut self, source: usize) -> Option<(usize, Option<Seq>)> {
+        let mut best: Option<(usize, usize)> = None;
+        for &i in self.sources.get(source)? {
+            let Some(lane) = self.lanes.get_mut(i).filter(|l| !l.ended) else { continue };
+            let n = lane.ring.available(usize::MAX);
+            if n == 0 || best.is_some_and(|(_, most)| most >= n) {
+                continue;
+            }
+            match lane.head(&self.ends).map(|head| head.as_marker()) {
+                Some(Some(Marker::EndOfStream)) => lane.ended = true,
+                Some(_) => best = Some((i, n)),
+                None => {}
+            }
+        }
+        best.map(|(lane, _)| (lane, None))
     }
 
     fn take(
@@ -230,7 +325,7 @@ impl Ingress {
         let indices = self.sources.get(source)?;
         let mut least: Option<Seq> = None;
         for &i in indices {
-            if let Some(f) = self.lanes.get_mut(i).and_then(LaneIn::frontier) {
+            if let Some(f) = self.lanes.get_mut(i).and_then(|l| l.frontier(&self.ends)) {
                 least = Some(least.map_or(f.seq, |l| l.min(f.seq)));
             }
         }
@@ -243,9 +338,18 @@ impl Ingress {
             return false;
         };
         !indices.is_empty()
-            && indices
-                .iter()
-                .all(|&i| self.lanes.get_mut(i).is_some_and(|l| l.frontier().is_none() && l.ended))
+            && indices.iter().all(|&i| {
+                self.lanes.get_mut(i).is_some_and(|l| l.frontier(&self.ends).is_none() && l.ended)
+            })
+    }
+
+    /// Forgets what it remembers of its rings: the agent has put them right while this worker
+    /// rested.
+    pub fn resync(&mut self) {
+        for lane in &mut self.lanes {
+            lane.ring.resync();
+            lane.promised = None;
+        }
     }
 
     /// Number of sources.
@@ -256,7 +360,27 @@ impl Ingress {
     /// Takes the end-of-stream markers of `source`, after they were passed on.
     pub fn finish(&mut self, source: usize) {
         for lane in self.lanes.iter_mut().filter(|l| l.source == source && l.ended) {
-            lane.ring.claim(1);
+            lane.ring.available(1);
+            if lane.ring.peek(0).and_then(|e| e.as_marker()) == Some(Marker::EndOfStream) {
+                lane.ring.claim(1);
+            }
+        }
+    }
+
+    /// Takes what comes on lanes of `source` after their end, which only a producer that is not
+    /// sound sends: left there, it would hold up whoever gives to that producer.
+    pub fn take_late(&mut self, source: usize, arena: &Arena, out: &mut Vec<Packet>) {
+        for i in self.sources.get(source).cloned().unwrap_or_default() {
+            if self.lanes.get_mut(i).is_some_and(|l| l.ended && l.ring.available(1) > 0) {
+                let before = out.len();
+                self.take(i, None, BATCH, arena, out);
+                if let Some(lane) = self.lanes.get_mut(i) {
+                    // A marker again, which `take` leaves; a packet is no less wrong.
+                    let marker = out.len() == before && lane.ring.available(1) > 0;
+                    lane.ring.claim(usize::from(marker));
+                    lane.rejected += 1;
+                }
+            }
         }
     }
 

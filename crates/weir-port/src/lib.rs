@@ -9,7 +9,7 @@ mod egress;
 mod ingress;
 mod pool;
 
-pub use doorbell::{Doorbell, DoorbellError};
+pub use doorbell::{Doorbell, DoorbellError, Woken};
 pub use egress::{Egress, LaneOut, Return};
 pub use ingress::{Ingress, LaneIn, Pull, Pulled};
 pub use pool::HomePool;

@@ -11,14 +11,28 @@ pub struct HomePool {
     first: u32,
     len: u32,
     owner: Owner,
-    rejected: u64,
+    /// Ring by which this worker itself gives back.
+    own: Option<usize>,
+    /// By ring: numbers of no buffer of this pool.
+    foreign: Vec<u64>,
+    doubled: u64,
+    /// Nothing was collected yet.
+    first_time: bool,
 }
 
 impl HomePool {
-    /// The pool of buffers `first .. first + len`, fed by `rings`.
-    pub fn new(rings: Vec<Consumer<u32>>, first: u32, len: u32, owner: Owner) -> Self {
+    /// The pool of buffers `first .. first + len`, fed by `rings`; by which of them, if any, the
+    /// worker itself gives back is `own`.
+    pub fn new(
+        rings: Vec<Consumer<u32>>,
+        first: u32,
+        len: u32,
+        owner: Owner,
+        own: Option<usize>,
+    ) -> Self {
         let free = Vec::with_capacity(len as usize);
-        HomePool { rings, free, first, len, owner, rejected: 0 }
+        let foreign = vec![0; rings.len()];
+        HomePool { rings, free, first, len, owner, own, foreign, doubled: 0, first_time: true }
     }
 
     /// Takes up to `want` free buffers' worth into reach; says how many there are.
@@ -32,10 +46,34 @@ impl HomePool {
 
     /// Takes in everything that came back.
     pub fn collect(&mut self, owners: &Owners) {
-        for ring in &mut self.rings {
-            let (first, len) = (self.first, self.len);
-            self.rejected += packet::collect(ring, owners, self.owner, first, len, &mut self.free);
+        let pool = (self.first, self.len);
+        for (i, (ring, foreign)) in self.rings.iter_mut().zip(&mut self.foreign).enumerate() {
+            // A predecessor that died between owning and claiming has written its number already.
+            let own = self.own == Some(i) || self.first_time;
+            let strange = packet::collect(ring, owners, self.owner, pool, own, &mut self.free);
+            *foreign += strange.foreign;
+            self.doubled += strange.doubled;
         }
+        self.first_time = false;
+    }
+
+    /// Forgets what it remembers of its rings, and with `empty` its free buffers too: the agent
+    /// has put the rings right while this worker rested, and gives what is free by them.
+    pub fn resync(&mut self, empty: bool) {
+        self.rings.iter_mut().for_each(Consumer::resync);
+        if empty {
+            self.free.clear();
+        }
+    }
+
+    /// Nonsense that came by each ring: indices that could not be, numbers of no buffer.
+    pub fn nonsense(&self) -> impl Iterator<Item = u64> {
+        self.rings.iter().zip(&self.foreign).map(|(ring, foreign)| ring.nonsense() + foreign)
+    }
+
+    /// Numbers that came back of buffers that were here already.
+    pub fn doubled(&self) -> u64 {
+        self.doubled
     }
 
     /// The buffer that will be taken after `n` others, to ask for its memory early.
@@ -50,10 +88,34 @@ impl HomePool {
         self.free.pop()
     }
 
+    /// All free buffers in this process; the last is the one that is taken next.
+    #[inline(always)]
+    pub fn stack(&self) -> &[u32] {
+        &self.free
+    }
+
+    /// Takes the last `n` buffers of [`HomePool::stack`].
+    #[inline(always)]
+    pub fn take_many(&mut self, n: usize) {
+        self.free.truncate(self.free.len().saturating_sub(n));
+    }
+
     /// Puts back a buffer that was taken and not used.
     #[inline]
     pub fn put(&mut self, buffer: u32) {
         self.free.push(buffer);
+    }
+
+    /// Lends all free buffers out, to be given back by [`HomePool::unlend`] before anything else.
+    #[inline]
+    pub fn lend(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.free)
+    }
+
+    /// Takes back what is left of what [`HomePool::lend`] gave.
+    #[inline]
+    pub fn unlend(&mut self, left: Vec<u32>) {
+        self.free = left;
     }
 
     /// Free buffers in this process.
@@ -73,7 +135,7 @@ impl HomePool {
 
     /// Numbers that came back and cannot be right.
     pub fn rejected(&self) -> u64 {
-        self.rejected
+        self.foreign.iter().sum::<u64>() + self.doubled
     }
 
     /// Says that this worker is going to sleep until a buffer comes back; true when one has.

@@ -1,10 +1,11 @@
 //! From a spec and a list of descriptors to mapped memory and rings.
 
-use crate::spec::{Fd, LaneInSpec, LaneOutSpec, RingSpec, WorkerSpec};
+use crate::spec::{ArenaSpec, EndSpec, Fd, LaneInSpec, LaneOutSpec, RingSpec, WorkerSpec};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::rc::Rc;
-use weir_mem::{Access, Arena, ArenaShape, Consumer, LedgerWriter, Owner, Producer};
+use weir_mem::StreamEnd;
+use weir_mem::{Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Owner, Producer};
 use weir_mem::{Region, RegionError, RingShape};
 use weir_port::{Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
 
@@ -22,6 +23,11 @@ pub enum AttachError {
         /// The agent's layout version.
         layout: u32,
     },
+    /// The library's NFs are not the agent's.
+    #[error(
+        "this program was built with another library of NFs than the agent: build it again with weir's"
+    )]
+    Catalogue,
     /// A descriptor is missing.
     #[error("descriptor {0} did not come with the message")]
     Descriptor(Fd),
@@ -47,6 +53,11 @@ pub(crate) struct Descriptors {
 impl Descriptors {
     pub(crate) fn new(fds: Vec<OwnedFd>) -> Self {
         Descriptors { fds: fds.into_iter().map(Some).collect(), bells: HashMap::new() }
+    }
+
+    /// The descriptor of a device that the agent holds open, if the worker has one.
+    pub(crate) fn device(&mut self, spec: &WorkerSpec) -> Result<Option<OwnedFd>, AttachError> {
+        spec.device.map(|fd| self.take(fd)).transpose()
     }
 
     fn take(&mut self, fd: Fd) -> Result<OwnedFd, AttachError> {
@@ -91,12 +102,14 @@ impl Descriptors {
 /// Everything of a worker that is shared memory.
 pub(crate) struct Attached {
     pub(crate) arena: Arena,
+    pub(crate) outward: Option<Arena>,
     pub(crate) ingress: Ingress,
     pub(crate) egress: Egress,
     pub(crate) home: Option<HomePool>,
     pub(crate) ledger: LedgerWriter,
     pub(crate) commands: Consumer<u32>,
     pub(crate) bell: Rc<Doorbell>,
+    pub(crate) state: Option<KeptState>,
 }
 
 pub(crate) fn attach(
@@ -108,15 +121,12 @@ pub(crate) fn attach(
     if protocol != crate::spec::PROTOCOL_VERSION || layout != weir_mem::meta::LAYOUT_VERSION {
         return Err(AttachError::Version { protocol, layout });
     }
+    if spec.catalogue != crate::outside::catalogue() {
+        return Err(AttachError::Catalogue);
+    }
     let owner = Owner(spec.owner);
-    let a = &spec.arena;
-    let shape = ArenaShape::from_raw(a.buffers, a.stride)
-        .ok_or(AttachError::Arena { buffers: a.buffers, stride: a.stride })?;
-    let access = if a.writable { Access::ReadWrite } else { Access::ReadOnly };
-    let data = fds.region(a.data, shape.data_len())?;
-    let meta = fds.region(a.meta, shape.meta_len())?;
-    let owners = fds.region(a.owners, shape.owners_len())?;
-    let arena = Arena::attach(shape, access, &data, &meta, &owners)?;
+    let mut arena = arena(&spec.arena, fds)?;
+    let outward = spec.outward.as_ref().map(|a| self::arena(a, fds)).transpose()?;
 
     let lane_in = |l: &LaneInSpec, fds: &mut Descriptors| {
         let (ring, bell) = fds.consumer(&l.ring)?;
@@ -139,7 +149,7 @@ pub(crate) fn attach(
         Some(h) => {
             let rings: Result<Vec<_>, AttachError> =
                 h.rings.iter().map(|r| Ok(fds.consumer(r)?.0)).collect();
-            Some(HomePool::new(rings?, h.first, h.len, owner))
+            Some(HomePool::new(rings?, h.first, h.len, owner, h.own.map(usize::from)))
         }
         None => None,
     };
@@ -147,13 +157,44 @@ pub(crate) fn attach(
     let edges: Vec<usize> = spec.lanes_out.iter().map(|l| l.edge.into()).collect();
     let ledger_len = weir_mem::Ledger::len_for(ledger_words);
     let ledger = fds.region(spec.ledger, ledger_len)?;
+    let own_source = match spec.end {
+        EndSpec::Rx { source, .. } => Some(usize::from(source)),
+        _ => None,
+    };
+    let mut ends = Vec::new();
+    for (source, &fd) in spec.ends.iter().enumerate() {
+        let region = fds.region(fd, StreamEnd::LEN)?;
+        ends.push(StreamEnd::attach(&region, own_source == Some(source))?);
+    }
+    let mut ingress = Ingress::new(lanes_in?, sources, owner);
+    ingress.set_ends(ends);
+    let state = match spec.state {
+        Some(fd) => Some(KeptState::attach(&fds.region(fd, KeptState::LEN)?)?),
+        None => None,
+    };
+    let ledger = LedgerWriter::attach(&ledger, ledger_words)?;
+    arena.set_witness(ledger.witness());
+    let mut egress = Egress::new(lanes_out?, &edges, returns, spec.arena.pool_bits, sources);
+    egress.set_dump_edge(spec.edges.len());
     Ok(Attached {
+        state,
         arena,
-        ingress: Ingress::new(lanes_in?, sources, owner),
-        egress: Egress::new(lanes_out?, &edges, returns, a.pool_bits, sources),
+        outward,
+        ingress,
+        egress,
         home,
-        ledger: LedgerWriter::attach(&ledger, ledger_words)?,
+        ledger,
         commands: fds.consumer(&spec.commands)?.0,
         bell: fds.bell(spec.bell)?,
     })
+}
+
+fn arena(a: &ArenaSpec, fds: &mut Descriptors) -> Result<Arena, AttachError> {
+    let shape = ArenaShape::from_raw(a.buffers, a.stride)
+        .ok_or(AttachError::Arena { buffers: a.buffers, stride: a.stride })?;
+    let access = if a.writable { Access::ReadWrite } else { Access::ReadOnly };
+    let data = fds.region(a.data, shape.data_len())?;
+    let meta = fds.region(a.meta, shape.meta_len())?;
+    let owners = fds.region(a.owners, shape.owners_len())?;
+    Ok(Arena::attach(shape, access, &data, &meta, &owners)?)
 }

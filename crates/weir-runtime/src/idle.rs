@@ -4,6 +4,7 @@ use crate::spec::ScheduleSpec;
 use crate::station::{Progress, Station};
 use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+use weir_port::Woken;
 
 /// Longest sleep: a bound on what a lost wake-up could cost, should there be one.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -23,6 +24,8 @@ pub(crate) enum Rested {
     Again,
     /// The agent has gone.
     Orphan,
+    /// Look again; the device's descriptor is in error.
+    Trouble,
 }
 
 impl Idle {
@@ -42,13 +45,14 @@ impl Idle {
     }
 
     /// Nothing was to do: rests as is fit. `step` is one more look after everybody has been told
-    /// that this worker sleeps; without it a packet could come between the look and the sleep.
-    pub(crate) fn rest(
+    /// that this worker sleeps; without it a packet could come between the look and the sleep. It
+    /// also says which descriptor of a device to wait for.
+    pub(crate) fn rest<'d>(
         &mut self,
         station: &mut Station,
         agent: BorrowedFd<'_>,
         later_ns: Option<u64>,
-        step: impl FnOnce(&mut Station) -> Progress,
+        step: impl FnOnce(&mut Station) -> (Progress, Option<BorrowedFd<'d>>),
     ) -> Result<Rested, weir_port::DoorbellError> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
@@ -66,11 +70,16 @@ impl Idle {
         if let Some(home) = &mut station.home {
             home.sleep();
         }
-        let found = matches!(step(station), Progress::Did | Progress::Finished);
-        let mut orphan = false;
-        if !found {
+        let (progress, device) = step(station);
+        let mut rested = Rested::Again;
+        if !matches!(progress, Progress::Did | Progress::Finished) {
             let timeout = later_ns.map_or(LONGEST, |ns| Duration::from_nanos(ns).min(LONGEST));
-            orphan = station.bell.wait(Some(agent), timeout)?;
+            let woken = station.bell.wait_with(Some(agent), device, timeout)?;
+            rested = match woken {
+                Woken { other: true, .. } => Rested::Orphan,
+                Woken { trouble: true, .. } => Rested::Trouble,
+                _ => Rested::Again,
+            };
         }
         station.ingress.wake();
         station.egress.wake();
@@ -78,6 +87,6 @@ impl Idle {
             home.wake();
         }
         self.since = None;
-        Ok(if orphan { Rested::Orphan } else { Rested::Again })
+        Ok(rested)
     }
 }

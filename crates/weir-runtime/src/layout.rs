@@ -28,6 +28,18 @@ pub struct Layout {
     pub rejected: usize,
     /// Bit i: source i has ended and its end was passed on.
     pub ended: usize,
+    /// Nonsense seen, by ring: lanes in, then rings out, then the home pool's rings.
+    pub nonsense: usize,
+    /// Number of the home pool's rings.
+    pub home_len: usize,
+    /// Buffers that came back twice.
+    pub doubled: usize,
+    /// Packets that the worker's µNFs made, without copies.
+    pub created: usize,
+    /// Copies of packets that they made.
+    pub copied: usize,
+    /// Packets that they hold, or that wait for room.
+    pub held: usize,
     /// Nodes' numbers.
     pub nodes: usize,
     /// Edges' numbers.
@@ -40,14 +52,17 @@ impl Layout {
     /// The layout of the worker that `spec` describes.
     pub fn of(spec: &WorkerSpec) -> Self {
         let rings_out = spec.lanes_out.len() + spec.returns.len();
-        Self::new(rings_out, spec.lanes_in.len(), spec.nodes.len(), spec.edges.len())
+        let home = spec.home.as_ref().map_or(0, |h| h.rings.len());
+        Self::new(rings_out, spec.lanes_in.len(), home, spec.nodes.len(), spec.edges.len())
     }
 
-    /// The layout of a worker with so many rings out, lanes in, nodes and edges.
-    pub fn new(rings_out: usize, lanes_in: usize, nodes: usize, edges: usize) -> Self {
+    /// The layout of a worker with so many rings out, lanes in, rings of its home pool, nodes and
+    /// edges.
+    pub fn new(rings_out: usize, lanes_in: usize, home: usize, nodes: usize, edges: usize) -> Self {
         let place = rings_out + lanes_in;
         let seq = place + size_of::<Place>() / size_of::<u64>();
-        let first_node = seq + 4;
+        let nonsense = seq + 8;
+        let first_node = nonsense + lanes_in + rings_out + home;
         let first_edge = first_node + nodes * NODE_WORDS;
         Layout {
             rings_out,
@@ -58,6 +73,12 @@ impl Layout {
             free: seq + 1,
             rejected: seq + 2,
             ended: seq + 3,
+            created: seq + 4,
+            copied: seq + 5,
+            held: seq + 6,
+            doubled: seq + 7,
+            nonsense,
+            home_len: home,
             nodes: first_node,
             edges: first_edge,
             len: first_edge + edges * EDGE_WORDS,

@@ -6,17 +6,30 @@
 //! | [`spec`] | what the agent tells a worker: its segment, its rings, its place on the machine |
 //! | [`link`] | how it tells: messages with descriptors over a Unix socket |
 //! | [`layout`] | where in the worker's ledger which number stands |
+//! | [`sandbox`] | what a worker may still ask of the kernel |
+//! | [`outside`] | what a program with NFs of its own says of them |
 //! | [`segment`] | the µNFs and the edges between them |
 //! | [`worker`] | the process |
 
 mod attach;
+#[cfg(feature = "attacks")]
+mod attack;
+mod careful;
+mod dump;
+mod gate;
 mod idle;
+mod keep;
 pub mod layout;
 pub mod link;
+mod more;
+pub mod outside;
+pub mod sandbox;
 mod schedule;
 pub mod segment;
 pub mod spec;
 mod station;
 pub mod worker;
 
+pub use careful::fingerprint;
+pub use keep::read_kept;
 pub use worker::{Stepper, main as worker_main};

@@ -5,20 +5,26 @@
 //! 253).
 
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recv, recvmsg, sendmsg, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::mem::MaybeUninit;
+use std::time::{Duration, Instant};
 
 const FRAME: usize = 32 << 10;
 const FDS_PER_FRAME: usize = 128;
 /// Longest message: bounds what a peer can make us hold.
 const LONGEST: usize = 64 << 20;
+/// Longest message of a worker, which need not be trusted.
+const LONGEST_REPORT: usize = 8 << 20;
+/// Frames that are taken in without looking at anybody else.
+const FRAMES_AT_ONCE: usize = 64;
 
 /// Why a message could not be sent or received.
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +40,11 @@ pub enum LinkError {
     #[error("not a message: {0}")]
     Form(#[from] postcard::Error),
     /// It sent too much.
-    #[error("a message of more than {LONGEST} bytes, or a frame of none")]
+    #[error("a message that is too long, or a frame of nothing")]
     Size,
+    /// It does not take in what it is sent.
+    #[error("it does not read what it is told within {0:?}")]
+    Slow(Duration),
 }
 
 /// A connected pair of ends.
@@ -51,6 +60,31 @@ pub fn send<T: Serialize>(
     message: &T,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), LinkError> {
+    send_with(to, message, fds, None)
+}
+
+/// As [`send`], to a peer that need not be trusted: waits no longer than `patience` for it to take
+/// in what came before.
+pub fn send_within<T: Serialize>(
+    to: BorrowedFd<'_>,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+    patience: Duration,
+) -> Result<(), LinkError> {
+    send_with(to, message, fds, Some(patience))
+}
+
+fn send_with<T: Serialize>(
+    to: BorrowedFd<'_>,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+    patience: Option<Duration>,
+) -> Result<(), LinkError> {
+    let end = patience.map(|patience| (Instant::now() + patience, patience));
+    let flags = match end {
+        Some(_) => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+        None => SendFlags::NOSIGNAL,
+    };
     let bytes = postcard::to_stdvec(message)?;
     let (mut bytes, mut fds) = (bytes.as_slice(), fds);
     loop {
@@ -64,10 +98,21 @@ pub fn send<T: Serialize>(
             control.push(SendAncillaryMessage::ScmRights(fds_now));
         }
         let parts = [IoSlice::new(&head), IoSlice::new(now)];
-        match sendmsg(to, &parts, &mut control, SendFlags::NOSIGNAL) {
+        match sendmsg(to, &parts, &mut control, flags) {
             Ok(_) if last => return Ok(()),
             Ok(_) => (bytes, fds) = (later, fds_later),
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                if let Some((end, patience)) = end {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(LinkError::Slow(patience));
+                    }
+                    let mut fds = [PollFd::new(&to, PollFlags::OUT)];
+                    let left = left.min(Duration::from_secs(1));
+                    let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
+                }
+            }
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(LinkError::Closed),
             Err(e) => return Err(e.into()),
         }
@@ -106,6 +151,58 @@ pub fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> Result<(T, Vec<Owne
     }
 }
 
+/// Takes in the messages of a peer that need not be trusted, as far as they have come: never waits,
+/// never holds more than a bounded message, takes no descriptors.
+pub struct Inbox {
+    bytes: Vec<u8>,
+    frame: Vec<u8>,
+    begun: Option<Instant>,
+}
+
+impl Default for Inbox {
+    fn default() -> Self {
+        Inbox { bytes: Vec::new(), frame: vec![0; FRAME + 1], begun: None }
+    }
+}
+
+impl Inbox {
+    /// The next message; `None` while it is not all there.
+    pub fn take<T: DeserializeOwned>(
+        &mut self,
+        from: BorrowedFd<'_>,
+    ) -> Result<Option<T>, LinkError> {
+        for _ in 0..FRAMES_AT_ONCE {
+            // Without room for control messages the kernel closes descriptors that come along.
+            let got = match recv(from, self.frame.as_mut_slice(), RecvFlags::DONTWAIT) {
+                Ok((got, _)) => got,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(Errno::CONNRESET) => return Err(LinkError::Closed),
+                Err(e) => return Err(e.into()),
+            };
+            let Some((&head, body)) = self.frame.get(..got).and_then(<[u8]>::split_first) else {
+                return Err(LinkError::Closed);
+            };
+            if self.bytes.len() + body.len() > LONGEST_REPORT {
+                return Err(LinkError::Size);
+            }
+            self.bytes.extend_from_slice(body);
+            if head == 1 {
+                self.begun = None;
+                let message = postcard::from_bytes(&self.bytes);
+                self.bytes = Vec::new();
+                return Ok(Some(message?));
+            }
+            self.begun.get_or_insert_with(Instant::now);
+        }
+        Ok(None)
+    }
+
+    /// How long the beginning of a message has been waiting for its end.
+    pub fn waits(&self) -> Option<Duration> {
+        self.begun.map(|begun| begun.elapsed())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,6 +218,48 @@ mod tests {
             let (got, got_fds): (String, _) = receive(b.as_fd()).unwrap();
             assert_eq!((got == text, got_fds.len()), (true, 300));
         });
+    }
+
+    #[test]
+    fn a_message_in_pieces_is_waited_for_without_waiting() {
+        let (a, b) = pair().unwrap();
+        let mut inbox = Inbox::default();
+        assert!(inbox.take::<String>(b.as_fd()).unwrap().is_none() && inbox.waits().is_none());
+        let bytes = postcard::to_stdvec(&"hello").unwrap();
+        let piece = |last: u8, bytes: &[u8]| {
+            let frame = [&[last], bytes].concat();
+            rustix::net::send(&a, &frame, SendFlags::empty()).unwrap();
+        };
+        piece(0, &bytes[..3]);
+        assert!(inbox.take::<String>(b.as_fd()).unwrap().is_none() && inbox.waits().is_some());
+        piece(1, &bytes[3..]);
+        assert_eq!(inbox.take::<String>(b.as_fd()).unwrap().unwrap(), "hello");
+        assert!(inbox.waits().is_none());
+    }
+
+    #[test]
+    fn a_message_without_end_is_refused_and_descriptors_are_not_kept() {
+        let (a, b) = pair().unwrap();
+        let mut inbox = Inbox::default();
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        send(a.as_fd(), &1u8, &[a.as_fd(), b.as_fd()]).unwrap();
+        assert_eq!(inbox.take::<u8>(b.as_fd()).unwrap(), Some(1));
+        assert!(open() <= before + 1, "{before} descriptors were open, {} are", open());
+        let frame = vec![0; FRAME + 1];
+        let refused = (0..=LONGEST_REPORT / FRAME).any(|_| {
+            rustix::net::send(&a, &frame, SendFlags::empty()).unwrap();
+            matches!(inbox.take::<String>(b.as_fd()), Err(LinkError::Size))
+        });
+        assert!(refused);
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_is_not_waited_for() {
+        let (a, _b) = pair().unwrap();
+        let text = "x".repeat(4 << 20);
+        let sent = send_within(a.as_fd(), &text, &[], Duration::from_millis(50));
+        assert!(matches!(sent, Err(LinkError::Slow(_))));
     }
 
     #[test]

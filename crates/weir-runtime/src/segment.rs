@@ -1,11 +1,12 @@
 //! The µNFs of a segment and the edges between them, run to completion on one batch at a time.
 
+use crate::careful::Careful;
 use crate::layout::{EDGE_WORDS, Layout, NODE_WORDS};
 use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
 use std::time::Instant;
 use weir_filter::Filter;
-use weir_mem::Arena;
-use weir_nf::{BuildError, Clock, Env, Instance, Outcome};
+use weir_mem::{Arena, Seq};
+use weir_nf::{BuildError, Env, Instance, Outcome, Site};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
 
@@ -38,27 +39,42 @@ pub enum SegmentError {
 }
 
 #[derive(Clone, Copy)]
-enum Target {
+pub(crate) enum Target {
     Node { node: usize, input: usize },
     Lane { edge: usize },
     Drop,
 }
 
-struct Branch {
+pub(crate) struct Branch {
     filter: Option<Filter>,
-    target: Target,
+    pub(crate) target: Target,
     /// First of the edge's words in the ledger.
     words: Option<usize>,
 }
 
-struct Node {
-    nf: Option<Box<dyn Instance>>,
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) nf: Option<Box<dyn Instance>>,
     inbox: Vec<Vec<Packet>>,
     /// More than one edge leads here: bring packets into sequence first.
     merges: bool,
     resizes: bool,
     may_drop: bool,
-    outputs: Vec<Vec<Branch>>,
+    pub(crate) outputs: Vec<Vec<Branch>>,
+    /// For a µNF that does more than judge the packets it is given.
+    pub(crate) more: Option<More>,
+    /// For a µNF that has crashed by itself.
+    pub(crate) careful: Option<Careful>,
+}
+
+/// What is remembered of such a µNF's packets.
+pub(crate) struct More {
+    /// Bit i: packets of source i have come since it was told that its input has ended.
+    pub(crate) sources: u64,
+    /// Source of the last.
+    pub(crate) last_source: usize,
+    /// By source: place of the last.
+    pub(crate) places: Vec<Seq>,
 }
 
 /// What a batch needs on its way through.
@@ -75,10 +91,10 @@ pub struct Way<'w> {
 
 /// A segment.
 pub struct Segment {
-    nodes: Vec<Node>,
-    layout: Layout,
-    clock: Clock,
-    verdicts: [Verdict; BATCH],
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) layout: Layout,
+    pub(crate) more: crate::more::Beyond,
+    pub(crate) verdicts: [Verdict; BATCH],
     spare: Vec<Packet>,
     batches: u32,
 }
@@ -90,9 +106,9 @@ impl Segment {
         let nodes = spec.nodes.iter().enumerate();
         let nodes = nodes.map(|(i, n)| node(i, n, spec, &env)).collect::<Result<Vec<_>, _>>()?;
         Ok(Segment {
+            more: crate::more::Beyond::of(&nodes),
             nodes,
             layout: Layout::of(spec),
-            clock: Clock::default(),
             verdicts: [Verdict::FIRST; BATCH],
             spare: Vec::with_capacity(BATCH),
             batches: 0,
@@ -107,11 +123,20 @@ impl Segment {
         {
             std::mem::swap(inbox, packets);
         }
+        self.carry_on(node, way);
+    }
+
+    /// Lets packets that wait before `node` or a later one go all the way.
+    pub(crate) fn carry_on(&mut self, node: usize, way: &mut Way<'_>) {
         self.batches = self.batches.wrapping_add(1);
         let timed = self.batches.is_multiple_of(TIME_EVERY);
         for i in node..self.nodes.len() {
             while let Some((input, mut batch)) = self.next_run(i) {
-                self.node(i, input, &mut batch, way, timed);
+                if self.nodes.get(i).is_some_and(|n| n.careful.is_some()) {
+                    self.carefully(i, input, &mut batch, way);
+                } else {
+                    self.node(i, input, &mut batch, way, timed);
+                }
                 debug_assert!(batch.is_empty());
                 self.spare = batch;
             }
@@ -125,10 +150,16 @@ impl Segment {
             if only.is_empty() {
                 return None;
             }
-            let mut batch = std::mem::replace(only, std::mem::take(&mut self.spare));
             if node.merges {
-                in_sequence(&mut batch);
+                in_sequence(only);
             }
+            // Copies may make more of a batch than one.
+            if only.len() > BATCH {
+                let mut batch = std::mem::take(&mut self.spare);
+                batch.extend(only.drain(..BATCH));
+                return Some((0, batch));
+            }
+            let batch = std::mem::replace(only, std::mem::take(&mut self.spare));
             return Some((0, batch));
         }
         for inbox in &mut node.inbox {
@@ -146,12 +177,13 @@ impl Segment {
             }
             None => inbox.len(),
         };
+        let n = n.min(BATCH);
         let mut batch = std::mem::take(&mut self.spare);
         batch.extend(inbox.drain(..n));
         Some((input as u8, batch))
     }
 
-    fn node(
+    pub(crate) fn node(
         &mut self,
         i: usize,
         input: u8,
@@ -172,15 +204,37 @@ impl Segment {
             let Some(verdicts) = self.verdicts.get_mut(..batch.len()) else {
                 return;
             };
-            outcome = nf.process(batch, verdicts, way.arena, input, &mut self.clock);
+            if let (Some(more), Some(last)) = (&mut node.more, batch.last()) {
+                more.sources |= 1 << way.source;
+                more.last_source = way.source;
+                if let Some(place) = more.places.get_mut(way.source) {
+                    *place = last.entry().seq();
+                }
+            }
+            let site = Site { arena: way.arena, pool: &self.more.pool };
+            way.arena.witness().runs(Some(i));
+            outcome = nf.process(batch, verdicts, input, site);
+            way.arena.witness().runs(None);
             if let Some(start) = start {
                 add(way.words, base + 2, count);
                 add(way.words, base + 3, start.elapsed().as_nanos() as u64);
             }
         }
-        if outcome == Outcome::AllFirst {
-            let first = node.outputs.first().map(Vec::as_slice);
-            if let Some([Branch { filter: None, target, words }]) = first {
+        let judged = outcome == Outcome::Judged;
+        // What a µNF sends besides has its place among the packets: then one by one.
+        let sends =
+            node.more.is_some() && node.nf.as_mut().is_some_and(|nf| !nf.leaving().is_empty());
+        let same = match (judged, sends) {
+            (_, true) => None,
+            (true, false) => same_output(&self.verdicts, batch.len()),
+            (false, false) => Some(0),
+        };
+        if let Some(output) = same {
+            let branches = node.outputs.get(output).map(Vec::as_slice);
+            if let Some([Branch { filter: None, target, words }]) = branches {
+                if judged {
+                    self.verdicts.fill(Verdict::FIRST);
+                }
                 // Only a µNF that adds or removes headers changes what was weighed.
                 let bytes = if node.resizes { weigh(batch).1 } else { bytes };
                 if let Some(words) = *words {
@@ -191,19 +245,24 @@ impl Segment {
                     Target::Node { node, input } => self.hand_on(node, input, batch),
                     Target::Lane { edge } => {
                         if let Some(lane) = way.egress.lane(edge, way.source) {
-                            way.egress.send_all(lane, batch);
+                            if self.more.backlog.is_empty() {
+                                way.egress.send_all(lane, batch);
+                            }
+                            if self.more.any {
+                                self.more.backlog.extend(batch.drain(..).map(|p| (lane, p)));
+                            }
                         }
                     }
                     Target::Drop => {}
                 }
                 // What is left had `-> Drop`, or no lane, which the plan excludes.
                 for packet in batch.drain(..) {
-                    discard(packet, DropReason::Policy, base, way);
+                    self.discard(packet, DropReason::Policy, i, way);
                 }
                 return;
             }
         }
-        self.dispatch(i, base, batch, way);
+        self.dispatch(i, batch, way);
         self.verdicts.fill(Verdict::FIRST);
     }
 
@@ -219,44 +278,79 @@ impl Segment {
     }
 
     /// The general case: each packet by its verdict and the edges' filters.
-    fn dispatch(&mut self, i: usize, base: usize, batch: &mut Vec<Packet>, way: &mut Way<'_>) {
+    pub(crate) fn dispatch(&mut self, i: usize, batch: &mut Vec<Packet>, way: &mut Way<'_>) {
+        let node = self.nodes.get_mut(i);
+        if let Some(Node { nf: Some(nf), more: Some(_), .. }) = node {
+            let leaving = std::mem::take(nf.leaving());
+            return self.dispatch_more(i, batch, leaving, way);
+        }
         for (packet, verdict) in batch.drain(..).zip(self.verdicts) {
-            let Some(output) = verdict.as_output() else {
-                debug_assert!(self.nodes.get(i).is_some_and(|n| n.may_drop), "undeclared drop");
-                let reason = verdict.as_drop().unwrap_or(DropReason::BadEntry);
-                discard(packet, reason, base, way);
-                continue;
-            };
-            let bytes = way.arena.bytes(packet.entry());
-            let branches = self.nodes.get(i).and_then(|n| n.outputs.get(usize::from(output)));
-            let takes = |b: &&Branch| b.filter.as_ref().is_none_or(|f| f.matches(&bytes));
-            let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
-                discard(packet, DropReason::NoEdge, base, way);
-                continue;
-            };
-            if let Some(words) = branch.words {
-                add(way.words, words, 1);
-                add(way.words, words + 1, u64::from(packet.entry().len()));
-            }
-            match branch.target {
-                Target::Node { node, input } => {
-                    if let Some(inbox) =
-                        self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input))
-                    {
-                        inbox.push(packet);
-                    }
+            self.place(i, packet, verdict, way);
+        }
+    }
+
+    /// One packet by its verdict and the edges' filters.
+    #[inline(always)]
+    pub(crate) fn place(&mut self, i: usize, packet: Packet, verdict: Verdict, way: &mut Way<'_>) {
+        let Some(output) = verdict.as_output() else {
+            debug_assert!(
+                self.nodes.get(i).is_some_and(|n| n.may_drop || n.more.is_some()),
+                "undeclared drop"
+            );
+            let reason = verdict.as_drop().unwrap_or(DropReason::BadEntry);
+            return self.discard(packet, reason, i, way);
+        };
+        let bytes = way.arena.bytes(packet.entry());
+        let branches = self.nodes.get(i).and_then(|n| n.outputs.get(usize::from(output)));
+        let takes = |b: &&Branch| b.filter.as_ref().is_none_or(|f| f.matches(&bytes));
+        let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
+            return self.discard(packet, DropReason::NoEdge, i, way);
+        };
+        if let Some(words) = branch.words {
+            add(way.words, words, 1);
+            add(way.words, words + 1, u64::from(packet.entry().len()));
+        }
+        match branch.target {
+            Target::Node { node, input } => {
+                if let Some(inbox) = self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input)) {
+                    inbox.push(packet);
                 }
-                Target::Lane { edge } => {
-                    let sent = match way.egress.lane(edge, way.source) {
-                        Some(lane) => way.egress.send(lane, packet),
-                        None => Err(packet),
-                    };
-                    if let Err(packet) = sent {
-                        discard(packet, DropReason::RingFull, base, way);
-                    }
-                }
-                Target::Drop => discard(packet, DropReason::Policy, base, way),
             }
+            Target::Lane { edge } => {
+                let Some(lane) = way.egress.lane(edge, way.source) else {
+                    return self.discard(packet, DropReason::RingFull, i, way);
+                };
+                // In order: behind what waits already.
+                let sent = match self.more.backlog.is_empty() {
+                    true => way.egress.send(lane, packet),
+                    false => Err(packet),
+                };
+                match sent {
+                    Ok(()) => {}
+                    Err(packet) if self.more.any => self.more.backlog.push_back((lane, packet)),
+                    Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
+                }
+            }
+            Target::Drop => self.discard(packet, DropReason::Policy, i, way),
+        }
+    }
+
+    /// Counts a drop at node `i` and sends the buffer home, or the packet to whoever writes down what
+    /// is dropped.
+    #[inline(always)]
+    pub(crate) fn discard(
+        &mut self,
+        packet: Packet,
+        reason: DropReason,
+        i: usize,
+        way: &mut Way<'_>,
+    ) {
+        add(way.words, self.layout.nodes + i * NODE_WORDS + 4 + reason as usize, 1);
+        match way.egress.dump(way.source) {
+            None => {
+                way.egress.give_back(packet);
+            }
+            Some(lane) => self.dump(lane, packet, reason, i, way),
         }
     }
 
@@ -306,7 +400,26 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
     let resizes = nf.as_ref().is_some_and(|nf| nf.descriptor().resizes);
     let may_drop = nf.as_ref().is_none_or(|nf| nf.descriptor().may_drop);
-    Ok(Node { nf, inbox, merges: n.fan_in > 1, resizes, may_drop, outputs })
+    let mut nf = nf;
+    let more = nf.as_mut().filter(|nf| nf.descriptor().does_more()).map(|nf| {
+        nf.limit_held(spec.hold_most as usize);
+        let places = vec![Seq::default(); usize::from(spec.sources)];
+        More { sources: 0, last_source: 0, places }
+    });
+    let name = n.name.clone();
+    let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);
+    let careful = careful.map(|(_, poison)| Careful::new(poison));
+    Ok(Node { name, nf, inbox, merges: n.fan_in > 1, resizes, may_drop, outputs, more, careful })
+}
+
+/// The output by which all of the first `n` packets leave, if it is one.
+#[inline]
+fn same_output(verdicts: &[Verdict; BATCH], n: usize) -> Option<usize> {
+    let verdicts = verdicts.get(..n)?;
+    let first = *verdicts.first()?;
+    // No way out of the loop: the compiler compares many at a time.
+    let same = verdicts.iter().fold(true, |same, verdict| same & (*verdict == first));
+    first.as_output().filter(|_| same).map(usize::from)
 }
 
 /// Packets and bytes of a batch.
@@ -316,21 +429,15 @@ fn weigh(batch: &[Packet]) -> (u64, u64) {
 }
 
 #[inline]
-fn add(words: &mut [u64], at: usize, n: u64) {
+pub(crate) fn add(words: &mut [u64], at: usize, n: u64) {
     if let Some(word) = words.get_mut(at) {
         *word = word.wrapping_add(n);
     }
 }
 
-/// Counts a drop and sends the buffer home.
-#[inline]
-fn discard(packet: Packet, reason: DropReason, base: usize, way: &mut Way<'_>) {
-    add(way.words, base + 4 + reason as usize, 1);
-    way.egress.give_back(packet);
-}
-
 fn in_sequence(batch: &mut [Packet]) {
     if let Some(first) = batch.first().map(|p| p.entry().seq()) {
-        batch.sort_unstable_by_key(|p| p.entry().seq().offset_from(first));
+        // Stable: copies of a packet have its number, and stay in the order in which they were made.
+        batch.sort_by_key(|p| p.entry().seq().offset_from(first));
     }
 }

@@ -5,7 +5,7 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -43,7 +43,7 @@ pub struct LaneOutSpec {
     pub ring: RingSpec,
     /// Index of the source.
     pub source: u16,
-    /// Index of the edge among the worker's [`WorkerSpec::edges`].
+    /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops.
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
@@ -75,8 +75,10 @@ pub struct HomeSpec {
     pub first: u32,
     /// Number of buffers.
     pub len: u32,
-    /// Rings by which buffers come: the agent's, and one for each worker.
+    /// Rings by which buffers come: the agent's, and one for each worker of the domain.
     pub rings: Vec<RingSpec>,
+    /// By which of them the worker itself gives back.
+    pub own: Option<u16>,
 }
 
 /// Where packets of a node go.
@@ -137,9 +139,34 @@ pub enum EndSpec {
         device: DeviceSpec,
         /// Unit of the time stamps in a capture that it begins: 0 microseconds, 1 nanoseconds.
         nanoseconds: bool,
+        /// Whether this worker tells the operator what happens to a live device: not when another
+        /// one receives from it.
+        tells: bool,
     },
+    /// The worker copies packets from one trust domain into another.
+    Gate {
+        /// It leads into a domain that need not be trusted to take packets.
+        into: bool,
+        /// It leads out of a domain that need not be trusted to give what it promises.
+        out_of: bool,
+    },
+    /// The worker stands in for one that was named too often: it takes what comes and drops it.
+    Drain,
+    /// The worker writes what others drop into a capture.
+    Dump(DumpSpec),
     /// Neither.
     None,
+}
+
+/// Where dropped packets are written, and what is said of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DumpSpec {
+    /// The file.
+    pub path: std::path::PathBuf,
+    /// The policy's ports: number and name.
+    pub ports: Vec<(u16, String)>,
+    /// By lane in: the names of its producer's nodes.
+    pub droppers: Vec<Vec<String>>,
 }
 
 /// How the worker shares the machine.
@@ -164,14 +191,20 @@ pub struct WorkerSpec {
     pub protocol: u32,
     /// Layout version of shared memory.
     pub layout: u32,
+    /// [`crate::outside::catalogue`] of the agent's library.
+    pub catalogue: u64,
     /// Name of the segment.
     pub name: String,
     /// Its number in owner words, from 1.
     pub owner: u32,
     /// Number of sources in the graph.
     pub sources: u16,
-    /// Packet memory.
+    /// Packet memory of what comes in.
     pub arena: ArenaSpec,
+    /// Packet memory of what goes out, where that is another trust domain's: a gate's.
+    pub outward: Option<ArenaSpec>,
+    /// By source: where its service says that it has ended; writable in that service.
+    pub ends: Vec<Fd>,
     /// Lanes in.
     pub lanes_in: Vec<LaneInSpec>,
     /// Lanes out.
@@ -192,14 +225,28 @@ pub struct WorkerSpec {
     pub edges: Vec<u32>,
     /// Device.
     pub end: EndSpec,
+    /// The device's descriptor, of a device that the agent holds open (a TAP interface).
+    pub device: Option<Fd>,
     /// Slots of tags in use.
     pub tags: Vec<(String, u8)>,
     /// Seed of everything random.
     pub seed: u64,
     /// How it shares the machine.
     pub schedule: ScheduleSpec,
+    /// Some source is live: while no packets come, timers go by the wall clock.
+    pub live: bool,
+    /// Most packets that one µNF may hold, so that the pools never run dry of held packets alone.
+    pub hold_most: u32,
+    /// Where the µNFs' shared state is kept for a successor; `None` for a device's worker.
+    pub state: Option<Fd>,
+    /// The sandbox to go into before the first packet; `None` for debugging only.
+    pub sandbox: Option<crate::sandbox::SandboxSpec>,
+    /// Nodes whose µNF has crashed by itself, with the fingerprints of packets that it is not to get.
+    pub careful: Vec<(u16, Vec<u64>)>,
     /// For tests: the step of the protocol at which to die, and at which passing of it.
     pub fault: Option<(u32, u32)>,
+    /// For tests, in builds with the feature `attacks`: the worker turns hostile, with this seed.
+    pub attack: Option<u64>,
 }
 
 /// What a worker tells the agent.
@@ -212,10 +259,15 @@ pub enum FromWorker {
     },
     /// It cannot go on, and why.
     Failed(String),
+    /// Its code panicked: the message, and where. It ends.
+    Panicked(String),
     /// Something the operator should know.
     Warning(String),
     /// What its µNFs have to report, by node, as JSON.
     Report(Vec<String>),
+    /// It rests at a batch boundary, as the agent told it to, and holds these buffers besides its
+    /// pool's free ones.
+    Paused(Vec<u32>),
     /// Its input has ended and everything has been passed on.
     Done,
 }
@@ -224,4 +276,12 @@ pub enum FromWorker {
 pub mod command {
     /// Stop receiving; let what is under way run out.
     pub const STOP: u32 = 1;
+    /// Nothing but taking this command: a sign of life.
+    pub const PING: u32 = 2;
+    /// Rest at the next batch boundary, say so, and wait for `RESUME` or `REFILL`.
+    pub const PAUSE: u32 = 3;
+    /// Go on; the rings may have been put right meanwhile.
+    pub const RESUME: u32 = 4;
+    /// As `RESUME`, and forget the free buffers: they come anew.
+    pub const REFILL: u32 = 5;
 }

@@ -2,15 +2,29 @@
 
 use crate::attach::{Attached, Descriptors, attach};
 use crate::layout::Layout;
-use crate::spec::{WorkerSpec, command};
+use crate::link::{self, LinkError};
+use crate::spec::{FromWorker, WorkerSpec, command};
+use rustix::fd::BorrowedFd;
 use std::rc::Rc;
+use std::time::Duration;
 use weir_device::Place;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, LedgerWriter, Seq};
-use weir_packet::{BATCH, Packet};
-use weir_port::{Doorbell, Egress, HomePool, Ingress, Pull};
+use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Seq};
+use weir_packet::{BATCH, DropReason, Packet, REASONS};
+use weir_port::{Doorbell, DoorbellError, Egress, HomePool, Ingress, Pull};
 
 pub(crate) use crate::attach::AttachError;
+
+/// Why a worker could not rest.
+#[derive(Debug, thiserror::Error)]
+pub enum PauseError {
+    /// The control socket.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// The doorbell.
+    #[error(transparent)]
+    Doorbell(#[from] DoorbellError),
+}
 
 /// How a step went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +42,14 @@ pub(crate) enum Progress {
 /// Memory, rings and ledger of a worker.
 pub(crate) struct Station {
     pub(crate) arena: Arena,
+    /// Memory of the home pool, where that is another trust domain's (a gate's).
+    pub(crate) outward: Option<Arena>,
     pub(crate) ingress: Ingress,
     pub(crate) egress: Egress,
     pub(crate) home: Option<HomePool>,
     pub(crate) bell: Rc<Doorbell>,
+    /// Where the µNFs' state is kept; the worker's job takes it.
+    pub(crate) state: Option<KeptState>,
     pub(crate) layout: Layout,
     /// The ledger's words as they will be committed next.
     pub(crate) words: Vec<u64>,
@@ -43,12 +61,17 @@ pub(crate) struct Station {
     any_ordered: bool,
     /// Entries that earlier incarnations rejected.
     rejected_before: u64,
+    /// Nonsense that earlier incarnations saw, by ring, and buffers that came back twice.
+    nonsense_before: Vec<u64>,
+    /// Nonsense in all when it was written down last.
+    noted: u64,
+    late: Vec<Packet>,
 }
 
 impl Station {
     pub(crate) fn attach(spec: &WorkerSpec, mut fds: Descriptors) -> Result<Self, AttachError> {
         let layout = Layout::of(spec);
-        let Attached { arena, ingress, egress, home, ledger, commands, bell } =
+        let Attached { arena, outward, ingress, egress, home, ledger, commands, bell, state } =
             attach(spec, layout.len, &mut fds)?;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
@@ -58,14 +81,22 @@ impl Station {
         }
         let any_ordered = egress.lanes().iter().any(|l| l.ordered);
         let rejected_before = words.get(layout.rejected).copied().unwrap_or(0);
+        let rings = layout.lanes_in_len + layout.rings_out + layout.home_len;
+        let before = words.get(layout.doubled..layout.nonsense + rings);
+        let nonsense_before = before.map(<[u64]>::to_vec).unwrap_or_default();
         let mut station = Station {
             any_ordered,
             rejected_before,
+            nonsense_before,
+            noted: 0,
+            late: Vec::with_capacity(BATCH),
             arena,
+            outward,
             ingress,
             egress,
             home,
             bell,
+            state,
             layout,
             words,
             ledger,
@@ -99,6 +130,14 @@ impl Station {
         self.words.get(at).copied().unwrap_or(0)
     }
 
+    /// Adds to the drops of the node whose words begin at `node`.
+    pub(crate) fn add_drops(&mut self, node: usize, drops: &[u64; REASONS]) {
+        for (at, n) in (node + 4..).zip(drops).filter(|(_, n)| **n > 0) {
+            let so_far = self.get(at);
+            self.set(at, so_far + n);
+        }
+    }
+
     pub(crate) fn place(&self) -> Place {
         std::array::from_fn(|i| self.get(self.layout.place + i))
     }
@@ -109,17 +148,106 @@ impl Station {
         }
     }
 
-    /// True when the agent wants the input to end here.
-    pub(crate) fn told_to_stop(&mut self) -> bool {
-        let n = self.commands.available(1);
-        (0..n).any(|i| self.commands.peek(i) == Some(command::STOP))
+    /// The agent's next command.
+    pub(crate) fn command(&mut self) -> Option<u32> {
+        self.commands.available(1);
+        let command = self.commands.peek(0);
+        self.commands.claim(1);
+        command
     }
 
-    /// Takes the next packets for which there is room further on.
+    /// Rests at a batch boundary until the agent says to go on; false when the agent has gone.
+    /// `held` are the buffers in the hands of this worker. Says whether it was told to stop, too.
+    pub(crate) fn pause(
+        &mut self,
+        agent: BorrowedFd<'_>,
+        held: Vec<u32>,
+    ) -> Result<bool, PauseError> {
+        self.note_nonsense();
+        self.commit();
+        link::send(agent, &FromWorker::Paused(held), &[])?;
+        let mut stop = false;
+        loop {
+            match self.command() {
+                Some(command::STOP) => stop = true,
+                Some(go @ (command::RESUME | command::REFILL)) => {
+                    self.ingress.resync();
+                    self.egress.resync();
+                    if let Some(home) = &mut self.home {
+                        home.resync(go == command::REFILL);
+                    }
+                    return Ok(stop);
+                }
+                // Whatever else is wanted can wait.
+                Some(_) => {}
+                None => {
+                    if self.bell.wait(Some(agent), Duration::from_secs(1))? {
+                        return Err(LinkError::Closed.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes down what nonsense others wrote into their rings, when there is any new; it is
+    /// committed with the next batch, or by [`Station::confess`].
+    pub(crate) fn note_nonsense(&mut self) -> bool {
+        let home = self.home.iter();
+        let all = home.clone().map(HomePool::doubled).sum::<u64>()
+            + self.ingress.lanes().iter().map(|l| l.nonsense()).sum::<u64>()
+            + self.egress.nonsense().sum::<u64>()
+            + home.flat_map(HomePool::nonsense).sum::<u64>();
+        if all == self.noted {
+            return false;
+        }
+        self.noted = all;
+        let home = self.home.iter();
+        let doubled = home.clone().map(HomePool::doubled).sum::<u64>();
+        let lanes = self.ingress.lanes().iter().map(|l| l.nonsense());
+        let seen = std::iter::once(doubled).chain(lanes).chain(self.egress.nonsense());
+        let seen = seen.chain(home.flat_map(HomePool::nonsense));
+        let words = self.words.iter_mut().skip(self.layout.doubled);
+        for ((word, seen), before) in words.zip(seen).zip(&self.nonsense_before) {
+            *word = before.wrapping_add(seen);
+        }
+        let rejected = self.ingress.lanes().iter().map(|l| l.rejected()).sum::<u64>()
+            + self.home.as_ref().map_or(0, HomePool::rejected);
+        self.set(self.layout.rejected, self.rejected_before + rejected);
+        true
+    }
+
+    /// As [`Station::note_nonsense`], for a worker that may not get round to a batch because of it.
+    pub(crate) fn tell_nonsense(&mut self) {
+        if self.note_nonsense() {
+            self.commit();
+        }
+    }
+
+    /// Drops what came after the end of a source.
+    pub(crate) fn drop_late(&mut self) {
+        for source in 0..self.ingress.sources() {
+            if !self.has_ended(source) {
+                continue;
+            }
+            let mut late = std::mem::take(&mut self.late);
+            self.ingress.take_late(source, &self.arena, &mut late);
+            if !late.is_empty() {
+                let word = self.layout.nodes + 4 + DropReason::BadEntry as usize;
+                let (count, so_far) = (late.len() as u64, self.get(word));
+                self.set(word, so_far + count);
+                self.egress.give_all_back(&mut late);
+                self.commit();
+            }
+            late.clear();
+            self.late = late;
+        }
+    }
+
+    /// Takes the next packets for which there is room further on, at most `most`.
     #[inline]
-    pub(crate) fn pull(&mut self, packets: &mut Vec<Packet>) -> Pull {
+    pub(crate) fn pull(&mut self, packets: &mut Vec<Packet>, most: usize) -> Pull {
         let egress = &mut self.egress;
-        self.ingress.pull(&self.arena, packets, |source| egress.room(source, BATCH))
+        self.ingress.pull(&self.arena, packets, |source| egress.room(source, BATCH).min(most))
     }
 
     /// Makes the batch's work one atom: records what will be, then lets others see it.
@@ -137,9 +265,6 @@ impl Station {
             let free = home.free() as u64;
             self.set(self.layout.free, free);
         }
-        let rejected = self.ingress.lanes().iter().map(|l| l.rejected()).sum::<u64>()
-            + self.home.as_ref().map_or(0, HomePool::rejected);
-        self.set(self.layout.rejected, self.rejected_before + rejected);
         self.ledger.commit(&self.words);
         fault::step(Step::Committed);
         self.egress.publish();
@@ -164,17 +289,23 @@ impl Station {
         self.get(self.layout.ended) & (1 << source) != 0
     }
 
-    /// Passes on the ends of sources that have ended here.
-    pub(crate) fn pass_ends(&mut self) -> Progress {
+    /// Passes on the ends of sources that have ended here, when `before` has sent what there was
+    /// still to send of one.
+    pub(crate) fn pass_ends(
+        &mut self,
+        mut before: impl FnMut(&mut Self, usize) -> bool,
+    ) -> Progress {
         for source in 0..self.ingress.sources() {
             // No room for one source's end is no reason to keep back another's.
             if !self.has_ended(source)
                 && self.ingress.source_ended(source)
+                && before(self, source)
                 && self.end_source(source)
             {
                 self.ingress.finish(source);
             }
         }
+        self.drop_late();
         let ended = self.get(self.layout.ended);
         if ended & self.expected == self.expected { Progress::Finished } else { Progress::Idle }
     }
@@ -184,6 +315,7 @@ impl Station {
         if !self.egress.end(source) {
             return false;
         }
+        self.ingress.say_end(source);
         let ended = self.get(self.layout.ended) | 1 << source;
         self.set(self.layout.ended, ended);
         // Its markers count as claimed in the record already: dying before they are taken must not
@@ -213,8 +345,10 @@ impl Station {
     /// Takes back buffers that came home, so that the record is true at the end.
     pub(crate) fn settle(&mut self) {
         if let Some(home) = &mut self.home {
-            home.collect(self.arena.owners());
+            home.collect(self.outward.as_ref().unwrap_or(&self.arena).owners());
         }
+        self.drop_late();
+        self.note_nonsense();
         self.commit();
     }
 }

@@ -1,16 +1,20 @@
 //! The worker process: one segment, or a device's Rx or Tx service.
 
 use crate::attach::Descriptors;
+use crate::dump::Dump;
+use crate::gate::{self, Gate};
 use crate::idle::{Idle, Rested};
+use crate::keep::Keeper;
 use crate::link::{self, LinkError};
+use crate::sandbox::{self, SandboxError};
 use crate::segment::{Segment, SegmentError, Way};
-use crate::spec::{EndSpec, FromWorker, WorkerSpec};
-use crate::station::{AttachError, Progress, Station};
+use crate::spec::{EndSpec, FromWorker, WorkerSpec, command};
+use crate::station::{AttachError, PauseError, Progress, Station};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_capture::TimeFormat;
-use weir_device::{DeviceError, Receive, Room, Send, Status, open_rx, open_tx};
+use weir_device::{DeviceError, Receive, Room, Send, Status, TxOptions, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
 use weir_packet::{BATCH, Packet, REASONS};
 use weir_port::{DoorbellError, Pull};
@@ -37,6 +41,12 @@ pub enum WorkerError {
     /// The doorbell.
     #[error(transparent)]
     Doorbell(#[from] DoorbellError),
+    /// Resting while the agent puts memory right.
+    #[error(transparent)]
+    Pause(#[from] PauseError),
+    /// The sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// The device does not do what the worker is for.
     #[error("device {0:?} cannot do that")]
     Direction(weir_device::DeviceSpec),
@@ -50,7 +60,8 @@ pub fn main() -> ExitCode {
     let agent = stdin.as_fd();
     match run(agent) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(WorkerError::Link(LinkError::Closed)) => ExitCode::FAILURE,
+        Err(WorkerError::Link(LinkError::Closed))
+        | Err(WorkerError::Pause(PauseError::Link(LinkError::Closed))) => ExitCode::FAILURE,
         Err(e) => {
             if link::send(agent, &FromWorker::Failed(e.to_string()), &[]).is_err() {
                 eprintln!("weir worker: {e}");
@@ -66,16 +77,28 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);
     }
-    let mut station = Station::attach(&spec, Descriptors::new(fds))?;
+    #[cfg(feature = "attacks")]
+    let mut attack = spec.attack.map(|seed| crate::attack::Attack::new(&spec.name, seed, &fds));
+    tell_of_panics();
+    let mut fds = Descriptors::new(fds);
+    let device = fds.device(&spec)?;
+    let mut station = Station::attach(&spec, fds)?;
     let segment = Segment::new(&spec)?;
-    let mut job = Job::new(&spec, &mut station, segment)?;
+    let mut job = Job::new(&spec, &mut station, segment, device)?;
     let real_time = crate::schedule::apply(&spec.schedule);
     #[cfg(feature = "faults")]
     if let Some((step, nth)) = spec.fault {
         fault::arm(step, nth);
     }
+    // Everything is open and granted: nothing more is needed.
+    if let Some(sandbox) = &spec.sandbox {
+        sandbox::enter(sandbox)?;
+    }
     link::send(agent, &FromWorker::Ready { real_time }, &[])?;
 
+    for warning in std::mem::take(&mut job.warnings) {
+        link::send(agent, &FromWorker::Warning(warning), &[])?;
+    }
     if let End::Rx { source, .. } = job.end {
         // A predecessor may have died between its last packets and their watermark: whoever merges
         // must not wait for the next packet to learn that nothing precedes it.
@@ -85,10 +108,15 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     let mut idle = Idle::new(&spec.schedule);
     let mut steps = 0u32;
     loop {
-        if steps.is_multiple_of(STEPS) && station.told_to_stop() {
-            job.stop();
+        if steps.is_multiple_of(STEPS) {
+            obey(&mut station, &mut job, agent)?;
+            tell_notices(&mut job, agent)?;
         }
         steps = steps.wrapping_add(1);
+        #[cfg(feature = "attacks")]
+        if let Some(attack) = &mut attack {
+            attack.strike(agent);
+        }
         let later = match job.step(&mut station)? {
             Progress::Did => {
                 idle.reset();
@@ -100,21 +128,26 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         };
         steps = 0; // look at the commands again after a rest
         let mut failed = None;
-        let rested = idle.rest(&mut station, agent, later, |s| match job.step(s) {
-            Ok(progress) => progress,
+        let (resting, error) = (&mut job, &mut failed);
+        let rested = idle.rest(&mut station, agent, later, move |s| match resting.step(s) {
+            Ok(progress) => (progress, resting.wake_fd()),
             Err(e) => {
-                failed = Some(e);
-                Progress::Did
+                *error = Some(e);
+                (Progress::Did, None)
             }
         })?;
         if let Some(e) = failed {
             return Err(e);
         }
-        if rested == Rested::Orphan {
-            return Err(LinkError::Closed.into());
+        match rested {
+            Rested::Again => {}
+            Rested::Orphan => return Err(LinkError::Closed.into()),
+            Rested::Trouble => job.trouble(),
         }
     }
-    if let Some(warning) = job.warning() {
+    tell_notices(&mut job, agent)?;
+    job.keep();
+    for warning in job.warning().into_iter().chain(std::mem::take(&mut job.warnings)) {
         link::send(agent, &FromWorker::Warning(warning), &[])?;
     }
     station.settle();
@@ -122,10 +155,52 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     link::send(agent, &FromWorker::Done, &[])?;
     // Stay until the agent has taken everything in and closes: pool owners take buffers back
     // until nobody gives any.
-    while !station.bell.wait(Some(agent), Duration::from_secs(1))? {
+    loop {
+        station.ingress.sleep();
+        station.settle();
+        if station.bell.wait(Some(agent), Duration::from_secs(1))? {
+            break;
+        }
+        obey(&mut station, &mut job, agent)?;
         station.settle();
     }
     station.settle();
+    Ok(())
+}
+
+/// Lets the agent know why, should some code panic: the process ends then.
+fn tell_of_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text: String = panic.to_string().chars().take(2000).collect();
+        let stdin = std::io::stdin();
+        if link::send(stdin.as_fd(), &FromWorker::Panicked(text), &[]).is_err() {
+            usual(panic);
+        }
+    }));
+}
+
+/// Passes on what a device has to tell.
+fn tell_notices(job: &mut Job, agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
+    while let Some(notice) = job.notice() {
+        link::send(agent, &FromWorker::Warning(notice), &[])?;
+    }
+    Ok(())
+}
+
+/// Does what the agent commands.
+fn obey(station: &mut Station, job: &mut Job, agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
+    station.note_nonsense();
+    while let Some(command) = station.command() {
+        let stop = match command {
+            command::STOP => true,
+            command::PAUSE => station.pause(agent, job.held())?,
+            _ => false,
+        };
+        if stop {
+            job.stop();
+        }
+    }
     Ok(())
 }
 
@@ -139,9 +214,11 @@ pub struct Stepper {
 impl Stepper {
     /// Attaches to what `spec` describes.
     pub fn new(spec: &WorkerSpec, fds: Vec<OwnedFd>) -> Result<Self, WorkerError> {
-        let mut station = Station::attach(spec, Descriptors::new(fds))?;
+        let mut fds = Descriptors::new(fds);
+        let device = fds.device(spec)?;
+        let mut station = Station::attach(spec, fds)?;
         let segment = Segment::new(spec)?;
-        let job = Job::new(spec, &mut station, segment)?;
+        let job = Job::new(spec, &mut station, segment, device)?;
         Ok(Stepper { station, job })
     }
 
@@ -157,8 +234,20 @@ impl Stepper {
 }
 
 enum End {
-    Rx { device: Box<dyn Receive>, port: u16, source: usize, stopped: bool },
-    Tx { device: Box<dyn Send> },
+    /// `counted`: after the stop the device has counted what it missed.
+    Rx {
+        device: Box<dyn Receive>,
+        port: u16,
+        source: usize,
+        stopped: bool,
+        counted: bool,
+    },
+    Tx {
+        device: Box<dyn Send>,
+    },
+    Gate(Gate),
+    Dump(Dump),
+    Drain,
     None,
 }
 
@@ -169,6 +258,13 @@ struct Job {
     packets: Vec<Packet>,
     clear_tags: bool,
     batches: u32,
+    /// Some source is live: while no packets come, timers go by the wall clock, counted from here.
+    live: Option<Instant>,
+    keeper: Option<Keeper>,
+    /// What the operator should know.
+    warnings: Vec<String>,
+    /// The last step had no room for packets: a device that has some must not end a rest.
+    full: bool,
 }
 
 impl Job {
@@ -176,35 +272,99 @@ impl Job {
         spec: &WorkerSpec,
         station: &mut Station,
         segment: Segment,
+        tap: Option<OwnedFd>,
     ) -> Result<Self, WorkerError> {
         let end = match &spec.end {
             EndSpec::Rx { device, port, source } => End::Rx {
-                device: open_rx(device, station.place())?
+                device: open_rx(device, station.place(), tap)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?,
                 port: *port,
                 source: usize::from(*source),
                 stopped: false,
+                counted: false,
             },
-            EndSpec::Tx { device, nanoseconds } => {
+            EndSpec::Tx { device, nanoseconds, tells } => {
                 let time = match nanoseconds {
                     true => TimeFormat::PcapNanos,
                     false => TimeFormat::PcapMicros,
                 };
-                let device = open_tx(device, station.place(), time)?
+                let options = TxOptions { time, tap, tells: *tells };
+                let device = open_tx(device, station.place(), options)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?;
                 station.ingress.set_touches(device.touches());
                 End::Tx { device }
             }
+            EndSpec::Gate { into, out_of } => End::Gate(Gate::new(spec, *into, *out_of)),
+            EndSpec::Dump(spec) => {
+                station.ingress.set_unordered();
+                End::Dump(Dump::open(spec, station.place())?)
+            }
+            EndSpec::Drain => End::Drain,
             EndSpec::None => End::None,
         };
-        let packets = Vec::with_capacity(BATCH);
-        Ok(Job { end, segment, packets, clear_tags: !spec.tags.is_empty(), batches: 0 })
+        let mut segment = segment;
+        let memory = station.state.take().filter(|_| segment.remembers());
+        let mut keeper = memory.map(Keeper::new);
+        let warnings = keeper.as_mut().map_or_else(Vec::new, |k| k.restore(&mut segment));
+        Ok(Job {
+            end,
+            segment,
+            packets: Vec::with_capacity(BATCH),
+            clear_tags: !spec.tags.is_empty(),
+            batches: 0,
+            live: spec.live.then(Instant::now),
+            keeper,
+            warnings,
+            full: false,
+        })
+    }
+
+    /// Writes down what the µNFs remember.
+    fn keep(&mut self) {
+        if let Some(keeper) = &mut self.keeper
+            && keeper.now(&self.segment)
+        {
+            let most = weir_mem::state::STATE_BYTES;
+            self.warnings.push(format!(
+                "what the NFs of a worker remember is larger than {most} bytes; some of it would \
+                 not have survived a restart"
+            ));
+        }
     }
 
     /// The agent wants the input to end.
     fn stop(&mut self) {
         if let End::Rx { stopped, .. } = &mut self.end {
             *stopped = true;
+        }
+    }
+
+    /// Buffers in the hands of the µNFs between two batches.
+    fn held(&self) -> Vec<u32> {
+        self.segment.buffers_in_hand()
+    }
+
+    /// What a device has to tell while it runs.
+    fn notice(&mut self) -> Option<String> {
+        match &mut self.end {
+            End::Rx { device, .. } => device.notice(),
+            End::Tx { device } => device.notice(),
+            _ => None,
+        }
+    }
+
+    /// What to wait for besides the bell.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.end {
+            End::Rx { device, .. } if !self.full => device.wake_fd(),
+            _ => None,
+        }
+    }
+
+    /// The device's descriptor is in error.
+    fn trouble(&mut self) {
+        if let End::Rx { device, .. } = &mut self.end {
+            device.trouble();
         }
     }
 
@@ -219,49 +379,155 @@ impl Job {
     fn step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
         match &mut self.end {
             End::None => Ok(self.segment_step(station)),
+            End::Gate(gate) => {
+                let progress = gate.step(station, &mut self.packets);
+                Ok(if progress == Progress::Did { self.did(station) } else { progress })
+            }
+            End::Drain => {
+                let progress = gate::drain(station, &mut self.packets);
+                Ok(if progress == Progress::Did { self.did(station) } else { progress })
+            }
             End::Tx { .. } => self.tx_step(station),
+            End::Dump(_) => self.dump_step(station),
             End::Rx { .. } => self.rx_step(station),
         }
     }
 
     #[inline]
     fn segment_step(&mut self, station: &mut Station) -> Progress {
-        let pulled = match station.pull(&mut self.packets) {
+        let mut most = BATCH;
+        if self.segment.more.any {
+            if !self.clear_backlog(station) {
+                station.ingress.wake_producers();
+                return Progress::Idle;
+            }
+            most = self.segment.more.most(station.home.as_mut(), station.arena.owners());
+        }
+        let pulled = match station.pull(&mut self.packets, most) {
             Pull::Some(pulled) => pulled,
             // Blocked or not: what a source promises, and that it has ended, others may wait for.
             Pull::Blocked | Pull::None => {
                 station.pass_watermarks();
                 station.ingress.wake_producers();
-                return station.pass_ends();
+                station.tell_nonsense();
+                return self.rest(station);
             }
         };
-        let Station { arena, egress, words, .. } = station;
-        let mut way = Way { arena, egress, source: pulled.source, words };
-        self.segment.run(pulled.node, pulled.input, &mut self.packets, &mut way);
+        let (segment, packets) = (&mut self.segment, &mut self.packets);
+        segment.with(station, pulled.source, |segment, way| {
+            segment.run(pulled.node, pulled.input, packets, way);
+        });
         fault::step(Step::Processed);
         station.commit();
-        // Of all sources: one that is always busy must not keep the others' promises back.
-        station.pass_watermarks();
+        // Of all sources: one that is always busy must not keep the others' promises back. What waits
+        // for room is promised by nobody.
+        if self.segment.more.backlog.is_empty() {
+            station.pass_watermarks();
+        }
         station.ingress.wake_producers();
+        if let Some(keeper) = &mut self.keeper {
+            keeper.after_batch(&self.segment);
+        }
         fault::step(Step::Done);
         self.did(station)
+    }
+
+    /// Sends what waits for room; true when nothing waits any more.
+    fn clear_backlog(&mut self, station: &mut Station) -> bool {
+        if self.segment.more.backlog.is_empty() {
+            return true;
+        }
+        let done = self.segment.with(station, 0, |segment, way| segment.clear_backlog(way));
+        station.commit();
+        done
+    }
+
+    /// No packets can be taken: passes on what has ended, and does what is due without packets.
+    fn rest(&mut self, station: &mut Station) -> Progress {
+        match self.pass_ends(station) {
+            Progress::Idle => {}
+            other => return other,
+        }
+        let mut later = None;
+        if let Some(start) = self.live.filter(|_| self.segment.more.timers) {
+            let ended = station.get(station.layout.ended);
+            let now = start.elapsed().as_nanos() as u64;
+            let (sent, next) = self.segment.tick(station, now, ended);
+            if sent {
+                station.commit();
+                return Progress::Did;
+            }
+            later = next;
+        }
+        let keep = self.keeper.as_mut().and_then(|k| k.if_due(&self.segment));
+        let keep = keep.map(|left| left.as_nanos() as u64);
+        [later, keep].into_iter().flatten().min().map_or(Progress::Idle, Progress::Later)
+    }
+
+    /// Passes on the ends of sources, after the µNFs have sent what they hold.
+    fn pass_ends(&mut self, station: &mut Station) -> Progress {
+        let segment = &mut self.segment;
+        station.pass_ends(|station, source| {
+            if !segment.more.any {
+                return true;
+            }
+            let ended = station.get(station.layout.ended) | 1 << source;
+            if !segment.more.backlog.is_empty() {
+                return false;
+            }
+            segment.with(station, source, |segment, way| segment.end_source(source, ended, way));
+            let done = segment.more.backlog.is_empty();
+            if !done {
+                station.commit();
+            }
+            done
+        })
+    }
+
+    fn dump_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        let End::Dump(dump) = &mut self.end else {
+            return Ok(Progress::Idle);
+        };
+        let lane = match station.pull(&mut self.packets, BATCH) {
+            Pull::Some(pulled) => pulled.lane,
+            Pull::Blocked | Pull::None => {
+                station.ingress.wake_producers();
+                station.tell_nonsense();
+                return Ok(self.pass_ends(station));
+            }
+        };
+        let place = dump.write(&self.packets, lane, station)?;
+        station.set_place(place);
+        fault::step(Step::Processed);
+        self.finish_batch(station);
+        Ok(self.did(station))
     }
 
     fn tx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
         let End::Tx { device } = &mut self.end else {
             return Ok(Progress::Idle);
         };
-        match station.pull(&mut self.packets) {
+        match station.pull(&mut self.packets, BATCH) {
             Pull::Some(_) => {}
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();
-                return Ok(station.pass_ends());
+                station.tell_nonsense();
+                return Ok(self.pass_ends(station));
             }
         }
-        device.send(&self.packets, &station.arena)?;
+        let mut dropped = [0; REASONS];
+        device.send(&self.packets, &station.arena, &mut dropped)?;
         let place = device.commit()?;
         station.set_place(place);
         fault::step(Step::Processed);
+        let base = station.layout.nodes;
+        station.add_drops(base, &dropped);
+        self.finish_batch(station);
+        Ok(self.did(station))
+    }
+
+    /// Counts packets that left the graph here and gives their buffers back.
+    fn finish_batch(&mut self, station: &mut Station) {
         let base = station.layout.nodes;
         let count = self.packets.len() as u64;
         let bytes: u64 = self.packets.iter().map(|p| u64::from(p.entry().len())).sum();
@@ -272,27 +538,26 @@ impl Job {
         station.commit();
         station.ingress.wake_producers();
         fault::step(Step::Done);
-        Ok(self.did(station))
     }
 
     /// A batch is done. Now and then looks whether a source has ended: while another keeps the
     /// worker busy there is no idle step that would.
     fn did(&mut self, station: &mut Station) -> Progress {
         self.batches = self.batches.wrapping_add(1);
-        if self.batches.is_multiple_of(STEPS) && station.pass_ends() == Progress::Finished {
+        if self.batches.is_multiple_of(STEPS) && self.pass_ends(station) == Progress::Finished {
             return Progress::Finished;
         }
         Progress::Did
     }
 
     fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx { device, port, source, stopped } = &mut self.end else {
+        let End::Rx { device, port, source, stopped, counted } = &mut self.end else {
             return Ok(Progress::Idle);
         };
         if station.own_source_ended(*source) {
             return Ok(Progress::Finished);
         }
-        if *stopped {
+        if *stopped && *counted {
             let ended = station.end_source(*source);
             return Ok(if ended { Progress::Finished } else { Progress::Idle });
         }
@@ -302,7 +567,9 @@ impl Job {
             return Ok(Progress::Idle);
         };
         let left = left.min(pool.refill(arena.owners(), BATCH));
-        if left == 0 {
+        self.full = left == 0;
+        if left == 0 && !*stopped {
+            station.tell_nonsense();
             return Ok(Progress::Idle);
         }
         let mut seq = words.get(layout.seq).copied().unwrap_or(0);
@@ -317,7 +584,13 @@ impl Job {
             refused: [0; REASONS],
             clear_tags: self.clear_tags,
         };
-        let status = device.receive(&mut room)?;
+        let status = if *stopped {
+            *counted = true;
+            device.finish(&mut room);
+            Status::More
+        } else {
+            device.receive(&mut room)?
+        };
         let (received, refused) = (room.received, room.refused);
         let place = device.place();
         fault::step(Step::Claimed);
@@ -328,11 +601,7 @@ impl Job {
             fault::step(Step::Processed);
             // The port's node counts what it was given; what was refused comes on top.
             let count_refused: u64 = refused.iter().sum();
-            for (i, n) in refused.iter().enumerate().filter(|(_, n)| **n > 0) {
-                let word = base + 4 + i;
-                let so_far = station.get(word);
-                station.set(word, so_far + n);
-            }
+            station.add_drops(base, &refused);
             let so_far = station.get(base);
             station.set(base, so_far + count_refused);
             station.set(station.layout.seq, seq);
@@ -340,6 +609,7 @@ impl Job {
             station.commit();
             let seq = station.seq();
             station.egress.set_watermark(*source, seq);
+            station.ingress.say_progress(*source, seq);
             fault::step(Step::Done);
         }
         match status {

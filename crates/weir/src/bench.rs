@@ -1,8 +1,11 @@
 //! `weir bench`.
 
 mod chain;
+mod firewall;
 mod instructions;
+mod latency;
 mod machine;
+mod sample;
 
 use std::process::ExitCode;
 
@@ -17,6 +20,11 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Throughput of MacSwap chains, isolated and fused alternating.
     Chain(chain::ChainArgs),
+    /// Throughput of a firewall: header check, packet filter and HTTP classifier in one segment.
+    Firewall(firewall::FirewallArgs),
+    /// How long one packet takes through MacSwaps, polling and from sleep, and what an idle graph
+    /// costs.
+    Latency(latency::LatencyArgs),
     /// Runs a fused chain in one thread for so many packets, to be counted by valgrind
     /// (ci/instructions.sh).
     #[command(hide = true)]
@@ -26,6 +34,8 @@ enum BenchCommand {
 pub fn main(args: &BenchArgs) -> ExitCode {
     match &args.command {
         BenchCommand::Chain(args) => chain::main(args),
+        BenchCommand::Firewall(args) => firewall::main(args),
+        BenchCommand::Latency(args) => latency::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),
     }
 }

@@ -3,6 +3,7 @@
 mod bench;
 mod check;
 mod nf;
+mod outside;
 mod policy;
 mod run;
 

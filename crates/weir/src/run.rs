@@ -1,5 +1,6 @@
 //! `weir run`: a policy on devices.
 
+use crate::outside::OutsideArgs;
 use crate::policy::{self, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_control::devices::{self, Captures};
 use weir_control::wiring::{self, RunOptions, WiringError};
-use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
+use weir_control::{Agent, AgentError, Crash, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
 use weir_plan::Isolate;
 use weir_runtime::layout::NodeCounts;
@@ -41,12 +42,16 @@ pub struct RunArgs {
     /// The policy.
     policy: PathBuf,
     /// Binds a port of the policy, by number, to a device: pcap:rx=FILE,tx=FILE (either may be
-    /// left out), gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
+    /// left out), afp:INTERFACE, tap:NAME, gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
     #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
     bind: Vec<(u16, DeviceSpec)>,
     /// Which NFs get a worker process of their own.
     #[arg(long, value_enum, default_value = "each")]
     isolate: IsolateArg,
+    /// Puts an NF into a trust domain: packets are shared within a domain and copied between
+    /// domains. Without it an NF is where its type says, mostly in the graph's own.
+    #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
+    domain: Vec<(String, String)>,
     /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs. Without it the
     /// kernel chooses.
     #[arg(long, value_parser = parse_cores)]
@@ -54,6 +59,10 @@ pub struct RunArgs {
     /// Ends the input after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
+    /// Writes every packet that is dropped to a capture (pcapng), with the reason and who dropped it
+    /// as its comment.
+    #[arg(long, value_name = "FILE")]
+    dump_drops: Option<PathBuf>,
     /// Prints the report as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -81,9 +90,21 @@ pub struct RunArgs {
     /// Longest delay before a worker that keeps dying is restarted, in milliseconds.
     #[arg(long, default_value_t = 2000, value_name = "MS")]
     restart_delay: u64,
+    /// Seconds without a sign of life after which a worker is killed and started again (an endless
+    /// loop, a stopped process); 0: never, to look at one with a debugger.
+    #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = parse_seconds)]
+    patience: Duration,
+    #[command(flatten)]
+    outside: OutsideArgs,
     /// Where a worker kills itself: SEGMENT:STEP:N. For tests of builds with the feature `faults`.
     #[arg(long, hide = true, value_parser = parse_fault)]
     fault: Vec<(String, u32, u32)>,
+    /// Which worker turns hostile: SEGMENT:SEED. For tests of builds with the feature `attacks`.
+    #[arg(long, hide = true, value_parser = parse_attack)]
+    attack: Vec<(String, u64)>,
+    /// After how many offences within ten seconds a worker is not started again.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    offences: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -139,6 +160,12 @@ fn parse_fault(text: &str) -> Result<(String, u32, u32), String> {
     }
 }
 
+fn parse_attack(text: &str) -> Result<(String, u64), String> {
+    let parts = text.rsplit_once(':');
+    let attack = parts.and_then(|(name, seed)| Some((name.to_owned(), seed.parse().ok()?)));
+    attack.ok_or_else(|| "write SEGMENT:SEED".to_owned())
+}
+
 /// Why a run did not come to a good end.
 #[derive(Debug, thiserror::Error)]
 enum RunError {
@@ -169,6 +196,10 @@ pub fn main(args: &RunArgs) -> ExitCode {
     match run(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
+        Err(e @ RunError::Agent(_)) => {
+            crate::complain!("{}", plain(&e.to_string()));
+            ExitCode::from(e.code())
+        }
         Err(e) => {
             crate::complain!("{e}");
             ExitCode::from(e.code())
@@ -176,11 +207,23 @@ pub fn main(args: &RunArgs) -> ExitCode {
     }
 }
 
+/// What workers say is theirs: what moves cursors or changes colours becomes a space.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
 fn run(args: &RunArgs) -> Result<bool, RunError> {
-    let loaded = policy::load(&args.policy)?;
+    let sandbox = args.outside.sandbox();
+    if !sandbox.on {
+        crate::complain!(
+            "weir: warning: --sandbox off: workers may do whatever this user may; for debugging only"
+        );
+    }
+    let catalog = args.outside.catalog().map_err(PolicyFailure::from)?;
+    let loaded = policy::load(&args.policy, &catalog)?;
     let _ = write!(std::io::stderr(), "{}", loaded.warnings);
     let cores = args.cores.as_ref().map(|c| c.0.clone());
-    let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores)?;
+    let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores, &args.domain)?;
     let mut binds = BTreeMap::new();
     for (port, device) in &args.bind {
         if binds.insert(*port, device.clone()).is_some() {
@@ -189,6 +232,11 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     }
     if let Some(output) = devices::written_over(&binds, &args.policy) {
         return Err(WiringError::SameFile(output.to_owned()).into());
+    }
+    if let Some(file) = &args.dump_drops
+        && devices::is_same(file, &args.policy)
+    {
+        return Err(WiringError::SameFile(file.clone()).into());
     }
     let captures = devices::scan(&binds)?;
     for (port, summary) in &captures {
@@ -209,10 +257,18 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         real_time: !args.no_real_time,
         seed: args.seed,
         faults: args.fault.clone(),
+        attacks: args.attack.clone(),
+        programs: catalog.paths(),
+        dump_drops: args.dump_drops.clone(),
+        sandbox,
     };
-    let setup = wiring::wire(&plan, &binds, &captures, &options)?;
+    let taps = devices::open(&binds)?;
+    let mut setup = wiring::wire(&plan, &binds, &captures, &options)?;
+    setup.taps = taps;
     let policy = RestartPolicy {
         longest: Duration::from_millis(args.restart_delay),
+        offences: args.offences,
+        patience: Some(args.patience).filter(|p| !p.is_zero()),
         ..RestartPolicy::default()
     };
     let signals = Signals::listen().map_err(RunError::Signals)?;
@@ -228,6 +284,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
                 ready += 1;
                 if ready == agent.setup().workers.len() && !args.quiet {
                     live.say(&granted_line(&agent, real_time));
+                    live.say(&agent.sandbox());
                 }
             }
             live.tell(&agent, &event);
@@ -312,6 +369,32 @@ impl Signals {
     }
 }
 
+/// A crash in words: which µNF, of what, at which packet.
+fn crash_report(crash: &Crash) -> String {
+    /// Bytes of the packet that are shown; the JSON report has all.
+    const SHOWN: usize = 256;
+    let who = match (&crash.node, &crash.nf) {
+        (Some(node), Some(nf)) => format!("{node} ({nf})"),
+        _ => format!("worker {} (outside of its NFs)", crash.worker),
+    };
+    let mut text = format!("{who} crashed: {}", crash.cause.trim());
+    if let Some(packet) = &crash.packet {
+        let len = packet.len() / 2;
+        text += &format!("; the packet that it looked at last has {len} bytes:");
+        for (row, line) in packet.as_bytes().chunks(32).enumerate().take(SHOWN / 16) {
+            let pairs = line.chunks(2).map(|pair| String::from_utf8_lossy(pair).into_owned());
+            text += &format!("\n  {:04x}  {}", row * 16, pairs.collect::<Vec<_>>().join(" "));
+        }
+        if len > SHOWN {
+            text += "\n  ... (--json has all of it)";
+        }
+        if crash.poison {
+            text += "\n  it has killed it before: from now on it is dropped as `poison`";
+        }
+    }
+    text
+}
+
 /// The live line: progress for captures, rates otherwise.
 struct Live {
     on: bool,
@@ -329,7 +412,7 @@ impl Live {
             .setup()
             .workers
             .iter()
-            .any(|w| matches!(&w.end, EndSpec::Rx { device: DeviceSpec::Generator(_), .. }));
+            .any(|w| matches!(&w.end, EndSpec::Rx { device, .. } if !matches!(device, DeviceSpec::Pcap { .. })));
         let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
         let on = !args.quiet && std::io::stderr().is_terminal();
         let last = Instant::now();
@@ -348,7 +431,7 @@ impl Live {
 
     fn say(&mut self, text: &str) {
         self.clear();
-        crate::complain!("weir: {text}");
+        crate::complain!("weir: {}", plain(text));
     }
 
     fn tell(&mut self, agent: &Agent, event: &Event) {
@@ -360,6 +443,24 @@ impl Live {
             )),
             Event::Ready { worker, after: Some(after), .. } => {
                 self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
+            }
+            Event::Crashed(crash) => crash_report(crash).lines().for_each(|line| self.say(line)),
+            Event::Offence { worker, what } => {
+                self.say(&format!("worker {} {what}: killed", name(*worker)));
+            }
+            Event::Hung { worker, what } => {
+                self.say(&format!("worker {} {what}: killed", name(*worker)));
+            }
+            Event::Quarantined { worker } => self.say(&format!(
+                "worker {} is not started again: what comes for it is dropped",
+                name(*worker)
+            )),
+            Event::Audited { domain, voided } => {
+                let domain = match agent.setup().domains.get(*domain).map_or("", String::as_str) {
+                    "" => "the graph's own domain".to_owned(),
+                    name => format!("domain {name}"),
+                };
+                self.say(&format!("the buffers of {domain} were audited: {voided} entries voided"));
             }
             Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
             Event::Ready { .. } | Event::Finished => {}
@@ -379,7 +480,7 @@ impl Live {
             match worker.end {
                 EndSpec::Rx { .. } => input += packets,
                 EndSpec::Tx { .. } => output += packets,
-                EndSpec::None => {}
+                EndSpec::None | EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::Dump(_) => {}
             }
         }
         let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();

@@ -409,3 +409,30 @@ fn the_policy_is_not_written_over() {
     assert_eq!(ended.code, Some(2), "{}", ended.stderr);
     assert_eq!(std::fs::read_to_string(&policy).unwrap(), TWICE);
 }
+
+#[test]
+fn copies_come_home_and_are_made_again_however_small_the_pool() {
+    let scratch = Scratch::new();
+    let policy = scratch.write(
+        "policy.weir",
+        "Port<0> a; Port<1> b; Tee t; pipelet { a -> t; t [t.out] -> b; t [t.copy] -> Drop; }",
+    );
+    for isolate in ["each", "none"] {
+        let report = report(&[
+            "run",
+            &policy,
+            "--bind",
+            "0=gen:packets=5000",
+            "--bind",
+            "1=null",
+            "--pool",
+            "128",
+            "--isolate",
+            isolate,
+            "--json",
+            "-q",
+        ]);
+        assert_eq!(report["balance"]["copied"], 5000);
+        assert_eq!(report["balance"]["dropped"], 5000);
+    }
+}

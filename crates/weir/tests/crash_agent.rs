@@ -65,7 +65,8 @@ fn a_worker_that_is_stopped_for_a_while_goes_on_where_it_was() {
     write_capture(&input, PACKETS);
     let rx = format!("0=pcap:rx={}", input.display());
     let tx = format!("1=pcap:tx={}", out.display());
-    let run = Run::start(&policy, &["--bind", &rx, "--bind", &tx]);
+    // Without the patience that ends workers which show no sign of life.
+    let run = Run::start(&policy, &["--bind", &rx, "--bind", &tx, "--patience", "0"]);
     let workers = run.wait_for_workers(4);
     let size = || std::fs::metadata(&out).map_or(0, |m| m.len());
     for pid in workers.values() {
@@ -96,7 +97,7 @@ fn a_stopped_worker_can_be_killed_and_is_replaced() {
     write_capture(&input, PACKETS);
     let rx = format!("0=pcap:rx={}", input.display());
     let tx = format!("1=pcap:tx={}", out.display());
-    let mut run = Run::start(&policy, &["--bind", &rx, "--bind", &tx]);
+    let mut run = Run::start(&policy, &["--bind", &rx, "--bind", &tx, "--patience", "0"]);
     let workers = run.wait_for_workers(4);
     kill_process(workers["y"], Signal::STOP).unwrap();
     wait_until("the worker to stop", PATIENCE, || state_of(workers["y"]) == Some('T'));

@@ -57,7 +57,7 @@ impl Bench {
         let tx = format!("1=pcap:tx={}", out.display());
         let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", isolate];
         // Few buffers: they go round often, and taking them back is part of the protocol.
-        args.extend(["--pool", "256", "--restart-delay", "0"]);
+        args.extend(["--pool", "1024", "--restart-delay", "0"]);
         args.extend(more);
         for fault in faults {
             args.extend(["--fault", fault]);
@@ -107,7 +107,7 @@ impl Bench {
 /// Every worker passes every step: Rx claims the buffers that come back to it, and publishes
 /// packets; Tx claims packets and publishes the buffers that it gives back.
 fn every_step(name: &str, isolate: &str, workers: &[&str]) {
-    let bench = Bench::new(name, 2_000);
+    let bench = Bench::new(name, 8_000);
     for worker in workers {
         for step in STEPS {
             for nth in [1, 2, 7] {
@@ -129,7 +129,7 @@ fn fused_workers_die_at_every_step_and_lose_at_most_the_batch_they_hold() {
 
 #[test]
 fn neighbours_that_die_together_lose_at_most_a_batch_each() {
-    let bench = Bench::new("steps-two", 2_000);
+    let bench = Bench::new("steps-two", 8_000);
     for pair in
         [["rx:lan", "fw"], ["fw", "left"], ["left", "join"], ["left", "right"], ["join", "tx:wan"]]
     {
@@ -150,7 +150,7 @@ fn neighbours_that_die_together_lose_at_most_a_batch_each() {
 
 #[test]
 fn all_workers_that_die_at_the_same_step_lose_at_most_a_batch_each() {
-    let bench = Bench::new("steps-all", 2_000);
+    let bench = Bench::new("steps-all", 8_000);
     for step in STEPS {
         let faults: Vec<_> = ISOLATED.iter().map(|w| format!("{w}:{step}:3")).collect();
         let what = format!("{faults:?}");
@@ -198,7 +198,8 @@ fn a_worker_that_dies_after_its_work_is_done_is_not_missed() {
     let tx = format!("1=pcap:tx={}", out.display());
     // Packets, end, last accounts; the fourth commit comes while it waits to be dismissed.
     let fault = format!("rx:lan:{STAGED}:4");
-    let args = ["--bind", &rx, "--bind", &tx, "--fault", &fault];
+    // A packet takes longer than the patience with workers that hang.
+    let args = ["--bind", &rx, "--bind", &tx, "--fault", &fault, "--patience", "0"];
     let start = Instant::now();
     let finished = Run::start(&policy, &args).finish();
     assert!(start.elapsed() > Duration::from_secs(1), "too fast: the test must choose more cycles");
@@ -218,7 +219,7 @@ fn the_last_packets_before_a_death_need_not_wait_for_the_next_one() {
         let tx = format!("1=pcap:tx={}", out.display());
         let fault = format!("{worker}:{PUBLISHED}:1");
         let device = "0=gen:size=64,rate=2,packets=3";
-        let args = ["--bind", device, "--bind", &tx, "--fault", &fault];
+        let args = ["--bind", device, "--bind", &tx, "--fault", &fault, "--patience", "0"];
         let mut run = Run::start(&bench.policy, &args);
         // Rx stands still until two packets are due, so that they come in one batch; the third
         // follows half a second later.

@@ -2,8 +2,8 @@
 
 use crate::pcapng::padding;
 use crate::pcapng::{
-    BYTE_ORDER_MARK, ENHANCED, FRAMING, IF_TSOFFSET, IF_TSRESOL, INTERFACE, OPT_COMMENT, OPT_END,
-    SECTION,
+    BYTE_ORDER_MARK, ENHANCED, FRAMING, IF_NAME, IF_TSOFFSET, IF_TSRESOL, INTERFACE, OPT_COMMENT,
+    OPT_END, SECTION,
 };
 use crate::record::Record;
 use crate::{LinkType, MAX_CAPTURED, Precision, RawTime, Resolution, pcap};
@@ -41,11 +41,14 @@ pub(super) fn section(out: &mut Vec<u8>) {
     });
 }
 
-pub(super) fn interface(out: &mut Vec<u8>, link: u16, resolution: Resolution) {
+pub(super) fn interface(out: &mut Vec<u8>, link: u16, resolution: Resolution, name: &[u8]) {
     block(out, INTERFACE, |body| {
         u16(body, link);
         u16(body, 0);
         u32(body, MAX_CAPTURED);
+        if !name.is_empty() {
+            option(body, IF_NAME, name);
+        }
         option(body, IF_TSRESOL, &[resolution.tsresol]);
         if resolution.offset != 0 {
             option(body, IF_TSOFFSET, &resolution.offset.to_le_bytes());

@@ -5,6 +5,29 @@ use crate::region::{Region, RegionError};
 use crate::shared::Plain;
 use crate::sync::{Ordering, fence};
 
+/// More entries than any ring carries between two looks at it.
+const FAR: u64 = 1 << 40;
+
+/// Both indices of a ring, as last seen to be right.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Indices {
+    head: u64,
+    tail: u64,
+}
+
+/// Whose index of a ring cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Judgement {
+    /// Nobody's.
+    Sound,
+    /// The producer's.
+    Producer,
+    /// The consumer's.
+    Consumer,
+    /// One of the two: the other may have believed it.
+    Either,
+}
+
 /// The agent's view of a ring: both indices and the slots, to read, and to complete what a dead
 /// worker had committed.
 pub struct RingInspector<E> {
@@ -98,6 +121,85 @@ impl<E: Plain> RingInspector<E> {
             // Release: pairs with `Consumer::available`, in the dead producer's stead.
             self.memory.producer().head.store(target, Ordering::Release);
         }
+    }
+
+    /// Copies of all slots, claimed or not: only the producer writes them.
+    pub fn slots(&self) -> impl Iterator<Item = E> {
+        (0..self.memory.capacity()).map(|i| self.memory.slot(i).load())
+    }
+
+    /// A copy of the entry claimed last, if the producer has not written over it since.
+    pub fn last_claimed(&self) -> Option<E> {
+        let tail = self.tail().checked_sub(1)?;
+        Some(self.memory.slot(tail).load())
+    }
+
+    /// Empties the ring in its consumer's stead, which rests: whatever was in it is forgotten.
+    pub fn clear(&self) {
+        // Release: pairs with `Producer::room`.
+        self.memory.consumer().tail.store(self.head(), Ordering::Release);
+    }
+
+    /// Rewrites what is published and not claimed, while both ends rest.
+    pub fn rewrite(&self, mut with: impl FnMut(E) -> E) {
+        let tail = self.tail();
+        for i in 0..self.len() {
+            let slot = self.memory.slot(tail.wrapping_add(i));
+            slot.store(with(slot.load()));
+        }
+    }
+
+    /// Puts an entry before all others, in the slot that was claimed last, while both ends rest.
+    /// False, and nothing done, when the ring is full.
+    pub fn put_back(&self, entry: E) -> bool {
+        let Some(tail) = self.tail().checked_sub(1).filter(|_| self.len() < self.capacity()) else {
+            return false;
+        };
+        self.memory.slot(tail).store(entry);
+        // Release: pairs with `Producer::room`.
+        self.memory.consumer().tail.store(tail, Ordering::Release);
+        true
+    }
+
+    /// Watermark of the producer.
+    pub fn watermark(&self) -> crate::entry::Seq {
+        // Acquire: pairs with `Producer::set_watermark`.
+        crate::entry::Seq::new(self.memory.producer().watermark.load(Ordering::Acquire))
+    }
+
+    /// Looks at both indices and compares them with those of the last look, which were right.
+    pub fn judge(&self, last: &mut Indices) -> Judgement {
+        // The order of the loads is what makes an honest pair fit: what is claimed was published
+        // before, and what is published had room.
+        let head = self.head();
+        let tail = self.tail();
+        let later = self.head();
+        let forward = |now: u64, before: u64| now.wrapping_sub(before) < FAR;
+        let capacity = self.memory.capacity();
+        let verdict = if !forward(head, last.head) || !forward(later, head) {
+            Judgement::Producer
+        } else if !forward(tail, last.tail) {
+            Judgement::Consumer
+        } else if !forward(later, tail) {
+            // More was taken than was given: a consumer that lies, or a producer that took back what
+            // an honest one had believed.
+            Judgement::Either
+        } else if forward(head, tail) && head.wrapping_sub(tail) > capacity {
+            // More was given than there is room for: a producer that lies, or a consumer that took back
+            // what an honest one had believed.
+            Judgement::Either
+        } else {
+            Judgement::Sound
+        };
+        if verdict == Judgement::Sound {
+            *last = Indices { head, tail };
+        }
+        verdict
+    }
+
+    /// Both indices as they stand.
+    pub fn indices(&self) -> Indices {
+        Indices { head: self.head(), tail: self.tail() }
     }
 
     /// True when the consumer sleeps until there is something (ring the doorbell for it).

@@ -1,11 +1,23 @@
 //! From a packet's layers to what rules ask for.
 
-use weir_classify::{Fragment, Headers, Net};
+use weir_classify::{Fragment, HeaderBatch, Headers, Net};
+use weir_nf::headers::{plain_v4, proto};
 use weir_nf::{Access, Depth, Pkt};
 
-/// What rules may ask of a packet.
-#[inline]
-pub(super) fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
+/// Adds what rules may ask of a packet to the batch; `link`: some rule asks for the link layer.
+#[inline(always)]
+pub(super) fn push<A: Access>(packet: &Pkt<'_, A>, link: bool, batch: &mut HeaderBatch) {
+    match plain_v4(&packet.bytes()) {
+        Some(plain) if !link => {
+            let proto = if plain.tcp_flags.is_some() { proto::TCP } else { proto::UDP };
+            batch.push_v4(plain.source, plain.destination, plain.ports, proto, plain.tcp_flags);
+        }
+        _ => batch.push(&extract(packet)),
+    }
+}
+
+#[inline(never)]
+fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
     let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
     let (dst_mac, src_mac) = layers.macs(&bytes).unwrap_or_default();
     let words = |a: std::net::Ipv6Addr| {

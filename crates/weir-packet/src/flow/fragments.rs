@@ -1,6 +1,6 @@
 //! Giving later fragments the hash of the flow they belong to.
 
-use super::{FlowHasher, addresses, zone};
+use super::{Direction, FlowHasher, FlowKey, addresses, zone};
 use crate::Bytes;
 use crate::headers::{Fragment, L3, Layers};
 
@@ -26,8 +26,8 @@ struct DatagramId {
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     datagram: DatagramId,
-    /// Hash of the flow.
-    hash: u64,
+    /// The flow, and the datagram's direction in it.
+    flow: (FlowKey, Direction),
     /// Packet time of the first fragment, in nanoseconds.
     born: u64,
     /// Table clock at the last use, for eviction.
@@ -41,8 +41,8 @@ impl Entry {
     }
 }
 
-/// Remembers the flow hash of first fragments, so that later fragments of the same datagram hash
-/// alike and meet the same worker as the rest of their connection.
+/// Remembers the flow of first fragments, so that later fragments of the same datagram are known to
+/// belong to it, hash alike and meet the same worker as the rest of their connection.
 ///
 /// The capacity is fixed and all memory is taken at creation. A bucket of eight that is full gives up
 /// an expired entry, else the one used longest ago. A later fragment whose first fragment has not
@@ -71,7 +71,20 @@ impl FragmentTable {
     /// nanoseconds. `None` when the packet is not IP.
     #[inline]
     pub fn hash<B: Bytes + ?Sized>(&mut self, bytes: &B, layers: &Layers, now: u64) -> Option<u64> {
-        let own = self.hasher.hash_packet(bytes, layers)?;
+        let (key, _) = self.key(bytes, layers, now)?;
+        Some(self.hasher.hash(&key))
+    }
+
+    /// The flow of any packet and its direction in it, as [`FlowKey::from_packet`] gives it, but for
+    /// later fragments that of their first fragment. Arguments as for [`FragmentTable::hash`].
+    #[inline]
+    pub fn key<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now: u64,
+    ) -> Option<(FlowKey, Direction)> {
+        let own = FlowKey::from_packet(bytes, layers)?;
         if layers.fragment() == Fragment::Whole {
             return Some(own);
         }
@@ -104,9 +117,9 @@ impl FragmentTable {
         self.buckets.get_mut(index)
     }
 
-    fn remember(&mut self, datagram: DatagramId, hash: u64, now: u64) {
+    fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
         self.clock = self.clock.wrapping_add(1);
-        let entry = Entry { datagram, hash, born: now, used: self.clock };
+        let entry = Entry { datagram, flow, born: now, used: self.clock };
         let Some(bucket) = self.bucket(&datagram) else {
             return;
         };
@@ -122,7 +135,7 @@ impl FragmentTable {
         }
     }
 
-    fn recall(&mut self, datagram: DatagramId, now: u64) -> Option<u64> {
+    fn recall(&mut self, datagram: DatagramId, now: u64) -> Option<(FlowKey, Direction)> {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
         let bucket = self.bucket(&datagram)?;
@@ -131,7 +144,7 @@ impl FragmentTable {
             return None;
         }
         entry.used = clock;
-        Some(entry.hash)
+        Some(entry.flow)
     }
 }
 

@@ -37,7 +37,8 @@ fn length<B: Bytes + ?Sized>(bytes: &B, kind: u8, at: usize) -> Option<usize> {
     }
 }
 
-fn is_extension(kind: u8) -> bool {
+#[inline]
+pub(super) fn is_extension(kind: u8) -> bool {
     matches!(
         kind,
         proto::HOP_BY_HOP | proto::ROUTING | proto::FRAGMENT | proto::DEST_OPTS | proto::AH

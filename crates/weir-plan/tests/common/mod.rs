@@ -3,11 +3,11 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use serde_json::Value;
-use weir_plan::{Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, check, render};
+use weir_plan::{Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, ProgramId, check, render};
 
 pub struct Types;
 
-const TYPES: [(&str, &[&str], &[&str], bool); 9] = [
+const TYPES: [(&str, &[&str], &[&str], bool); 11] = [
     ("MacSwap", &["in"], &["out"], true),
     ("CheckIpHeader", &["in"], &["ip", "non_ip"], false),
     ("L3L4Filter", &["in"], &["out"], false),
@@ -17,6 +17,8 @@ const TYPES: [(&str, &[&str], &[&str], bool); 9] = [
     ("RateLimiter", &["prio0", "prio1"], &["out"], false),
     ("Sink", &["in"], &[], false),
     ("Clock", &[], &["out"], true),
+    ("Theirs", &["in"], &["out"], false),
+    ("Others", &["in"], &["out"], true),
 ];
 
 impl Catalog for Types {
@@ -30,6 +32,16 @@ impl Catalog for Types {
             outputs: strings(outputs),
             writes_packets: *writes_packets,
             may_drop: *name == "L3L4Filter",
+            domain: String::new(),
+            resizes: false,
+            creates: 0,
+            holds: 0,
+            tags: Vec::new(),
+            program: match *name {
+                "Theirs" => Some(ProgramId(0)),
+                "Others" => Some(ProgramId(1)),
+                _ => None,
+            },
         })
     }
 

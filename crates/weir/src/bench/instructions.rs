@@ -2,6 +2,7 @@
 //! count on every machine.
 
 use super::chain_policy;
+use super::firewall::{self, RuleKind};
 use crate::{FAILED, policy};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,6 +24,12 @@ pub struct InstructionsArgs {
     /// Rings between the MacSwaps instead of function calls.
     #[arg(long)]
     isolated: bool,
+    /// Instead of MacSwaps, the firewall with so many rules.
+    #[arg(long)]
+    rules: Option<usize>,
+    /// Kind of the firewall's rules.
+    #[arg(long, value_enum, default_value = "acl")]
+    kind: RuleKind,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +60,18 @@ pub fn main(args: &InstructionsArgs) -> ExitCode {
 }
 
 fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
-    let loaded = policy::from_text(&chain_policy(args.length), "(bench)")?;
+    let (text, source) = match args.rules {
+        Some(rules) => firewall::counted(rules, args.kind, args.packets),
+        None => {
+            let packets = Some(args.packets);
+            let generator = GeneratorSpec { packets, ..GeneratorSpec::default() };
+            (chain_policy(args.length), DeviceSpec::Generator(generator))
+        }
+    };
+    let loaded = policy::from_text(&text, "(bench)")?;
     let isolate = if args.isolated { Isolate::Each } else { Isolate::None };
-    let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, None)?;
-    let packets = Some(args.packets);
-    let generator = GeneratorSpec { packets, ..GeneratorSpec::default() };
-    let binds = BTreeMap::from([(0, DeviceSpec::Generator(generator)), (1, DeviceSpec::Null)]);
+    let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, None, &[])?;
+    let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
     let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &RunOptions::default())?;
     Ok(Inline::new(&setup)?.run()?)
 }

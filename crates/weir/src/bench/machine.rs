@@ -37,7 +37,8 @@ impl Machine {
     }
 }
 
-fn pin(core: usize) {
+/// Binds this thread to a core.
+pub fn pin(core: usize) {
     let mut set = CpuSet::new();
     if core < CpuSet::MAX_CPU {
         set.set(core);

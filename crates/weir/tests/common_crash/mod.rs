@@ -16,7 +16,7 @@ use weir_capture::{Format, LinkType, Precision, Reader, Record, TimeFormat, Time
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Most packets that a worker may hold unfinished: one batch.
-pub const BATCH: u64 = 64;
+pub const BATCH: u64 = weir_packet::BATCH as u64;
 
 /// Flows of a numbered capture.
 pub const FLOWS: u16 = 8;
@@ -177,7 +177,12 @@ pub struct Finished {
 impl Run {
     /// Starts `weir run POLICY … --json -q`.
     pub fn start(policy: &Path, args: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        Self::start_by(Command::new(env!("CARGO_BIN_EXE_weir")), policy, args)
+    }
+
+    /// The same by a command that ends with the program: `ip netns exec … weir`.
+    pub fn start_by(mut weir: Command, policy: &Path, args: &[&str]) -> Self {
+        let mut child = weir
             .arg("run")
             .arg(policy)
             .args(args)
@@ -226,13 +231,19 @@ impl Run {
     }
 
     /// Waits until so many workers are there and have taken their work up: each has attached to
-    /// its memory and given itself its name.
+    /// its memory (which root can see) or closed its sandbox behind it.
     pub fn wait_for_workers(&self, n: usize) -> BTreeMap<String, Pid> {
         let mut workers = BTreeMap::new();
         wait_until("all workers to run", PATIENCE, || {
             workers = self.workers();
             let maps = |pid: &Pid| std::fs::read_to_string(proc(*pid, "maps")).unwrap_or_default();
-            workers.len() == n && workers.values().all(|p| maps(p).contains("memfd:weir"))
+            let closed = |pid: &Pid| {
+                let status = std::fs::read_to_string(proc(*pid, "status")).unwrap_or_default();
+                let filters = status.lines().find_map(|l| l.strip_prefix("Seccomp_filters:"));
+                filters.and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n > 1)
+            };
+            let attached = |pid: &Pid| maps(pid).contains("memfd:weir") || closed(pid);
+            workers.len() == n && workers.values().all(attached)
         });
         workers
     }
@@ -252,6 +263,13 @@ impl Run {
                 Err(e) => panic!("waiting for {what}: {e}; standard error:\n{}", self.tail()),
             }
         }
+    }
+
+    /// The next line on standard error, if one comes within `patience`.
+    pub fn next_line(&mut self, patience: Duration) -> Option<(Instant, String)> {
+        let (at, line) = self.lines.recv_timeout(patience).ok()?;
+        self.said.push(line.clone());
+        Some((at, line))
     }
 
     /// Sends a signal to the agent.
@@ -321,7 +339,8 @@ impl Finished {
         let show = || format!("{what}: {:#}\n{}", self.report, self.said.join("\n"));
         assert_eq!(self.code, Some(0), "{}", show());
         let n = |key: &str| self.number(&format!("/balance/{key}"));
-        assert_eq!(n("in"), n("out") + n("dropped") + n("lost"), "{}", show());
+        let made = n("created") + n("copied");
+        assert_eq!(n("in") + made, n("out") + n("dropped") + n("lost"), "{}", show());
         assert_eq!((n("devices_in"), n("devices_out")), (n("in"), n("out")), "{}", show());
         let c = |key: &str| self.number(&format!("/census/{key}"));
         assert!(c("buffers") > 0, "{}", show());

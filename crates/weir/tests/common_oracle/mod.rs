@@ -319,6 +319,8 @@ pub fn assert_report(what: &str, report: &Value, expected: &Outcome, with_report
     let sent: u64 = expected.sent.values().map(|s| s.len() as u64).sum();
     assert_eq!(report["balance"]["in"], received, "{what}");
     assert_eq!(report["balance"]["out"], sent, "{what}");
+    assert_eq!(report["balance"]["created"], expected.created, "{what}");
+    assert_eq!(report["balance"]["copied"], expected.copied, "{what}");
     assert_eq!(report["balance"]["dropped"], expected.dropped(), "{what}");
 }
 

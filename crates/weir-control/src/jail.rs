@@ -1,0 +1,261 @@
+//! The first layer of a worker's sandbox: put around the process by the agent, between fork and exec,
+//! so that it holds for programs that are somebody else's. The second is
+//! [`weir_runtime::sandbox`]; `docs/decisions/0006-sandbox.md` has the reasons for both.
+
+use landlock::{ABI, Access, AccessFs, AccessNet, PathBeneath, Ruleset, RulesetAttr};
+use landlock::{RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, setrlimit};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags};
+use seccompiler::BpfProgram;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use weir_runtime::sandbox::{self, SandboxError};
+
+/// The user that has no rights anywhere: `nobody` of most systems.
+pub const NOBODY: u32 = 65_534;
+
+/// What the operator may choose of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SandboxOptions {
+    /// Off for debugging only.
+    pub on: bool,
+    /// The user and group that workers become when the agent is root.
+    pub user: u32,
+}
+
+impl Default for SandboxOptions {
+    fn default() -> Self {
+        SandboxOptions { on: true, user: NOBODY }
+    }
+}
+
+/// Why there is no sandbox to put a worker into.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JailError {
+    /// The filter of system calls.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The rules on files.
+    #[error("the sandbox: landlock: {0}")]
+    Landlock(#[from] RulesetError),
+}
+
+/// Where programs may read: their shared libraries are there.
+const LIBRARIES: [&str; 8] = [
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/etc/ld.so.cache",
+];
+
+/// Dynamic loaders, which the kernel executes with the program.
+const LOADERS: [&str; 7] = [
+    "/lib64/ld-linux-x86-64.so.2",
+    "/lib/ld-linux-aarch64.so.1",
+    "/lib/ld-linux-riscv64-lp64d.so.1",
+    "/lib/ld-musl-x86_64.so.1",
+    "/lib/ld-musl-aarch64.so.1",
+    "/nix/store",
+    "/gnu/store",
+];
+
+/// What is prepared once and put around every process.
+#[derive(Debug)]
+pub(crate) struct Jail {
+    filter: BpfProgram,
+    /// Whom workers become; `None`: not permitted, they stay what the agent is.
+    user: Option<u32>,
+    /// An empty network namespace; `None`: not permitted.
+    network: Option<Arc<OwnedFd>>,
+}
+
+/// What one process gets.
+pub(crate) struct Cell {
+    /// Everything at once. A device's service, which has files to open first, keeps its user and
+    /// system calls until it gives them up itself; it is always weir's own program.
+    pub(crate) closed: bool,
+    /// Whether its network is empty.
+    pub(crate) no_network: bool,
+    /// Whether it begins in the real-time class, with the lowest priority.
+    pub(crate) real_time: bool,
+    /// Descriptors that it may have.
+    pub(crate) descriptors: u64,
+    /// Bytes of its own memory; `None`: as many as there are.
+    pub(crate) memory: Option<u64>,
+}
+
+impl Jail {
+    /// Finds out what is permitted, and prepares it.
+    pub(crate) fn new(options: SandboxOptions) -> Result<Self, JailError> {
+        let filter = sandbox::starting()?;
+        // Workers of the same user (where there is no other) must not read the agent's memory.
+        let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        let (user, network) = try_out(options.user);
+        Ok(Jail { filter, user, network: network.map(Arc::new) })
+    }
+
+    /// Whom workers become.
+    pub(crate) fn user(&self) -> Option<u32> {
+        self.user
+    }
+
+    /// The rules on files for a program: read and execute itself, read shared libraries. `None`
+    /// when the kernel has no landlock.
+    pub(crate) fn ruleset(&self, program: impl AsFd) -> Result<Option<OwnedFd>, JailError> {
+        let run = AccessFs::Execute | AccessFs::ReadFile;
+        let mut rules = Ruleset::default()
+            .handle_access(AccessFs::from_all(ABI::V6))?
+            .handle_access(AccessNet::from_all(ABI::V6))?
+            .scope(Scope::from_all(ABI::V6))?
+            .create()?
+            .add_rules(path_beneath_rules(LIBRARIES, AccessFs::ReadFile))?
+            .add_rules(path_beneath_rules(LOADERS, run))?;
+        // Memory files have no place in the file system: no rule is possible, nor needed.
+        if let Err(e) = (&mut rules).add_rule(PathBeneath::new(program, run))
+            && !in_no_file_system(&e)
+        {
+            return Err(e.into());
+        }
+        Ok(rules.into())
+    }
+
+    /// Puts it around the process that `command` will start.
+    pub(crate) fn put_on(&self, command: &mut Command, rules: Option<Arc<OwnedFd>>, cell: Cell) {
+        let mut filter = self.filter.clone();
+        let network = self.network.clone().filter(|_| cell.no_network);
+        let user = self.user.filter(|_| cell.closed);
+        let agent = rustix::process::getpid();
+        // Between fork and exec of a program with threads: nothing here may allocate or take a lock.
+        let in_child = move || {
+            close_on_exec_from(3)?;
+            limit(Resource::Core, 0)?;
+            limit(Resource::Nofile, cell.descriptors)?;
+            if cell.real_time {
+                // Not permitted to all; the worker finds out by itself. A user without rights may
+                // keep the class, so it comes before the user.
+                let _ = weir_mem::realtime::set_fifo(None, 1);
+            }
+            if let Some(bytes) = cell.memory {
+                limit(Resource::Data, bytes)?;
+            }
+            if let Some(network) = &network {
+                rustix::thread::move_into_link_name_space(
+                    network.as_fd(),
+                    Some(LinkNameSpaceType::Network),
+                )?;
+            }
+            if let Some(user) = user {
+                sandbox::become_user(user)?;
+            }
+            // After the user: a change of user forgets it.
+            rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+            if rustix::process::getppid() != Some(agent) {
+                return Err(rustix::io::Errno::SRCH.into());
+            }
+            if !cell.closed {
+                return Ok(());
+            }
+            // After the user too: exec would refuse a user that has more processes already.
+            limit(Resource::Nproc, 0)?;
+            rustix::thread::set_no_new_privs(true)?;
+            if let Some(rules) = &rules {
+                restrict_files(rules)?;
+            }
+            let own = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+            sandbox::name_process(&mut filter, own);
+            seccompiler::apply_filter(&filter)
+                .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+        };
+        // SAFETY: the closure makes system calls on values made before the fork and compares
+        // numbers; it neither allocates, nor locks, nor touches what other threads may have held.
+        #[allow(unsafe_code, reason = "a worker's pre-exec step, CONTRIBUTING.md")]
+        unsafe {
+            command.pre_exec(in_child);
+        }
+    }
+
+    /// One phrase for the operator: what holds, and what was not permitted.
+    pub(crate) fn summary(&self, landlock: bool) -> String {
+        let (mut holds, mut lacks) = (vec!["seccomp".to_owned()], Vec::new());
+        match landlock {
+            true => holds.push("landlock".to_owned()),
+            false => lacks.push("landlock (not in this kernel)"),
+        }
+        match self.user {
+            Some(user) => holds.push(format!("user {user}")),
+            None => lacks.push("a user of its own (not permitted)"),
+        }
+        match &self.network {
+            Some(_) => holds.push("empty network namespace".to_owned()),
+            None => lacks.push("network namespace (not permitted)"),
+        }
+        let without = if lacks.is_empty() { "" } else { "; without " };
+        format!("sandbox: {}{without}{}", holds.join(", "), lacks.join(", "))
+    }
+}
+
+/// Becomes the workers' user, in a thread that ends then: the kernel keeps users and namespaces per
+/// thread. Says what was permitted.
+fn try_out(user: u32) -> (Option<u32>, Option<OwnedFd>) {
+    if !rustix::process::geteuid().is_root() {
+        return (None, None);
+    }
+    let tried = std::thread::spawn(move || {
+        let network = own_network().ok();
+        (sandbox::become_user(user).ok().map(|()| user), network)
+    });
+    tried.join().unwrap_or((None, None))
+}
+
+/// A new network namespace for this thread; workers enter it one after the other, which costs
+/// microseconds where making one costs milliseconds.
+fn own_network() -> rustix::io::Result<OwnedFd> {
+    // SAFETY: the network alone is unshared, not the table of descriptors.
+    #[allow(unsafe_code, reason = "preparation of a worker's pre-exec step, CONTRIBUTING.md")]
+    unsafe {
+        rustix::thread::unshare_unsafe(UnshareFlags::NEWNET)?;
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::open("/proc/thread-self/ns/net", flags, Mode::empty())
+}
+
+fn in_no_file_system(e: &RulesetError) -> bool {
+    let mut cause: Option<&dyn std::error::Error> = Some(e);
+    while let Some(e) = cause {
+        if e.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error) == Some(libc::EBADFD) {
+            return true;
+        }
+        cause = e.source();
+    }
+    false
+}
+
+fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
+    setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
+}
+
+/// Closes all descriptors from `first` on when the program begins.
+fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: marks descriptors; takes no memory.
+    #[allow(unsafe_code, reason = "a worker's pre-exec step, CONTRIBUTING.md")]
+    let done =
+        unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Landlock's last step, which its crate would do together with others that allocate.
+fn restrict_files(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes a descriptor, which is open, and no memory.
+    #[allow(unsafe_code, reason = "a worker's pre-exec step, CONTRIBUTING.md")]
+    let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

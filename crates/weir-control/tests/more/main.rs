@@ -1,0 +1,398 @@
+//! What NFs may do besides judging packets, through real workers: isolated and fused, against the
+//! oracle, and when workers are killed. The program is its own worker, with NFs that the library does not
+//! have; so it has no test harness but its own.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
+
+mod nfs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use weir_capture::{
+    Format, LinkType, Precision, RawTime, Reader, Record, TimeFormat, Timestamp, Writer,
+};
+use weir_control::library::Library;
+use weir_control::wiring::{RunOptions, wire};
+use weir_control::{Agent, Event, Report, RestartPolicy, devices};
+use weir_device::DeviceSpec;
+use weir_nf::wire::Frame;
+use weir_nfs as _;
+use weir_oracle::{Input, Oracle, Outcome, Sent};
+use weir_plan::{Isolate, Options, Plan};
+
+/// Most packets that a worker has under way.
+const BATCH: u64 = weir_packet::BATCH as u64;
+const PATIENCE: Duration = Duration::from_secs(60);
+const PORTS: &str = "Port<0> lan; Port<1> wan;\n";
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("worker") {
+        return weir_runtime::worker_main();
+    }
+    let tests: [(&str, fn()); 10] = [
+        ("copies_meet_their_packets_again", copies_meet_their_packets_again),
+        ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
+        ("errors_go_back_and_packets_go_on", errors_go_back_and_packets_go_on),
+        ("a_delay_line_keeps_and_flushes", a_delay_line_keeps_and_flushes),
+        ("timers_come_exactly_where_packet_time_says", timers_come_exactly),
+        ("headers_are_added_and_removed_by_input", headers_are_added_and_removed),
+        ("timers_come_while_live_input_rests", timers_come_while_live_input_rests),
+        ("a_killed_copier_leaks_nothing", a_killed_copier_leaks_nothing),
+        ("what_a_killed_worker_held_is_counted_as_lost", what_was_held_is_lost),
+        ("shared_state_survives_kills", shared_state_survives_kills),
+    ];
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let mut failed = 0;
+    for (name, test) in tests {
+        if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
+            let passed = std::panic::catch_unwind(test).is_ok();
+            failed += u32::from(!passed);
+            println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A directory that is deleted with everything in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = path.join(format!("more-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Packets of all kinds by port 0, some microseconds apart, some bursts.
+fn packets(n: usize) -> Vec<Input> {
+    let v6 = |n: u16| std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+    let long = [3; 1500];
+    let mut micros = 0;
+    let packet = |i: usize| {
+        let i16 = i as u16;
+        let data = &long[..i * 37 % 1400];
+        let four = Frame::ipv4([10, 0, i as u8, 1], [10, 1, 0, 2]).udp(i16, 53);
+        let six = Frame::ipv6(v6(10 + i16), v6(2)).tcp(i16, 80, 2);
+        let bytes = match i % 7 {
+            0 => four.ttl(1).payload(data).build(),
+            1 => six.ttl(1).vlan(3).payload(data).build(),
+            2 => six.payload(&long).build(),
+            3 => Frame::other(0x0806).payload(&[i as u8; 28]).build(),
+            _ => four.payload(data).vlan(9).build(),
+        };
+        micros += [0, 3, 40, 700, 1, 2_500][i * i % 6];
+        let raw = RawTime::from_fields(1_000 + micros / 1_000_000, micros % 1_000_000);
+        let time = Timestamp { raw, format: TimeFormat::PcapMicros };
+        let wire_len = bytes.len() as u32;
+        Input { port: 0, bytes, wire_len, time, link: LinkType::ETHERNET }
+    };
+    (0..n).map(packet).collect()
+}
+
+fn write_capture(path: &Path, packets: &[Input]) {
+    let (precision, link) = (Precision::Micros, LinkType::ETHERNET);
+    let mut writer = Writer::create(path, Format::Pcap { precision, link }).unwrap();
+    for p in packets {
+        let (bytes, wire_len, time) = (p.bytes.as_slice(), p.wire_len, p.time);
+        writer
+            .append(&Record { bytes, wire_len, time, link, interface: 0, comment: None })
+            .unwrap();
+    }
+    writer.commit().unwrap();
+}
+
+/// Bytes, wire length and time.
+type Seen = (Vec<u8>, u32, u64);
+
+fn read_capture(path: &Path) -> Vec<Seen> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut all = Vec::new();
+    while let Some(r) = reader.next().unwrap() {
+        all.push((r.bytes.to_vec(), r.wire_len, r.time.to_ns()));
+    }
+    all
+}
+
+fn plan(policy: &str, isolate: Isolate) -> Plan {
+    let graph =
+        weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}\n{policy}")).graph;
+    Plan::build(&graph, &Options { isolate, cores: None, online: 2, domains: Default::default() })
+        .unwrap()
+}
+
+/// Runs to the end; `each` is called now and then.
+fn run(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+    options: &RunOptions,
+    mut each: impl FnMut(&mut Agent),
+) -> Report {
+    let captures = devices::scan(binds).unwrap();
+    let setup = wire(plan, binds, &captures, options).unwrap();
+    let mut agent = Agent::start(setup, RestartPolicy::default()).unwrap();
+    let end = Instant::now() + PATIENCE;
+    loop {
+        agent.turn(Duration::from_millis(1)).unwrap();
+        let mut finished = false;
+        while let Some(event) = agent.event() {
+            finished |= event == Event::Finished;
+        }
+        if finished {
+            break;
+        }
+        assert!(Instant::now() < end, "it does not end");
+        each(&mut agent);
+    }
+    let census = agent.dismiss();
+    Report::of(plan, &agent, census, 0.0)
+}
+
+/// Fails unless the records are those expected; what follows from one packet may come in any order.
+fn assert_sent(what: &str, mut got: Vec<Seen>, expected: &[Sent]) {
+    assert_eq!(got.len(), expected.len(), "{what}: packets");
+    let mut at = 0;
+    for group in expected.chunk_by(|a, b| (a.source, a.place) == (b.source, b.place)) {
+        let here = &mut got[at..at + group.len()];
+        let mut want: Vec<Seen> =
+            group.iter().map(|s| (s.bytes.clone(), s.wire_len, s.time.to_ns())).collect();
+        here.sort();
+        want.sort();
+        assert!(here == want, "{what}: packet {at} and what follows from it");
+        at += group.len();
+    }
+}
+
+/// Runs a policy isolated and fused, with little and with much room, and compares with the oracle.
+/// `reports`: those of NFs too.
+fn compare(name: &str, nfs: &str, input: &[Input], reports: bool) -> Outcome {
+    let policy = format!("{PORTS}{nfs}");
+    let graph = plan(&policy, Isolate::None).graph;
+    let expected = Oracle::new(&graph, &[0, 1]).unwrap().run(input).unwrap();
+    for isolate in [Isolate::Each, Isolate::None] {
+        for (ring, pool) in [(64, 64), (64, 4096), (1024, 256)] {
+            let what = format!("{name} {isolate:?} ring {ring} pool {pool}");
+            let scratch = Scratch::new(name);
+            let file = |f: &str| scratch.0.join(f);
+            write_capture(&file("in.pcap"), input);
+            let tx = |port: u16| {
+                expected.sent.contains_key(&port).then(|| file(&format!("out{port}.pcap")))
+            };
+            let binds = BTreeMap::from([
+                (0, DeviceSpec::Pcap { rx: Some(file("in.pcap")), tx: tx(0) }),
+                (1, DeviceSpec::Pcap { rx: None, tx: tx(1) }),
+            ]);
+            let options = RunOptions { ring, pool: Some(pool), ..RunOptions::default() };
+            let report = run(&plan(&policy, isolate), &binds, &options, |_| {});
+            assert!(report.sound, "{what}: {:?} {:?}", report.balance, report.census);
+            let b = &report.balance;
+            assert_eq!((b.created, b.copied), (expected.created, expected.copied), "{what}");
+            assert_eq!((b.lost, b.dropped), (0, expected.dropped()), "{what}");
+            for node in &report.nodes {
+                let Some(want) = expected.nodes.get(&node.name) else { continue };
+                let got = (node.packets, node.bytes, &node.drops);
+                assert_eq!(got, (want.packets, want.bytes, &want.drops), "{what}: {}", node.name);
+                if reports && let Some(want) = expected.reports.get(&node.name) {
+                    assert_eq!(&node.report, want, "{what}: report of {}", node.name);
+                }
+            }
+            for edge in &report.edges {
+                let want = &expected.edges[&edge.name];
+                assert_eq!(
+                    (edge.packets, edge.bytes),
+                    (want.packets, want.bytes),
+                    "{what}: {}",
+                    edge.name
+                );
+            }
+            for (port, sent) in &expected.sent {
+                assert_sent(&what, read_capture(&tx(*port).unwrap()), sent);
+            }
+        }
+    }
+    expected
+}
+
+fn copies_meet_their_packets_again() {
+    let nfs = "Tee t; MacSwap m; CountSubnet c { prefixes: [\"10.0.0.0/8\", \"fd00::/8\"] };
+        pipelet { lan -> t; t [t.out] -> m -> c; t [t.copy] -> c; c -> wan; }";
+    let outcome = compare("meet", nfs, &packets(2_000), true);
+    assert_eq!((outcome.copied, outcome.sent[&1].len()), (2_000, 4_000));
+}
+
+fn copies_of_copies_are_all_made() {
+    // Two, four, eight of each: more than a batch, and more than the smallest pool holds of a batch.
+    let nfs = "Tee a; Tee b; Tee c; PacketSizeHistogram h;
+        pipelet { lan -> a; a [a.out] -> b; a [a.copy] -> b; b [b.out] -> c; b [b.copy] -> c;
+                  c [c.out] -> h; c [c.copy] -> h; h -> wan; }";
+    let outcome = compare("copies", nfs, &packets(600), true);
+    assert_eq!(outcome.sent[&1].len(), 600 * 8);
+}
+
+fn errors_go_back_and_packets_go_on() {
+    let nfs = "CheckIpHeader i; TtlDecrement t { mtu: 1400 };
+        IcmpError e { v4: \"10.9.9.9\", v6: \"fd00::99\", mtu: 1400, rate: 1000000, burst: 1000 };
+        pipelet { lan -> i; i [i.ip] -> t; i [i.non_ip] -> wan; t [t.out] -> wan; t [t.other] -> Drop;
+                  t [t.expired] -> [expired] e; t [t.too_big] -> [too_big] e; e -> lan; }";
+    let outcome = compare("errors", nfs, &packets(1_400), true);
+    let drops = &outcome.nodes["e"].drops;
+    assert_eq!((drops["expired"], drops["too-big"]), (400, 200));
+    assert_eq!((outcome.created, outcome.sent[&0].len()), (600, 600));
+}
+
+fn a_delay_line_keeps_and_flushes() {
+    let nfs = "DelayLine a; Null n; DelayLine b; pipelet { lan -> a -> n -> b -> wan; }";
+    let outcome = compare("delay", nfs, &packets(1_000), false);
+    assert_eq!(outcome.nodes["a"].drops["held-at-end"], 2);
+    // What the first sends at its end, the second still gets.
+    assert_eq!(outcome.nodes["b"].packets, 998);
+    assert_eq!(outcome.nodes["b"].drops["held-at-end"], 2);
+}
+
+fn timers_come_exactly() {
+    let nfs = "Batcher b; Tee t; Null n; pipelet { lan [ip || ip6] -> b -> t; lan -> wan;
+        t [t.out] -> wan; t [t.copy] -> n -> wan; }";
+    let outcome = compare("timers", nfs, &packets(2_000), false);
+    assert!(outcome.created > 100 && outcome.nodes["b"].drops["filtered"] > 100);
+}
+
+fn headers_are_added_and_removed() {
+    let nfs =
+        "Tagger a; Tagger b; pipelet { lan [ip] -> [tag] a; lan [vlan 9] -> [untag] a; lan -> wan;
+        a [vlan 7] -> [untag] b; a -> [tag] b; b -> wan; }";
+    let outcome = compare("tags", nfs, &packets(1_000), true);
+    // What was tagged and untagged is as before.
+    let lengths = |sent: &[Sent]| sent.iter().map(|s| s.bytes.len()).sum::<usize>();
+    assert!(lengths(&outcome.sent[&1]) > 0);
+}
+
+fn gen_binds(spec: &str) -> BTreeMap<u16, DeviceSpec> {
+    BTreeMap::from([(0, spec.parse().unwrap()), (1, DeviceSpec::Null)])
+}
+
+fn node(report: &Report, name: &str) -> weir_control::report::NodeReport {
+    report.nodes.iter().find(|n| n.name == name).unwrap().clone()
+}
+
+fn kill(agent: &Agent, w: usize) -> bool {
+    let Some(pid) = agent.pid(w).and_then(|p| rustix::process::Pid::from_raw(p as i32)) else {
+        return false;
+    };
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).is_ok()
+}
+
+fn worker(agent: &Agent, name: &str) -> usize {
+    agent.setup().workers.iter().position(|w| w.name == name).unwrap()
+}
+
+/// Packets that came to the first node of worker `w` so far.
+fn seen(agent: &Agent, w: usize) -> u64 {
+    let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { return 0 };
+    words.get(layout.nodes).copied().unwrap_or(0)
+}
+
+fn timers_come_while_live_input_rests() {
+    // One packet in ten seconds; what it set the timer for must not wait for the next.
+    let policy = format!("{PORTS} Batcher b; pipelet {{ lan -> b -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let start = Instant::now();
+    let mut stopped = false;
+    let report = run(&plan, &gen_binds("gen:rate=1,packets=5"), &RunOptions::default(), |agent| {
+        let (tx, b) = (worker(agent, "tx:wan"), worker(agent, "b"));
+        // Its own packet, and the one that it held (or dropped): before a second has come.
+        if !stopped && seen(agent, b) >= 1 && seen(agent, tx) >= 1 {
+            assert!(seen(agent, b) < 5, "only the end let it go");
+            stopped = true;
+            agent.stop();
+        }
+    });
+    assert!(stopped && report.sound, "{:?} after {:?}", report.balance, start.elapsed());
+    assert!(report.balance.created >= 1);
+}
+
+/// Kills worker `name` each time that it has seen `every` packets more, `times` times.
+fn killing(name: &'static str, every: u64, times: u32) -> impl FnMut(&mut Agent) {
+    let (mut next, mut left) = (every, times);
+    move |agent| {
+        let w = worker(agent, name);
+        if left > 0 && seen(agent, w) >= next && kill(agent, w) {
+            left -= 1;
+            next = seen(agent, w) + every;
+        }
+    }
+}
+
+fn a_killed_copier_leaks_nothing() {
+    let policy = format!(
+        "{PORTS} Tee t; Null n; pipelet {{ lan -> t; t [t.out] -> n -> wan; t [t.copy] -> wan; }}"
+    );
+    for isolate in [Isolate::Each, Isolate::None] {
+        let plan = plan(&policy, isolate);
+        let name = if isolate == Isolate::Each { "t" } else { "t+n" };
+        let options = RunOptions { pool: Some(256), ring: 128, ..RunOptions::default() };
+        let binds = gen_binds("gen:packets=400000");
+        let report = run(&plan, &binds, &options, killing(name, 40_000, 5));
+        assert!(report.sound, "{:?} {:?}", report.balance, report.census);
+        let restarts = report.workers.iter().find(|w| w.name == name).unwrap().restarts;
+        assert!(restarts > 0, "nobody died");
+        assert_eq!(report.balance.copied + report.balance.lost, 400_000);
+    }
+}
+
+fn what_was_held_is_lost() {
+    let policy = format!("{PORTS} DelayLine d; pipelet {{ lan -> d -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let binds = gen_binds("gen:packets=400000");
+    let report = run(&plan, &binds, &RunOptions::default(), killing("d", 40_000, 5));
+    assert!(report.sound, "{:?} {:?}", report.balance, report.census);
+    let died = report.workers.iter().find(|w| w.name == "d").unwrap();
+    assert!(died.restarts > 0, "nobody died");
+    // Seven each time, and at most a batch that was under way.
+    let restarts = u64::from(died.restarts);
+    assert!((7 * restarts..=(7 + BATCH) * restarts).contains(&died.lost), "{died:?}");
+    assert_eq!(node(&report, "d").drops["held-at-end"], 2);
+}
+
+/// What Tally remembered when it was last written down.
+fn kept(agent: &Agent, w: usize) -> u64 {
+    let all = agent.kept(w).unwrap_or_default();
+    let state = all.iter().find(|(name, kind, _)| name == "c" && kind == "Tally");
+    state.map_or(0, |(.., state)| postcard::from_bytes::<nfs::Count>(&state[4..]).unwrap().packets)
+}
+
+fn shared_state_survives_kills() {
+    let policy = format!("{PORTS} Tally c; pipelet {{ lan -> c -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let binds = gen_binds("gen:rate=100000,packets=200000");
+    // Packets counted and not written down when it was killed.
+    let (mut unwritten, mut kills, mut wait_for) = (0, 0u64, 1);
+    let report = run(&plan, &binds, &RunOptions::default(), |agent| {
+        let w = worker(agent, "c");
+        let (written, pid) = (kept(agent, w), agent.pid(w));
+        if kills < 4 && written >= wait_for && pid.is_some() && kill(agent, w) {
+            kills += 1;
+            // At most: its successor may count on already.
+            unwritten += seen(agent, w) - written;
+            wait_for = written + 1;
+        }
+    });
+    assert!(report.sound, "{:?} {:?}", report.balance, report.census);
+    let c = node(&report, "c");
+    let counted = c.report["packets"].as_u64().unwrap();
+    println!("{kills} kills: {counted} of {} packets remembered", c.packets);
+    assert_eq!(kills, 4);
+    assert!(
+        counted <= c.packets && counted + unwritten + BATCH * kills >= c.packets,
+        "{counted} {unwritten}"
+    );
+    assert!(counted * 2 > c.packets, "most of it was before the last death");
+}

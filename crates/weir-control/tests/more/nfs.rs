@@ -1,0 +1,193 @@
+//! NFs that do everything the SDK lets them, for the tests only.
+
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use weir_nf::{
+    Bytes, Cause, ConfigError, Ctx, DEFAULT_HOLDS, Descriptor, DropReason, Effect, Env, Held,
+    LayerAccess, Merge, Nf, NoConfig, Packets, ReadOnly, ReadWrite, Touch,
+};
+
+/// Handles of held packets, the oldest first.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Line(VecDeque<Held>);
+
+impl Merge for Line {
+    fn merge(&mut self, _: Self) {}
+}
+
+/// Keeps the last seven packets; each releases the one before those. At the end all but every third
+/// leave, in order.
+pub struct DelayLine;
+
+impl Nf for DelayLine {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "DelayLine",
+        effect: Effect::Stateful,
+        holds: DEFAULT_HOLDS,
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Line;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(DelayLine)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        for packet in packets.iter_mut() {
+            let cause = ctx.cause(&packet);
+            if let Ok(held) = ctx.hold(packet) {
+                ctx.shared().0.push_back(held);
+            }
+            if ctx.shared().0.len() > 7
+                && let Some(oldest) = ctx.shared().0.pop_front()
+            {
+                ctx.release(oldest, 0, &cause);
+            }
+        }
+    }
+
+    fn on_end(&self, cause: &Cause, ctx: &mut Ctx<'_, Self>) {
+        for (i, held) in ctx.all_held().into_iter().enumerate() {
+            if i % 3 != 2 {
+                ctx.release(held, 0, cause);
+            }
+        }
+    }
+}
+
+weir_nf::register!(DelayLine);
+
+/// Collects packets for 2 ms from the first one, then releases them all; before them a packet of its
+/// own that says how many. Those with an odd last byte are dropped.
+pub struct Batcher;
+
+impl Nf for Batcher {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Batcher",
+        effect: Effect::Stateful,
+        may_drop: true,
+        creates: 1,
+        holds: DEFAULT_HOLDS,
+        timers: true,
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Line;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Batcher)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        for packet in packets.iter_mut() {
+            let cause = ctx.cause(&packet);
+            if ctx.shared().0.is_empty() {
+                ctx.timer(2_000_000, 7, &cause);
+            }
+            if let Ok(held) = ctx.hold(packet) {
+                ctx.shared().0.push_back(held);
+            }
+        }
+    }
+
+    fn on_timer(&self, token: u64, cause: &Cause, ctx: &mut Ctx<'_, Self>) {
+        let all = std::mem::take(&mut ctx.shared().0);
+        if let Some(mut own) = ctx.alloc(60) {
+            if let Some(mut bytes) = own.bytes_mut() {
+                bytes.write(0, &[token as u8; 60]);
+                bytes.set_ne16(12, 0x88b5u16.to_be());
+                bytes.set_ne16(14, (all.len() as u16).to_be());
+            }
+            ctx.emit(own, 0, cause);
+        }
+        for held in all {
+            let bytes = ctx.held_bytes(&held);
+            let odd = bytes.u8(bytes.len().wrapping_sub(1)).is_some_and(|b| b % 2 == 1);
+            if odd {
+                ctx.discard(held, DropReason::Filtered, cause);
+            } else {
+                ctx.release(held, 0, cause);
+            }
+        }
+    }
+}
+
+weir_nf::register!(Batcher);
+
+/// Puts a VLAN tag on what comes by `tag`, takes one off what comes by `untag`.
+pub struct Tagger;
+
+impl Nf for Tagger {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Tagger",
+        inputs: &["tag", "untag"],
+        layers: LayerAccess { l2: Touch::Write, ..LayerAccess::NONE },
+        resizes: true,
+        effect: Effect::Stateful,
+        ..Descriptor::BASE
+    };
+    type Access = ReadWrite;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Tagger)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadWrite>, ctx: &mut Ctx<'_, Self>) {
+        for mut packet in packets.iter_mut() {
+            let Some(macs) = packet.bytes().array::<12>(0) else { continue };
+            let changed = match ctx.input() {
+                0 => packet.grow_front(4),
+                _ => packet.shrink_front(4),
+            };
+            let Some(mut bytes) = packet.bytes_mut().filter(|_| changed) else { continue };
+            bytes.write(0, &macs);
+            if ctx.input() == 0 {
+                bytes.write(12, &[0x81, 0, 0, 7]);
+            }
+        }
+    }
+}
+
+weir_nf::register!(Tagger);
+
+/// Counts packets.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Count {
+    pub packets: u64,
+}
+
+impl Merge for Count {
+    fn merge(&mut self, other: Self) {
+        self.packets += other.packets;
+    }
+}
+
+/// Counts packets.
+pub struct Tally;
+
+impl Nf for Tally {
+    const DESCRIPTOR: Descriptor =
+        Descriptor { name: "Tally", effect: Effect::Stateful, ..Descriptor::BASE };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Count;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Tally)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        ctx.shared().packets += packets.len() as u64;
+    }
+}
+
+weir_nf::register!(Tally);

@@ -1,0 +1,257 @@
+//! Packet sockets: an interface of this machine, received from and sent to.
+
+use super::cutter::{Cutter, Received};
+use super::open::{failed, link_or_gone, packet_socket};
+use super::transmit::{Patience, drop_packets};
+use super::watch::{Presence, Watch};
+use crate::offload::VnetHeader;
+use crate::sys::{Batch, Frame, Geometry, PacketSocket, Ring};
+use crate::{DeviceError, Dropped, Place, Receive, Room, Send, Status};
+use rustix::fd::{AsFd, BorrowedFd};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
+use weir_mem::Arena;
+use weir_packet::{DropReason, Packet};
+
+/// Longest super-packet: what TCP makes unless an administrator allows more.
+const LONGEST: usize = 1 << 17;
+
+/// Receives everything that comes in by an interface, whomever it is meant for, and nothing that
+/// this machine sends by it. Packets for which there is no room stay in the kernel's ring; what no
+/// longer fits there is counted as `kernel-full`.
+pub struct PacketRx {
+    socket: PacketSocket,
+    ring: Ring,
+    cutter: Cutter,
+    queue: Queue,
+    watch: Watch,
+    /// The kernel says that it dropped something.
+    losing: bool,
+    received: u64,
+}
+
+impl PacketRx {
+    /// Opens the interface `name`, with the count going on from `place` (CAP_NET_RAW).
+    pub fn open(name: &str, place: Place) -> Result<Self, DeviceError> {
+        let device = format!("afp:{name}");
+        let socket = packet_socket(name)?;
+        let link = link_or_gone(&socket, name);
+        let geometry = Geometry::for_mtu(link.map_or(0, |l| l.mtu));
+        let ring = socket.ring(geometry);
+        let ring = ring.map_err(|e| failed(&device, "cannot have a receive ring", e))?;
+        // One that has gone just now is waited for.
+        let link = link.filter(|l| socket.bind(l.index).is_ok());
+        Ok(PacketRx {
+            socket,
+            ring,
+            cutter: Cutter::default(),
+            queue: Queue { bytes: vec![0; LONGEST], held: None },
+            watch: Watch::new("afp", name, link, true),
+            losing: false,
+            received: place[0],
+        })
+    }
+
+    /// Takes what is in the ring, until it is empty (true) or there is no room.
+    fn take(&mut self, room: &mut Room<'_>) -> bool {
+        while !room.is_full() {
+            let Some(frame) = self.ring.peek() else { return true };
+            self.losing |= frame.losing;
+            let done = if frame.len == frame.bytes.len() {
+                let Frame { bytes, header, vlan, time_ns, .. } = frame;
+                self.cutter.take(&Received { bytes, header, vlan, time_ns }, room)
+            } else {
+                self.queue.take(&self.socket, &frame, &mut self.cutter, room)
+            };
+            if !done {
+                return false;
+            }
+            self.ring.release();
+        }
+        false
+    }
+
+    fn count_losses(&mut self, room: &mut Room<'_>) {
+        self.losing = false;
+        match self.socket.drops() {
+            0 => {}
+            n => room.missed(DropReason::KernelFull, n),
+        }
+    }
+}
+
+impl Receive for PacketRx {
+    fn receive(&mut self, room: &mut Room<'_>) -> Result<Status, DeviceError> {
+        let before = room.received.0;
+        let empty = self.take(room);
+        if empty && self.watch.is_due() {
+            self.losing = true;
+            self.socket.take_error();
+            let socket = &self.socket;
+            self.watch.look(socket, |link| socket.bind(link.index).is_ok());
+        }
+        if self.losing {
+            self.count_losses(room);
+        }
+        self.received += room.received.0 - before;
+        Ok(if empty { Status::Later(self.watch.wait_ns()) } else { Status::More })
+    }
+
+    fn place(&self) -> Place {
+        [self.received, 0, 0, 0, 0, 1]
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.watch.notice()
+    }
+
+    fn finish(&mut self, room: &mut Room<'_>) {
+        let before = room.received.0;
+        self.count_losses(room);
+        self.received += room.received.0 - before;
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn trouble(&mut self) {
+        self.watch.hurry();
+    }
+}
+
+/// Packets that are longer than a frame of the ring come by the socket's queue, in the ring's order.
+struct Queue {
+    bytes: Vec<u8>,
+    /// The packet that was read last, until it has been taken in whole.
+    held: Option<(VnetHeader, usize)>,
+}
+
+impl Queue {
+    /// Takes in the packet whose beginning is `frame`; false when room ran out.
+    fn take(
+        &mut self,
+        socket: &PacketSocket,
+        frame: &Frame<'_>,
+        cutter: &mut Cutter,
+        room: &mut Room<'_>,
+    ) -> bool {
+        if self.held.is_none() {
+            let read = if frame.queued { self.read(socket) } else { Err(DropReason::KernelFull) };
+            match read {
+                Ok(held) => self.held = Some(held),
+                Err(reason) => {
+                    room.refuse(reason, frame.len);
+                    return true;
+                }
+            }
+        }
+        let Some((header, len)) = self.held else { return true };
+        let bytes = self.bytes.get(..len).unwrap_or_default();
+        let (vlan, time_ns) = (frame.vlan, frame.time_ns);
+        let done = cutter.take(&Received { bytes, header, vlan, time_ns }, room);
+        if done {
+            self.held = None;
+        }
+        done
+    }
+
+    fn read(&mut self, socket: &PacketSocket) -> Result<(VnetHeader, usize), DropReason> {
+        let mut vnet = [0; VnetHeader::LEN];
+        // Twice: an error that waits to be told (the interface went down) comes before the packet.
+        for _ in 0..2 {
+            let mut parts = [IoSliceMut::new(&mut vnet), IoSliceMut::new(&mut self.bytes)];
+            let mut control = RecvAncillaryBuffer::default();
+            match recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT) {
+                Ok(got) if got.flags.contains(ReturnFlags::TRUNC) => {
+                    return Err(DropReason::Oversize);
+                }
+                Ok(got) => {
+                    let len = got.bytes.saturating_sub(VnetHeader::LEN);
+                    return Ok((VnetHeader::parse(&vnet), len));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(DropReason::KernelFull)
+    }
+}
+
+/// Sends by an interface: a system call for a batch.
+pub struct PacketTx {
+    socket: PacketSocket,
+    batch: Batch,
+    watch: Watch,
+    sent: u64,
+}
+
+impl PacketTx {
+    /// Opens the interface `name`, with the count going on from `place` (CAP_NET_RAW). `tells`:
+    /// the operator hears from here what happens to the interface.
+    pub fn open(name: &str, place: Place, tells: bool) -> Result<Self, DeviceError> {
+        let socket = packet_socket(name)?;
+        let watch = Watch::new("afp", name, link_or_gone(&socket, name), tells);
+        Ok(PacketTx { socket, batch: Batch::default(), watch, sent: place[0] })
+    }
+
+    /// The interface is not there, or down: true when it is again, or another one of that name.
+    fn look_again(&mut self, presence: Presence) -> bool {
+        self.watch.is(presence);
+        if self.watch.is_due() {
+            // Packets name the interface: nothing has to be bound.
+            self.watch.look(&self.socket, |_| true);
+        }
+        self.watch.presence() == Presence::Up
+    }
+}
+
+impl Send for PacketTx {
+    fn send(
+        &mut self,
+        packets: &[Packet],
+        arena: &Arena,
+        dropped: &mut Dropped,
+    ) -> Result<(), DeviceError> {
+        self.batch.clear();
+        for packet in packets {
+            let bytes = arena.bytes(packet.entry());
+            self.batch.add(bytes.len(), |to| bytes.copy_to(0, to));
+        }
+        let (mut at, mut patience, mut looked) = (0, Patience::default(), false);
+        while at < self.batch.len() {
+            let reason = match self.batch.send(&self.socket, self.watch.index, at) {
+                Ok(n) if n > 0 => {
+                    self.watch.is(Presence::Up);
+                    self.sent += n as u64;
+                    at += n;
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) if patience.wait(&self.socket, true) => continue,
+                Err(Errno::NOBUFS) if patience.wait(&self.socket, false) => continue,
+                Err(e @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
+                    let down = e == Errno::NETDOWN;
+                    let how = if down { Presence::Down } else { Presence::Gone };
+                    if !std::mem::replace(&mut looked, true) && self.look_again(how) {
+                        continue;
+                    }
+                    drop_packets(dropped, DropReason::Device, self.batch.len() - at);
+                    break;
+                }
+                Err(Errno::MSGSIZE) => DropReason::Oversize,
+                Ok(_) | Err(_) => DropReason::Device,
+            };
+            drop_packets(dropped, reason, 1);
+            at += 1;
+        }
+        Ok(())
+    }
+
+    fn notice(&mut self) -> Option<String> {
+        self.watch.notice()
+    }
+
+    fn commit(&mut self) -> Result<Place, DeviceError> {
+        Ok([self.sent, 0, 0, 0, 0, 1])
+    }
+}

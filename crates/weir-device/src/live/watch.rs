@@ -1,0 +1,122 @@
+//! What becomes of an interface while it is in use.
+
+use crate::sys::{Link, link};
+use rustix::fd::AsFd;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at an interface that works. What goes wrong with it mostly wakes whoever
+/// waits for its packets at once; this is for what does not.
+const QUIET: Duration = Duration::from_millis(250);
+/// The same while it does not work.
+const ANXIOUS: Duration = Duration::from_millis(100);
+
+/// How an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Presence {
+    Up,
+    Down,
+    /// Deleted, or an interface of another kind has taken the name.
+    Gone,
+}
+
+/// Watches an interface by name, and keeps what the operator should be told.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// As the operator wrote it: `afp:eth0`.
+    device: String,
+    pub(super) name: String,
+    /// Index of the interface that is bound.
+    pub(super) index: u32,
+    presence: Presence,
+    next: Instant,
+    /// Whether the operator is told at all.
+    tells: bool,
+    notices: VecDeque<String>,
+}
+
+impl Watch {
+    /// A watch on `name`, bound as `link`; `None`: it is not there.
+    pub(super) fn new(kind: &str, name: &str, link: Option<Link>, tells: bool) -> Self {
+        let mut watch = Watch {
+            device: format!("{kind}:{name}"),
+            name: name.to_owned(),
+            index: link.map_or(0, |l| l.index),
+            presence: Presence::Up,
+            next: Instant::now() + QUIET,
+            tells,
+            notices: VecDeque::new(),
+        };
+        watch.is(match link {
+            Some(link) if link.up => Presence::Up,
+            Some(_) => Presence::Down,
+            None => Presence::Gone,
+        });
+        watch
+    }
+
+    pub(super) fn presence(&self) -> Presence {
+        self.presence
+    }
+
+    /// What the operator should be told next.
+    pub(super) fn notice(&mut self) -> Option<String> {
+        self.notices.pop_front()
+    }
+
+    /// The next look is due now.
+    pub(super) fn hurry(&mut self) {
+        self.next = Instant::now();
+    }
+
+    /// Whether a look is due; if so, when the next one is, is settled too.
+    pub(super) fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        let due = now >= self.next;
+        if due {
+            self.next = now + if self.presence == Presence::Up { QUIET } else { ANXIOUS };
+        }
+        due
+    }
+
+    /// Nanoseconds until the next look is due.
+    pub(super) fn wait_ns(&self) -> u64 {
+        self.next.saturating_duration_since(Instant::now()).as_nanos() as u64
+    }
+
+    /// Looks. When another interface has the name now, `bind` is to bind it.
+    pub(super) fn look(&mut self, socket: impl AsFd, bind: impl FnOnce(Link) -> bool) {
+        match link(socket, &self.name) {
+            Ok(found) if found.ethernet => {
+                if found.index != self.index || self.presence == Presence::Gone {
+                    self.is(Presence::Gone);
+                    if !bind(found) {
+                        return;
+                    }
+                    self.index = found.index;
+                }
+                self.is(if found.up { Presence::Up } else { Presence::Down });
+            }
+            Ok(_) | Err(_) => self.is(Presence::Gone),
+        }
+    }
+
+    /// Settles how the interface is; a change is told.
+    pub(super) fn is(&mut self, presence: Presence) {
+        if self.presence == presence {
+            return;
+        }
+        self.presence = presence;
+        if presence != Presence::Up {
+            self.next = self.next.min(Instant::now() + ANXIOUS);
+        }
+        let what = match presence {
+            Presence::Up => "interface is up again",
+            Presence::Down => "interface is down",
+            Presence::Gone => "interface is gone; waiting for one of that name",
+        };
+        if self.tells {
+            self.notices.push_back(format!("{}: {what}", self.device));
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! A worker that turns against everybody else, for tests: it works like any other for a while and then
+//! writes random bytes into everything that it may write. Only in builds with the feature `attacks`.
+
+use crate::link;
+use crate::spec::FromWorker;
+use rustix::fd::{BorrowedFd, OwnedFd};
+use rustix::io::IoSlice;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use weir_mem::{Mapping, Region};
+use weir_port::Doorbell;
+
+/// Steps of honest work before the first strike, at most.
+const HONEST: u64 = 2_000;
+/// Random deeds between two steps of work.
+const DEEDS: u64 = 8;
+
+/// The hostile part of a worker.
+pub(crate) struct Attack {
+    random: u64,
+    /// Everything that can be mapped for writing.
+    memory: Vec<Mapping>,
+    /// Everything that can be written to without being mapped.
+    bells: Vec<Doorbell>,
+    honest: u64,
+    /// What it writes to most of all, or nothing in particular.
+    focus: Option<u64>,
+    idle: bool,
+    name: String,
+}
+
+impl Attack {
+    pub(crate) fn new(name: &str, seed: u64, fds: &[OwnedFd]) -> Self {
+        let (mut memory, mut bells) = (Vec::new(), Vec::new());
+        for fd in fds.iter().filter_map(|fd| fd.try_clone().ok()) {
+            let len = rustix::fs::fstat(&fd).map_or(0, |s| s.st_size);
+            if len == 0 {
+                bells.push(Doorbell::from_fd(fd));
+            } else if let Ok(region) = Region::from_fd(fd, len as usize)
+                && let Ok(mapping) = region.map_writable()
+            {
+                memory.push(mapping);
+            }
+        }
+        let idle = seed == 0;
+        let (name, honest, focus) = (name.to_owned(), 0, None);
+        let mut attack = Attack { random: seed, memory, bells, honest, focus, idle, name };
+        attack.honest = 1 + if idle { 100 } else { attack.below(HONEST) };
+        if attack.below(4) != 0 {
+            attack.focus = Some(attack.below(attack.memory.len() as u64));
+        }
+        attack
+    }
+
+    /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    /// Between two steps of the worker's work. With seed 0 it does nothing any more: neither takes
+    /// nor gives nor promises, for ever.
+    pub(crate) fn strike(&mut self, agent: BorrowedFd<'_>) {
+        if self.honest > 0 {
+            self.honest -= 1;
+            if self.honest == 0 {
+                eprintln!("weir attack: {} strikes", self.name);
+                if self.idle {
+                    loop {
+                        std::thread::sleep(std::time::Duration::from_secs(1));
+                    }
+                }
+            }
+            return;
+        }
+        for _ in 0..self.below(DEEDS) {
+            match self.below(5000) {
+                0 => self.say_something(agent),
+                1..250 => self.bells.iter().for_each(Doorbell::ring),
+                _ => self.scribble(),
+            }
+        }
+    }
+
+    fn scribble(&mut self) {
+        let any = self.below(self.memory.len() as u64);
+        let which = if self.below(20) == 0 { any } else { self.focus.unwrap_or(any) } as usize;
+        let Some(len) = self.memory.get(which).map(|m| m.len() as u64) else { return };
+        // Half of the time where the indices are.
+        let span = if self.below(2) == 0 { len.min(256) } else { len };
+        let at = self.below(span) & !7;
+        let value = match self.below(6) {
+            // Any bits; small numbers; huge ones; entries, true and false, and markers.
+            0 => self.next(),
+            1 => self.below(1 << 16),
+            2 => u64::MAX - self.below(1 << 10),
+            3 => self.below(8192) << 32 | 128 << 16 | 64,
+            4 => 1 << 63 | self.below(4),
+            _ => 0,
+        };
+        if let Some(memory) = self.memory.get(which) {
+            memory.scribble(at as usize, value);
+        }
+    }
+
+    /// Words to the agent that no sound worker says.
+    fn say_something(&mut self, agent: BorrowedFd<'_>) {
+        let noise: Vec<u8> = (0..self.below(3000)).map(|_| self.next() as u8).collect();
+        match self.below(5) {
+            0 => drop(link::send(agent, &FromWorker::Done, &[])),
+            1 => drop(link::send(agent, &FromWorker::Failed("I do not like it".into()), &[])),
+            2 => drop(link::send(agent, &FromWorker::Paused(vec![0; 4096]), &[])),
+            // Frames without an end.
+            3 => say(agent, &[&[0], noise.as_slice()].concat()),
+            _ => say(agent, &noise),
+        }
+    }
+}
+
+/// By the system call that a worker may make.
+fn say(agent: BorrowedFd<'_>, noise: &[u8]) {
+    let mut control = SendAncillaryBuffer::default();
+    let _ = sendmsg(agent, &[IoSlice::new(noise)], &mut control, SendFlags::DONTWAIT);
+}

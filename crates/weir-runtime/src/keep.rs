@@ -1,0 +1,142 @@
+//! Keeping what the µNFs remember, so that a worker that dies loses only what was added last.
+
+use crate::segment::{Node, Segment};
+use std::time::{Duration, Instant};
+use weir_mem::KeptState;
+
+/// State is written down at most so often. What a worker that is killed remembered since then is lost.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// Writing down takes at most one part in so many of a worker's time: large state is written down
+/// less often than [`EVERY`].
+const SHARE: u32 = 20;
+
+/// Batches between two looks at the clock.
+const BATCHES: u32 = 16;
+
+/// Writes down what the µNFs of a segment remember.
+pub(crate) struct Keeper {
+    memory: KeptState,
+    /// Packets have come since it was last written down.
+    touched: bool,
+    batches: u32,
+    last: Instant,
+    every: Duration,
+    /// What was written last, and where the next is made.
+    kept: Vec<u8>,
+    next: Vec<u8>,
+    /// Whether somebody was told that it is too large.
+    warned: bool,
+}
+
+impl Keeper {
+    pub(crate) fn new(memory: KeptState) -> Self {
+        Keeper {
+            memory,
+            touched: false,
+            batches: 0,
+            last: Instant::now(),
+            every: EVERY,
+            kept: Vec::new(),
+            next: Vec::new(),
+            warned: false,
+        }
+    }
+
+    /// Hands what a predecessor kept to the µNFs; says what could not be taken over.
+    pub(crate) fn restore(&mut self, segment: &mut Segment) -> Vec<String> {
+        match self.memory.read() {
+            Some(kept) => segment.restore(&kept),
+            None => Vec::new(),
+        }
+    }
+
+    /// A batch has been processed and committed: writes down what the µNFs remember if that is due.
+    #[inline]
+    pub(crate) fn after_batch(&mut self, segment: &Segment) {
+        self.touched = true;
+        self.batches = self.batches.wrapping_add(1);
+        if self.batches.is_multiple_of(BATCHES) {
+            self.if_due(segment);
+        }
+    }
+
+    /// There is nothing to do: writes down if that is due. In how long it will be, when it is not yet.
+    pub(crate) fn if_due(&mut self, segment: &Segment) -> Option<Duration> {
+        if !self.touched {
+            return None;
+        }
+        let left = self.every.saturating_sub(self.last.elapsed());
+        if left.is_zero() {
+            self.now(segment);
+            return None;
+        }
+        Some(left)
+    }
+
+    /// Writes down what the µNFs remember. True the first time that it is too large to be kept.
+    pub(crate) fn now(&mut self, segment: &Segment) -> bool {
+        let start = Instant::now();
+        self.next.clear();
+        segment.save(&mut self.next);
+        let mut too_large = false;
+        if self.next != self.kept {
+            too_large = self.memory.write(&self.next).is_err();
+            std::mem::swap(&mut self.next, &mut self.kept);
+        }
+        self.touched = false;
+        self.last = Instant::now();
+        self.every = EVERY.max((self.last - start) * SHARE);
+        too_large && !std::mem::replace(&mut self.warned, true)
+    }
+}
+
+/// What a µNF remembers, with the names of instance and type.
+type Saved = (String, String, Vec<u8>);
+
+impl Segment {
+    /// Writes down what the µNFs remember: for each that remembers anything its name, its type, and
+    /// its state.
+    pub(crate) fn save(&self, out: &mut Vec<u8>) {
+        let mut all: Vec<Saved> = Vec::new();
+        for nf in self.nodes.iter().filter_map(|n| n.nf.as_ref().map(|nf| (&n.name, nf))) {
+            let mut state = Vec::new();
+            nf.1.save(&mut state);
+            if !state.is_empty() {
+                all.push((nf.0.clone(), nf.1.descriptor().name.to_owned(), state));
+            }
+        }
+        if let Ok(bytes) = postcard::to_stdvec(&all) {
+            out.extend(bytes);
+        }
+    }
+
+    /// True when some µNF has anything to remember.
+    pub(crate) fn remembers(&self) -> bool {
+        self.nodes.iter().filter_map(|n| n.nf.as_ref()).any(|nf| nf.remembers())
+    }
+
+    /// Hands what [`Segment::save`] wrote to the µNFs of the same name and type; says what could not be
+    /// taken over.
+    pub(crate) fn restore(&mut self, saved: &[u8]) -> Vec<String> {
+        let Some(all) = read_kept(saved) else {
+            return vec!["what its NFs remembered cannot be read".to_owned()];
+        };
+        let mut lost = Vec::new();
+        for (name, kind, state) in all {
+            let of = |n: &&mut Node| n.name == name;
+            let nf = self.nodes.iter_mut().find(of).and_then(|n| n.nf.as_mut());
+            if let Some(nf) = nf.filter(|nf| nf.descriptor().name == kind)
+                && let Err(e) = nf.restore(&state)
+            {
+                lost.push(format!("what {name} remembered is lost: {e}"));
+            }
+        }
+        lost
+    }
+}
+
+/// Reads what a worker's µNFs remembered, as it was written down: name, type and state of each.
+pub fn read_kept(saved: &[u8]) -> Option<Vec<(String, String, Vec<u8>)>> {
+    postcard::from_bytes(saved).ok()
+}

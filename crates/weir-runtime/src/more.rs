@@ -1,0 +1,235 @@
+//! µNFs that do more than judge the packets they are given: they make packets, hold them, set
+//! timers. What of it the segment does for them.
+//!
+//! A µNF may send more packets than it was given, so there may be more than the lanes have room
+//! for. Those wait in the segment's backlog, in order, and nothing new is taken in while any wait:
+//! a full ring pushes back, as always, and nothing is dropped. What waits and what is held is
+//! in the ledger by number, for the agent to count should the worker die.
+
+use crate::segment::{Node, Segment, Target, Way, add};
+use crate::station::Station;
+use std::collections::VecDeque;
+use weir_mem::Seq;
+use weir_nf::{Kind, Leaving, Pool, Site};
+use weir_packet::{BATCH, Packet, Verdict};
+use weir_port::HomePool;
+
+/// A segment's part in it.
+pub(crate) struct Beyond {
+    /// Some µNF of the segment does more.
+    pub(crate) any: bool,
+    /// Some µNF sets timers.
+    pub(crate) timers: bool,
+    /// Most packets that are made for one that comes in.
+    creates: usize,
+    /// Free buffers, while µNFs run.
+    pub(crate) pool: Pool,
+    /// Packets that found no room, with their lanes.
+    pub(crate) backlog: VecDeque<(usize, Packet)>,
+}
+
+impl Beyond {
+    pub(crate) fn of(nodes: &[Node]) -> Self {
+        let descriptor = |n: &Node| n.nf.as_ref().map(|nf| nf.descriptor());
+        // From the end: how many packets are made, at most, for one that comes to a node.
+        let mut made = vec![0usize; nodes.len()];
+        for (i, node) in nodes.iter().enumerate().rev() {
+            let own = descriptor(node).map_or(0, |d| usize::from(d.creates));
+            let next = node.outputs.iter().flatten().filter_map(|b| match b.target {
+                Target::Node { node, .. } => made.get(node).copied(),
+                Target::Lane { .. } | Target::Drop => None,
+            });
+            let next = next.max().unwrap_or(0);
+            if let Some(made) = made.get_mut(i) {
+                *made = next.saturating_mul(own.saturating_add(1)).saturating_add(own);
+            }
+        }
+        Beyond {
+            any: nodes.iter().any(|n| n.more.is_some()),
+            timers: nodes.iter().filter_map(descriptor).any(|d| d.timers),
+            creates: made.into_iter().max().unwrap_or(0),
+            pool: Pool::default(),
+            backlog: VecDeque::new(),
+        }
+    }
+
+    /// How many packets may be taken in now, so that the µNFs have a buffer for each that they make.
+    pub(crate) fn most(&self, home: Option<&mut HomePool>, owners: &weir_mem::Owners) -> usize {
+        if self.creates == 0 {
+            return BATCH;
+        }
+        let Some(home) = home else { return BATCH };
+        let free = home.refill(owners, BATCH.saturating_mul(self.creates).min(home.len()));
+        match free / self.creates {
+            // The whole pool is hardly enough for one: it gets what there is.
+            0 if self.creates > home.len() / 2 => free.min(1),
+            n => n.min(BATCH),
+        }
+    }
+}
+
+impl Segment {
+    /// As [`Segment::dispatch`], with the packets that the µNF sent besides in between.
+    #[cold]
+    pub(crate) fn dispatch_more(
+        &mut self,
+        i: usize,
+        batch: &mut Vec<Packet>,
+        leaving: Vec<Leaving>,
+        way: &mut Way<'_>,
+    ) {
+        let mut leaving = leaving.into_iter().peekable();
+        for (k, (packet, verdict)) in batch.drain(..).zip(self.verdicts).enumerate() {
+            while let Some(other) = leaving.next_if(|l| l.at <= 2 * k) {
+                self.place_other(i, other, way);
+            }
+            if verdict == Verdict::HELD {
+                // The µNF has it: this handle is forgotten.
+                let _ = packet.into_entry();
+            } else {
+                self.place(i, packet, verdict, way);
+            }
+        }
+        for other in leaving {
+            self.place_other(i, other, way);
+        }
+    }
+
+    fn place_other(&mut self, i: usize, other: Leaving, way: &mut Way<'_>) {
+        match other.kind {
+            Kind::Created => add(way.words, self.layout.created, 1),
+            Kind::Copied => add(way.words, self.layout.copied, 1),
+            Kind::Released => {}
+        }
+        self.place(i, other.packet, other.verdict, way);
+    }
+
+    /// Calls `work` with what it needs of the station: buffers for new packets, rings out, and the
+    /// ledger's words. Not for an Rx service, which takes its buffers itself.
+    #[inline]
+    pub(crate) fn with<T>(
+        &mut self,
+        station: &mut Station,
+        source: usize,
+        work: impl FnOnce(&mut Self, &mut Way<'_>) -> T,
+    ) -> T {
+        if let Some(home) = &mut station.home {
+            self.more.pool.fill(home.lend());
+        }
+        let Station { arena, egress, words, .. } = station;
+        let done = work(self, &mut Way { arena, egress, source, words });
+        if self.more.any {
+            if let Some(home) = &mut station.home {
+                home.unlend(self.more.pool.drain());
+            }
+            let held = self.in_hand(&station.egress);
+            station.set(station.layout.held, held);
+        }
+        done
+    }
+
+    /// Packets that are in this worker's hands when it rests between two batches.
+    /// What was dropped and waits to be written down is counted as dropped.
+    pub(crate) fn in_hand(&self, egress: &weir_port::Egress) -> u64 {
+        let held = |n: &Node| n.nf.as_ref().map_or(0, |nf| nf.held());
+        let nodes = self.nodes.iter().filter(|n| n.more.is_some());
+        let waiting = self.more.backlog.iter().filter(|(lane, _)| !egress.is_dump(*lane));
+        (nodes.map(held).sum::<usize>() + waiting.count()) as u64
+    }
+
+    /// The buffers of those packets.
+    pub(crate) fn buffers_in_hand(&self) -> Vec<u32> {
+        let mut buffers: Vec<u32> = self.more.backlog.iter().map(|b| b.1.entry().index()).collect();
+        for nf in self.nodes.iter().filter_map(|n| n.nf.as_ref()) {
+            nf.held_buffers(&mut buffers);
+        }
+        buffers
+    }
+
+    /// Sends what waits for room, as far as there is any; true when nothing waits any more.
+    pub(crate) fn clear_backlog(&mut self, way: &mut Way<'_>) -> bool {
+        while let Some((lane, packet)) = self.more.backlog.pop_front() {
+            if let Err(packet) = way.egress.send(lane, packet) {
+                self.more.backlog.push_front((lane, packet));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Calls timers that are due by the wall clock; `ended` has the bits of sources whose end was
+    /// passed on. True when anything was sent; and in how many
+    /// nanoseconds to call again.
+    pub(crate) fn tick(
+        &mut self,
+        station: &mut Station,
+        wall_ns: u64,
+        ended: u64,
+    ) -> (bool, Option<u64>) {
+        // From which place on nothing of a source was sent yet.
+        let sources = station.ingress.sources();
+        let open = |s: usize| ended & (1 << s) == 0;
+        let promise = |s| if open(s) { station.ingress.frontier(s) } else { None };
+        let promised: Vec<Option<Seq>> = (0..sources).map(promise).collect();
+        self.with(station, 0, |segment, way| segment.tick_nodes(wall_ns, &promised, way))
+    }
+
+    fn tick_nodes(
+        &mut self,
+        wall_ns: u64,
+        promised: &[Option<Seq>],
+        way: &mut Way<'_>,
+    ) -> (bool, Option<u64>) {
+        let (mut sent, mut next) = (false, None);
+        for i in 0..self.nodes.len() {
+            let Some(Node { nf: Some(nf), more: Some(more), .. }) = self.nodes.get_mut(i) else {
+                continue;
+            };
+            let others = (0..u64::BITS as usize).filter(|s| more.sources & (1 << s) != 0);
+            let place = |s: usize| promised.get(s).copied().flatten().map(|seq| (s, seq));
+            let first = std::iter::once(more.last_source);
+            let Some((source, promised)) = first.chain(others).find_map(place) else { continue };
+            // Not before what it was given last.
+            let last = more.places.get(source).copied().unwrap_or(promised);
+            let seq = if last.before(promised) { promised } else { last };
+            way.source = source;
+            let site = Site { arena: way.arena, pool: &self.more.pool };
+            let due = nf.tick(wall_ns, seq, site);
+            next = [next, due].into_iter().flatten().min();
+            if !nf.leaving().is_empty() {
+                sent = true;
+                self.send_off(i, way);
+            }
+        }
+        (sent, next)
+    }
+
+    /// A source has ended, as have those whose bits are set in `ended`: tells the µNFs that get no
+    /// packets any more, in the order of the graph, and sends what they still send. May be called
+    /// again when there was no room for all of it.
+    pub(crate) fn end_source(&mut self, source: usize, ended: u64, way: &mut Way<'_>) {
+        for i in 0..self.nodes.len() {
+            let Some(Node { nf: Some(nf), more: Some(more), .. }) = self.nodes.get_mut(i) else {
+                continue;
+            };
+            if more.sources & (1 << source) == 0 {
+                continue;
+            }
+            more.sources &= !(1 << source);
+            if more.sources & !ended != 0 {
+                continue;
+            }
+            way.source = source;
+            let site = Site { arena: way.arena, pool: &self.more.pool };
+            nf.end(more.places.get(source).copied().unwrap_or_default(), site);
+            self.send_off(i, way);
+        }
+    }
+
+    /// Sends what a µNF sent without being given a packet, all the way.
+    fn send_off(&mut self, i: usize, way: &mut Way<'_>) {
+        self.dispatch(i, &mut Vec::new(), way);
+        self.verdicts.fill(Verdict::FIRST);
+        self.carry_on(i + 1, way);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a worker may still ask of the kernel.
+//!
+//! There are two layers, because a worker may be somebody else's program. The agent puts the first
+//! one around the process before its program begins ([`starting`]): it has room for the dynamic
+//! loader. The worker itself puts on the second, [`enter`], once it is attached and its device is
+//! open, before its first packet: from then on it can open nothing and become nothing.
+//! `docs/decisions/0006-sandbox.md` has the reasons, `docs/security.md` what it holds off.
+
+mod filter;
+
+use rustix::process::{DumpableBehavior, Signal};
+use rustix::thread::{Gid, Uid};
+use seccompiler::BpfProgram;
+use serde::{Deserialize, Serialize};
+
+/// The system calls that a worker's work needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Profile {
+    /// Runs NFs, or a device that is no device (the generator, null): memory, doorbells, the socket.
+    Nf,
+    /// Reads or writes a capture that it has opened.
+    Capture,
+    /// Receives from and sends to an interface that it has opened.
+    Live,
+}
+
+/// What the agent tells a worker of its sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// The system calls that it keeps.
+    pub profile: Profile,
+    /// The user and group that it is to become. `None`: it is whom it is to be already.
+    pub user: Option<u32>,
+}
+
+/// Why a worker has no sandbox; it then does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SandboxError {
+    /// It cannot become another user.
+    #[error("the sandbox: cannot become user {user}: {source}; name another with --worker-user")]
+    User {
+        /// The user.
+        user: u32,
+        /// What the kernel said.
+        source: rustix::io::Errno,
+    },
+    /// A step of it was refused.
+    #[error("the sandbox: {step}: {source}")]
+    Step {
+        /// Which.
+        step: &'static str,
+        /// What the kernel said.
+        source: rustix::io::Errno,
+    },
+    /// The filter of system calls.
+    #[error("the sandbox: system-call filter: {0}; is seccomp in this kernel?")]
+    Filter(String),
+}
+
+/// The first layer, around a program of whose making nothing is believed: an allow-list that has
+/// what a dynamic loader and a worker's beginning need. Whoever applies it gives it the process's
+/// number first ([`name_process`]).
+///
+/// # Errors
+/// When this processor has no filter.
+pub fn starting() -> Result<BpfProgram, SandboxError> {
+    filter::starting()
+}
+
+/// Where a filter made before the process is born has the process's number. Larger than any process
+/// number of Linux (`PID_MAX_LIMIT` is 2^22).
+pub(crate) const OWN_PID: u32 = 0x7f57_4549;
+
+/// Writes the process's number into a filter. Allocates nothing.
+pub fn name_process(program: &mut BpfProgram, pid: u32) {
+    for instruction in program.iter_mut().filter(|i| i.k == OWN_PID) {
+        instruction.k = pid;
+    }
+}
+
+/// Puts on the second layer. What the worker cannot do afterwards it cannot regain.
+///
+/// # Errors
+/// When a step is refused: the worker must not go on.
+pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
+    let step = |step| move |source| SandboxError::Step { step, source };
+    if let Some(user) = spec.user {
+        become_user(user).map_err(|source| SandboxError::User { user, source })?;
+        // A change of user forgets it.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+            .map_err(step("parent-death signal"))?;
+    }
+    // Nobody of the same user reads its memory, or traces it.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(step("not dumpable"))?;
+    let mut programs = filter::running(spec.profile)?;
+    let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
+    for program in &mut programs {
+        name_process(program, pid);
+        // It sets no_new_privs first.
+        seccompiler::apply_filter(program).map_err(|e| SandboxError::Filter(e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Gives up all groups and becomes `user`, for good. Allocates nothing.
+///
+/// # Errors
+/// As the kernel says.
+pub fn become_user(user: u32) -> rustix::io::Result<()> {
+    let (gid, uid) = (Gid::from_raw(user), Uid::from_raw(user));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_filter_is_short_enough_for_the_kernel() {
+        // BPF_MAXINSNS.
+        assert!((1..4096).contains(&starting().unwrap().len()));
+        for profile in [Profile::Nf, Profile::Capture, Profile::Live] {
+            for program in filter::running(profile).unwrap() {
+                assert!((1..4096).contains(&program.len()), "{profile:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_gets_the_number_of_its_process() {
+        let mut program = starting().unwrap();
+        // Once for kill, once for tgkill.
+        assert_eq!(program.iter().filter(|i| i.k == OWN_PID).count(), 2);
+        name_process(&mut program, 4711);
+        assert_eq!(program.iter().filter(|i| i.k == OWN_PID).count(), 0);
+        assert_eq!(program.iter().filter(|i| i.k == 4711).count(), 2);
+    }
+}

@@ -1,0 +1,213 @@
+//! One measurement of a graph: generator and sink on one core, the rest on another.
+
+use super::machine::{Machine, round_trip};
+use crate::policy;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_control::wiring::{self, RunOptions, WiringError};
+use weir_control::{Agent, AgentError, Event, RestartPolicy};
+use weir_device::DeviceSpec;
+use weir_plan::Isolate;
+use weir_runtime::layout::NodeCounts;
+
+/// Samples count as taken in the fast regime up to this round trip, in nanoseconds.
+const FAST_NS: f64 = 130.0;
+
+/// How samples are taken.
+#[derive(clap::Args)]
+pub struct SampleArgs {
+    /// Samples of each kind.
+    #[arg(long, default_value_t = 5)]
+    pub samples: usize,
+    /// Seconds per sample, after a warm-up of half of it.
+    #[arg(long, default_value_t = 0.6)]
+    seconds: f64,
+    /// Entries of each ring.
+    #[arg(long, default_value_t = 4096)]
+    pub ring: u32,
+    /// Buffers of the pool.
+    #[arg(long, default_value_t = 16384)]
+    pub pool: u32,
+    /// Core of generator and sink.
+    #[arg(long, default_value_t = 0)]
+    pub device_core: usize,
+    /// Core of the chain.
+    #[arg(long, default_value_t = 1)]
+    pub chain_core: usize,
+    /// Leaves the real-time class out.
+    #[arg(long)]
+    no_real_time: bool,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    #[error(transparent)]
+    Policy(#[from] policy::PolicyFailure),
+    #[error(transparent)]
+    Wiring(#[from] WiringError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("this machine has one core; the measurement needs two")]
+    OneCore,
+    #[error("cannot write {}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Latency(#[from] super::latency::LatencyError),
+    #[error(transparent)]
+    Payloads(#[from] super::firewall::PayloadError),
+    #[error(transparent)]
+    Rules(#[from] weir_classify::BuildError),
+}
+
+/// What one sample gave.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Million packets a second that reached the sink.
+    pub mpps: f64,
+    /// Round trips before and after, in nanoseconds.
+    pub round_trip_ns: [f64; 2],
+    /// Whether the chain's workers were in the real-time class.
+    pub real_time: bool,
+}
+
+impl Measured {
+    /// Taken while words crossed cores fast.
+    pub fn is_fast(&self) -> bool {
+        self.round_trip_ns.iter().all(|r| *r <= FAST_NS)
+    }
+}
+
+/// Looks at the machine and prints what it is.
+pub fn prepare() -> Result<Machine, BenchError> {
+    let machine = Machine::prepare();
+    if machine.cores < 2 {
+        return Err(BenchError::OneCore);
+    }
+    println!(
+        "{}, {} cores, kernel {}{}",
+        machine.processor,
+        machine.cores,
+        machine.kernel,
+        if machine.favoured {
+            ""
+        } else {
+            "; not permitted to go before other sessions: expect noise"
+        }
+    );
+    Ok(machine)
+}
+
+impl SampleArgs {
+    /// Runs a policy with ports 0 (bound to `source`) and 1 (to a null sink) for a while.
+    pub fn take(
+        &self,
+        text: &str,
+        isolate: Isolate,
+        source: DeviceSpec,
+    ) -> Result<Measured, BenchError> {
+        let cores = vec![self.device_core, self.chain_core];
+        let before = round_trip(self.device_core, self.chain_core);
+        let loaded = policy::from_text(text, "(bench)")?;
+        let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, Some(cores), &[])?;
+        let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
+        let options = RunOptions {
+            ring: self.ring,
+            pool: Some(self.pool),
+            real_time: !self.no_real_time,
+            ..RunOptions::default()
+        };
+        let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?;
+        let sink = setup.workers.len() - 1;
+        let mut agent = Agent::start(setup, RestartPolicy::default())?;
+        let workers = agent.setup().workers.len();
+        let real_time = wait_until_ready(&mut agent, workers)?;
+        let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
+        watch(&mut agent, span / 2)?;
+        let (start, from) = (Instant::now(), delivered(&agent, sink));
+        watch(&mut agent, span)?;
+        let (took, to) = (start.elapsed(), delivered(&agent, sink));
+        drop(agent);
+        let after = round_trip(self.device_core, self.chain_core);
+        let mpps = to.saturating_sub(from) as f64 / took.as_secs_f64() / 1e6;
+        Ok(Measured { mpps, round_trip_ns: [before, after], real_time })
+    }
+}
+
+/// Waits until `waiting` workers are ready; true when one is in the real-time class.
+pub fn wait_until_ready(agent: &mut Agent, mut waiting: usize) -> Result<bool, AgentError> {
+    let mut real_time = false;
+    while waiting > 0 {
+        agent.turn(Duration::from_millis(100))?;
+        while let Some(event) = agent.event() {
+            if let Event::Ready { real_time: granted, .. } = event {
+                real_time |= granted;
+                waiting = waiting.saturating_sub(1);
+            }
+        }
+    }
+    Ok(real_time)
+}
+
+/// Lets the agent do its work for `span`.
+pub fn watch(agent: &mut Agent, span: Duration) -> Result<(), AgentError> {
+    let end = Instant::now() + span;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        agent.turn(left)?;
+    }
+}
+
+/// Packets that worker `sink` was given.
+pub fn delivered(agent: &Agent, sink: usize) -> u64 {
+    match (agent.words(sink), agent.layout(sink)) {
+        (Some(words), Some(layout)) => NodeCounts::read(&words, &layout, 0).packets,
+        _ => 0,
+    }
+}
+
+/// One line that is written over, on a terminal only.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+    }
+}
+
+/// Minimum, median and maximum.
+pub fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
+    values.sort_by(f64::total_cmp);
+    Some([*values.first()?, *values.get(values.len() / 2)?, *values.last()?])
+}
+
+/// A spread as text.
+pub fn show(spread: Option<[f64; 3]>) -> String {
+    match spread {
+        Some([a, b, c]) => format!("{a:.1} / {b:.1} / {c:.1}"),
+        None => "-".into(),
+    }
+}
+
+/// Prints in which mood the machine was.
+pub fn print_regime<'m>(samples: impl Iterator<Item = &'m Measured> + Clone) {
+    let fast = samples.clone().filter(|s| s.is_fast()).count();
+    if let Some([least, median, most]) =
+        spread(samples.clone().flat_map(|s| s.round_trip_ns).collect())
+    {
+        println!(
+            "core-to-core round trip {least:.0} / {median:.0} / {most:.0} ns (min/median/max); \
+             {fast} of {} samples in the fast regime (≤ {FAST_NS:.0} ns)",
+            samples.count()
+        );
+    }
+}
+
+/// Writes results to a file.
+pub fn write_json(path: &Path, results: &impl Serialize) -> Result<(), BenchError> {
+    let text = serde_json::to_string_pretty(results).unwrap_or_default();
+    std::fs::write(path, text).map_err(|source| BenchError::Write { path: path.to_owned(), source })
+}

@@ -1,0 +1,136 @@
+//! Trust domains: packets are copied between them, and what happens to them is what happens in one.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+mod common_oracle;
+
+use common_crash::{
+    PATIENCE, Run, assert_in_order, number, read_capture, wait_until, write_capture,
+};
+use common_oracle::{Scratch, assert_same_flows, assert_same_records, demo_capture, demo_rx};
+use common_oracle::{oracle, records, weir, written};
+use rustix::process::{Pid, Signal, kill_process};
+use weir_oracle::read_capture as read_input;
+
+/// Packets part and meet again; each way has an NF of another domain, and one has two of them.
+const DIAMOND: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  MacSwap a;  MacSwap b;  MacSwap c;  MacSwap join;
+pipelet {
+  lan -> head;
+  head [tcp] -> a;  head [!(tcp)] -> b;  b -> c;
+  a -> join;  c -> join;  join -> wan;
+}";
+
+#[test]
+fn a_graph_in_several_domains_does_what_it_does_in_one() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", DIAMOND);
+    let (packets, _) = read_input(&demo_capture(), 0).unwrap();
+    let expected = oracle(DIAMOND, &[0], &packets);
+    let expected: Vec<_> = expected.sent.values().flatten().map(written).collect();
+    for domains in [&["a=one"][..], &["b=one", "c=two"], &["head=x", "a=y", "b=x", "join=z"]] {
+        for isolate in ["each", "none"] {
+            let what = format!("{domains:?} {isolate}");
+            let out = scratch.file("out.pcap");
+            let _ = std::fs::remove_file(&out);
+            let tx = format!("1=pcap:tx={}", out.display());
+            let rx = demo_rx();
+            let mut args = vec!["run", &policy, "--bind", &rx, "--bind", &tx, "--isolate", isolate];
+            args.extend(["--json", "-q"]);
+            args.extend(domains.iter().flat_map(|d| ["--domain", d]));
+            let ended = weir(&args);
+            assert_eq!(ended.code, Some(0), "{what}: {ended:?}");
+            let report = ended.json();
+            common_oracle::assert_sound(&what, &report);
+            assert!(report["copied_bytes"].as_u64().unwrap() > 0, "{what}");
+            let got = records(&out);
+            assert_same_records(&what, &got, &expected);
+            assert_same_flows(&what, &got, &expected);
+        }
+    }
+}
+
+/// A chain whose middle is in another domain.
+const CHAIN: &str = "
+Port<0> lan;  Port<1> wan;  MacSwap a;  MacSwap guest;  MacSwap b;
+pipelet { lan -> a;  a -> guest;  guest -> b;  b -> wan; }";
+
+/// Names of the shared memories that a process has mapped or holds open.
+fn memories(pid: Pid) -> String {
+    let maps = std::fs::read_to_string(common_crash::proc(pid, "maps")).unwrap();
+    let open = std::fs::read_dir(common_crash::proc(pid, "fd")).unwrap().flatten();
+    let open = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
+    open.fold(maps, |all, link| all + &link.to_string_lossy() + "\n")
+}
+
+#[test]
+fn a_worker_has_no_memory_of_a_domain_that_it_is_not_in() {
+    let scratch = common_crash::Scratch::new("domain-memory");
+    let policy = scratch.policy(CHAIN);
+    let bind = ["--bind", "0=gen:size=64,flows=10,rate=1000", "--bind", "1=null"];
+    let run = Run::start(&policy, &[&bind[..], &["--domain", "guest=theirs"]].concat());
+    let workers = run.wait_for_workers(7);
+    let has = |worker: &str, memory: &str| memories(workers[worker]).contains(memory);
+    for part in ["data", "meta", "owners"] {
+        let (own, theirs) = (format!("memfd:weir/{part}"), format!("memfd:weir/theirs/{part}"));
+        for (worker, in_own, in_theirs) in [
+            ("rx:lan", true, false),
+            ("a", true, false),
+            ("gate:a -> guest", true, true),
+            ("guest", false, true),
+            ("gate:guest -> b", true, true),
+            ("b", true, false),
+            ("tx:wan", true, false),
+        ] {
+            assert_eq!((has(worker, &own), has(worker, &theirs)), (in_own, in_theirs), "{worker}");
+        }
+    }
+    run.signal(Signal::INT);
+    run.finish().assert_sound("memory");
+}
+
+#[test]
+fn a_gate_that_is_killed_loses_at_most_a_batch_and_leaks_nothing() {
+    let scratch = common_crash::Scratch::new("domain-kill");
+    let policy = scratch.policy(CHAIN);
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    write_capture(&input, 400_000);
+    let (rx, tx) =
+        (format!("0=pcap:rx={}", input.display()), format!("1=pcap:tx={}", out.display()));
+    let args = ["--bind", &rx, "--bind", &tx, "--domain", "guest=theirs", "--restart-delay", "0"];
+    let mut run = Run::start(&policy, &args);
+    run.wait_for_workers(7);
+    let grown = || std::fs::metadata(&out).map_or(0, |m| m.len());
+    let mut kills = 0;
+    for gate in ["gate:a -> guest", "gate:guest -> b"].into_iter().cycle().take(6) {
+        let more = grown() + 1000;
+        let all = std::fs::metadata(&input).unwrap().len();
+        wait_until("packets to flow", PATIENCE, || grown() > more || grown() == all);
+        if let Some(pid) = run.workers().get(gate) {
+            kill_process(*pid, Signal::KILL).unwrap();
+            kills += 1;
+            if grown() < all / 2 {
+                run.wait_for_line("the successor", |l| l.contains(" runs again "));
+            }
+        }
+    }
+    let finished = run.finish();
+    finished.assert_sound("gates");
+    let lost = finished.number("/balance/lost");
+    assert!(kills > 0 && lost <= kills * common_crash::BATCH, "{kills} kills, {lost} lost");
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, "gates");
+    assert_eq!(numbers.len() as u64 + lost, 400_000);
+}
+
+#[test]
+fn a_domain_for_an_nf_that_there_is_not_is_refused() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", CHAIN);
+    let ended = weir(&["check", &policy, "--domain", "gust=theirs"]);
+    assert_eq!(ended.code, Some(2));
+    assert!(ended.stderr.contains("the policy has no NF gust; it has a, guest, b"), "{ended:?}");
+    let ended = weir(&["check", &policy, "--domain", "guest=theirs"]);
+    assert!(ended.stdout.contains("gate:a -> guest, writes packets, copies into domain theirs"));
+}

@@ -1,0 +1,5 @@
+//! Answers what is no description.
+
+fn main() {
+    println!("\x1b[31mhello\x07");
+}

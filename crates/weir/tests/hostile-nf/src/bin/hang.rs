@@ -1,0 +1,7 @@
+//! Never answers.
+
+fn main() {
+    loop {
+        std::thread::park();
+    }
+}

@@ -1,6 +1,7 @@
 //! The µNFs linked into this program, as the plan sees them.
 
-use weir_plan::{Catalog, ConfigProblem, NfInfo};
+use weir_nf::Descriptor;
+use weir_plan::{Access, Affinity, Catalog, ConfigProblem, Effect, NfInfo, Touch, Work};
 
 /// The µNFs linked into this program, as the plan sees them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -23,6 +24,7 @@ impl Catalog for Library {
             holds: r.descriptor.holds,
             tags: r.descriptor.tags.iter().map(|t| t.name.to_owned()).collect(),
             program: None,
+            work: work(r.descriptor, r.keeps),
         })
     }
 
@@ -41,5 +43,36 @@ impl Catalog for Library {
             Err(weir_nf::BuildError::Config(e)) => Err(ConfigProblem { path: e.at, why: e.why }),
             Err(e) => Err(ConfigProblem { path: String::new(), why: e.to_string() }),
         }
+    }
+}
+
+/// The SDK's words for what a µNF does as the planner's.
+fn work(d: &Descriptor, keeps: bool) -> Work {
+    let touch = |touch| match touch {
+        weir_nf::Touch::Nop => Touch::Nop,
+        weir_nf::Touch::Read => Touch::Read,
+        weir_nf::Touch::Write => Touch::Write,
+    };
+    let layers = d.layers;
+    Work {
+        access: Access {
+            l2: touch(layers.l2),
+            l3: touch(layers.l3),
+            l4: touch(layers.l4),
+            payload: touch(layers.payload),
+        },
+        effect: match d.effect {
+            weir_nf::Effect::Pure => Effect::Pure,
+            weir_nf::Effect::Idempotent => Effect::Idempotent,
+            weir_nf::Effect::Stateful => Effect::Stateful,
+            weir_nf::Effect::External => Effect::External,
+        },
+        affinity: match d.affinity {
+            weir_nf::Affinity::None => Affinity::None,
+            weir_nf::Affinity::Flow => Affinity::Flow,
+            weir_nf::Affinity::Source => Affinity::Source,
+        },
+        cost_cycles: d.cost_cycles,
+        keeps,
     }
 }

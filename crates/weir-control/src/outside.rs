@@ -8,8 +8,9 @@ use crate::launch::{Executable, Launcher, OpenError};
 use crate::library::Library;
 use ask::{AskError, ask};
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use weir_plan::{Catalog, ConfigProblem, NfInfo, ProgramId};
+use weir_plan::{Catalog, ConfigProblem, NfInfo, ProgramId, Work};
 use weir_runtime::outside::{
     CheckAnswer, CheckRequest, DescribedNf, Description, catalogue as own_catalogue,
 };
@@ -222,6 +223,19 @@ fn fault(nf: &DescribedNf) -> Option<&'static str> {
     None
 }
 
+/// An outside program's words for what its µNF does; anything missing or unknown counts as the worst.
+fn work(descriptor: &Value) -> Work {
+    let read = |name: &str| descriptor.get(name).cloned().unwrap_or_default();
+    let worst = Work::default();
+    Work {
+        access: serde_json::from_value(read("layers")).unwrap_or(worst.access),
+        effect: serde_json::from_value(read("effect")).unwrap_or(worst.effect),
+        affinity: serde_json::from_value(read("affinity")).unwrap_or(worst.affinity),
+        cost_cycles: serde_json::from_value(read("cost_cycles")).unwrap_or(worst.cost_cycles),
+        ..worst
+    }
+}
+
 impl Catalog for Extended {
     fn nf(&self, type_name: &str) -> Option<NfInfo> {
         let Some((program, _, nf)) = self.find(type_name) else {
@@ -239,6 +253,7 @@ impl Catalog for Extended {
             holds: nf.holds,
             tags: nf.tags.clone(),
             program: Some(program),
+            work: work(&nf.descriptor),
         })
     }
 

@@ -14,6 +14,8 @@ pub struct Registration {
     pub descriptor: &'static Descriptor,
     /// True when packets may be changed.
     pub writes: bool,
+    /// True when it has shared state ([`Nf::Shared`](crate::Nf::Shared)).
+    pub keeps: bool,
     /// The package that it is from: name and version.
     pub package: (&'static str, &'static str),
     make: Make,
@@ -35,6 +37,7 @@ impl Registration {
                 &N::DESCRIPTOR
             },
             writes: N::Access::WRITES,
+            keeps: size_of::<N::Shared>() > 0,
             package,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             schema: || schemars::schema_for!(N::Config),

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::describe::Work;
+
 /// The description of an NF type, as far as the plan needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfInfo {
@@ -33,6 +35,9 @@ pub struct NfInfo {
     /// has another program's: two of different programs never share a worker.
     #[serde(default)]
     pub program: Option<ProgramId>,
+    /// What merging and moving it may rely on.
+    #[serde(default)]
+    pub work: Work,
 }
 
 /// An outside program, by its place in the operator's list.

@@ -3,7 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use serde_json::Value;
-use weir_plan::{Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, ProgramId, check, render};
+use weir_plan::{
+    Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, ProgramId, Work, check, render,
+};
 
 pub struct Types;
 
@@ -37,6 +39,7 @@ impl Catalog for Types {
             creates: 0,
             holds: 0,
             tags: Vec::new(),
+            work: Work::default(),
             program: match *name {
                 "Theirs" => Some(ProgramId(0)),
                 "Others" => Some(ProgramId(1)),

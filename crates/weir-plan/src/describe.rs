@@ -1,0 +1,91 @@
+//! What a µNF does to packets, as far as the planner may rely on it.
+
+use serde::{Deserialize, Serialize};
+
+/// What is done to one layer of a packet (the µNF paper's NOP, ReadOnly and ReadWrite, §IV-D).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Touch {
+    /// Neither read nor written.
+    Nop,
+    /// Read.
+    Read,
+    /// Read and written.
+    Write,
+}
+
+/// What is done to each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Access {
+    /// Ethernet header and VLAN tags.
+    pub l2: Touch,
+    /// IP header and extension headers.
+    pub l3: Touch,
+    /// Transport header.
+    pub l4: Touch,
+    /// What follows.
+    pub payload: Touch,
+}
+
+/// What happens when the same packet goes through twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// The outcome depends on the packet and the configuration only; packets stay as they are.
+    Pure,
+    /// Doing it twice is doing it once.
+    Idempotent,
+    /// It remembers, or changes packets anew each time.
+    Stateful,
+    /// It has effects outside (logs, other systems).
+    External,
+}
+
+/// Which packets must meet at the same instance when there are several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Affinity {
+    /// Any instance will do.
+    None,
+    /// Both directions of a flow.
+    Flow,
+    /// All packets of a source address.
+    Source,
+}
+
+/// What the planner may rely on when it moves, merges or removes a µNF. The default is the worst:
+/// what a description leaves out must not allow anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Work {
+    /// What it does to each layer.
+    pub access: Access,
+    /// What going through twice means.
+    pub effect: Effect,
+    /// What must meet at one instance.
+    pub affinity: Affinity,
+    /// Cost in processor cycles per packet, roughly.
+    pub cost_cycles: u32,
+    /// True when it keeps counters or tables of its own, which its VNF's report shows.
+    pub keeps: bool,
+}
+
+impl Access {
+    /// Every layer is touched like this.
+    #[must_use]
+    pub const fn all(touch: Touch) -> Self {
+        Self { l2: touch, l3: touch, l4: touch, payload: touch }
+    }
+}
+
+impl Default for Work {
+    fn default() -> Self {
+        Self {
+            access: Access::all(Touch::Write),
+            effect: Effect::External,
+            affinity: Affinity::Source,
+            cost_cycles: 1_000,
+            keeps: true,
+        }
+    }
+}

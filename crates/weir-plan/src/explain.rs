@@ -189,7 +189,7 @@ fn line(out: &mut String, indent: usize, text: &str) {
     let _ = writeln!(out, "{:blanks$}{text}", "");
 }
 
-fn kind(kind: &NodeKind) -> String {
+pub(crate) fn kind(kind: &NodeKind) -> String {
     match kind {
         NodeKind::Port { first, last } if first == last => format!("port {first}"),
         NodeKind::Port { first, last } => format!("ports {first}-{last}"),

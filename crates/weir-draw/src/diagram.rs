@@ -132,7 +132,8 @@ impl Diagram {
         Diagram { title: title.to_owned(), ..Diagram::default() }
     }
 
-    /// Adds a frame; shapes are put into it by [`Shape::within`].
+    /// Adds a frame; shapes are put into it by [`Shape::within`]. A drawing of very many frames is made
+    /// without them.
     pub fn group(&mut self, title: &str) -> GroupId {
         self.groups.push(title.to_owned());
         GroupId(self.groups.len().saturating_sub(1))

@@ -24,7 +24,7 @@ pub use diagram::{Arrow, Diagram, GroupId, Line, Look, Shape, ShapeId};
 
 /// The most shapes and arrows of a drawing, together: more is neither read by anybody nor laid out
 /// in seconds.
-pub const MOST: usize = 2_000;
+pub const MOST: usize = 1_000;
 
 /// Why there is no drawing.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use crate::diagram::{Diagram, Shape};
 use crate::{DrawError, MOST};
 use dagre::graph::{Graph, GraphOptions};
-use dagre::{EdgeLabel, LayoutOptions, NodeLabel, RankDir, layout};
+use dagre::{EdgeLabel, LayoutOptions, NodeLabel, RankDir, Ranker, layout};
 
 /// Width of a character of the fixed-width font, in parts of the font's size.
 const CHARACTER: f64 = 0.602;
@@ -12,6 +12,9 @@ pub(crate) const TEXT_SIZE: f64 = 11.0;
 pub(crate) const LINE: f64 = 16.0;
 /// Longer texts are cut; the whole is in the hover text.
 pub(crate) const LONGEST: usize = 44;
+
+/// More frames than this are left out: with hundreds of them the layout takes minutes and gigabytes.
+const MOST_FRAMES: usize = 40;
 
 /// A rectangle by its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -75,12 +78,14 @@ pub(crate) fn place(diagram: &Diagram) -> Result<Placed, DrawError> {
         graph.set_node(format!("s{i}"), Some(NodeLabel { width, height, ..NodeLabel::default() }));
     }
     // A frame without shapes has no place.
-    let used = |g: usize| diagram.shapes.iter().any(|s| s.group.is_some_and(|id| id.0 == g));
-    for (g, _) in diagram.groups.iter().enumerate().filter(|(g, _)| used(*g)) {
+    let framed = diagram.groups.len() <= MOST_FRAMES;
+    let used =
+        |g: usize| framed && diagram.shapes.iter().any(|s| s.group.is_some_and(|id| id.0 == g));
+    for g in (0..diagram.groups.len()).filter(|g| used(*g)) {
         graph.set_node(format!("g{g}"), Some(NodeLabel::default()));
     }
     for (i, shape) in diagram.shapes.iter().enumerate() {
-        if let Some(group) = shape.group.filter(|id| id.0 < diagram.groups.len()) {
+        if let Some(group) = shape.group.filter(|id| used(id.0)) {
             graph.set_parent(&format!("s{i}"), Some(&format!("g{}", group.0)));
         }
     }
@@ -101,6 +106,8 @@ pub(crate) fn place(diagram: &Diagram) -> Result<Placed, DrawError> {
         edgesep: 14.0,
         marginx: 16.0,
         marginy: 16.0,
+        // The best ranks take seconds for hundreds of shapes.
+        ranker: if count > 200 { Ranker::LongestPath } else { Ranker::NetworkSimplex },
         ..LayoutOptions::default()
     };
     layout(&mut graph, Some(options));

@@ -2,6 +2,8 @@
 
 mod bench;
 mod check;
+mod diff;
+mod explain;
 mod nf;
 mod outside;
 mod policy;
@@ -24,8 +26,12 @@ struct Cli {
 enum Command {
     /// Runs a policy on devices until its input ends, or until Ctrl-C.
     Run(run::RunArgs),
-    /// Checks a policy and shows the plan, without running it.
+    /// Checks a policy, without running it.
     Check(check::CheckArgs),
+    /// Shows what becomes of a policy, stage by stage, as text or as a picture.
+    Explain(explain::ExplainArgs),
+    /// Lists the actions that lead from the plan of one policy to that of another.
+    Diff(diff::DiffArgs),
     /// Lists the NF types there are, or shows one with the schema of its configuration.
     Nf(nf::NfArgs),
     /// Measures chains on this machine.
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::main(&args),
         Command::Check(args) => check::main(&args),
+        Command::Explain(args) => explain::main(&args),
+        Command::Diff(args) => diff::main(&args),
         Command::Nf(args) => nf::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Worker { .. } => weir_runtime::worker_main(),

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_control::library::Library;
 use weir_control::outside::OutsideError;
-use weir_plan::{Catalog, Graph, Isolate, Options, Plan, PlanError};
+use weir_plan::{Catalog, Graph, Isolate, Options, Plan, PlanError, Policy};
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +41,23 @@ pub struct Loaded {
 
 /// Reads and checks a policy.
 pub fn load(path: &Path, catalog: &dyn Catalog) -> Result<Loaded, PolicyFailure> {
+    check(&read(path)?, &path.display().to_string(), catalog)
+}
+
+/// A policy as it is written. It is checked all the same.
+pub fn written(path: &Path, catalog: &dyn Catalog) -> Result<Policy, PolicyFailure> {
+    let text = read(path)?;
+    check(&text, &path.display().to_string(), catalog)?;
+    Ok(weir_plan::parse(&text).0)
+}
+
+fn read(path: &Path) -> Result<String, PolicyFailure> {
     let read = |source| PolicyFailure::Read { path: path.to_owned(), source };
     // One more byte than a policy may have: what is longer is refused by its length, not read.
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(read)?;
     file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text).map_err(read)?;
-    check(&text, &path.display().to_string(), catalog)
+    Ok(text)
 }
 
 /// Checks a policy's text, which has library µNFs only.

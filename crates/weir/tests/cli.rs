@@ -90,7 +90,9 @@ fn every_command_explains_itself() {
     for (args, says) in [
         (&["--help"][..], &["run", "check", "nf", "bench"][..]),
         (&["run", "--help"], &["--bind", "--isolate", "--cores", "--duration", "--json", "POLICY"]),
-        (&["check", "--help"], &["--isolate", "--dot", "POLICY"]),
+        (&["check", "--help"], &["--isolate", "--cores", "POLICY"]),
+        (&["explain", "--help"], &["--stage", "--format", "policy", "merged", "plan", "svg"]),
+        (&["diff", "--help"], &["OLD", "NEW", "--json"]),
         (&["nf", "--help"], &["list", "show"]),
         (&["nf", "list", "--help"], &["Usage"]),
         (&["nf", "show", "--help"], &["NAME"]),
@@ -109,19 +111,67 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn check_shows_the_plan_of_a_right_policy_and_runs_nothing() {
+fn check_says_that_a_policy_is_right_and_runs_nothing() {
+    let chain = root().join("demo/chain.weir");
+    let chain = chain.to_str().unwrap();
+    let ended = weir(&["check", chain]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("chain.weir: right: 8 NFs"), "{}", ended.stdout);
+    let quiet = weir(&["check", chain, "--quiet"]);
+    assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn explain_shows_each_stage_in_each_format() {
     let chain = root().join("demo/chain.weir");
     let chain = chain.to_str().unwrap();
     for isolate in ["each", "none"] {
-        let ended = weir(&["check", chain, "--isolate", isolate]);
+        let ended = weir(&["explain", chain, "--isolate", isolate]);
         assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
         for name in ["rx:wan", "edge_rules", "app_urls", "tx:lan"] {
             assert!(ended.stdout.contains(name), "{}", ended.stdout);
         }
     }
-    let quiet = weir(&["check", chain, "--quiet"]);
-    assert_eq!((quiet.code, quiet.stdout.as_str()), (Some(0), ""));
-    assert!(weir(&["check", chain, "--dot"]).stdout.starts_with("digraph"));
+    for stage in ["merged", "plan"] {
+        let show = |format: &str| {
+            let ended = weir(&["explain", chain, "--stage", stage, "--format", format]);
+            assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{stage} {format}");
+            ended.stdout
+        };
+        assert!(show("text").contains("edge_rules"));
+        assert!(show("dot").starts_with("digraph"));
+        assert!(show("svg").contains(">edge_rules</text>"));
+        let json: serde_json::Value = serde_json::from_str(&show("json")).unwrap();
+        assert!(json.to_string().contains("\"edge_rules\""));
+    }
+    let written = weir(&["explain", chain, "--stage", "policy"]).stdout;
+    assert!(written.contains("pipelet"), "{written}");
+    let scratch = Scratch::new();
+    let file = scratch.file("policy.svg");
+    let file = file.to_str().unwrap();
+    let args = ["explain", chain, "--stage", "policy", "--format", "svg", "-o", file];
+    let ended = weir(&args);
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));
+    assert!(std::fs::read_to_string(file).unwrap().starts_with("<svg"));
+    refused(&["explain", chain, "--stage", "policy", "--format", "json"], &["text or svg"]);
+    let ended = weir(&["explain", chain, "-o", "/nowhere/x.svg"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.stderr.contains("/nowhere/x.svg: No such file"), "{}", ended.stderr);
+}
+
+#[test]
+fn diff_lists_what_leads_from_one_policy_to_another() {
+    let scratch = Scratch::new();
+    let (one, two) = (scratch.write("one.weir", FORWARD), scratch.write("two.weir", TWICE));
+    let same = weir(&["diff", &one, &one]);
+    assert_eq!((same.code, same.stdout.as_str(), same.stderr.as_str()), (Some(0), "", ""));
+    let ended = weir(&["diff", &one, &two]);
+    assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+    assert!(ended.stdout.contains("start worker x\n"), "{}", ended.stdout);
+    let json = weir(&["diff", &one, &two, "--json"]).stdout;
+    let actions: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(actions.as_array().unwrap().len(), ended.stdout.lines().count());
+    refused(&["diff", &one, "missing.weir"], &["missing.weir", "No such file"]);
 }
 
 #[test]

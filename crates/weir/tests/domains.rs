@@ -131,6 +131,6 @@ fn a_domain_for_an_nf_that_there_is_not_is_refused() {
     let ended = weir(&["check", &policy, "--domain", "gust=theirs"]);
     assert_eq!(ended.code, Some(2));
     assert!(ended.stderr.contains("the policy has no NF gust; it has a, guest, b"), "{ended:?}");
-    let ended = weir(&["check", &policy, "--domain", "guest=theirs"]);
+    let ended = weir(&["explain", &policy, "--domain", "guest=theirs"]);
     assert!(ended.stdout.contains("gate:a -> guest, writes packets, copies into domain theirs"));
 }

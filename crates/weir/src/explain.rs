@@ -1,0 +1,147 @@
+//! `weir explain`: what becomes of a policy, stage by stage.
+
+use crate::outside::OutsideArgs;
+use crate::policy::{self, PolicyFailure};
+use crate::{BAD_INPUT, FAILED};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir_plan::Plan;
+
+/// A stage of planning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Stage {
+    /// The pipelets as they are written.
+    Policy,
+    /// All pipelets in one graph, one node per NF.
+    Merged,
+    /// Workers, cores, rings.
+    Plan,
+}
+
+/// How a stage is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Lines for a terminal.
+    Text,
+    /// The language of Graphviz.
+    Dot,
+    /// A picture for a browser.
+    Svg,
+    /// For programs.
+    Json,
+}
+
+/// Shows what becomes of a policy.
+#[derive(clap::Args)]
+pub struct ExplainArgs {
+    /// The policy.
+    policy: PathBuf,
+    /// Which stage of planning.
+    #[arg(long, value_enum, default_value = "plan")]
+    stage: Stage,
+    /// How it is shown.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+    /// Writes to this file instead of standard output.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    planning: PlanningArgs,
+}
+
+/// What a plan depends on besides the policy; as for `weir run`.
+#[derive(clap::Args)]
+pub struct PlanningArgs {
+    /// Which NFs get a worker process of their own.
+    #[arg(long, value_enum, default_value = "each")]
+    isolate: crate::run::IsolateArg,
+    /// Cores to use: the first for devices, the others for NFs.
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    cores: Option<Vec<usize>>,
+    /// Puts an NF into a trust domain.
+    #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
+    domain: Vec<(String, String)>,
+    #[command(flatten)]
+    outside: OutsideArgs,
+}
+
+impl PlanningArgs {
+    /// The plan of a policy, whose warnings go to standard error.
+    pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
+        let loaded = policy::load(path, &self.outside.catalog()?)?;
+        let _ = write!(std::io::stderr(), "{}", loaded.warnings);
+        policy::plan(&loaded.graph, path, self.isolate.into(), self.cores.clone(), &self.domain)
+    }
+}
+
+/// Why a stage is not shown.
+#[derive(Debug, thiserror::Error)]
+enum ExplainError {
+    #[error("{0}")]
+    Policy(#[from] PolicyFailure),
+    #[error("weir explain: {0}")]
+    Draw(#[from] weir_draw::DrawError),
+    #[error("weir explain: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error("weir explain: {}: {source}", path.display())]
+    Write { path: PathBuf, source: std::io::Error },
+    #[error("weir explain: the stage `policy` has no {0}; ask for text or svg")]
+    NotAsWritten(&'static str),
+}
+
+pub fn main(args: &ExplainArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            crate::complain!("{e}");
+            let failed = matches!(e, ExplainError::Write { .. } | ExplainError::Json(_));
+            ExitCode::from(if failed { FAILED } else { BAD_INPUT })
+        }
+    }
+}
+
+fn run(args: &ExplainArgs) -> Result<(), ExplainError> {
+    let text = show(args)?;
+    match &args.output {
+        Some(path) => std::fs::write(path, text)
+            .map_err(|source| ExplainError::Write { path: path.clone(), source }),
+        // Nobody reads it: no failure.
+        None => {
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
+}
+
+fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
+    let file = args.policy.file_name().unwrap_or_default().to_string_lossy();
+    let title = |stage: &str| format!("{file}: {stage}");
+    if args.stage == Stage::Policy {
+        // Checked as a whole first: what is drawn is what would run.
+        let catalog = args.planning.outside.catalog().map_err(PolicyFailure::from)?;
+        let written = policy::written(&args.policy, &catalog)?;
+        return match args.format {
+            Format::Text => Ok(written.to_string()),
+            Format::Svg => Ok(written.to_diagram(&title("pipelets as written")).to_svg()?),
+            Format::Dot => Err(ExplainError::NotAsWritten("DOT")),
+            Format::Json => Err(ExplainError::NotAsWritten("JSON")),
+        };
+    }
+    let plan = args.planning.plan(&args.policy)?;
+    let merged = args.stage == Stage::Merged;
+    Ok(match (args.format, merged) {
+        (Format::Text, true) => plan.graph.to_text(),
+        (Format::Text, false) => plan.to_text(),
+        (Format::Dot, true) => plan.graph.to_dot(),
+        (Format::Dot, false) => plan.to_dot(),
+        (Format::Svg, true) => plan.graph.to_diagram(&title("merged policy graph")).to_svg()?,
+        (Format::Svg, false) => plan.to_diagram(&title("plan")).to_svg()?,
+        (Format::Json, true) => lines(&plan.graph)?,
+        (Format::Json, false) => lines(&plan)?,
+    })
+}
+
+fn lines<T: serde::Serialize>(value: &T) -> Result<String, serde_json::Error> {
+    Ok(serde_json::to_string_pretty(value)? + "\n")
+}

@@ -3,6 +3,7 @@
 
 use crate::setup::Setup;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeMap;
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
 use weir_mem::{
@@ -13,8 +14,8 @@ use weir_port::{Doorbell, DoorbellError};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{
-    ArenaSpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, RingSpec,
-    WorkerSpec,
+    ArenaSpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, ReturnSpec,
+    RingSpec, WorkerSpec,
 };
 
 /// Why the graph's memory could not be made.
@@ -59,7 +60,6 @@ impl<E: Plain + CarriesBuffer> Ring<E> {
         &'f self,
         fds: &mut FdList<'f>,
         produces: bool,
-        bell: Fd,
     ) -> Result<RingSpec, RegionError> {
         let capacity = self.shape.capacity();
         let (producer, consumer) = if produces {
@@ -67,7 +67,7 @@ impl<E: Plain + CarriesBuffer> Ring<E> {
         } else {
             (fds.give(self.producer.read_only_fd()?), fds.lend(self.consumer.fd()))
         };
-        Ok(RingSpec { capacity, producer, consumer, bell })
+        Ok(RingSpec { capacity, producer, consumer })
     }
 }
 
@@ -100,6 +100,20 @@ impl<'f> FdList<'f> {
             });
         }
         fds
+    }
+}
+
+/// The doorbells that one worker is lent: its own, and of those whom it wakes. With any other it could steal
+/// wake-ups, or keep others awake, in domains that are not its own.
+struct Bells<'f> {
+    of: &'f [WorkerMemory],
+    /// By worker: where its bell is in the list.
+    lent: BTreeMap<usize, Fd>,
+}
+
+impl<'f> Bells<'f> {
+    fn lend(&mut self, fds: &mut FdList<'f>, w: usize) -> Fd {
+        *self.lent.entry(w).or_insert_with(|| fds.lend(self.of[w].bell.fd()))
     }
 }
 
@@ -209,7 +223,6 @@ pub(crate) struct Memory {
     pub(crate) pools: Vec<Pool>,
     /// By source: whether it has ended.
     ends: Vec<Region>,
-    agent_bell: Doorbell,
 }
 
 impl Memory {
@@ -249,7 +262,6 @@ impl Memory {
             ends: (0..setup.sources)
                 .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
                 .collect::<Result<_, _>>()?,
-            agent_bell: Doorbell::new()?,
         };
         for w in 0..setup.workers.len() {
             let worker = memory.worker(setup, w)?;
@@ -382,8 +394,7 @@ impl Memory {
         let worker = &setup.workers[w];
         let own = &self.workers[w];
         let mut fds = FdList::default();
-        let bells: Vec<Fd> = self.workers.iter().map(|m| fds.lend(m.bell.fd())).collect();
-        let agent_bell = fds.lend(self.agent_bell.fd());
+        let mut bells = Bells { of: &self.workers, lent: BTreeMap::new() };
         let crosses = worker.takes_from != worker.domain;
         let bits = self.pool_bits;
         let writable = worker.writable && !crosses;
@@ -401,31 +412,33 @@ impl Memory {
         let (mut lanes_in, mut lanes_out) = (Vec::new(), Vec::new());
         for (lane, ring) in setup.lanes.iter().zip(&self.lanes) {
             if lane.to == w {
-                let ring = ring.hand_out(&mut fds, false, bells[lane.from])?;
+                let bell = bells.lend(&mut fds, lane.from);
+                let ring = ring.hand_out(&mut fds, false)?;
                 let (source, node, input) = (lane.source, lane.node, lane.input);
-                lanes_in.push(LaneInSpec { ring, source, node, input });
+                lanes_in.push(LaneInSpec { ring, bell, source, node, input });
             }
             if lane.from == w {
-                let ring = ring.hand_out(&mut fds, true, bells[lane.to])?;
+                let bell = bells.lend(&mut fds, lane.to);
+                let ring = ring.hand_out(&mut fds, true)?;
                 let (source, edge, ordered) = (lane.source, lane.edge, lane.ordered);
-                lanes_out.push(LaneOutSpec { ring, source, edge, ordered });
+                lanes_out.push(LaneOutSpec { ring, bell, source, edge, ordered });
             }
         }
         let mut returns = Vec::new();
         for back in &own.returns {
-            let bell = bells[self.pools[back.pool].worker];
-            returns.push(back.ring.hand_out(&mut fds, true, bell)?);
+            let bell = bells.lend(&mut fds, self.pools[back.pool].worker);
+            returns.push(ReturnSpec { ring: back.ring.hand_out(&mut fds, true)?, bell });
         }
         let home = match self.pools.iter().position(|p| p.worker == w) {
             Some(p) => {
                 let pool = &self.pools[p];
-                let mut rings = vec![pool.allocation.hand_out(&mut fds, false, agent_bell)?];
+                let mut rings = vec![pool.allocation.hand_out(&mut fds, false)?];
                 let mut own = None;
                 for (o, back) in self.returns_to(p) {
                     if o == w {
                         own = Some(rings.len() as u16);
                     }
-                    rings.push(back.hand_out(&mut fds, false, bells[o])?);
+                    rings.push(back.hand_out(&mut fds, false)?);
                 }
                 let len = 1 << self.pool_bits;
                 Some(HomeSpec { first: pool.first, len, rings, own })
@@ -446,8 +459,8 @@ impl Memory {
             lanes_out,
             returns,
             home,
-            commands: own.commands.hand_out(&mut fds, false, agent_bell)?,
-            bell: bells[w],
+            commands: own.commands.hand_out(&mut fds, false)?,
+            bell: bells.lend(&mut fds, w),
             ledger: fds.lend(own.ledger_region.fd()),
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),

@@ -81,21 +81,21 @@ impl Descriptors {
     fn consumer<E: weir_mem::shared::Plain>(
         &mut self,
         ring: &RingSpec,
-    ) -> Result<(Consumer<E>, Rc<Doorbell>), AttachError> {
+    ) -> Result<Consumer<E>, AttachError> {
         let shape = RingShape::at_least(ring.capacity);
         let producer = self.region(ring.producer, shape.producer_len())?;
         let consumer = self.region(ring.consumer, shape.consumer_len())?;
-        Ok((Consumer::attach(shape, &producer, &consumer)?, self.bell(ring.bell)?))
+        Ok(Consumer::attach(shape, &producer, &consumer)?)
     }
 
     fn producer<E: weir_mem::shared::Plain>(
         &mut self,
         ring: &RingSpec,
-    ) -> Result<(Producer<E>, Rc<Doorbell>), AttachError> {
+    ) -> Result<Producer<E>, AttachError> {
         let shape = RingShape::at_least(ring.capacity);
         let producer = self.region(ring.producer, shape.producer_len())?;
         let consumer = self.region(ring.consumer, shape.consumer_len())?;
-        Ok((Producer::attach(shape, &producer, &consumer)?, self.bell(ring.bell)?))
+        Ok(Producer::attach(shape, &producer, &consumer)?)
     }
 }
 
@@ -129,26 +129,25 @@ pub(crate) fn attach(
     let outward = spec.outward.as_ref().map(|a| self::arena(a, fds)).transpose()?;
 
     let lane_in = |l: &LaneInSpec, fds: &mut Descriptors| {
-        let (ring, bell) = fds.consumer(&l.ring)?;
+        let (ring, bell) = (fds.consumer(&l.ring)?, fds.bell(l.bell)?);
         Ok(LaneIn::new(ring, l.source.into(), l.node.into(), l.input, bell))
     };
     let lanes_in: Result<Vec<_>, AttachError> =
         spec.lanes_in.iter().map(|l| lane_in(l, fds)).collect();
     let lane_out = |l: &LaneOutSpec, fds: &mut Descriptors| {
-        let (ring, bell) = fds.producer(&l.ring)?;
+        let (ring, bell) = (fds.producer(&l.ring)?, fds.bell(l.bell)?);
         Ok(LaneOut { ring, source: l.source.into(), ordered: l.ordered, bell })
     };
     let lanes_out: Result<Vec<_>, AttachError> =
         spec.lanes_out.iter().map(|l| lane_out(l, fds)).collect();
     let mut returns = Vec::new();
-    for ring in &spec.returns {
-        let (ring, bell) = fds.producer(ring)?;
-        returns.push(Return { ring, bell });
+    for r in &spec.returns {
+        returns.push(Return { ring: fds.producer(&r.ring)?, bell: fds.bell(r.bell)? });
     }
     let home = match &spec.home {
         Some(h) => {
             let rings: Result<Vec<_>, AttachError> =
-                h.rings.iter().map(|r| Ok(fds.consumer(r)?.0)).collect();
+                h.rings.iter().map(|r| fds.consumer(r)).collect();
             Some(HomePool::new(rings?, h.first, h.len, owner, h.own.map(usize::from)))
         }
         None => None,
@@ -184,7 +183,7 @@ pub(crate) fn attach(
         egress,
         home,
         ledger,
-        commands: fds.consumer(&spec.commands)?.0,
+        commands: fds.consumer(&spec.commands)?,
         bell: fds.bell(spec.bell)?,
     })
 }

@@ -5,7 +5,7 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -19,7 +19,14 @@ pub struct RingSpec {
     pub producer: Fd,
     /// The consumer's memory.
     pub consumer: Fd,
-    /// Doorbell of the worker at the other end.
+}
+
+/// A way back to a home pool.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ReturnSpec {
+    /// Its ring.
+    pub ring: RingSpec,
+    /// Doorbell of the pool's worker.
     pub bell: Fd,
 }
 
@@ -28,6 +35,8 @@ pub struct RingSpec {
 pub struct LaneInSpec {
     /// Its ring.
     pub ring: RingSpec,
+    /// Doorbell of its producer.
+    pub bell: Fd,
     /// Index of the source.
     pub source: u16,
     /// Node that it leads to.
@@ -41,6 +50,8 @@ pub struct LaneInSpec {
 pub struct LaneOutSpec {
     /// Its ring.
     pub ring: RingSpec,
+    /// Doorbell of its consumer.
+    pub bell: Fd,
     /// Index of the source.
     pub source: u16,
     /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops.
@@ -210,7 +221,7 @@ pub struct WorkerSpec {
     /// Lanes out.
     pub lanes_out: Vec<LaneOutSpec>,
     /// Ways back to the home pools, in their order.
-    pub returns: Vec<RingSpec>,
+    pub returns: Vec<ReturnSpec>,
     /// The worker's own pool.
     pub home: Option<HomeSpec>,
     /// Commands from the agent.

@@ -39,6 +39,9 @@ pub struct RestartPolicy {
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
 const STILLBORN: u32 = 5;
+/// One that died and then so often before it was ready again begins without what it remembered: that
+/// may be what kills it.
+const FORGET: u32 = 2;
 /// How often the agent looks whether a TAP interface that was deleted is there again.
 const RETAKE: Duration = Duration::from_millis(100);
 
@@ -469,6 +472,9 @@ impl Agent {
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
             worker.stillborn += 1;
+            if worker.stillborn > FORGET {
+                self.memory.clear_kept(w);
+            }
             if quarantined {
                 (worker.stillborn, worker.deaths) = (0, 0);
             }

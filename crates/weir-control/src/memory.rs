@@ -346,8 +346,10 @@ impl Memory {
     }
 
     /// Worker `w` has died: says how many packets its µNFs held, and writes down that they do not
-    /// any more. A successor that dies before its first commit must not lose them again.
-    pub(crate) fn take_held(&mut self, w: usize) -> u64 {
+    /// any more. A successor that dies before its first commit must not lose them again. No more are
+    /// believed than its domain has buffers.
+    pub(crate) fn take_held(&mut self, setup: &Setup, w: usize) -> u64 {
+        let most = self.held_most(setup, w);
         let own = &self.workers[w];
         let mut words = own.ledger.read().unwrap_or_default();
         match words.get_mut(own.layout.held) {
@@ -356,16 +358,30 @@ impl Memory {
                 if let Ok(mut writer) = LedgerWriter::attach(&own.ledger_region, own.layout.len) {
                     writer.commit(&words);
                 }
-                lost
+                lost.min(most)
             }
             _ => 0,
         }
+    }
+
+    /// Most packets that worker `w`'s µNFs can hold: each is a buffer of its domain.
+    pub(crate) fn held_most(&self, setup: &Setup, w: usize) -> u64 {
+        self.domains[setup.workers[w].domain].shape.buffers().into()
     }
 
     /// See [`Agent::kept`](crate::Agent::kept).
     pub(crate) fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
         let region = self.workers.get(w)?.state.as_ref()?;
         weir_runtime::read_kept(&KeptState::attach(region).ok()?.read()?)
+    }
+
+    /// What worker `w`'s µNFs remembered is not handed to its successor: it is not to be believed, or it
+    /// is what kills it. To be called when the worker has died.
+    pub(crate) fn clear_kept(&self, w: usize) {
+        let region = self.workers.get(w).and_then(|worker| worker.state.as_ref());
+        if let Some(Ok(mut kept)) = region.map(KeptState::attach) {
+            kept.clear();
+        }
     }
 
     /// Index of the pool that a domain's buffer belongs to.
@@ -481,3 +497,6 @@ impl Memory {
         Ok((spec, fds))
     }
 }
+
+#[cfg(test)]
+mod tests;

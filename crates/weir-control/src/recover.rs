@@ -66,7 +66,7 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
     }
     // What its µNFs held, and what waited for room, it had claimed and committed long before: its
     // record says how many that were. Their buffers were swept with the rest.
-    lost += memory.take_held(w);
+    lost += memory.take_held(setup, w);
     if matches!(setup.workers[w].end, EndSpec::Dump(_)) {
         // Whoever dropped them has counted them.
         lost = 0;

@@ -87,6 +87,13 @@ impl KeptState {
         (checksum(&state) == number(at + 8)).then_some(state)
     }
 
+    /// Forgets what was kept, so that a successor begins with nothing. For when nobody runs that writes:
+    /// the worker has died.
+    pub fn clear(&mut self) {
+        // Release: as in `write`.
+        self.generation().store(0, Ordering::Release);
+    }
+
     fn put(&mut self, at: usize, bytes: &[u8]) {
         let room = self.mapping.len().saturating_sub(at);
         for (i, &byte) in bytes.iter().take(room).enumerate() {
@@ -124,6 +131,18 @@ mod tests {
             worker.write(state).unwrap();
             assert_eq!(KeptState::attach(&region).unwrap().read().unwrap(), state);
         }
+    }
+
+    #[test]
+    fn what_was_cleared_is_not_found_and_can_be_written_anew() {
+        let region = Region::create("weir-test", KeptState::LEN).unwrap();
+        let mut worker = KeptState::attach(&region).unwrap();
+        worker.write(b"one").unwrap();
+        worker.write(b"two").unwrap();
+        KeptState::attach(&region).unwrap().clear();
+        assert_eq!(worker.read(), None);
+        worker.write(b"three").unwrap();
+        assert_eq!(worker.read().unwrap(), b"three");
     }
 
     #[test]

@@ -25,8 +25,9 @@ pub(crate) struct Keeper {
     /// What was written last, and where the next is made.
     kept: Vec<u8>,
     next: Vec<u8>,
-    /// Whether somebody was told that it is too large.
-    warned: bool,
+    /// It was too large once: that is said once.
+    too_large: bool,
+    notice: Option<String>,
 }
 
 impl Keeper {
@@ -39,7 +40,8 @@ impl Keeper {
             every: EVERY,
             kept: Vec::new(),
             next: Vec::new(),
-            warned: false,
+            too_large: false,
+            notice: None,
         }
     }
 
@@ -74,20 +76,30 @@ impl Keeper {
         Some(left)
     }
 
-    /// Writes down what the µNFs remember. True the first time that it is too large to be kept.
-    pub(crate) fn now(&mut self, segment: &Segment) -> bool {
+    /// Writes down what the µNFs remember.
+    pub(crate) fn now(&mut self, segment: &Segment) {
         let start = Instant::now();
         self.next.clear();
         segment.save(&mut self.next);
-        let mut too_large = false;
         if self.next != self.kept {
-            too_large = self.memory.write(&self.next).is_err();
+            if let Err(e) = self.memory.write(&self.next)
+                && !std::mem::replace(&mut self.too_large, true)
+            {
+                self.notice = Some(format!(
+                    "what its NFs remember is not written down any more: {e}; should it die, its \
+                     successor goes on from what was written last"
+                ));
+            }
             std::mem::swap(&mut self.next, &mut self.kept);
         }
         self.touched = false;
         self.last = Instant::now();
         self.every = EVERY.max((self.last - start) * SHARE);
-        too_large && !std::mem::replace(&mut self.warned, true)
+    }
+
+    /// What the operator should know; once.
+    pub(crate) fn notice(&mut self) -> Option<String> {
+        self.notice.take()
     }
 }
 

@@ -145,8 +145,8 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
             Rested::Trouble => job.trouble(),
         }
     }
-    tell_notices(&mut job, agent)?;
     job.keep();
+    tell_notices(&mut job, agent)?;
     for warning in job.warning().into_iter().chain(std::mem::take(&mut job.warnings)) {
         link::send(agent, &FromWorker::Warning(warning), &[])?;
     }
@@ -180,7 +180,7 @@ fn tell_of_panics() {
     }));
 }
 
-/// Passes on what a device has to tell.
+/// Passes on what a device, or what keeps state, has to tell.
 fn tell_notices(job: &mut Job, agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     while let Some(notice) = job.notice() {
         link::send(agent, &FromWorker::Warning(notice), &[])?;
@@ -321,14 +321,8 @@ impl Job {
 
     /// Writes down what the µNFs remember.
     fn keep(&mut self) {
-        if let Some(keeper) = &mut self.keeper
-            && keeper.now(&self.segment)
-        {
-            let most = weir_mem::state::STATE_BYTES;
-            self.warnings.push(format!(
-                "what the NFs of a worker remember is larger than {most} bytes; some of it would \
-                 not have survived a restart"
-            ));
+        if let Some(keeper) = &mut self.keeper {
+            keeper.now(&self.segment);
         }
     }
 
@@ -344,12 +338,12 @@ impl Job {
         self.segment.buffers_in_hand()
     }
 
-    /// What a device has to tell while it runs.
+    /// What a device, or what keeps state, has to tell while it runs.
     fn notice(&mut self) -> Option<String> {
         match &mut self.end {
             End::Rx { device, .. } => device.notice(),
             End::Tx { device } => device.notice(),
-            _ => None,
+            _ => self.keeper.as_mut().and_then(Keeper::notice),
         }
     }
 

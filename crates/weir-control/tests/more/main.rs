@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 12] = [
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
         ("errors_go_back_and_packets_go_on", errors_go_back_and_packets_go_on),
@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         ("a_killed_copier_leaks_nothing", a_killed_copier_leaks_nothing),
         ("what_a_killed_worker_held_is_counted_as_lost", what_was_held_is_lost),
         ("shared_state_survives_kills", shared_state_survives_kills),
+        ("state_that_kills_whoever_takes_it_over_is_dropped", state_that_kills_is_dropped),
+        ("state_that_is_too_large_to_be_kept_is_said_once", state_that_is_too_large_is_said_once),
     ];
     let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let mut failed = 0;
@@ -135,26 +137,34 @@ fn run(
     plan: &Plan,
     binds: &BTreeMap<u16, DeviceSpec>,
     options: &RunOptions,
-    mut each: impl FnMut(&mut Agent),
+    each: impl FnMut(&mut Agent),
 ) -> Report {
+    run_and_tell(plan, binds, options, each).0
+}
+
+/// As [`run`], with all that happened.
+fn run_and_tell(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+    options: &RunOptions,
+    mut each: impl FnMut(&mut Agent),
+) -> (Report, Vec<Event>) {
     let captures = devices::scan(binds).unwrap();
     let setup = wire(plan, binds, &captures, options).unwrap();
     let mut agent = Agent::start(setup, RestartPolicy::default()).unwrap();
     let end = Instant::now() + PATIENCE;
+    let mut events = Vec::new();
     loop {
         agent.turn(Duration::from_millis(1)).unwrap();
-        let mut finished = false;
-        while let Some(event) = agent.event() {
-            finished |= event == Event::Finished;
-        }
-        if finished {
+        events.extend(std::iter::from_fn(|| agent.event()));
+        if events.contains(&Event::Finished) {
             break;
         }
         assert!(Instant::now() < end, "it does not end");
         each(&mut agent);
     }
     let census = agent.dismiss();
-    Report::of(plan, &agent, census, 0.0)
+    (Report::of(plan, &agent, census, 0.0), events)
 }
 
 /// Fails unless the records are those expected; what follows from one packet may come in any order.
@@ -395,4 +405,32 @@ fn shared_state_survives_kills() {
         "{counted} {unwritten}"
     );
     assert!(counted * 2 > c.packets, "most of it was before the last death");
+}
+
+fn state_that_kills_is_dropped() {
+    let policy = format!("{PORTS} Poisoned c; pipelet {{ lan -> c -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let mut killed = false;
+    let report =
+        run(&plan, &gen_binds("gen:rate=20000,packets=20000"), &RunOptions::default(), |agent| {
+            let w = worker(agent, "c");
+            if !killed && agent.kept(w).is_some_and(|kept| !kept.is_empty()) {
+                killed = kill(agent, w);
+            }
+        });
+    assert!(killed && report.sound, "{:?} {:?}", report.balance, report.census);
+    // Two successors took it over and died of it; the third had nothing to take over.
+    let c = report.workers.iter().find(|w| w.name == "c").unwrap();
+    assert_eq!(c.restarts, 3);
+    assert!(node(&report, "c").report["packets"].as_u64().unwrap() > 0);
+}
+
+fn state_that_is_too_large_is_said_once() {
+    let policy = format!("{PORTS} Hoarder c; pipelet {{ lan -> c -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let binds = gen_binds("gen:rate=10000,packets=10000");
+    let (report, events) = run_and_tell(&plan, &binds, &RunOptions::default(), |_| {});
+    assert!(report.sound, "{:?} {:?}", report.balance, report.census);
+    let said = |e: &&Event| matches!(e, Event::Warning { text, .. } if text.contains("16777216"));
+    assert_eq!(events.iter().filter(said).count(), 1, "{events:?}");
 }

@@ -191,3 +191,83 @@ impl Nf for Tally {
 }
 
 weir_nf::register!(Tally);
+
+/// A count that ends whoever takes it over.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Poison {
+    packets: u64,
+}
+
+impl Merge for Poison {
+    fn merge(&mut self, _: Self) {
+        std::process::exit(3);
+    }
+}
+
+/// Counts packets, and cannot live with what it counted before.
+pub struct Poisoned;
+
+impl Nf for Poisoned {
+    const DESCRIPTOR: Descriptor =
+        Descriptor { name: "Poisoned", effect: Effect::Stateful, ..Descriptor::BASE };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Poison;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Poisoned)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        ctx.shared().packets += packets.len() as u64;
+    }
+}
+
+weir_nf::register!(Poisoned);
+
+/// More than is kept of a worker, different after each batch.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Hoard {
+    batches: u64,
+    #[serde(serialize_with = "but_for_people")]
+    all: String,
+}
+
+/// As it is, but in reports.
+fn but_for_people<S: serde::Serializer>(all: &str, to: S) -> Result<S::Ok, S::Error> {
+    let short = to.is_human_readable();
+    to.serialize_str(if short { "much" } else { all })
+}
+
+impl Merge for Hoard {
+    fn merge(&mut self, other: Self) {
+        *self = other;
+    }
+}
+
+/// Remembers too much.
+pub struct Hoarder;
+
+impl Nf for Hoarder {
+    const DESCRIPTOR: Descriptor =
+        Descriptor { name: "Hoarder", effect: Effect::Stateful, ..Descriptor::BASE };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Hoard;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Hoarder)
+    }
+
+    fn process(&self, _: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        let hoard = ctx.shared();
+        hoard.batches += 1;
+        if hoard.all.is_empty() {
+            hoard.all = " ".repeat(17 << 20);
+        }
+    }
+}
+
+weir_nf::register!(Hoarder);

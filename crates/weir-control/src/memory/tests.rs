@@ -1,0 +1,88 @@
+use super::*;
+use crate::library::Library;
+use crate::wiring::{RunOptions, wire};
+use rustix::fd::AsRawFd;
+use std::collections::BTreeSet;
+use weir_device::DeviceSpec;
+use weir_nfs as _;
+use weir_plan::{Isolate, Options, Plan};
+
+/// A chain whose middle is in another trust domain.
+fn guest_in_the_middle() -> Setup {
+    let policy = "Port<0> lan; Port<1> wan; MacSwap a; MacSwap guest; MacSwap b;
+        pipelet { lan -> a; a -> guest; guest -> b; b -> wan; }";
+    let graph = weir_plan::check(policy, &Library).unwrap().graph;
+    let domains = BTreeMap::from([("guest".to_owned(), "theirs".to_owned())]);
+    let options = Options { isolate: Isolate::Each, cores: None, online: 2, domains };
+    let plan = Plan::build(&graph, &options).unwrap();
+    let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);
+    let options = RunOptions { pool: Some(64), ..RunOptions::default() };
+    wire(&plan, &binds, &BTreeMap::new(), &options).unwrap()
+}
+
+fn worker(setup: &Setup, name: &str) -> usize {
+    setup.workers.iter().position(|w| w.name == name).unwrap()
+}
+
+#[test]
+fn a_worker_is_lent_the_doorbells_of_those_whom_it_wakes_and_no_others() {
+    let setup = guest_in_the_middle();
+    let memory = Memory::new(&setup).unwrap();
+    let lent = |w: usize| -> BTreeSet<&str> {
+        let (_, fds) = memory.spec(&setup, w, None).unwrap();
+        let fds: Vec<i32> = fds.as_fds().iter().map(AsRawFd::as_raw_fd).collect();
+        let with_names = memory.workers.iter().zip(&setup.workers);
+        with_names
+            .filter(|(other, _)| fds.contains(&other.bell.fd().as_raw_fd()))
+            .map(|(_, other)| other.name.as_str())
+            .collect()
+    };
+    // Itself, both ends of its lanes, and whose pools it gives back to: in the graph's own domain the Rx
+    // service and the gate that leads back have one, in the guest's the gate that leads there.
+    let (there, back) = ("gate:a -> guest", "gate:guest -> b");
+    for (name, wanted) in [
+        ("rx:lan", vec!["rx:lan", "a", back]),
+        ("a", vec!["a", "rx:lan", there, back]),
+        (there, vec![there, "a", "guest", "rx:lan", back]),
+        ("guest", vec!["guest", there, back]),
+        (back, vec![back, "guest", "b", there]),
+        ("b", vec!["b", back, "tx:wan", "rx:lan"]),
+        ("tx:wan", vec!["tx:wan", "b", "rx:lan", back]),
+    ] {
+        assert_eq!(lent(worker(&setup, name)), wanted.into_iter().collect(), "{name}");
+    }
+}
+
+#[test]
+fn no_more_packets_are_believed_to_be_held_than_a_domain_has_buffers() {
+    let setup = guest_in_the_middle();
+    let mut memory = Memory::new(&setup).unwrap();
+    let guest = worker(&setup, "guest");
+    let layout = memory.workers[guest].layout;
+    let mut says = |held: u64| {
+        let region = &memory.workers[guest].ledger_region;
+        let mut words = vec![0; layout.len];
+        words[layout.held] = held;
+        LedgerWriter::attach(region, layout.len).unwrap().commit(&words);
+        memory.take_held(&setup, guest)
+    };
+    // One pool: the gate's.
+    assert_eq!([says(3), says(64), says(u64::from(u32::MAX))], [3, 64, 64]);
+    assert_eq!(memory.take_held(&setup, guest), 0, "only once");
+}
+
+#[test]
+fn a_successor_does_not_find_what_was_cleared() {
+    let setup = guest_in_the_middle();
+    let memory = Memory::new(&setup).unwrap();
+    let kept = |name: &str| {
+        let region = memory.workers[worker(&setup, name)].state.as_ref().unwrap();
+        KeptState::attach(region).unwrap()
+    };
+    kept("guest").write(b"poison").unwrap();
+    kept("a").write(b"fine").unwrap();
+    memory.clear_kept(worker(&setup, "guest"));
+    // A service has none: nothing to do.
+    memory.clear_kept(worker(&setup, "rx:lan"));
+    assert_eq!((kept("guest").read(), kept("a").read()), (None, Some(b"fine".to_vec())));
+}

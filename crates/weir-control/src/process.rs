@@ -60,19 +60,16 @@ impl Programs {
 
 /// What a worker's work needs of the kernel.
 fn profile(end: &EndSpec) -> Profile {
-    match end {
-        EndSpec::Rx { device, .. } | EndSpec::Tx { device, .. } => {
-            if matches!(device, DeviceSpec::Generator(_) | DeviceSpec::Null) {
-                Profile::Nf
-            } else if matches!(device, DeviceSpec::Pcap { .. }) {
-                Profile::Capture
-            } else {
-                Profile::Live
-            }
-        }
-        EndSpec::Dump(_) => Profile::Capture,
+    let device = match end {
+        EndSpec::Rx { device, .. } | EndSpec::Tx { device, .. } => device,
+        EndSpec::Dump(_) => return Profile::Capture,
         // Packets from rings into rings.
-        _ => Profile::Nf,
+        EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::None => return Profile::Nf,
+    };
+    match device {
+        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Null => Profile::Nf,
+        DeviceSpec::Pcap { .. } => Profile::Capture,
+        DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => Profile::Live,
     }
 }
 
@@ -207,5 +204,39 @@ impl Leaving {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_device::ListedSpec;
+
+    #[test]
+    fn a_device_that_is_no_device_of_the_machine_needs_nothing_of_the_kernel() {
+        let listed = ListedSpec {
+            flows: Vec::new(),
+            payloads: Vec::new(),
+            size: 64,
+            packets: None,
+            burst: None,
+            stays: false,
+        };
+        let generator: DeviceSpec = "gen:packets=1".parse().unwrap();
+        let capture = DeviceSpec::Pcap { rx: Some("in.pcap".into()), tx: None };
+        for (device, wanted) in [
+            (DeviceSpec::Listed(listed), Profile::Nf),
+            (generator, Profile::Nf),
+            (DeviceSpec::Null, Profile::Nf),
+            (capture, Profile::Capture),
+            (DeviceSpec::Afp("eth0".into()), Profile::Live),
+            (DeviceSpec::Tap("weir0".into()), Profile::Live),
+        ] {
+            let tx = EndSpec::Tx { device: device.clone(), nanoseconds: false, tells: true };
+            assert_eq!(profile(&tx), wanted, "{device:?}");
+            let rx = EndSpec::Rx { device, port: 0, source: 0 };
+            assert_eq!(profile(&rx), wanted, "{rx:?}");
+        }
+        assert_eq!(profile(&EndSpec::None), Profile::Nf);
     }
 }

@@ -50,7 +50,7 @@ impl Default for RestartPolicy {
         RestartPolicy {
             window: Duration::from_secs(10),
             delay: Duration::from_millis(10),
-            longest: Duration::from_secs(2),
+            longest: Duration::from_millis(500),
             offences: 5,
             patience: Some(Duration::from_millis(500)),
         }

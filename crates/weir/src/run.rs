@@ -88,7 +88,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Longest delay before a worker that keeps dying is restarted, in milliseconds.
-    #[arg(long, default_value_t = 2000, value_name = "MS")]
+    #[arg(long, default_value_t = 500, value_name = "MS")]
     restart_delay: u64,
     /// Seconds without a sign of life after which a worker is killed and started again (an endless
     /// loop, a stopped process); 0: never, to look at one with a debugger.

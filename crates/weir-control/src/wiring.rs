@@ -387,6 +387,9 @@ fn worker(
         None => true,
     };
     let nf = segment.kind == SegmentKind::Nf;
+    // Somebody else's program is never put above the agent. Nor are those on its core, who would not
+    // leave it any time.
+    let with_outside = plan.segments.iter().any(|s| s.core == segment.core && s.program.is_some());
     WorkerSetup {
         name: segment.name.clone(),
         end,
@@ -400,7 +403,11 @@ fn worker(
         holders: infos().filter(|info| info.holds > 0).count() as u32,
         schedule: ScheduleSpec {
             core,
-            real_time: options.real_time && plan.real_time_ok && core.is_some() && nf,
+            real_time: options.real_time
+                && plan.real_time_ok
+                && core.is_some()
+                && nf
+                && !with_outside,
             shares_core,
             spin_us: options.spin_us,
             busy: options.busy,
@@ -454,3 +461,6 @@ fn outputs(
     };
     node.outputs.iter().map(output).collect()
 }
+
+#[cfg(test)]
+mod tests;

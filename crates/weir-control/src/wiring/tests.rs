@@ -1,0 +1,45 @@
+use super::*;
+use crate::library::Library;
+use weir_nfs as _;
+use weir_plan::{Catalog, ConfigProblem, Isolate, NfInfo, Options, ProgramId};
+
+/// The library, in which `Busy` is an outside program's.
+struct BusyIsOutside;
+
+impl Catalog for BusyIsOutside {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        let program = (type_name == "Busy").then_some(ProgramId(0));
+        Library.nf(type_name).map(|info| NfInfo { program, ..info })
+    }
+
+    fn types(&self) -> Vec<String> {
+        Library.types()
+    }
+
+    fn check_config(&self, name: &str, config: &serde_json::Value) -> Result<(), ConfigProblem> {
+        Library.check_config(name, config)
+    }
+}
+
+#[test]
+fn an_outside_program_is_not_in_the_real_time_class_and_nobody_keeps_it_from_its_core() {
+    let policy = "Port<0> lan; Port<1> wan; MacSwap a; MacSwap b; Busy theirs; MacSwap c;
+        pipelet { lan -> a; a -> b; b -> theirs; theirs -> c; c -> wan; }";
+    let graph = weir_plan::check(policy, &BusyIsOutside).unwrap().graph;
+    let options = Options {
+        isolate: Isolate::Each,
+        // Services on the first; `a` and `b` on the second, `theirs` and `c` on the third.
+        cores: Some(vec![0, 1, 2]),
+        online: 8,
+        domains: BTreeMap::new(),
+    };
+    let plan = Plan::build(&graph, &options).unwrap();
+    let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);
+    let setup = wire(&plan, &binds, &BTreeMap::new(), &RunOptions::default()).unwrap();
+    let place = |name: &str| {
+        let worker = setup.workers.iter().find(|w| w.name == name).unwrap();
+        (worker.schedule.core, worker.schedule.real_time)
+    };
+    let places = ["a", "b", "theirs", "c"].map(place);
+    assert_eq!(places, [(Some(1), true), (Some(1), true), (Some(2), false), (Some(2), false)]);
+}

@@ -68,6 +68,11 @@ const LOADERS: [&str; 7] = [
     "/gnu/store",
 ];
 
+/// What no worker needs any of, so that what a filter lets through has limits all the same: core files, locked
+/// memory, message queues, and the right to a better place in the scheduler than it was given.
+const NOTHING_OF: [Resource; 5] =
+    [Resource::Core, Resource::Memlock, Resource::Msgqueue, Resource::Nice, Resource::Rtprio];
+
 /// What is prepared once and put around every process.
 #[derive(Debug)]
 pub(crate) struct Jail {
@@ -137,12 +142,15 @@ impl Jail {
         // Between fork and exec of a program with threads: nothing here may allocate or take a lock.
         let in_child = move || {
             close_on_exec_from(3)?;
-            limit(Resource::Core, 0)?;
             limit(Resource::Nofile, cell.descriptors)?;
             if cell.real_time {
                 // Not permitted to all; the worker finds out by itself. A user without rights may
                 // keep the class, so it comes before the user.
                 let _ = weir_mem::realtime::set_fifo(None, 1);
+            }
+            // After the class, which stays: whoever has it may ask for it again.
+            for resource in NOTHING_OF {
+                limit(resource, 0)?;
             }
             if let Some(bytes) = cell.memory {
                 limit(Resource::Data, bytes)?;
@@ -161,11 +169,11 @@ impl Jail {
             if rustix::process::getppid() != Some(agent) {
                 return Err(rustix::io::Errno::SRCH.into());
             }
+            // After the user too: exec would refuse a user that has more processes already.
+            limit(Resource::Nproc, 0)?;
             if !cell.closed {
                 return Ok(());
             }
-            // After the user too: exec would refuse a user that has more processes already.
-            limit(Resource::Nproc, 0)?;
             rustix::thread::set_no_new_privs(true)?;
             if let Some(rules) = &rules {
                 restrict_files(rules)?;

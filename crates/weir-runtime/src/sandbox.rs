@@ -91,9 +91,8 @@ pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(step("parent-death signal"))?;
     }
-    // Nobody of the same user reads its memory, or traces it.
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(step("not dumpable"))?;
+    // Once more: a change of user forgets it.
+    hide().map_err(step("not dumpable"))?;
     let mut programs = filter::running(spec.profile)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     for program in &mut programs {
@@ -102,6 +101,16 @@ pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
         seccompiler::apply_filter(program).map_err(|e| SandboxError::Filter(e.to_string()))?;
     }
     Ok(())
+}
+
+/// Nobody of the same user reads this process's memory, takes its descriptors, or traces it.
+pub(crate) fn hide() -> rustix::io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+}
+
+/// Undoes [`hide`], for a worker without a sandbox: whoever debugs it has to see it.
+pub(crate) fn show() -> rustix::io::Result<()> {
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
 }
 
 /// Gives up all groups and becomes `user`, for good. Allocates nothing.
@@ -133,10 +142,10 @@ mod tests {
     #[test]
     fn a_filter_gets_the_number_of_its_process() {
         let mut program = starting().unwrap();
-        // Once for kill, once for tgkill.
-        assert_eq!(program.iter().filter(|i| i.k == OWN_PID).count(), 2);
+        // Two calls that signal, five that schedule, one that asks for limits.
+        assert_eq!(program.iter().filter(|i| i.k == OWN_PID).count(), 8);
         name_process(&mut program, 4711);
         assert_eq!(program.iter().filter(|i| i.k == OWN_PID).count(), 0);
-        assert_eq!(program.iter().filter(|i| i.k == 4711).count(), 2);
+        assert_eq!(program.iter().filter(|i| i.k == 4711).count(), 8);
     }
 }

@@ -54,6 +54,9 @@ pub enum WorkerError {
 
 /// The whole life of a worker whose control socket is its standard input.
 pub fn main() -> ExitCode {
+    // Before the first descriptor comes: another worker of the same user could take it from here. That
+    // it holds is found out with the sandbox, which does it again.
+    let _ = sandbox::hide();
     // The worker outlives the agent's Ctrl-C, not the agent.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let stdin = std::io::stdin();
@@ -73,6 +76,9 @@ pub fn main() -> ExitCode {
 
 fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     let (spec, fds): (WorkerSpec, _) = link::receive(agent)?;
+    if spec.sandbox.is_none() {
+        let _ = sandbox::show();
+    }
     let name: String = spec.name.chars().filter(|c| *c != '\0').take(15).collect();
     if let Ok(name) = std::ffi::CString::new(name) {
         let _ = rustix::thread::set_name(&name);

@@ -147,14 +147,19 @@ const STARTING: &[c_long] = &[
     libc::SYS_sysinfo,
     libc::SYS_membarrier,
     libc::SYS_seccomp,
+    libc::SYS_getppid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+];
+
+/// What a program's beginning may ask about itself, and set of itself: a worker its core and its class.
+/// The first argument says of whom; any other process of the user is none of its business.
+const STARTING_OWN: &[c_long] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getscheduler,
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_getparam,
-    libc::SYS_getppid,
-    libc::SYS_getgid,
-    libc::SYS_getegid,
 ];
 
 /// Names of older calls that only x86-64 still has.
@@ -223,6 +228,14 @@ impl Calls {
         let own = [(0, Dword, Eq, u64::from(OWN_PID))];
         self.when(libc::SYS_kill, &own)?.when(libc::SYS_tgkill, &own)
     }
+
+    /// `call` too when its first argument is the caller, as 0 or by its number, and `more` holds.
+    fn on_itself(mut self, call: c_long, more: &[Argument]) -> Result<Self, SandboxError> {
+        for own in [0, u64::from(OWN_PID)] {
+            self = self.when(call, &[&[(0, Dword, Eq, own)], more].concat())?;
+        }
+        Ok(self)
+    }
 }
 
 fn filter_error(e: seccompiler::BackendError) -> SandboxError {
@@ -243,7 +256,10 @@ pub(super) fn starting() -> Result<BpfProgram, SandboxError> {
         .own_signals()?
         .when(libc::SYS_openat, &[(2, Dword, only_reads.clone(), 0)])?
         // Asking for a limit, not setting one.
-        .when(libc::SYS_prlimit64, &[(2, Qword, Eq, 0)])?;
+        .on_itself(libc::SYS_prlimit64, &[(2, Qword, Eq, 0)])?;
+    for call in STARTING_OWN {
+        calls = calls.on_itself(*call, &[])?;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         calls = calls.when(libc::SYS_open, &[(1, Dword, only_reads, 0)])?;

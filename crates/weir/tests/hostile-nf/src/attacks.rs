@@ -99,6 +99,25 @@ fn any_neighbour(try_one: impl Fn(i32) -> Result<(), i32>) -> Result<(), i32> {
     Err(refused.unwrap_or(libc::ESRCH))
 }
 
+/// Traces a process, and lets go of it. A tracer that does not answer would stop it with the next signal
+/// that it gets: the agent with the first worker that leaves.
+fn trace(pid: i32) -> Result<(), i32> {
+    said(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) })?;
+    // Only a stopped process is let go. One that has ended meanwhile is nobody's any more.
+    let mut status = 0;
+    let stopped = unsafe {
+        libc::ptrace(libc::PTRACE_INTERRUPT, pid, 0, 0) == 0
+            && libc::waitpid(pid, &mut status, libc::__WALL) == pid
+    };
+    if stopped && libc::WIFSTOPPED(status) {
+        // A signal that was under way goes on; the stop that was asked for is none.
+        let event = status >> 16 != 0;
+        let signal = if event { 0 } else { libc::WSTOPSIG(status) as libc::c_long };
+        said(unsafe { libc::ptrace(libc::PTRACE_DETACH, pid, 0, signal) })?;
+    }
+    Ok(())
+}
+
 fn map(fd: i32, prot: i32, flags: i32) -> Result<*mut libc::c_void, i32> {
     let at = unsafe { libc::mmap(std::ptr::null_mut(), 4096, prot, flags, fd, 0) };
     if at == libc::MAP_FAILED { Err(errno()) } else { Ok(at) }
@@ -136,10 +155,30 @@ fn attack(what: &str, path: &str, held: &Held<'_>) -> Result<(), i32> {
             let args = [program.as_ptr(), std::ptr::null()];
             said(unsafe { libc::execv(program.as_ptr(), args.as_ptr()) }.into())
         }
-        "ptrace-neighbour" => {
-            any_neighbour(|pid| said(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) }))
+        "ptrace-neighbour" => any_neighbour(trace),
+        "ptrace-agent" => trace(agent()),
+        "set-affinity-of-agent" => {
+            let all: libc::cpu_set_t =
+                unsafe { std::mem::transmute([u8::MAX; size_of::<libc::cpu_set_t>()]) };
+            said(unsafe { libc::sched_setaffinity(agent(), size_of_val(&all), &all) }.into())
         }
-        "ptrace-agent" => said(unsafe { libc::ptrace(libc::PTRACE_SEIZE, agent(), 0, 0) }),
+        "get-affinity-of-agent" => {
+            let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+            said(unsafe { libc::sched_getaffinity(agent(), size_of_val(&set), &mut set) }.into())
+        }
+        "set-class-of-agent" => {
+            let none = libc::sched_param { sched_priority: 0 };
+            said(unsafe { libc::sched_setscheduler(agent(), libc::SCHED_OTHER, &none) }.into())
+        }
+        "set-priority-of-agent" => {
+            let who = agent() as libc::id_t;
+            said(unsafe { libc::setpriority(libc::PRIO_PROCESS, who, 0) }.into())
+        }
+        "read-limits-of-agent" => {
+            let mut limit: libc::rlimit64 = unsafe { std::mem::zeroed() };
+            let none = std::ptr::null();
+            said(unsafe { libc::prlimit64(agent(), libc::RLIMIT_CORE, none, &mut limit) }.into())
+        }
         "read-agent-memory" => {
             let mut byte = 0_u8;
             let own = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };

@@ -439,6 +439,7 @@ impl Job {
         }
         let done = self.segment.with(station, 0, |segment, way| segment.clear_backlog(way));
         station.commit();
+        self.segment.pass_watermarks(station);
         done
     }
 

@@ -102,7 +102,8 @@ impl Nf for IcmpError {
                 return Err(ConfigError { at: at.to_owned(), why });
             }
         }
-        let interval_ns = 1_000_000_000 / u64::from(rate);
+        // Rounded up, never to 0: more than are asked for would be let through.
+        let interval_ns = 1_000_000_000_u64.div_ceil(rate.into());
         Ok(IcmpError {
             v4: config.v4,
             v6: config.v6,

@@ -104,7 +104,7 @@ fn an_interface_that_was_made_again_with_the_same_index_before_anybody_looked_is
     }
     let (scratch, net) = (Scratch::new("live-same-index"), Network::new());
     let index = net.index_of_m0();
-    let mut run = run_patiently(&net, &scratch.policy(THROUGH));
+    let run = run_patiently(&net, &scratch.policy(THROUGH));
     unseen(&run, "rx:a", || {
         net.weir.ip("link del m0");
         net.connect_client_with(&format!("index {index}"));
@@ -121,7 +121,7 @@ fn packets_leave_by_the_interface_that_has_the_name_now_when_the_old_one_was_ren
         return;
     }
     let (scratch, net) = (Scratch::new("live-renamed"), Network::new());
-    let mut run = run_patiently(&net, &scratch.policy(THROUGH));
+    let run = run_patiently(&net, &scratch.policy(THROUGH));
     unseen(&run, "tx:a", || {
         for (end, name) in [(&net.weir, "m0"), (&net.client, "c0")] {
             end.ip(&format!("addr flush dev {name}"));

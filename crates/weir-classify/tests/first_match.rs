@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // tests may: helper functions too
 
 use proptest::prelude::*;
+use std::collections::HashSet;
 use weir_classify::generate::{Kind, Random, generate, headers_hitting};
 use weir_classify::*;
 
@@ -200,7 +201,21 @@ proptest! {
     }
 }
 
-/// A rule of a long list: addresses, ports, protocol, flags, fragments; few distinct tests besides addresses.
+/// Distinct tests of a long list, besides those of addresses and ports, that need no trees.
+const FEW: usize = 64;
+
+/// Distinct tests of what is neither address nor port. That a packet has ports at all is one.
+fn distinct_tests(rules: &[Rule]) -> usize {
+    let tests = rules.iter().map(|rule| {
+        let flags = rule.tcp_flags.map(|flags| (flags.mask, flags.value & flags.mask));
+        let ports = [&rule.sport, &rule.dport].iter().any(|range| **range != (0..=u16::MAX));
+        (rule.proto, flags, rule.fragment.map(|want| want as u8), ports)
+    });
+    tests.collect::<HashSet<_>>().len()
+}
+
+/// A rule of a long list: addresses, ports, protocol, flags, fragments; seldom more than [`FEW`] distinct tests
+/// in a list, though there are 96.
 fn ordinary_rule() -> impl Strategy<Value = Rule> {
     let proto = prop::option::of(prop_oneof![Just(6_u8), Just(17), Just(1)]);
     let flags = prop::option::weighted(
@@ -239,7 +254,8 @@ proptest! {
         headers in prop::collection::vec(header(), 1..100),
         seed: u64,
     ) {
-        prop_assert_eq!(Classifier::build(&rules).unwrap().shape().trees, 0);
+        let trees = Classifier::build(&rules).unwrap().shape().trees;
+        prop_assert!(trees == 0 || distinct_tests(&rules) > FEW, "{trees} trees");
         // Packets that hit, and random ones, IPv6 and fragments among them.
         let mut all = headers_hitting(seed, &rules, 200);
         all.extend(headers);
@@ -252,6 +268,37 @@ proptest! {
         headers in prop::collection::vec(header(), 1..200),
     ) {
         same_as_walk(&rules, &headers);
+    }
+}
+
+/// So many rules, each for a pair of addresses of its own, with so many distinct tests besides.
+fn rules_with_tests(rules: u32, tests: usize) -> Vec<Rule> {
+    let fragments = [None, Some(FragmentMatch::No), Some(FragmentMatch::Later)];
+    let flags = |value| Some(FlagMatch { mask: 1, value });
+    let mut others = Vec::new();
+    for proto in [None, Some(6_u8), Some(17), Some(1)] {
+        for tcp_flags in [None, Some(FlagMatch { mask: 0, value: 0 }), flags(0), flags(1)] {
+            for fragment in fragments {
+                for dport in [0..=u16::MAX, 80..=80] {
+                    others.push(Rule { proto, tcp_flags, fragment, dport, ..Rule::default() });
+                }
+            }
+        }
+    }
+    let address = |i: u32| Prefix::V4 { addr: i << 8, len: 24 };
+    let others = others[..tests].iter().cycle();
+    let rules = (0..rules).zip(others);
+    rules.map(|(i, r)| Rule { src: address(i), dst: address(i), ..r.clone() }).collect()
+}
+
+#[test]
+fn a_long_list_with_more_than_64_distinct_tests_besides_addresses_gets_trees_and_answers_right() {
+    for (tests, by_trees) in [(FEW, false), (FEW + 1, true), (96, true)] {
+        let rules = rules_with_tests(1_000, tests);
+        assert_eq!(distinct_tests(&rules), tests);
+        let shape = Classifier::build(&rules).unwrap().shape();
+        assert_eq!(shape.trees > 0, by_trees, "{tests}: {shape:?}");
+        same_as_walk(&rules, &headers_hitting(7, &rules, 2_000));
     }
 }
 

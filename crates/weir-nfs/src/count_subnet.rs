@@ -5,7 +5,7 @@ mod prefix;
 pub use prefix::{Counts, Prefixes, Subnets};
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use weir_nf::{
     ConfigError, Ctx, Depth, Descriptor, Effect, Env, LayerAccess, Nf, Packets, ReadOnly, Touch,
 };
@@ -26,7 +26,7 @@ pub struct CountSubnet {
 pub const MOST_PREFIXES: usize = 10_000;
 
 /// Which address decides.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
     /// The source.

@@ -28,11 +28,15 @@ pub struct CountUrl {
 /// The longest URL that is told apart, in bytes: bounds the table's memory.
 pub const LONGEST: usize = 512;
 
+/// URLs that are told apart unless told otherwise.
+const MOST: usize = 10_000;
+
 /// Configuration of [`CountUrl`].
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// How many URLs are told apart at most.
+    #[schemars(extend("default" = MOST))]
     pub max: Option<usize>,
 }
 
@@ -57,7 +61,7 @@ impl Nf for CountUrl {
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
         let scratch = RefCell::new((Scratch::new(), String::with_capacity(LONGEST)));
-        Ok(CountUrl { max: config.max.unwrap_or(10_000), scratch })
+        Ok(CountUrl { max: config.max.unwrap_or(MOST), scratch })
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {

@@ -18,6 +18,7 @@ pub struct Drop {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Name of the drop reason, such as `filtered`.
+    #[schemars(extend("default" = DropReason::Policy.name()))]
     pub reason: Option<String>,
 }
 

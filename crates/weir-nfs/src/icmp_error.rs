@@ -8,7 +8,7 @@ pub use limit::Answers;
 use crate::ttl_decrement::{LEAST_MTU, check_mtu};
 use answer::{Fault, answer};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_nf::{
     ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, L3, LayerAccess, Nf, Packets,
@@ -39,7 +39,7 @@ pub struct IcmpError {
 }
 
 /// Why a destination cannot be reached.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unreachable {
     /// There is no route to it.
@@ -53,22 +53,31 @@ pub enum Unreachable {
     Prohibited,
 }
 
+/// Errors per second, and at once, unless told otherwise.
+const RATE: u32 = 100;
+const BURST: u32 = 50;
+
 /// Configuration of [`IcmpError`].
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// IPv4 address to answer from.
+    /// IPv4 address to answer from; without one, IPv4 packets are not answered.
+    #[serde(default)]
     pub v4: Option<Ipv4Addr>,
-    /// IPv6 address to answer from.
+    /// IPv6 address to answer from; without one, IPv6 packets are not answered.
+    #[serde(default)]
     pub v6: Option<Ipv6Addr>,
     /// Most bytes that the next hop takes, from the IP header on; at least 1280.
+    #[schemars(extend("default" = LEAST_MTU))]
     pub mtu: Option<u16>,
     /// Why the packets that come by `unreachable` are.
     #[serde(default)]
     pub unreachable: Unreachable,
     /// Errors per second.
+    #[schemars(extend("default" = RATE))]
     pub rate: Option<u32>,
     /// Errors at once.
+    #[schemars(extend("default" = BURST))]
     pub burst: Option<u32>,
 }
 
@@ -95,14 +104,15 @@ impl Nf for IcmpError {
     type Shared = Answers;
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
-        let (rate, burst) = (config.rate.unwrap_or(100), config.burst.unwrap_or(50));
+        let (rate, burst) = (config.rate.unwrap_or(RATE), config.burst.unwrap_or(BURST));
         for (at, n) in [("/rate", rate), ("/burst", burst)] {
             if n == 0 {
                 let why = "0 answers nothing; leave the packets to Drop instead".to_owned();
                 return Err(ConfigError { at: at.to_owned(), why });
             }
         }
-        let interval_ns = 1_000_000_000 / u64::from(rate);
+        // Rounded up, never to 0: more than are asked for would be let through.
+        let interval_ns = 1_000_000_000_u64.div_ceil(rate.into());
         Ok(IcmpError {
             v4: config.v4,
             v6: config.v6,

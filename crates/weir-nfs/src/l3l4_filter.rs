@@ -40,6 +40,7 @@ pub struct Config {
     #[schemars(with = "Vec<RuleSpec>")]
     pub rules: Vec<Value>,
     /// What happens when no rule matches: `pass` unless told otherwise.
+    #[schemars(extend("default" = Action::Pass))]
     pub default: Option<Action>,
 }
 

@@ -20,11 +20,15 @@ pub struct PacketSizeHistogram {
 /// Most buckets but the last.
 pub const MOST_BOUNDS: usize = 64;
 
+/// The bounds unless told otherwise.
+const BOUNDS: [u32; 6] = [64, 127, 255, 511, 1023, 1518];
+
 /// Configuration of [`PacketSizeHistogram`].
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Largest length of each bucket in bytes, ascending; longer packets have one more bucket.
+    #[schemars(extend("default" = BOUNDS))]
     pub bounds: Option<Vec<u32>>,
 }
 
@@ -74,7 +78,7 @@ impl Nf for PacketSizeHistogram {
     type Shared = Histogram;
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
-        let bounds = config.bounds.unwrap_or_else(|| vec![64, 127, 255, 511, 1023, 1518]);
+        let bounds = config.bounds.unwrap_or_else(|| BOUNDS.to_vec());
         let fail = |why: String| Err(ConfigError { at: "/bounds".to_owned(), why });
         if bounds.is_empty() || bounds.len() > MOST_BOUNDS {
             return fail(format!("{} bounds; give 1 to {MOST_BOUNDS}", bounds.len()));

@@ -28,7 +28,8 @@ pub struct TtlDecrement {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Most bytes that the next hop takes, from the IP header on; at least 1280.
+    /// Most bytes that the next hop takes, from the IP header on; at least 1280. Without it: any number.
+    #[serde(default)]
     pub mtu: Option<u16>,
 }
 

@@ -31,11 +31,15 @@ pub struct ValidateUrl {
     scratch: RefCell<(Scratch, Inspector)>,
 }
 
+/// Blocked requests that are listed unless told otherwise.
+const KEPT: usize = 1000;
+
 /// Configuration of [`ValidateUrl`].
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// How many blocked requests are listed at most.
+    #[schemars(extend("default" = KEPT))]
     pub keep: Option<usize>,
 }
 
@@ -61,7 +65,7 @@ impl Nf for ValidateUrl {
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
         let scratch = RefCell::new((Scratch::new(), Inspector::new()));
-        Ok(ValidateUrl { keep: config.keep.unwrap_or(1000), scratch })
+        Ok(ValidateUrl { keep: config.keep.unwrap_or(KEPT), scratch })
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {

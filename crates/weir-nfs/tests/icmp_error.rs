@@ -192,6 +192,18 @@ fn a_token_bucket_limits_errors() {
 }
 
 #[test]
+fn a_rate_of_more_than_one_a_nanosecond_is_a_limit_all_the_same() {
+    let mut bench = bench(json!({"rate": u32::MAX, "burst": 3}));
+    let frame = v4().udp(1, 2).build();
+    let mut at = |ns: u64| {
+        bench.run_by(EXPIRED, &vec![(&frame[..], frame.len(), ns); 20]);
+        bench.made().len()
+    };
+    assert_eq!(at(1_000_000_000), 3, "the burst");
+    assert_eq!(at(1_000_000_001), 1, "a token every nanosecond, which is less than asked for");
+}
+
+#[test]
 fn without_buffers_it_is_counted() {
     let mut bench = bench(json!({}));
     bench.set_buffers(0);

@@ -3,8 +3,10 @@
 //!
 //! A µNF may send more packets than it was given, so there may be more than the lanes have room
 //! for. Those wait in the segment's backlog, in order, and nothing new is taken in while any wait:
-//! a full ring pushes back, as always, and nothing is dropped. What waits and what is held is
-//! in the ledger by number, for the agent to count should the worker die.
+//! a full ring pushes back, as always, and nothing is dropped. A full lane keeps back only what is for
+//! it, and the watermarks say what still waits: whoever merges it with others could not take anything
+//! from it before it has heard of them. What waits and what is held is in the ledger by number, for the
+//! agent to count should the worker die.
 
 use crate::segment::{Node, Segment, Target, Way, add};
 use crate::station::Station;
@@ -26,6 +28,8 @@ pub(crate) struct Beyond {
     pub(crate) pool: Pool,
     /// Packets that found no room, with their lanes.
     pub(crate) backlog: VecDeque<(usize, Packet)>,
+    /// Lanes that were found full: scratch memory.
+    full: Vec<usize>,
 }
 
 impl Beyond {
@@ -50,6 +54,7 @@ impl Beyond {
             creates: made.into_iter().max().unwrap_or(0),
             pool: Pool::default(),
             backlog: VecDeque::new(),
+            full: Vec::new(),
         }
     }
 
@@ -146,15 +151,35 @@ impl Segment {
         buffers
     }
 
-    /// Sends what waits for room, as far as there is any; true when nothing waits any more.
+    /// Sends what waits for room, as far as there is any; true when nothing waits any more. Each lane gets
+    /// its packets in order.
     pub(crate) fn clear_backlog(&mut self, way: &mut Way<'_>) -> bool {
-        while let Some((lane, packet)) = self.more.backlog.pop_front() {
-            if let Err(packet) = way.egress.send(lane, packet) {
-                self.more.backlog.push_front((lane, packet));
-                return false;
+        let Beyond { backlog, full, .. } = &mut self.more;
+        full.clear();
+        // Once around: what finds no room is behind the others then, in the order in which it was.
+        for _ in 0..backlog.len() {
+            let Some((lane, packet)) = backlog.pop_front() else { break };
+            let sent = match full.contains(&lane) {
+                true => Err(packet),
+                false => way.egress.send(lane, packet),
+            };
+            if let Err(packet) = sent {
+                if !full.contains(&lane) {
+                    full.push(lane);
+                }
+                backlog.push_back((lane, packet));
             }
         }
-        true
+        backlog.is_empty()
+    }
+
+    /// Promises what may be promised while packets wait: what comes before the first of a source that waits.
+    pub(crate) fn pass_watermarks(&self, station: &mut Station) {
+        station.pass_watermarks_before(|egress, source| {
+            let of_source = |lane: usize| egress.lanes().get(lane).map(|l| l.source);
+            let waiting = self.more.backlog.iter().filter(|w| of_source(w.0) == Some(source));
+            waiting.map(|(_, packet)| packet.entry().seq()).reduce(|a, b| a.min(b))
+        });
     }
 
     /// Calls timers that are due by the wall clock; `ended` has the bits of sources whose end was

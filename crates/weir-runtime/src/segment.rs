@@ -1,6 +1,6 @@
 //! The µNFs of a segment and the edges between them, run to completion on one batch at a time.
 
-use crate::careful::Careful;
+use crate::careful::{CLEAN, Careful};
 use crate::layout::{EDGE_WORDS, Layout, NODE_WORDS};
 use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
 use std::time::Instant;
@@ -97,6 +97,8 @@ pub struct Segment {
     pub(crate) verdicts: [Verdict; BATCH],
     spare: Vec<Packet>,
     batches: u32,
+    /// Packets still to be taken in one at a time, as some µNF has crashed; see [`Segment::appetite`].
+    pub(crate) care: usize,
 }
 
 impl Segment {
@@ -105,6 +107,7 @@ impl Segment {
         let env = Env { tags: spec.tags.clone(), seed: spec.seed };
         let nodes = spec.nodes.iter().enumerate();
         let nodes = nodes.map(|(i, n)| node(i, n, spec, &env)).collect::<Result<Vec<_>, _>>()?;
+        let careful = nodes.iter().any(|n| n.careful.is_some());
         Ok(Segment {
             more: crate::more::Beyond::of(&nodes),
             nodes,
@@ -112,12 +115,16 @@ impl Segment {
             verdicts: [Verdict::FIRST; BATCH],
             spare: Vec::with_capacity(BATCH),
             batches: 0,
+            care: if careful { CLEAN } else { 0 },
         })
     }
 
     /// Sends a batch (at most [`BATCH`] packets) into `node` and through everything behind it.
     /// Afterwards `packets` is empty: each is staged on a lane or on its way home.
     pub fn run(&mut self, node: usize, input: u8, packets: &mut Vec<Packet>, way: &mut Way<'_>) {
+        if self.care > 0 {
+            self.grow_calm(packets.len());
+        }
         if let Some(inbox) =
             self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(usize::from(input)))
         {
@@ -133,7 +140,7 @@ impl Segment {
         for i in node..self.nodes.len() {
             while let Some((input, mut batch)) = self.next_run(i) {
                 if self.nodes.get(i).is_some_and(|n| n.careful.is_some()) {
-                    self.carefully(i, input, &mut batch, way);
+                    self.carefully(i, input, &mut batch, way, timed);
                 } else {
                     self.node(i, input, &mut batch, way, timed);
                 }

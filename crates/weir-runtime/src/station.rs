@@ -273,13 +273,20 @@ impl Station {
     /// Promises on every source's lanes what its ingress promises.
     #[inline]
     pub(crate) fn pass_watermarks(&mut self) {
+        self.pass_watermarks_before(|_, _| None);
+    }
+
+    /// The same, but of each source nothing behind what still `waits` here to be sent.
+    pub(crate) fn pass_watermarks_before(&mut self, waits: impl Fn(&Egress, usize) -> Option<Seq>) {
         if !self.any_ordered {
             return;
         }
         for source in 0..self.ingress.sources() {
-            if self.egress.is_ordered(source)
-                && let Some(seq) = self.ingress.frontier(source)
-            {
+            if !self.egress.is_ordered(source) {
+                continue;
+            }
+            let (comes, waits) = (self.ingress.frontier(source), waits(&self.egress, source));
+            if let Some(seq) = [comes, waits].into_iter().flatten().reduce(|a, b| a.min(b)) {
                 self.egress.set_watermark(source, seq);
             }
         }

@@ -395,13 +395,13 @@ impl Job {
 
     #[inline]
     fn segment_step(&mut self, station: &mut Station) -> Progress {
-        let mut most = BATCH;
+        let mut most = self.segment.appetite();
         if self.segment.more.any {
             if !self.clear_backlog(station) {
                 station.ingress.wake_producers();
                 return Progress::Idle;
             }
-            most = self.segment.more.most(station.home.as_mut(), station.arena.owners());
+            most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
         }
         let pulled = match station.pull(&mut self.packets, most) {
             Pull::Some(pulled) => pulled,
@@ -439,6 +439,7 @@ impl Job {
         }
         let done = self.segment.with(station, 0, |segment, way| segment.clear_backlog(way));
         station.commit();
+        self.segment.pass_watermarks(station);
         done
     }
 

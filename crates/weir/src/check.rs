@@ -15,7 +15,7 @@ pub struct CheckArgs {
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
-    planning: PlanningArgs,
+    pub planning: PlanningArgs,
 }
 
 pub fn main(args: &CheckArgs) -> ExitCode {

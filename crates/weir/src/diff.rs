@@ -18,7 +18,7 @@ pub struct DiffArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    planning: PlanningArgs,
+    pub planning: PlanningArgs,
 }
 
 pub fn main(args: &DiffArgs) -> ExitCode {

@@ -47,7 +47,7 @@ pub struct ExplainArgs {
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    planning: PlanningArgs,
+    pub planning: PlanningArgs,
 }
 
 /// What a plan depends on besides the policy; as for `weir run`.
@@ -63,13 +63,13 @@ pub struct PlanningArgs {
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
     #[command(flatten)]
-    outside: OutsideArgs,
+    pub outside: OutsideArgs,
 }
 
 impl PlanningArgs {
     /// The plan of a policy, whose warnings go to standard error.
     pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
-        let loaded = policy::load(path, &self.outside.catalog()?)?;
+        let loaded = policy::load(path, &self.outside.catalog()?, self.outside.with.is_empty())?;
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
         policy::plan(&loaded.graph, path, self.isolate.into(), self.cores.clone(), &self.domain)
     }

@@ -44,6 +44,20 @@ enum Command {
     },
 }
 
+impl Command {
+    /// Whether it starts workers, or outside programs to be asked.
+    fn starts_processes(&self) -> bool {
+        match self {
+            Command::Run(_) | Command::Bench(_) => true,
+            Command::Check(args) => !args.planning.outside.with.is_empty(),
+            Command::Explain(args) => !args.planning.outside.with.is_empty(),
+            Command::Diff(args) => !args.planning.outside.with.is_empty(),
+            Command::Nf(args) => !args.outside().with.is_empty(),
+            Command::Worker { .. } => false,
+        }
+    }
+}
+
 /// Prints a line to standard error as `eprintln` does, but goes on when nobody reads it: a log that
 /// was closed must not end a running graph.
 macro_rules! complain {
@@ -63,7 +77,15 @@ fn main() -> ExitCode {
     // A file-size limit is an error of the write, not the end of the process.
     let limit = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, limit);
-    match Cli::parse().command {
+    let command = Cli::parse().command;
+    if command.starts_processes() && !std::path::Path::new("/proc/self/fd").exists() {
+        complain!(
+            "weir: there is no /proc, through which processes are started: mount it (as root: mount \
+             -t proc proc /proc; in a container, give it one)"
+        );
+        return ExitCode::from(FAILED);
+    }
+    match command {
         Command::Run(args) => run::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Explain(args) => explain::main(&args),

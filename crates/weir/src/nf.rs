@@ -28,9 +28,16 @@ enum NfCommand {
     },
 }
 
+impl NfArgs {
+    /// The outside programs to be asked.
+    pub fn outside(&self) -> &OutsideArgs {
+        let (NfCommand::List { outside } | NfCommand::Show { outside, .. }) = &self.command;
+        outside
+    }
+}
+
 pub fn main(args: &NfArgs) -> ExitCode {
-    let (NfCommand::List { outside } | NfCommand::Show { outside, .. }) = &args.command;
-    let catalog = match outside.catalog() {
+    let catalog = match args.outside().catalog() {
         Ok(catalog) => catalog,
         Err(e) => {
             crate::complain!("weir: {e}");
@@ -67,6 +74,9 @@ pub fn main(args: &NfArgs) -> ExitCode {
                 }
                 Err(e) => {
                     crate::complain!("weir: {e}");
+                    if args.outside().with.is_empty() {
+                        crate::complain!("weir: {}", crate::policy::OUTSIDE);
+                    }
                     ExitCode::from(BAD_INPUT)
                 }
             }

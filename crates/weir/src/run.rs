@@ -8,7 +8,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weir_control::devices::{self, Captures};
 use weir_control::wiring::{self, RunOptions, WiringError};
@@ -84,7 +84,7 @@ pub struct RunArgs {
     /// Leaves the real-time class out even where it is permitted.
     #[arg(long)]
     no_real_time: bool,
-    /// Seed of everything random (hashes, sampling): equal seeds, equal runs.
+    /// Seed for NFs that sample or hash. The generator has one of its own: `gen:seed=N`.
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Longest delay before a worker that keeps dying is restarted, in milliseconds.
@@ -177,6 +177,11 @@ enum RunError {
     BoundTwice(u16),
     #[error("weir: {0}")]
     Agent(#[from] AgentError),
+    #[error(
+        "weir: {source}; only {most} files may be open at a time, and {workers} workers may need \
+         {enough}: raise the limit (ulimit -n {enough}; as root, LimitNOFILE= of the service)"
+    )]
+    FewFiles { source: AgentError, most: u64, workers: usize, enough: u64 },
     #[error("weir: cannot listen for signals: {0}")]
     Signals(std::io::Error),
     #[error("weir: cannot write the report: {0}")]
@@ -187,7 +192,10 @@ impl RunError {
     fn code(&self) -> u8 {
         match self {
             RunError::Policy(_) | RunError::Wiring(_) | RunError::BoundTwice(_) => BAD_INPUT,
-            RunError::Agent(_) | RunError::Signals(_) | RunError::Print(_) => FAILED,
+            RunError::Agent(_)
+            | RunError::FewFiles { .. }
+            | RunError::Signals(_)
+            | RunError::Print(_) => FAILED,
         }
     }
 }
@@ -196,7 +204,7 @@ pub fn main(args: &RunArgs) -> ExitCode {
     match run(args) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
-        Err(e @ RunError::Agent(_)) => {
+        Err(e @ (RunError::Agent(_) | RunError::FewFiles { .. })) => {
             crate::complain!("{}", plain(&e.to_string()));
             ExitCode::from(e.code())
         }
@@ -220,7 +228,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         );
     }
     let catalog = args.outside.catalog().map_err(PolicyFailure::from)?;
-    let loaded = policy::load(&args.policy, &catalog)?;
+    let loaded = policy::load(&args.policy, &catalog, args.outside.with.is_empty())?;
     let _ = write!(std::io::stderr(), "{}", loaded.warnings);
     let cores = args.cores.as_ref().map(|c| c.0.clone());
     let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores, &args.domain)?;
@@ -273,7 +281,8 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     };
     let signals = Signals::listen().map_err(RunError::Signals)?;
     let start = Instant::now();
-    let mut agent = Agent::start(setup, policy)?;
+    let workers = setup.workers.len();
+    let mut agent = Agent::start(setup, policy).map_err(|e| too_few_files(e, workers))?;
     let mut live = Live::new(args, &captures, &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
     'running: loop {
@@ -294,6 +303,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         }
         let over = args.duration.is_some_and(|d| start.elapsed() >= d);
         let signalled = signals.count();
+        let over = over || signals.hung_up();
         if signalled >= 2 {
             live.clear();
             crate::complain!("weir: interrupted twice: ending without draining");
@@ -314,6 +324,20 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
     }
     Ok(report.sound)
+}
+
+/// When memory or processes are refused and few files may be open, that is why: each ring, pool and
+/// worker is some. The agent has raised the limit as far as it may.
+fn too_few_files(source: AgentError, workers: usize) -> RunError {
+    // More than workers of usual chains have; it decides only what is said.
+    let enough = 256 + 64 * workers as u64;
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match (&source, most) {
+        (AgentError::Memory(_) | AgentError::Spawn(_), Some(most)) if most < enough => {
+            RunError::FewFiles { source, most, workers, enough }
+        }
+        _ => source.into(),
+    }
 }
 
 /// One line on which of the machine's helps were used.
@@ -342,17 +366,25 @@ fn print_report(report: &Report, json: bool) -> std::io::Result<()> {
     out.flush()
 }
 
-/// SIGINT and SIGTERM: the first drains, the second ends at once.
-struct Signals(Arc<AtomicUsize>);
+/// SIGINT and SIGTERM: the first drains, the second ends at once. SIGHUP drains, however often it comes:
+/// a terminal that goes away may send several.
+struct Signals {
+    ends: Arc<AtomicUsize>,
+    hang_up: Arc<AtomicBool>,
+}
 
 impl Signals {
     fn listen() -> std::io::Result<Self> {
-        let signals = Signals(Arc::new(AtomicUsize::new(0)));
+        let signals = Signals { ends: Arc::default(), hang_up: Arc::default() };
+        if !ignores_hang_up() {
+            let told = signals.hang_up.clone();
+            signal_hook::flag::register(signal_hook::consts::SIGHUP, told)?;
+        }
         let (read, write) = std::os::unix::net::UnixStream::pair()?;
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
         }
-        let count = signals.0.clone();
+        let count = signals.ends.clone();
         std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
             let mut byte = [0];
             let mut read = read;
@@ -365,8 +397,21 @@ impl Signals {
     }
 
     fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.ends.load(Ordering::Relaxed)
     }
+
+    fn hung_up(&self) -> bool {
+        // Relaxed: a flag, no data behind it.
+        self.hang_up.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether weir was started so that it outlives its terminal, as `nohup` does: that is to stay so.
+fn ignores_hang_up() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & (1 << (signal_hook::consts::SIGHUP - 1)) != 0)
 }
 
 /// A crash in words: which µNF, of what, at which packet.

@@ -202,6 +202,85 @@ fn nf_list_names_all_types_and_show_gives_the_schema_of_each() {
 }
 
 #[test]
+fn nf_show_says_what_holds_when_nothing_is_written() {
+    let default = |nf: &str, key: &str| {
+        weir(&["nf", "show", nf]).json()["config"]["properties"][key]["default"].clone()
+    };
+    assert_eq!(default("IcmpError", "rate"), 100);
+    assert_eq!(default("IcmpError", "unreachable"), "host");
+    assert_eq!(default("L3L4Filter", "default"), "pass");
+    assert_eq!(default("ValidateUrl", "keep"), 1000);
+}
+
+#[test]
+fn an_nf_that_is_not_there_may_be_in_a_program_that_was_not_given() {
+    let scratch = Scratch::new();
+    let policy = "Port<0> a; MarkDscp m; pipelet { a -> m; m -> a; }";
+    let policy = scratch.write("outside.weir", policy);
+    refused(&["check", &policy], &["MarkDscp", "--with PROGRAM"]);
+    refused(&["nf", "show", "MarkDscp"], &["MarkDscp", "--with PROGRAM"]);
+}
+
+#[test]
+fn names_of_trust_domains_are_words_of_bounded_length_and_given_once() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("twice.weir", TWICE);
+    let long = format!("x={}", "d".repeat(33));
+    for (domain, says) in [
+        ("guest", &["INSTANCE=NAME"][..]),
+        ("=guest", &["names no NF", "vpn=guest"]),
+        ("x=a b", &["letters, digits", "x=guest"]),
+        ("x=../../etc", &["letters, digits"]),
+        ("x=-", &["begins with neither"]),
+        (&long, &["at most 32 characters", "33", "shorter"]),
+    ] {
+        refused(&["check", &policy, "--domain", domain], says);
+    }
+    let twice = ["--domain", "x=one", "--domain", "y=one", "--domain", "x=two"];
+    refused(&[&["check", &policy][..], &twice].concat(), &["--domain x", "twice", "give it one"]);
+    let fits = format!("x={}", "d".repeat(32));
+    assert_eq!(weir(&["check", &policy, "--domain", &fits]).code, Some(0));
+}
+
+/// `weir run` of a small policy, in surroundings that a shell makes first.
+fn run_after(first: &str) -> Ended {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &format!("{first} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_weir")]);
+    shell.args(["run", &policy, "--bind", &demo_rx(), "--bind", "1=null"]);
+    spawn(shell).end()
+}
+
+#[test]
+fn too_few_files_are_said_with_how_many_and_what_to_do() {
+    for most in [16, 24] {
+        let ended = run_after(&format!("ulimit -n {most}"));
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        for text in [&format!("only {most} files"), "ulimit -n 384"] {
+            assert!(ended.stderr.contains(text), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_machine_without_proc_is_told_to_mount_it() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("skipped: a_machine_without_proc_is_told_to_mount_it needs root");
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    let mut unshare = std::process::Command::new("unshare");
+    let hide = "mount -t tmpfs none /proc && exec \"$@\"";
+    unshare.args(["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_weir")]);
+    unshare.args(["run", &policy, "--bind", &demo_rx(), "--bind", "1=null"]);
+    let ended = spawn(unshare).end();
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stderr.contains("mount -t proc proc /proc"), "{ended:?}");
+}
+
+#[test]
 fn one_file_as_two_outputs_is_refused_before_it_exists() {
     let scratch = Scratch::new();
     let policy =

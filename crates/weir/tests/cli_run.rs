@@ -89,12 +89,16 @@ fn a_duration_ends_an_endless_input_and_everything_is_drained() {
 
 #[test]
 fn an_interrupt_drains_what_is_under_way() {
-    for (signal, isolate) in [(Signal::INT, "each"), (Signal::TERM, "none")] {
+    for (signal, isolate) in [(Signal::INT, "each"), (Signal::TERM, "none"), (Signal::HUP, "each")]
+    {
         let scratch = Scratch::new();
         let policy = scratch.write("policy.weir", TWICE);
         let out = scratch.file("out.pcap");
+        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
+        let mut command = std::process::Command::new("env");
+        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
         // Not at full rate: the output is a file.
-        let mut run = start(&[
+        command.args([
             "run",
             &policy,
             "--bind",
@@ -105,6 +109,7 @@ fn an_interrupt_drains_what_is_under_way() {
             isolate,
             "--json",
         ]);
+        let mut run = spawn(command);
         run.wait_for("workers");
         run.wait_until("writes nothing", || {
             std::fs::metadata(&out).is_ok_and(|m| m.len() > 10_000)

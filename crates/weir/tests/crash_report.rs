@@ -11,25 +11,39 @@ use serde_json::Value;
 use std::path::Path;
 use weir_capture::{Format, LinkType, Precision, Record, TimeFormat, Timestamp, Writer};
 
-/// The packet at which the µNF breaks.
-fn fatal() -> Vec<u8> {
-    let mut frame = vec![0x02; 12];
-    frame.extend([0x88, 0xb5]);
-    frame.extend(b"a packet to ");
-    frame.extend(b"break");
-    frame
+/// A frame with this after its Ethernet header.
+fn frame(payload: &[u8]) -> Vec<u8> {
+    [&[0x02; 12][..], &[0x88, 0xb5], payload].concat()
 }
 
-/// Five fatal packets, a thousand others before each and after the last.
-fn write_fatal(path: &Path) {
+/// The packet at which the µNF breaks.
+fn fatal() -> Vec<u8> {
+    frame(b"a packet to break")
+}
+
+/// Another one each time.
+fn fatal_and_unlike_others(number: u32) -> Vec<u8> {
+    frame(&[&number.to_be_bytes()[..], b"break"].concat())
+}
+
+/// One at which it does not.
+fn harmless(number: u32) -> Vec<u8> {
+    frame(&number.to_be_bytes())
+}
+
+/// Five packets, a thousand harmless ones before each and after the last.
+fn five(which: impl Fn(u32) -> Vec<u8>) -> Vec<Vec<u8>> {
+    let fatal = |n: u32| n % 1_001 == 1_000;
+    (0..6_005).map(|n| if fatal(n) { which(n) } else { harmless(n) }).collect()
+}
+
+fn write(path: &Path, packets: &[Vec<u8>]) {
     let format = Format::Pcap { precision: Precision::Micros, link: LinkType::ETHERNET };
     let mut writer = Writer::create(path, format).unwrap();
-    for number in 0..6_005u32 {
-        let harmless = [vec![0x02; 12], vec![0x88, 0xb5], number.to_be_bytes().to_vec()].concat();
-        let bytes = if number % 1_001 == 1_000 { fatal() } else { harmless };
+    for (number, bytes) in (0u32..).zip(packets) {
         let raw = weir_capture::RawTime::from_fields(1_000, number);
         let record = Record {
-            bytes: &bytes,
+            bytes,
             wire_len: bytes.len() as u32,
             time: Timestamp { raw, format: TimeFormat::PcapMicros },
             link: LinkType::ETHERNET,
@@ -41,15 +55,20 @@ fn write_fatal(path: &Path) {
     writer.commit().unwrap();
 }
 
-/// Runs a µNF that breaks so; gives what is told, and the report.
+/// Runs a µNF that breaks so at five packets that are alike; gives what is told, and the report.
 fn broken(name: &str, config: &str) -> Finished {
+    broken_by(name, config, &five(|_| fatal()))
+}
+
+/// The same with these packets.
+fn broken_by(name: &str, config: &str, packets: &[Vec<u8>]) -> Finished {
     let scratch = Scratch::new(&format!("crash-report-{name}"));
     let policy = scratch.policy(&format!(
         "Port<0> lan;  Port<1> wan;  Fragile frail {{ {config} }};  MacSwap x;
          pipelet {{ lan -> frail;  frail -> x;  x -> wan; }}"
     ));
     let input = scratch.file("in.pcap");
-    write_fatal(&input);
+    write(&input, packets);
     let rx = format!("0=pcap:rx={}", input.display());
     let program = hostile("hostile-nf");
     let with = program.to_str().unwrap();
@@ -61,10 +80,19 @@ fn crashes(finished: &Finished) -> Vec<Value> {
     finished.report["crashes"].as_array().unwrap().clone()
 }
 
-fn poisoned(finished: &Finished) -> u64 {
+fn frail(finished: &Finished) -> &Value {
     let nodes = finished.report["nodes"].as_array().unwrap();
-    let frail = nodes.iter().find(|n| n["name"] == "frail").unwrap();
-    frail["drops"]["poison"].as_u64().unwrap_or(0)
+    nodes.iter().find(|n| n["name"] == "frail").unwrap()
+}
+
+fn poisoned(finished: &Finished) -> u64 {
+    frail(finished)["drops"]["poison"].as_u64().unwrap_or(0)
+}
+
+/// Packets that each death of the worker lost.
+fn losses(finished: &Finished) -> Vec<u64> {
+    let died = finished.said.iter().filter(|line| line.contains("worker frail died ("));
+    died.map(|line| lost_in(line)).collect()
 }
 
 #[test]
@@ -103,6 +131,42 @@ fn a_packet_that_was_written_to_before_the_crash_is_recognised_as_it_came() {
     // The first time nobody had looked at it before; then twice.
     assert_eq!(crashes(&finished).len(), 3, "{:#}", finished.report);
     assert_eq!(poisoned(&finished), 2);
+}
+
+#[test]
+fn an_nf_that_has_crashed_once_loses_just_the_packets_at_which_it_crashes_again() {
+    let finished = broken_by("one-each", "how: \"panic\"", &five(fatal_and_unlike_others));
+    finished.assert_sound("one each");
+    assert_eq!(crashes(&finished).len(), 5, "{:#}", finished.report);
+    let losses = losses(&finished);
+    let (first, later) = losses.split_first().unwrap();
+    assert!((1..=BATCH).contains(first), "{losses:?}: a batch, when nothing was known");
+    assert_eq!(later, [1; 4], "only the packet itself");
+    assert_eq!(finished.number("/balance/lost"), first + 4);
+    assert_eq!(poisoned(&finished), 0, "none has killed twice");
+}
+
+/// A fatal packet, again behind a batch, so many harmless ones, and the fatal one again.
+fn after(harmless_ones: u32) -> Vec<Vec<u8>> {
+    let batch = BATCH as u32;
+    let mut packets: Vec<_> = (0..batch + harmless_ones).map(harmless).collect();
+    packets.insert(batch as usize, fatal());
+    packets.insert(0, fatal());
+    packets.push(fatal());
+    packets
+}
+
+#[test]
+fn after_a_hundred_thousand_packets_without_a_crash_batches_are_whole_and_poison_is_still_known() {
+    // Time is taken of some whole batches only, so it tells whether there were any.
+    for (harmless, whole) in [(50_000, false), (102_000, true)] {
+        let finished = broken_by(&format!("calm-{harmless}"), "how: \"panic\"", &after(harmless));
+        finished.assert_sound("calm");
+        assert_eq!(crashes(&finished).len(), 2, "{:#}", finished.report);
+        assert_eq!(poisoned(&finished), 1, "after {harmless}");
+        let timed = !frail(&finished)["ns_per_packet"].is_null();
+        assert_eq!(timed, whole, "after {harmless}: {:#}", finished.report);
+    }
 }
 
 #[test]

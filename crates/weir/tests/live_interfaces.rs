@@ -81,6 +81,62 @@ fn an_interface_that_is_deleted_and_made_again_is_bound_again_and_waiting_for_it
     assert!(told.len() <= 4, "down at most once on each way: {told:?}");
 }
 
+/// Weir on both veth pairs, with workers that may be stopped for as long as it takes.
+fn run_patiently(net: &Network, policy: &std::path::Path) -> Run {
+    let run = net.run(policy, &["--bind", "0=afp:m0", "--bind", "1=afp:m1", "--patience", "0"]);
+    net.wait_for_ping();
+    run
+}
+
+/// Stops a worker, so that it sees nothing of what `meanwhile` does.
+fn unseen(run: &Run, worker: &str, meanwhile: impl FnOnce()) {
+    let pid = run.workers()[worker];
+    kill_process(pid, Signal::STOP).unwrap();
+    wait_until("the worker to stop", PATIENCE, || state_of(pid) == Some('T'));
+    meanwhile();
+    kill_process(pid, Signal::CONT).unwrap();
+}
+
+#[test]
+fn an_interface_that_was_made_again_with_the_same_index_before_anybody_looked_is_heard() {
+    if skipped("an_interface_that_was_made_again_with_the_same_index") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-same-index"), Network::new());
+    let index = net.index_of_m0();
+    let run = run_patiently(&net, &scratch.policy(THROUGH));
+    unseen(&run, "rx:a", || {
+        net.weir.ip("link del m0");
+        net.connect_client_with(&format!("index {index}"));
+        assert_eq!(net.index_of_m0(), index);
+    });
+    net.wait_for_ping();
+    run.signal(Signal::INT);
+    run.finish().assert_sound("same index");
+}
+
+#[test]
+fn packets_leave_by_the_interface_that_has_the_name_now_when_the_old_one_was_renamed() {
+    if skipped("packets_leave_by_the_interface_that_has_the_name_now") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-renamed"), Network::new());
+    let run = run_patiently(&net, &scratch.policy(THROUGH));
+    unseen(&run, "tx:a", || {
+        for (end, name) in [(&net.weir, "m0"), (&net.client, "c0")] {
+            end.ip(&format!("addr flush dev {name}"));
+            end.ip(&format!("link set {name} down"));
+            end.ip(&format!("link set {name} name old0"));
+            // It takes packets as before.
+            end.ip("link set old0 up");
+        }
+        net.connect_client();
+    });
+    net.wait_for_ping();
+    run.signal(Signal::INT);
+    run.finish().assert_sound("renamed");
+}
+
 #[test]
 fn services_that_are_killed_while_their_interface_is_gone_wait_for_it_as_before() {
     if skipped("services_that_are_killed_while_their_interface_is_gone") {

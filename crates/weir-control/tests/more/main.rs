@@ -30,9 +30,10 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 12] = [
+    let tests: [(&str, fn()); 13] = [
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
+        ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),
         ("errors_go_back_and_packets_go_on", errors_go_back_and_packets_go_on),
         ("a_delay_line_keeps_and_flushes", a_delay_line_keeps_and_flushes),
         ("timers_come_exactly_where_packet_time_says", timers_come_exactly),
@@ -246,6 +247,17 @@ fn copies_of_copies_are_all_made() {
                   c [c.out] -> h; c [c.copy] -> h; h -> wan; }";
     let outcome = compare("copies", nfs, &packets(600), true);
     assert_eq!(outcome.sent[&1].len(), 600 * 8);
+}
+
+fn one_full_lane_of_two() {
+    // A batch makes twice as many packets as the one lane holds, and the other stays empty at first.
+    let nfs = "Tee t; Null n; pipelet {
+        lan -> t; t [t.out] -> n; t [t.copy] -> n; n [arp] -> wan; n -> wan; }";
+    let is_arp = |p: &Input| p.bytes[12..14] == [0x08, 0x06];
+    let (arp, mut input): (Vec<_>, Vec<_>) = packets(2_000).into_iter().partition(is_arp);
+    input.extend(arp);
+    let outcome = compare("full", nfs, &input, true);
+    assert_eq!(outcome.sent[&1].len(), 4_000);
 }
 
 fn errors_go_back_and_packets_go_on() {

@@ -198,10 +198,14 @@ impl PacketTx {
     fn look_again(&mut self, presence: Presence) -> bool {
         self.watch.is(presence);
         if self.watch.is_due() {
-            // Packets name the interface: nothing has to be bound.
-            self.watch.look(&self.socket, |_| true);
+            self.look();
         }
         self.watch.presence() == Presence::Up
+    }
+
+    /// Packets name the interface: nothing has to be bound.
+    fn look(&mut self) {
+        self.watch.look(&self.socket, |_| true);
     }
 }
 
@@ -216,6 +220,11 @@ impl Send for PacketTx {
         for packet in packets {
             let bytes = arena.bytes(packet.entry());
             self.batch.add(bytes.len(), |to| bytes.copy_to(0, to));
+        }
+        // An interface that was renamed takes packets as before: that another has its name now, only a
+        // look tells.
+        if self.watch.is_due() {
+            self.look();
         }
         let (mut at, mut patience, mut looked) = (0, Patience::default(), false);
         while at < self.batch.len() {

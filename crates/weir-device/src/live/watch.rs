@@ -26,7 +26,7 @@ pub(super) struct Watch {
     /// As the operator wrote it: `afp:eth0`.
     device: String,
     pub(super) name: String,
-    /// Index of the interface that is bound.
+    /// Index of the interface that is bound; 0, which none has, while there is none.
     pub(super) index: u32,
     presence: Presence,
     next: Instant,
@@ -84,17 +84,19 @@ impl Watch {
         self.next.saturating_duration_since(Instant::now()).as_nanos() as u64
     }
 
-    /// Looks. When another interface has the name now, `bind` is to bind it.
+    /// Looks. `bind` is to bind the interface that has the name, and does nothing when it is bound already:
+    /// one that was deleted and made again between two looks may have the index of the old one, and
+    /// nothing else that can be asked of it tells them apart.
     pub(super) fn look(&mut self, socket: impl AsFd, bind: impl FnOnce(Link) -> bool) {
         match link(socket, &self.name) {
             Ok(found) if found.ethernet => {
-                if found.index != self.index || self.presence == Presence::Gone {
+                if found.index != self.index {
                     self.is(Presence::Gone);
-                    if !bind(found) {
-                        return;
-                    }
-                    self.index = found.index;
                 }
+                if !bind(found) {
+                    return self.is(Presence::Gone);
+                }
+                self.index = found.index;
                 self.is(if found.up { Presence::Up } else { Presence::Down });
             }
             Ok(_) | Err(_) => self.is(Presence::Gone),
@@ -103,6 +105,10 @@ impl Watch {
 
     /// Settles how the interface is; a change is told.
     pub(super) fn is(&mut self, presence: Presence) {
+        if presence == Presence::Gone {
+            // Whatever had the name may go on under another: it is not ours any more.
+            self.index = 0;
+        }
         if self.presence == presence {
             return;
         }

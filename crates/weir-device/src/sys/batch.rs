@@ -45,6 +45,8 @@ impl Batch {
     ) -> Result<usize, Errno> {
         const MOST: usize = 64;
         let mut to = address(index, libc::ETH_P_ALL as u16);
+        // One pointer for all frames: a second borrow of `to` would end the first one's right to it.
+        let name = (&raw mut to).cast();
         // SAFETY: both are plain data, for which all zero is a value.
         let (mut headers, mut pieces): ([libc::mmsghdr; MOST], [libc::iovec; MOST]) =
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -55,7 +57,7 @@ impl Batch {
             let frame = self.bytes.get(start..end).unwrap_or_default();
             piece.iov_base = frame.as_ptr().cast_mut().cast();
             piece.iov_len = frame.len();
-            header.msg_hdr.msg_name = std::ptr::from_mut(&mut to).cast();
+            header.msg_hdr.msg_name = name;
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
             header.msg_hdr.msg_iov = piece;
             header.msg_hdr.msg_iovlen = 1;

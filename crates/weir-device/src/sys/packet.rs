@@ -51,7 +51,8 @@ impl PacketSocket {
     }
 
     /// Receives everything that comes in by the interface from now on, whomever it is meant for.
-    /// Needs no privileges, so an interface that was made anew can be bound again.
+    /// Needs no privileges, so an interface that was made anew can be bound again. What is bound so
+    /// already stays as it is and loses no packet (`packet_do_bind` in the kernel's `af_packet.c`).
     pub(crate) fn bind(&self, index: u32) -> Result<(), Errno> {
         let address = address(index, libc::ETH_P_ALL as u16);
         let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;

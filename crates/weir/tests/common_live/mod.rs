@@ -187,12 +187,23 @@ impl Network {
 
     /// Makes the client's pair, again after it was deleted.
     pub fn connect_client(&self) {
-        let (c, m) = (self.client.name(), self.weir.name());
-        must("ip", &format!("link add m0 netns {m} type veth peer name c0 netns {c}"));
+        self.connect_client_with("");
+    }
+
+    /// The same, with these words on the middle's interface: `index 7`.
+    pub fn connect_client_with(&self, words: &str) {
+        let c = self.client.name();
+        self.weir.ip(&format!("link add m0 {words} type veth peer name c0 netns {c}"));
         self.weir.ip("link set m0 up");
         self.client.ip("link set c0 up");
         self.client.ip(&format!("addr add {CLIENT}/24 dev c0"));
         self.client.ip("addr add fd00::1/64 dev c0 nodad");
+    }
+
+    /// Index of the middle's interface to the client.
+    pub fn index_of_m0(&self) -> u32 {
+        let output = self.weir.exec("cat", &["/sys/class/net/m0/ifindex"]);
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
     }
 
     /// Weir on these devices, in the middle.

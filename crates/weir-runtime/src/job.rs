@@ -104,13 +104,14 @@ impl Job {
         })
     }
 
-    /// Repeats what the worker's own source had promised: a predecessor may have died between its last
+    /// Repeats what the worker's own source had promised, and how far it had come: a predecessor may have died between its last
     /// packets and their watermark, and whoever merges must not wait for the next packet to learn that
     /// nothing precedes it.
     pub(crate) fn begin(&self, station: &mut Station) {
         if let End::Rx { source, .. } = self.end {
             let seq = station.seq();
             station.egress.set_watermark(source, seq);
+            station.ingress.say_progress(source, seq);
         }
     }
 

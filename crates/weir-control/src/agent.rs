@@ -2,9 +2,11 @@
 
 mod bury;
 mod crash;
+mod duty;
 mod hear;
 mod hosted;
 mod liveness;
+mod still;
 mod trust;
 mod view;
 
@@ -32,6 +34,9 @@ pub struct RestartPolicy {
     pub longest: Duration,
     /// A worker that shows no sign of life for so long is ended and started again; `None`: never.
     pub patience: Option<Duration>,
+    /// A worker that is not ready so long after its start is ended and started again (not without
+    /// `patience`).
+    pub start_patience: Duration,
     /// A worker that is named for nonsense so often within `window` is not started again: a drain
     /// takes its place.
     pub offences: u32,
@@ -48,6 +53,8 @@ impl Default for RestartPolicy {
             longest: Duration::from_secs(2),
             offences: 5,
             patience: Some(Duration::from_millis(500)),
+            // Building the largest rule sets takes seconds, on a busy machine some more.
+            start_patience: Duration::from_secs(20),
         }
     }
 }
@@ -135,6 +142,11 @@ pub enum Event {
         /// Ring entries that were voided.
         voided: u64,
     },
+    /// Packets wait and nobody moves any.
+    StandsStill {
+        /// Whom they wait for.
+        why: String,
+    },
     /// All input has ended and everything has been passed on.
     Finished,
 }
@@ -177,6 +189,7 @@ pub struct Agent {
     crashes: crash::Crashes,
     retaken: Instant,
     trust: trust::Trust,
+    still: still::Still,
     stopping: bool,
     finished: bool,
 }
@@ -210,6 +223,7 @@ impl Agent {
             crashes: crash::Crashes::default(),
             retaken: Instant::now(),
             trust: trust::Trust::new(&setup),
+            still: still::Still::default(),
             stopping: false,
             finished: false,
             setup,
@@ -232,6 +246,9 @@ impl Agent {
                 lost: 0,
                 report: Vec::new(),
             });
+        }
+        for w in 0..agent.workers.len() {
+            agent.liveness.started(w);
         }
         agent.tell_watchdog();
         Ok(agent)
@@ -262,7 +279,9 @@ impl Agent {
             }
         }
         self.look()?;
+        self.convict_deaf();
         self.feel_pulses();
+        self.notice_standstill();
         self.retake_taps();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
@@ -302,6 +321,7 @@ impl Agent {
                 // A fault that a test asked for is the first process's alone.
                 let process = Process::start(&self.programs, &self.setup, &self.memory, w, None)?;
                 self.workers[w].state = State::Running(process);
+                self.liveness.started(w);
                 self.workers[w].restarts += 1;
                 self.tell_watchdog();
             } else {

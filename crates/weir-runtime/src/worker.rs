@@ -1,6 +1,8 @@
 //! The worker process: one segment, or a device's Rx or Tx service.
 
 use crate::attach::Descriptors;
+#[cfg(feature = "attacks")]
+use crate::attack::{Attack, Next};
 use crate::idle::{Idle, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
@@ -75,7 +77,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         let _ = rustix::thread::set_name(&name);
     }
     #[cfg(feature = "attacks")]
-    let mut attack = spec.attack.map(|seed| crate::attack::Attack::new(&spec.name, seed, &fds));
+    let mut attack = spec.attack.map(|seed| Attack::new(&spec.name, seed, &fds));
     tell_of_panics();
     let mut fds = Descriptors::new(fds);
     let device = fds.device(&spec)?;
@@ -100,14 +102,17 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     let mut idle = Idle::new(&spec.schedule);
     let mut steps = 0u32;
     loop {
-        if steps.is_multiple_of(STEPS) {
+        // One load of a line that is seldom written: a command must not wait for 64 long batches.
+        if steps.is_multiple_of(STEPS) || station.has_command() {
             obey(&mut station, &mut job, agent)?;
             tell_notices(&mut job, agent)?;
         }
         steps = steps.wrapping_add(1);
         #[cfg(feature = "attacks")]
-        if let Some(attack) = &mut attack {
-            attack.strike(agent);
+        if let Some(attack) = &mut attack
+            && attack.strike(agent) == Next::Obey
+        {
+            continue;
         }
         let later = match job.step(&mut station)? {
             Progress::Did => {

@@ -13,7 +13,10 @@ impl Agent {
         let mut whose = Vec::new();
         for (i, worker) in self.workers.iter().enumerate() {
             if let State::Running(p) | State::Done(p) = &worker.state {
-                fds.push(PollFd::from_borrowed_fd(p.socket(), PollFlags::IN));
+                // A socket that the worker has closed is readable for ever: it is looked at no more.
+                let hears = !self.liveness.is_deaf(i);
+                let socket = if hears { p.socket() } else { p.pidfd() };
+                fds.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
                 fds.push(PollFd::from_borrowed_fd(p.pidfd(), PollFlags::IN));
                 whose.push(i);
             }
@@ -39,8 +42,11 @@ impl Agent {
         let message = match process.hear() {
             Ok(Some(message)) => message,
             Ok(None) => return Ok(false),
-            // It ended (its descriptor will tell), or sent nonsense: then it is ended.
-            Err(LinkError::Closed) => return Ok(false),
+            // It ended, as its descriptor will tell, or does not want to hear any more.
+            Err(LinkError::Closed) => {
+                self.liveness.deaf(w);
+                return Ok(false);
+            }
             Err(_) => {
                 let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
                 self.convict(w, "sent nonsense to the agent");
@@ -54,6 +60,9 @@ impl Agent {
         let early = is_nf && matches!(message, FromWorker::Done) && !self.may_be_done(w);
         let worker = &mut self.workers[w];
         match message {
+            FromWorker::Ready { .. } if self.liveness.is_ready(w) => {
+                self.convict(w, "said twice that it is ready");
+            }
             FromWorker::Ready { real_time } => {
                 self.trust.ready(w);
                 self.liveness.ready(w);

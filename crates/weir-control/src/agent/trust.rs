@@ -10,7 +10,7 @@ mod rest;
 use super::{Agent, AgentError, Event, State};
 use crate::audit::place;
 use crate::memory::Memory;
-use crate::recover::{Damage, disown, recover};
+use crate::recover::{Damage, disown};
 use crate::setup::Setup;
 use std::time::{Duration, Instant};
 use weir_mem::{Indices, Judgement};
@@ -62,6 +62,8 @@ struct Record {
     doubles: u64,
     /// What it holds, while it rests.
     resting: Option<Vec<u32>>,
+    /// What its death cost, when that was mended during an audit.
+    mended: Option<Damage>,
     /// It was ready once.
     was_ready: bool,
 }
@@ -304,8 +306,10 @@ impl Agent {
         let layout = self.memory.workers[w].layout;
         if self.setup.workers[w].runs_nfs() {
             let record = &self.trust.records[w];
-            let most = 1 << self.memory.pool_bits;
-            if !is_sound(&words, &record.words, &layout, self.setup.sources, most) {
+            let pool = 1 << self.memory.pool_bits;
+            let domain = self.memory.domains[self.setup.workers[w].domain].owners.len() as u64;
+            let most = Most { sources: self.setup.sources, free: pool, held: domain };
+            if !is_sound(&words, &record.words, &layout, most) {
                 self.convict(w, "wrote nonsense into its record");
                 return;
             }
@@ -381,7 +385,7 @@ impl Agent {
     /// Mends the graph after the death of `w`; after that of a named one, audits its domain.
     pub(super) fn mend(&mut self, w: usize, named: bool) -> Result<Damage, AgentError> {
         if !named {
-            return Ok(recover(&self.setup, &mut self.memory, w));
+            return Ok(self.recover(w));
         }
         let words = std::mem::take(&mut self.trust.records[w].words);
         // The next one does something else.
@@ -436,18 +440,28 @@ impl Record {
     }
 }
 
+/// What a sound worker's record does not exceed.
+#[derive(Clone, Copy)]
+struct Most {
+    sources: u16,
+    /// Free buffers: those of its pool.
+    free: u64,
+    /// Buffers in the hands of its µNFs: those of its domain.
+    held: u64,
+}
+
 /// Whether a worker's record can follow the one before: counters and indices only grow, and not by
 /// more than a machine can count.
-fn is_sound(words: &[u64], before: &[u64], layout: &Layout, sources: u16, buffers: u64) -> bool {
+fn is_sound(words: &[u64], before: &[u64], layout: &Layout, most: Most) -> bool {
     let grows = |i: usize| {
         let (now, before) = (words[i], before.get(i).copied().unwrap_or(0));
         now.wrapping_sub(before) < FAR
     };
-    let all_sources = 1u64.checked_shl(sources.into()).map_or(u64::MAX, |bit| bit - 1);
+    let all_sources = 1u64.checked_shl(most.sources.into()).map_or(u64::MAX, |bit| bit - 1);
     let special = [layout.free, layout.ended, layout.held];
     words.len() == layout.len
-        && words[layout.free] <= buffers
-        && words[layout.held] <= u64::from(u32::MAX)
+        && words[layout.free] <= most.free
+        && words[layout.held] <= most.held
         && words[layout.ended] & !all_sources == 0
         && (0..words.len()).filter(|i| !special.contains(i)).all(grows)
 }

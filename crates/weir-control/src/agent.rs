@@ -1,9 +1,14 @@
 //! The agent's loop.
 
+mod bury;
 mod crash;
+mod duty;
+mod hear;
 mod hosted;
 mod liveness;
+mod still;
 mod trust;
+mod view;
 
 pub use crash::Crash;
 
@@ -13,12 +18,9 @@ use crate::process::{Process, Programs, SpawnError};
 use crate::recover::recover;
 use crate::setup::{Setup, WorkerSetup};
 use crate::watchdog::Watchdog;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
-use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
-use weir_runtime::link::LinkError;
-use weir_runtime::spec::{FromWorker, command};
+use weir_runtime::spec::command;
 
 /// How workers that die are restarted: at once the first time, and with a growing delay when they
 /// die again within `window`.
@@ -32,16 +34,14 @@ pub struct RestartPolicy {
     pub longest: Duration,
     /// A worker that shows no sign of life for so long is ended and started again; `None`: never.
     pub patience: Option<Duration>,
+    /// A worker that is not ready so long after its start is ended and started again (not without
+    /// `patience`).
+    pub start_patience: Duration,
     /// A worker that is named for nonsense so often within `window` is not started again: a drain
     /// takes its place.
     pub offences: u32,
 }
 
-/// A worker that dies more often than this before it is ready is given up: restarting will not help.
-const STILLBORN: u32 = 5;
-/// One that died and then so often before it was ready again begins without what it remembered: that
-/// may be what kills it.
-const FORGET: u32 = 2;
 /// How often the agent looks whether a TAP interface that was deleted is there again.
 const RETAKE: Duration = Duration::from_millis(100);
 
@@ -53,6 +53,8 @@ impl Default for RestartPolicy {
             longest: Duration::from_millis(500),
             offences: 5,
             patience: Some(Duration::from_millis(500)),
+            // Building the largest rule sets takes seconds, on a busy machine some more.
+            start_patience: Duration::from_secs(20),
         }
     }
 }
@@ -140,6 +142,11 @@ pub enum Event {
         /// Ring entries that were voided.
         voided: u64,
     },
+    /// Packets wait and nobody moves any.
+    StandsStill {
+        /// Whom they wait for.
+        why: String,
+    },
     /// All input has ended and everything has been passed on.
     Finished,
 }
@@ -182,6 +189,7 @@ pub struct Agent {
     crashes: crash::Crashes,
     retaken: Instant,
     trust: trust::Trust,
+    still: still::Still,
     stopping: bool,
     finished: bool,
 }
@@ -215,6 +223,7 @@ impl Agent {
             crashes: crash::Crashes::default(),
             retaken: Instant::now(),
             trust: trust::Trust::new(&setup),
+            still: still::Still::default(),
             stopping: false,
             finished: false,
             setup,
@@ -238,36 +247,11 @@ impl Agent {
                 report: Vec::new(),
             });
         }
+        for w in 0..agent.workers.len() {
+            agent.liveness.started(w);
+        }
         agent.tell_watchdog();
         Ok(agent)
-    }
-
-    /// What is running.
-    pub fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
-    /// Process number of a worker, while it has one.
-    pub fn pid(&self, worker: usize) -> Option<u32> {
-        match &self.workers.get(worker)?.state {
-            State::Running(p) | State::Done(p) => Some(p.pid().as_raw_nonzero().get() as u32),
-            State::Restarting(_) | State::Gone => None,
-        }
-    }
-
-    /// One line on the sandbox that workers are in.
-    pub fn sandbox(&self) -> String {
-        self.programs.summary()
-    }
-
-    /// True when packet bytes are on huge pages.
-    pub fn huge_pages(&self) -> bool {
-        self.memory.huge()
-    }
-
-    /// Bytes of packet memory, and of one buffer.
-    pub fn memory_size(&self) -> (usize, usize) {
-        self.memory.size()
     }
 
     /// Ends all input; what is under way runs out.
@@ -295,7 +279,9 @@ impl Agent {
             }
         }
         self.look()?;
+        self.convict_deaf();
         self.feel_pulses();
+        self.notice_standstill();
         self.retake_taps();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
@@ -335,6 +321,7 @@ impl Agent {
                 // A fault that a test asked for is the first process's alone.
                 let process = Process::start(&self.programs, &self.setup, &self.memory, w, None)?;
                 self.workers[w].state = State::Running(process);
+                self.liveness.started(w);
                 self.workers[w].restarts += 1;
                 self.tell_watchdog();
             } else {
@@ -342,165 +329,6 @@ impl Agent {
             }
         }
         Ok(timeout)
-    }
-
-    /// Which workers said something or ended.
-    fn wait(&self, timeout: Duration) -> Result<Vec<(usize, bool, bool)>, AgentError> {
-        let mut fds = Vec::new();
-        let mut whose = Vec::new();
-        for (i, worker) in self.workers.iter().enumerate() {
-            if let State::Running(p) | State::Done(p) = &worker.state {
-                fds.push(PollFd::from_borrowed_fd(p.socket(), PollFlags::IN));
-                fds.push(PollFd::from_borrowed_fd(p.pidfd(), PollFlags::IN));
-                whose.push(i);
-            }
-        }
-        let timeout = Timespec {
-            tv_sec: timeout.as_secs() as i64,
-            tv_nsec: i64::from(timeout.subsec_nanos()),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(AgentError::Wait(e)),
-        }
-        let heard = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let pairs = fds.chunks_exact(2).zip(whose);
-        Ok(pairs.map(|(f, w)| (w, heard(&f[0]), heard(&f[1]))).collect())
-    }
-
-    /// Takes in one message; false when there was none.
-    fn listen(&mut self, w: usize) -> Result<bool, AgentError> {
-        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
-            return Ok(false);
-        };
-        let message = match process.hear() {
-            Ok(Some(message)) => message,
-            Ok(None) => return Ok(false),
-            // It ended (its descriptor will tell), or sent nonsense: then it is ended.
-            Err(LinkError::Closed) => return Ok(false),
-            Err(_) => {
-                let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
-                self.convict(w, "sent nonsense to the agent");
-                return Ok(false);
-            }
-        };
-        if self.too_many_messages(w) {
-            self.convict(w, "sent the agent more than it reads");
-        }
-        let is_nf = self.setup.workers[w].runs_nfs();
-        let early = is_nf && matches!(message, FromWorker::Done) && !self.may_be_done(w);
-        let worker = &mut self.workers[w];
-        match message {
-            FromWorker::Ready { real_time } => {
-                self.trust.ready(w);
-                self.liveness.ready(w);
-                let after = worker.died.take().map(|d| d.elapsed());
-                worker.stillborn = 0;
-                self.events.push_back(Event::Ready { worker: w, real_time, after });
-            }
-            // One µNF's failing is no reason to end a graph that runs.
-            FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {
-                self.events.push_back(Event::Warning { worker: w, text });
-            }
-            FromWorker::Failed(why) => {
-                let worker = self.setup.workers[w].name.clone();
-                return Err(AgentError::Worker { worker, why });
-            }
-            FromWorker::Warning(text) => {
-                self.events.push_back(Event::Warning { worker: w, text });
-            }
-            FromWorker::Panicked(text) => {
-                self.crashes.panics.insert(w, text);
-            }
-            FromWorker::Report(reports) => worker.report = reports,
-            FromWorker::Paused(held) => self.trust.rests(w, held),
-            FromWorker::Done if early => {
-                self.convict(w, "said that it was done before its input had ended");
-            }
-            FromWorker::Done => {
-                let state = std::mem::replace(&mut worker.state, State::Gone);
-                if let State::Running(process) = state {
-                    worker.state = State::Done(process);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// A process has ended.
-    fn bury(&mut self, w: usize) -> Result<(), AgentError> {
-        self.liveness.gone(w);
-        let noticed = Instant::now();
-        // What it said last may still be in the socket.
-        while let State::Running(p) | State::Done(p) = &self.workers[w].state
-            && readable(p.socket())
-            && self.listen(w)?
-        {}
-        let worker = &mut self.workers[w];
-        let state = std::mem::replace(&mut worker.state, State::Gone);
-        let (mut process, was_done) = match state {
-            State::Running(p) => (p, false),
-            State::Done(p) => (p, true),
-            other => {
-                worker.state = other;
-                return Ok(());
-            }
-        };
-        let how = match process.wait() {
-            Ok(status) => {
-                let how = how_ended(status);
-                self.examine(w, status, &how);
-                if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
-                    // What a worker that tries such things has written is not to be believed.
-                    self.accuse(w, "tried what its sandbox forbids");
-                }
-                how
-            }
-            Err(e) => e.to_string(),
-        };
-        let offence = self.trust.offence(w).is_some();
-        let damage = self.mend(w, offence)?;
-        let mended = noticed.elapsed();
-        let quarantined = offence && self.quarantine(w);
-        // A named one has to do what was left undone, whatever it said.
-        let was_done = was_done && !offence;
-        let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
-        let worker = &mut self.workers[w];
-        worker.lost += damage.lost;
-        if !was_done {
-            let again = worker.last_death.is_some_and(|d| noticed - d < self.policy.window);
-            worker.deaths = if again { worker.deaths + 1 } else { 1 };
-            worker.last_death = Some(noticed);
-            worker.stillborn += 1;
-            if worker.stillborn > FORGET {
-                self.memory.clear_kept(w);
-            }
-            if quarantined {
-                (worker.stillborn, worker.deaths) = (0, 0);
-            }
-            if worker.stillborn > STILLBORN && hopeless {
-                (worker.stillborn, worker.deaths) = (0, 0);
-                self.close(w);
-            } else if worker.stillborn > STILLBORN {
-                let worker = self.setup.workers[w].name.clone();
-                let why = format!("it dies before it is ready, again and again ({how})");
-                return Err(AgentError::Worker { worker, why });
-            }
-            let worker = &mut self.workers[w];
-            worker.died = Some(noticed);
-            let doublings = worker.deaths.saturating_sub(2).min(16);
-            let delay = if worker.deaths < 2 {
-                Duration::ZERO
-            } else {
-                (self.policy.delay * (1 << doublings)).min(self.policy.longest)
-            };
-            worker.state = State::Restarting(noticed + delay);
-        } else {
-            self.memory.forget_stack(w);
-        }
-        let (lost, swept) = (damage.lost, damage.swept);
-        self.events.push_back(Event::Died { worker: w, how, lost, swept, mended });
-        Ok(())
     }
 
     fn tell_watchdog(&self) {
@@ -511,54 +339,6 @@ impl Agent {
             });
             dog.set_workers(pids.collect());
         }
-    }
-
-    /// The ledger words of worker `w` as they are now.
-    pub fn words(&self, w: usize) -> Option<Vec<u64>> {
-        self.memory.workers.get(w)?.ledger.read()
-    }
-
-    /// What worker `w`'s µNFs remembered when it was last written down: for each that remembers
-    /// anything its name, its type, and its state as `Instance::save` gives it.
-    pub fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
-        self.memory.kept(w)
-    }
-
-    /// The layout of worker `w`'s words.
-    pub fn layout(&self, w: usize) -> Option<weir_runtime::layout::Layout> {
-        self.memory.workers.get(w).map(|m| m.layout)
-    }
-
-    /// How often worker `w` was named for nonsense.
-    pub fn offences(&self, w: usize) -> u32 {
-        self.trust.offences(w)
-    }
-
-    /// True when the end of the stream was the last that came by lane `l`.
-    fn has_taken_end(&self, l: usize) -> bool {
-        let last = self.memory.lanes[l].inspector.last_claimed();
-        last.and_then(|e| e.as_marker()) == Some(weir_mem::Marker::EndOfStream)
-    }
-
-    /// True when all that gives packets to worker `w` has ended, as far as can be told.
-    fn may_be_done(&self, w: usize) -> bool {
-        let lanes = self.setup.lanes.iter().enumerate().filter(|(_, lane)| lane.to == w);
-        lanes.into_iter().all(|(l, lane)| {
-            let producer = &self.memory.workers[lane.from];
-            let ended = |words: Vec<u64>| words.get(producer.layout.ended).copied();
-            let ended = producer.ledger.read().and_then(ended).unwrap_or(u64::MAX);
-            ended & (1 << lane.source) != 0 || self.has_taken_end(l)
-        })
-    }
-
-    /// Packets lost with worker `w`'s deaths, and how often it was restarted.
-    pub fn toll(&self, w: usize) -> (u64, u32) {
-        self.workers.get(w).map_or((0, 0), |w| (w.lost, w.restarts))
-    }
-
-    /// What worker `w`'s µNFs reported when they ended: JSON, by node.
-    pub fn reports(&self, w: usize) -> &[String] {
-        self.workers.get(w).map_or(&[], |w| &w.report)
     }
 
     /// Sends everybody home and counts the buffers.
@@ -591,21 +371,6 @@ impl Drop for Agent {
             }
         }
     }
-}
-
-/// How a worker ended, in words.
-fn how_ended(status: std::process::ExitStatus) -> String {
-    // The kernel's way to end a process that its system-call filter forbids to live.
-    if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
-        return format!("killed by the sandbox: system call not allowed; {status}");
-    }
-    status.to_string()
-}
-
-fn readable(fd: rustix::fd::BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&zero)).is_ok() && fds[0].revents().contains(PollFlags::IN)
 }
 
 /// Each ring is two descriptors: a long isolated chain needs more than the usual 1,024.

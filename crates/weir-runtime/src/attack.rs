@@ -14,6 +14,26 @@ const HONEST: u64 = 2_000;
 /// Random deeds between two steps of work.
 const DEEDS: u64 = 8;
 
+/// What it does when its honest work is over.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// Writes nonsense, by the seed.
+    Scribbles,
+    /// Seed 0: neither takes nor gives nor promises, for ever.
+    Idles,
+    /// Seed 1: the same, but does what the agent commands, as if it were sound.
+    Pretends,
+}
+
+/// What a worker does next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A step of its work.
+    Work,
+    /// Only what the agent commands.
+    Obey,
+}
+
 /// The hostile part of a worker.
 pub(crate) struct Attack {
     random: u64,
@@ -24,7 +44,7 @@ pub(crate) struct Attack {
     honest: u64,
     /// What it writes to most of all, or nothing in particular.
     focus: Option<u64>,
-    idle: bool,
+    manner: Manner,
     name: String,
 }
 
@@ -41,10 +61,15 @@ impl Attack {
                 memory.push(mapping);
             }
         }
-        let idle = seed == 0;
+        let manner = match seed {
+            0 => Manner::Idles,
+            1 => Manner::Pretends,
+            _ => Manner::Scribbles,
+        };
         let (name, honest, focus) = (name.to_owned(), 0, None);
-        let mut attack = Attack { random: seed, memory, bells, honest, focus, idle, name };
-        attack.honest = 1 + if idle { 100 } else { attack.below(HONEST) };
+        let mut attack = Attack { random: seed, memory, bells, honest, focus, manner, name };
+        let scribbles = manner == Manner::Scribbles;
+        attack.honest = 1 + if scribbles { attack.below(HONEST) } else { 100 };
         if attack.below(4) != 0 {
             attack.focus = Some(attack.below(attack.memory.len() as u64));
         }
@@ -63,20 +88,23 @@ impl Attack {
         self.next() % n.max(1)
     }
 
-    /// Between two steps of the worker's work. With seed 0 it does nothing any more: neither takes
-    /// nor gives nor promises, for ever.
-    pub(crate) fn strike(&mut self, agent: BorrowedFd<'_>) {
+    /// Between two steps of the worker's work.
+    pub(crate) fn strike(&mut self, agent: BorrowedFd<'_>) -> Next {
         if self.honest > 0 {
             self.honest -= 1;
             if self.honest == 0 {
                 eprintln!("weir attack: {} strikes", self.name);
-                if self.idle {
+                if self.manner == Manner::Idles {
                     loop {
                         std::thread::sleep(std::time::Duration::from_secs(1));
                     }
                 }
             }
-            return;
+            return Next::Work;
+        }
+        if self.manner == Manner::Pretends {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            return Next::Obey;
         }
         for _ in 0..self.below(DEEDS) {
             match self.below(5000) {
@@ -85,6 +113,7 @@ impl Attack {
                 _ => self.scribble(),
             }
         }
+        Next::Work
     }
 
     fn scribble(&mut self) {

@@ -20,8 +20,15 @@ use weir_port::Pull;
 /// How long a gate waits for a domain to take packets before it drops them, and to give what it
 /// promised before it goes on without.
 const PATIENCE: Duration = Duration::from_millis(800);
+/// What a packet that the domain takes gives back of that time. A sound worker ends a batch of 64 within
+/// half a second, or it is taken for one that hangs: it takes more than a hundred packets a second, and so
+/// earns more than it uses up. Who takes one now and then does not.
+const EARNED: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile. Longer waits count as this much: then the whole machine stood still.
 const GLANCE: Duration = Duration::from_millis(50);
+
+/// Packets that a source may have sent before it says how far it has come: a batch.
+const UNSAID: u64 = BATCH as u64;
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 2048;
@@ -35,8 +42,8 @@ pub(crate) struct Gate {
     /// It leads into a domain that need not be trusted, or out of one.
     into: bool,
     out_of: bool,
-    /// How long there has been no room.
-    blocked: Waiting,
+    /// What is left of the patience with a domain that takes too slowly.
+    blocked: Credit,
     /// By source: how long nothing has come, and what was promised then.
     silent: Vec<(Waiting, Option<Seq>)>,
 }
@@ -62,6 +69,41 @@ impl Waiting {
     }
 }
 
+/// How much of its patience a domain has used up by leaving no room.
+#[derive(Default)]
+struct Credit {
+    /// Since when there has been no room.
+    since: Option<Instant>,
+    used: Duration,
+}
+
+impl Credit {
+    /// There is no room; true when that has been so for too long.
+    fn blocked(&mut self, now: Instant) -> bool {
+        let waited =
+            self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.since = Some(now);
+        // Never more than one packet buys back: who takes again is given to at once.
+        self.used = (self.used + waited.min(GLANCE)).min(PATIENCE + EARNED);
+        self.used > PATIENCE
+    }
+
+    /// Whether there is anything to be earned: while nobody waits no clock need be read.
+    fn is_used(&self) -> bool {
+        self.since.is_some() || !self.used.is_zero()
+    }
+
+    /// The domain took so many packets.
+    fn took(&mut self, packets: usize, now: Instant) {
+        if self.since.is_some() {
+            let _ = self.blocked(now);
+        }
+        self.since = None;
+        let earned = EARNED.saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX));
+        self.used = self.used.saturating_sub(earned);
+    }
+}
+
 impl Gate {
     pub(crate) fn new(spec: &WorkerSpec, into: bool, out_of: bool) -> Self {
         let sources = usize::from(spec.sources);
@@ -71,7 +113,7 @@ impl Gate {
             finished: Vec::with_capacity(BATCH),
             into,
             out_of,
-            blocked: Waiting::default(),
+            blocked: Credit::default(),
             silent: (0..sources).map(|_| Default::default()).collect(),
         }
     }
@@ -85,7 +127,7 @@ impl Gate {
         let room = |source| egress.room(source, BATCH).min(free);
         let pulled = match ingress.pull(arena, packets, room) {
             Pull::Some(pulled) => pulled,
-            Pull::Blocked if self.into && self.blocked.on() > PATIENCE => {
+            Pull::Blocked if self.into && self.blocked.blocked(Instant::now()) => {
                 return self.drop_some(station, packets);
             }
             Pull::Blocked => {
@@ -101,19 +143,22 @@ impl Gate {
                 };
             }
         };
-        self.blocked.over();
+        if self.blocked.is_used() {
+            self.blocked.took(packets.len(), Instant::now());
+        }
         if let Some((silent, ..)) = self.silent.get_mut(pulled.source) {
             silent.over();
         }
         let (mut bytes, mut drops) = (0, Vec::new());
         let lane = egress.lane(0, pulled.source);
+        let reached = ingress.reached(pulled.source);
         for (i, packet) in packets.iter().enumerate() {
             let last = self.last.get_mut(pulled.source);
+            let seq = packet.entry().seq();
             let passed = match last {
-                // Order is what the merges further on rely on.
-                Some(Some(last)) if packet.entry().seq().before(*last) => Err(DropReason::BadEntry),
+                Some(last) if !follows(seq, *last, reached) => Err(DropReason::BadEntry),
                 Some(last) => {
-                    *last = Some(packet.entry().seq());
+                    *last = Some(seq);
                     copy(packet.entry(), arena, outward, &mut self.piece, || pool.take())
                 }
                 None => Err(DropReason::BadEntry),
@@ -171,8 +216,13 @@ impl Gate {
             Pull::Blocked => return Progress::Later(GLANCE.as_nanos() as u64),
             Pull::None => return Progress::Idle,
         };
-        if let (Some(last), Some(packet)) = (self.last.get_mut(pulled.source), packets.last()) {
-            *last = Some(packet.entry().seq());
+        let reached = ingress.reached(pulled.source);
+        for seq in packets.iter().map(|packet| packet.entry().seq()) {
+            if let Some(last) = self.last.get_mut(pulled.source)
+                && follows(seq, *last, reached)
+            {
+                *last = Some(seq);
+            }
         }
         let count = packets.len() as u64;
         let bytes = packets.iter().map(|p| u64::from(p.entry().len())).sum();
@@ -217,6 +267,14 @@ impl Gate {
         }
         again
     }
+}
+
+/// Whether a place in the stream can be, after `last`, of a source that says that it has come so far.
+/// Order is what the merges further on rely on; and a place that the source has not come to would make
+/// all that is sound after it too late.
+fn follows(seq: Seq, last: Option<Seq>, reached: Option<Seq>) -> bool {
+    last.is_none_or(|last| !seq.before(last))
+        && reached.is_none_or(|reached| seq.before(reached.plus(UNSAID)))
 }
 
 /// What is done when there is nothing to take.
@@ -308,5 +366,70 @@ fn describe(theirs: &Meta, ours: &Meta, len: u16) {
     // Plain numbers, that whoever reads them checks anyway.
     for (ours, theirs) in ours.tags.iter().zip(&theirs.tags) {
         ours.set(theirs.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// When patience with a domain is over that takes `packets` every `pause`, if within a minute.
+    fn patience_with(packets: usize, pause: Duration) -> Option<Duration> {
+        let (mut credit, start) = (Credit::default(), Instant::now());
+        let mut now = start;
+        while now - start < Duration::from_secs(60) {
+            let until = now + pause;
+            while now < until {
+                if credit.blocked(now) {
+                    return Some(now - start);
+                }
+                now += GLANCE.min(until - now);
+            }
+            credit.took(packets, now);
+        }
+        None
+    }
+
+    #[test]
+    fn a_domain_that_takes_nothing_is_waited_for_no_longer_than_the_patience() {
+        let over = patience_with(1, Duration::from_secs(30)).unwrap();
+        assert!(over > PATIENCE && over <= PATIENCE + 2 * GLANCE, "{over:?}");
+    }
+
+    #[test]
+    fn a_packet_now_and_then_does_not_make_a_gate_wait_for_ever() {
+        let over = patience_with(1, Duration::from_millis(700)).unwrap();
+        assert!(over < 2 * PATIENCE, "{over:?}");
+        assert!(patience_with(1, Duration::from_millis(20)).is_some());
+    }
+
+    #[test]
+    fn a_domain_that_is_only_slow_is_waited_for() {
+        assert_eq!(patience_with(BATCH, Duration::from_millis(500)), None);
+        assert_eq!(patience_with(1, Duration::from_millis(5)), None);
+    }
+
+    #[test]
+    fn a_place_in_the_stream_lies_between_the_last_one_and_what_the_source_has_sent() {
+        let seq = Seq::new;
+        let fits = |n, last: Option<u64>| follows(seq(n), last.map(seq), Some(seq(1000)));
+        assert!(fits(7, Some(7)) && fits(8, Some(7)) && !fits(6, Some(7)) && fits(0, None));
+        assert!(fits(999 + BATCH as u64, Some(7)) && !fits(1000 + BATCH as u64, Some(7)));
+        assert!(!fits(1 << 40, None) && !fits(u64::MAX, Some(0)));
+        assert!(follows(seq(1 << 40), None, None));
+    }
+
+    #[test]
+    fn who_takes_again_is_given_to_at_once() {
+        let (mut credit, mut now) = (Credit::default(), Instant::now());
+        while !credit.blocked(now) {
+            now += GLANCE;
+        }
+        for _ in 0..1000 {
+            now += GLANCE;
+            assert!(credit.blocked(now));
+        }
+        credit.took(BATCH, now);
+        assert!(!credit.blocked(now) && !credit.blocked(now + GLANCE));
     }
 }

@@ -18,6 +18,7 @@ mod careful;
 mod dump;
 mod gate;
 mod idle;
+mod job;
 mod keep;
 pub mod layout;
 pub mod link;

@@ -148,6 +148,12 @@ impl Station {
         }
     }
 
+    /// Whether the agent has given a command.
+    #[inline]
+    pub(crate) fn has_command(&mut self) -> bool {
+        self.commands.available(1) > 0
+    }
+
     /// The agent's next command.
     pub(crate) fn command(&mut self) -> Option<u32> {
         self.commands.available(1);

@@ -94,6 +94,10 @@ pub struct RunArgs {
     /// loop, a stopped process); 0: never, to look at one with a debugger.
     #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = parse_seconds)]
     patience: Duration,
+    /// Seconds that a worker may take from its start until it is ready (building a large rule set takes
+    /// some) before it is killed and started again; not with `--patience 0`.
+    #[arg(long, default_value = "20", value_name = "SECONDS", value_parser = parse_seconds)]
+    start_patience: Duration,
     #[command(flatten)]
     outside: OutsideArgs,
     /// Where a worker kills itself: SEGMENT:STEP:N. For tests of builds with the feature `faults`.
@@ -277,6 +281,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         longest: Duration::from_millis(args.restart_delay),
         offences: args.offences,
         patience: Some(args.patience).filter(|p| !p.is_zero()),
+        start_patience: args.start_patience,
         ..RestartPolicy::default()
     };
     let signals = Signals::listen().map_err(RunError::Signals)?;
@@ -496,6 +501,7 @@ impl Live {
             Event::Hung { worker, what } => {
                 self.say(&format!("worker {} {what}: killed", name(*worker)));
             }
+            Event::StandsStill { why } => self.say(&format!("the graph stands still: {why}")),
             Event::Quarantined { worker } => self.say(&format!(
                 "worker {} is not started again: what comes for it is dropped",
                 name(*worker)

@@ -3,6 +3,7 @@
 
 mod common_crash;
 mod common_oracle;
+mod common_outside;
 
 use common_crash::{
     PATIENCE, Run, assert_in_order, number, read_capture, wait_until, write_capture,
@@ -88,6 +89,33 @@ fn a_worker_has_no_memory_of_a_domain_that_it_is_not_in() {
     }
     run.signal(Signal::INT);
     run.finish().assert_sound("memory");
+}
+
+/// One of eight flows goes by the guest.
+const SHARED_SOURCE: &str = "
+Port<0> lan;  Port<1> wan;  MacSwap head;
+Attack guest { what: \"find-foreign\", when: \"start\" };
+pipelet {
+  lan -> head;
+  head [udp dst port 6007] -> guest;  head [!(udp dst port 6007)] -> wan;
+  guest -> wan;
+}";
+
+#[test]
+fn a_worker_that_searches_all_its_memory_finds_packets_of_its_own_domain_only() {
+    let scratch = common_crash::Scratch::new("domain-search");
+    let policy = scratch.policy(SHARED_SOURCE);
+    let input = scratch.file("in.pcap");
+    write_capture(&input, 20_000);
+    let program = common_outside::hostile("hostile-nf");
+    let rx = format!("0=pcap:rx={}", input.display());
+    let run = ["run", policy.to_str().unwrap(), "--bind", &rx, "--bind", "1=null", "-q"];
+    let run = [&run[..], &["--with", program.to_str().unwrap()]].concat();
+    let ended = weir(&[&run[..], &["--domain", "guest=theirs"]].concat());
+    assert!(ended.stderr.contains("weir: guest: refused: EACCES"), "{ended:?}");
+    // It knows how to search: in the domain that all are in it finds everything.
+    let ended = weir(&run);
+    assert!(ended.stderr.contains("weir: guest: REACHED"), "{ended:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@
 mod common_crash;
 
 use common_crash::*;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -37,13 +37,49 @@ struct Seen {
     what: BTreeMap<String, u64>,
     /// Packets that came out of the chain with the hostile NF.
     out: u64,
+    /// Namings after which packets came out of that chain before the next.
+    grown: u64,
+    /// Most namings in a row after which none did.
+    dry: u64,
 }
 
-/// Follows a run until `over`; then ends the input.
-fn follow(run: &mut Run, mut over: impl FnMut(&[String]) -> bool, seen: &mut Seen) {
+/// Whether anything comes out of the chain with the hostile NF after it was named.
+#[derive(Default)]
+struct Growth {
+    /// Its length at the last naming, until it has grown.
+    mark: Option<u64>,
+    dry: u64,
+}
+
+impl Growth {
+    fn named(&mut self, len: u64, seen: &mut Seen) {
+        if self.mark.replace(len).is_some() {
+            self.dry += 1;
+            seen.dry = seen.dry.max(self.dry);
+        }
+    }
+
+    fn look(&mut self, len: u64, seen: &mut Seen) {
+        if self.mark.is_some_and(|mark| len > mark) {
+            (self.mark, self.dry) = (None, 0);
+            seen.grown += 1;
+        }
+    }
+}
+
+/// Follows a run until `over`; then ends the input. `out` is how much came out of the chain with the
+/// hostile NF.
+fn follow(
+    run: &mut Run,
+    mut over: impl FnMut(&[String]) -> bool,
+    out: impl Fn() -> u64,
+    seen: &mut Seen,
+) {
+    let mut growth = Growth::default();
     let end = Instant::now() + PATIENCE;
     let mut struck = None;
     while !over(&run.said) {
+        growth.look(out(), seen);
         assert!(Instant::now() < end, "it stands still:\n{}", run.said.join("\n"));
         while let Some((at, line)) = run.next_line(Duration::from_millis(20)) {
             if line.contains("hostile strikes") {
@@ -54,6 +90,8 @@ fn follow(run: &mut Run, mut over: impl FnMut(&[String]) -> bool, seen: &mut See
                 });
                 *seen.what.entry(what.to_owned()).or_default() += 1;
                 seen.kills += 1;
+                growth.look(out(), seen);
+                growth.named(out(), seen);
                 seen.named.extend(struck.take().map(|struck| at - struck));
             } else if line.contains(" died ") && line.contains("worker hostile ") {
                 // It may have hurt itself before anybody else saw.
@@ -72,10 +110,11 @@ fn round(what: &str, seed: u64, apart: bool, more: &[&str], seen: &mut Seen) {
     let scratch = Scratch::new(&format!("hostile-{what}-{seed}"));
     let policy = scratch.policy(CHAINS);
     let (calm, calm_out) = (scratch.file("calm.pcap"), scratch.file("calm-out.pcap"));
+    let wan = scratch.file("wan.pcap");
     write_capture(&calm, PACKETS);
     let binds = [
         "0=gen:size=64,flows=100,rate=50000".to_owned(),
-        "1=null".to_owned(),
+        format!("1=pcap:tx={}", wan.display()),
         format!("2=pcap:rx={}", calm.display()),
         format!("3=pcap:tx={}", calm_out.display()),
     ];
@@ -88,7 +127,8 @@ fn round(what: &str, seed: u64, apart: bool, more: &[&str], seen: &mut Seen) {
     let all_out = || std::fs::metadata(&calm_out).is_ok_and(|m| m.len() >= size);
     let given_up = |said: &[String]| said.iter().any(|l| l.contains("is not started again"));
     let over = |said: &[String]| if apart { all_out() } else { given_up(said) };
-    follow(&mut run, over, seen);
+    let out = || std::fs::metadata(&wan).map_or(0, |m| m.len());
+    follow(&mut run, over, out, seen);
     let finished = run.finish();
     let show = || format!("{what} {seed}: {:#}\n{}", finished.report, finished.said.join("\n"));
     assert_eq!(finished.code, Some(0), "{}", show());
@@ -127,6 +167,10 @@ fn rounds(what: &str, apart: bool, more: &[&str]) {
         seen.kills, seen.out, seen.what
     );
     assert!(seen.kills > 0 && seen.out > 0, "nobody was named, or nothing went through");
+    // It may be named again before its first batch; not always.
+    println!("packets after {} namings, {} in a row without", seen.grown, seen.dry);
+    assert!(seen.grown > 0 && seen.dry < 5, "nothing goes through between namings");
+    assert!(median < Duration::from_secs(1), "half of the time named only after {median:?}");
     // A second is what it takes; ten are for machines that stand still now and then.
     assert!(slowest < Duration::from_secs(10), "named only after {slowest:?}");
 }
@@ -175,4 +219,85 @@ fn a_domain_that_neither_takes_nor_gives_holds_up_nobody_for_long() {
         let more = grown() + 20_000 * RECORD;
         wait_until("packets to go by", PATIENCE, || grown() > more);
     }
+}
+
+/// A worker in the graph's own domain, where everybody waits for it, does what the agent commands and no
+/// more.
+fn pretends(what: &str, source: &str, wants: &str) {
+    let scratch = Scratch::new(&format!("hostile-pretends-{what}"));
+    let policy = scratch.policy(FORK);
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    write_capture(&input, 400_000);
+    let rx = format!("0={}", source.replace("CAPTURE", input.to_str().unwrap()));
+    let tx = format!("1=pcap:tx={}", out.display());
+    let args = ["--bind", &rx, "--bind", &tx, "--restart-delay", "0"];
+    let mut run = Run::start(&policy, &[&args[..], &["--attack", "hostile:1"]].concat());
+    let grown = || std::fs::metadata(&out).map_or(0, |m| m.len());
+    let named = format!("worker hostile {wants}: killed");
+    for _ in 0..2 {
+        run.wait_for_line("the naming", |line| line.contains(&named));
+        let before = grown();
+        run.wait_for_line("its successor", |line| line.contains("worker hostile runs again"));
+        wait_until("packets to go by", PATIENCE, || grown() > before);
+    }
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound(what);
+    let others = finished.restarts().into_iter().filter(|(name, n)| name != "hostile" && *n > 0);
+    assert_eq!(others.count(), 0, "{:?}", finished.said);
+}
+
+#[test]
+fn who_answers_and_takes_nothing_is_ended_and_traffic_goes_on() {
+    pretends("takes", "pcap:rx=CAPTURE", "answers and takes nothing");
+}
+
+#[test]
+fn who_answers_and_says_nothing_of_how_far_it_has_come_is_ended_and_traffic_goes_on() {
+    // None of these packets goes its way; those on the other must know that none comes.
+    pretends("promises", "gen:size=64,flows=8,rate=20000", "answers and promises nothing");
+}
+
+/// A neighbour whose 64 batches take longer than anybody waits for a worker to come to rest.
+const SLOW: &str = "
+Port<0> lan;  Port<1> wan;  Port<2> left;  Port<3> right;
+MacSwap hostile;  Busy slow { cycles: 4000000 };
+pipelet { lan -> hostile;  hostile -> wan; }
+pipelet { left -> slow;  slow -> right; }";
+
+#[test]
+fn an_audit_waits_for_one_batch_of_a_slow_neighbour_and_does_not_end_it() {
+    let scratch = Scratch::new("hostile-slow");
+    let policy = scratch.policy(SLOW);
+    let binds = ["0=gen:size=64,rate=20000", "1=null", "2=gen:size=64", "3=null"];
+    let mut args = vec!["--attack", "hostile:7", "--offences", "2", "--ring", "64"];
+    args.extend(binds.iter().flat_map(|bind| ["--bind", bind]));
+    let mut run = Run::start(&policy, &args);
+    run.wait_for_line("the drain", |line| line.contains("is not started again"));
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:?}", finished.said);
+    let named = finished.said.iter().filter(|l| l.contains("killed") && !l.contains("hostile"));
+    assert_eq!(named.count(), 0, "{:?}", finished.said);
+    assert_eq!(finished.restarts()["slow"], 0);
+}
+
+#[test]
+fn an_audit_ends_a_stopped_neighbour_without_taking_it_for_the_offender() {
+    let scratch = Scratch::new("hostile-stopped");
+    let policy = scratch.policy(SLOW);
+    let binds = ["0=gen:size=64,rate=20000", "1=null", "2=gen:size=64,rate=100", "3=null"];
+    // Without the patience that would end it sooner.
+    let mut args = vec!["--attack", "hostile:7", "--offences", "1000000", "--patience", "0"];
+    args.extend(binds.iter().flat_map(|bind| ["--bind", bind]));
+    let mut run = Run::start(&policy, &args);
+    kill_process(run.wait_for_workers(6)["slow"], Signal::STOP).unwrap();
+    run.wait_for_line("its end", |line| line.contains("worker slow was stopped: killed"));
+    run.wait_for_line("its successor", |line| line.contains("worker slow runs again"));
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:?}", finished.said);
+    let offences = finished.report["workers"].as_array().unwrap().iter();
+    let named = offences.filter(|w| w["name"] != "hostile" && w["offences"] != 0);
+    assert_eq!(named.count(), 0, "{:#}", finished.report);
 }

@@ -137,7 +137,7 @@ fn may_trace() -> bool {
     scope == 0 || scope < 3 && capabilities >> CAP_SYS_PTRACE & 1 == 1
 }
 
-/// As [`attacked`], for an attack on the packet memory: its descriptor is only there at the start.
+/// As [`attacked`], for an attack on memory that is shared: its descriptor is only there at the start.
 fn attacked_data(what: &str, unprotected: Outcome) {
     assert_eq!(attack(what, When::Start, "on"), Refused, "{what}");
     if is_root() {
@@ -221,6 +221,13 @@ fn read_only_packet_bytes_cannot_get_another_mode_and_be_opened_again() {
 fn read_only_packet_bytes_cannot_be_mapped_writable() {
     attacked_data("map-data-writable", Refused);
     attacked_data("protect-data-writable", Refused);
+}
+
+/// The memory itself refuses: a neighbour would be ended by a page that is not there any more.
+#[test]
+fn memory_that_a_worker_may_write_can_be_neither_shrunk_nor_grown() {
+    attacked_data("shrink-shared", Refused);
+    attacked_data("grow-shared", Refused);
 }
 
 #[test]

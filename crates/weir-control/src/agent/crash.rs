@@ -64,7 +64,7 @@ impl Agent {
             .contains(&signal),
             None => panic.is_some(),
         };
-        let looped = hung.is_some_and(|what| what != super::liveness::STOPPED);
+        let looped = hung.is_some_and(super::liveness::is_of_packet);
         if !self.setup.workers[w].runs_nfs() || !(brought_upon_itself || looped) {
             return;
         }

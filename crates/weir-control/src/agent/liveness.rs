@@ -5,7 +5,14 @@
 //! within the patience is looked at from outside (state and processor time, from /proc): a process
 //! that had no processor to run on is only late, all others are named and ended. What they held is
 //! swept as after any death.
+//!
+//! Commits and answers are a worker's own word. A worker of µNFs that has packets to take and room for
+//! them must take some, and pass on how far its sources have come: one that answers and does neither is
+//! ended like one that hangs. Two more that would not be noticed otherwise are ended here: who is not ready in time after its start, and who
+//! closed its control socket.
 
+use super::duty::Duty;
+use super::hear::readable;
 use super::{Agent, Event, State};
 use std::time::{Duration, Instant};
 use weir_runtime::spec::{EndSpec, command};
@@ -19,8 +26,23 @@ const RX: Duration = Duration::from_millis(300);
 /// Processor time without the end of a batch that nobody sound takes, as a part of the patience.
 const SPENT: f64 = 0.5;
 
+/// So many answers, and nothing done, prove that a worker will not: between the first and the second
+/// it has looked into its rings, and what the agent saw there before it asked was in them.
+const ANSWERS: u32 = 2;
+/// How long a worker without a control socket may take to end: a dying one closes it first.
+const DEAF: Duration = Duration::from_secs(1);
+
 /// What is said of a process that somebody stopped.
 pub(super) const STOPPED: &str = "was stopped";
+/// What is said of one that did not come to rest for want of a processor.
+pub(super) const STARVED: &str = "had no processor to come to rest on";
+/// What is said of one that was not ready in time.
+const UNREADY: &str = "was not ready in time";
+
+/// True when a µNF that was given a packet is to blame for hanging so.
+pub(super) fn is_of_packet(what: &str) -> bool {
+    !matches!(what, STOPPED | STARVED | UNREADY)
+}
 
 /// What the agent knows of workers' signs of life.
 pub(super) struct Liveness {
@@ -30,10 +52,21 @@ pub(super) struct Liveness {
 
 #[derive(Default)]
 struct Pulse {
-    /// This incarnation has said that it is ready.
+    /// When this incarnation was started.
+    started: Option<Instant>,
+    /// It has said that it is ready.
     ready: bool,
+    /// Since when its control socket has been closed.
+    deaf: Option<Instant>,
     /// Commits, and entries taken, at the last look.
     progress: u64,
+    /// Entries taken at the last look.
+    taken: u64,
+    /// What it could have done, of a worker of µNFs.
+    duty: Option<Duty>,
+    /// How long it has not, and how often it answered meanwhile. Counted look by look: time in which the
+    /// agent itself stood still is nobody's fault.
+    refused: (Duration, u32),
     /// When it was asked last.
     asked: Option<Instant>,
     /// Since when it has shown no sign of life, and the processor time that it had taken by then.
@@ -46,9 +79,34 @@ impl Liveness {
         Liveness { looked: Instant::now(), pulses }
     }
 
+    /// Worker `w` was started.
+    pub(super) fn started(&mut self, w: usize) {
+        self.pulses[w] = Pulse { started: Some(Instant::now()), ..Pulse::default() };
+    }
+
     /// Worker `w` is ready; from now on it has to answer.
     pub(super) fn ready(&mut self, w: usize) {
-        self.pulses[w] = Pulse { ready: true, ..Pulse::default() };
+        self.pulses[w].ready = true;
+    }
+
+    /// Whether this incarnation of worker `w` is ready.
+    pub(super) fn is_ready(&self, w: usize) -> bool {
+        self.pulses[w].ready
+    }
+
+    /// Worker `w` has closed its control socket.
+    pub(super) fn deaf(&mut self, w: usize) {
+        self.pulses[w].deaf.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether worker `w` has closed its control socket.
+    pub(super) fn is_deaf(&self, w: usize) -> bool {
+        self.pulses[w].deaf.is_some()
+    }
+
+    /// Whether it has done so for longer than dying takes.
+    pub(super) fn is_long_deaf(&self, w: usize) -> bool {
+        self.pulses[w].deaf.is_some_and(|since| since.elapsed() > DEAF)
     }
 
     /// Worker `w` has ended.
@@ -58,56 +116,110 @@ impl Liveness {
 }
 
 /// What /proc says of a process.
-struct Seen {
+pub(super) struct Seen {
     /// `R`, `S`, `D`, `T`, `t`, `Z`: proc_pid_stat(5).
-    state: char,
+    pub(super) state: char,
     /// Processor time, user's and system's.
-    cpu: Duration,
+    pub(super) cpu: Duration,
 }
 
 impl Agent {
     /// Looks for workers that hang, now and then.
     pub(super) fn feel_pulses(&mut self) {
         let Some(patience) = self.policy.patience else { return };
-        if self.liveness.looked.elapsed() < EVERY {
+        let passed = self.liveness.looked.elapsed();
+        if passed < EVERY {
             return;
         }
         self.liveness.looked = Instant::now();
         for w in 0..self.workers.len() {
-            if let Some(what) = self.hangs(w, patience) {
-                let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state
-                else {
-                    continue;
-                };
-                process.kill();
-                self.liveness.gone(w);
-                self.crashes.hung.insert(w, what);
-                self.events.push_back(Event::Hung { worker: w, what });
+            if let Some(what) = self.hangs(w, patience, passed.min(2 * EVERY)) {
+                self.end_hung(w, what);
             }
         }
     }
 
-    /// What is wrong with worker `w`, when it hangs.
-    fn hangs(&mut self, w: usize, patience: Duration) -> Option<&'static str> {
+    /// Ends worker `w` for hanging so.
+    pub(super) fn end_hung(&mut self, w: usize, what: &'static str) {
+        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
+            return;
+        };
+        process.kill();
+        self.liveness.gone(w);
+        self.crashes.hung.insert(w, what);
+        self.events.push_back(Event::Hung { worker: w, what });
+    }
+
+    /// Ends workers that have closed their control socket and go on all the same.
+    pub(super) fn convict_deaf(&mut self) {
+        for w in 0..self.workers.len() {
+            let (State::Running(process) | State::Done(process)) = &self.workers[w].state else {
+                continue;
+            };
+            if !self.liveness.is_long_deaf(w) || readable(process.pidfd()) {
+                continue;
+            }
+            if self.setup.workers[w].runs_nfs() {
+                self.convict(w, "closed its control socket");
+            } else {
+                self.end_hung(w, "closed its control socket");
+            }
+        }
+    }
+
+    /// What is wrong with worker `w`, when it hangs. `passed` has passed since the last look.
+    fn hangs(&mut self, w: usize, patience: Duration, passed: Duration) -> Option<&'static str> {
         let (State::Running(process) | State::Done(process)) = &self.workers[w].state else {
             return None;
         };
+        let runs = matches!(self.workers[w].state, State::Running(_));
         let pid = process.pid();
-        let progress = self.progress(w);
-        let taken = self.memory.workers[w].has_taken_commands();
+        let taken = self.taken(w);
+        let progress = taken.wrapping_add(self.memory.workers[w].ledger.generation());
+        let answered = self.memory.workers[w].has_taken_commands();
         let has_work = self.has_work(w);
+        let duty = if runs && self.setup.workers[w].runs_nfs() { self.duty(w) } else { None };
+        let promised = match &self.liveness.pulses[w].duty {
+            Some(Duty::Promise(owed)) => !self.still_owes(w, owed),
+            _ => false,
+        };
         let is_rx = matches!(self.setup.workers[w].end, EndSpec::Rx { .. });
         let rest = if is_rx { RX } else { IDLE };
         let pulse = &mut self.liveness.pulses[w];
         if !pulse.ready {
-            return None;
+            let late = pulse.started.is_some_and(|at| at.elapsed() > self.policy.start_patience);
+            return late.then_some(UNREADY);
         }
-        let moved = std::mem::replace(&mut pulse.progress, progress) != progress;
-        if moved || (taken && pulse.silent.is_some()) {
+        let progressed = std::mem::replace(&mut pulse.progress, progress) != progress;
+        let took = std::mem::replace(&mut pulse.taken, taken) != taken;
+        // `None`: it had nothing to do then, or has nothing now.
+        let did = match (&pulse.duty, &duty) {
+            (Some(Duty::Take), Some(Duty::Take)) => Some(took),
+            (Some(Duty::Promise(_)), Some(Duty::Promise(_))) => Some(took || promised),
+            _ => None,
+        };
+        let moved = did.unwrap_or(progressed);
+        let answered = answered && pulse.silent.is_some();
+        if moved || answered {
             pulse.silent = None;
         }
+        if did == Some(false) {
+            // What it was seen to have to do stands until it has done it.
+            pulse.refused.0 += passed;
+            pulse.refused.1 += u32::from(answered);
+            if pulse.refused.0 >= patience && pulse.refused.1 > ANSWERS {
+                return Some(match duty {
+                    Some(Duty::Take) => "answers and takes nothing",
+                    _ => "answers and promises nothing",
+                });
+            }
+        } else {
+            (pulse.refused, pulse.duty) = ((Duration::ZERO, 0), duty);
+        }
         let Some((since, cpu)) = pulse.silent else {
-            let due = has_work || pulse.asked.is_none_or(|at| at.elapsed() >= rest);
+            let due = has_work
+                || pulse.duty.is_some()
+                || pulse.asked.is_none_or(|at| at.elapsed() >= rest);
             if !moved && due {
                 let cpu = look(pid).map_or(Duration::MAX, |seen| seen.cpu);
                 pulse.asked = Some(Instant::now());
@@ -134,11 +246,11 @@ impl Agent {
         }
     }
 
-    /// Grows when worker `w` does anything.
-    fn progress(&self, w: usize) -> u64 {
+    /// Entries that worker `w` has taken, of all lanes.
+    fn taken(&self, w: usize) -> u64 {
         let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         let taken = lanes.filter(|(lane, _)| lane.to == w).map(|(_, ring)| ring.inspector.tail());
-        taken.fold(self.memory.workers[w].ledger.generation(), u64::wrapping_add)
+        taken.fold(0, u64::wrapping_add)
     }
 
     /// True when something waits for worker `w`, as far as can be seen from outside.
@@ -148,7 +260,7 @@ impl Agent {
     }
 }
 
-fn look(pid: rustix::process::Pid) -> Option<Seen> {
+pub(super) fn look(pid: rustix::process::Pid) -> Option<Seen> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     seen(&stat)
 }

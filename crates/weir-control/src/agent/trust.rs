@@ -5,23 +5,21 @@
 //! neighbour's ring, if its own record is sound. Services and gates run library code only: they may
 //! say so of others, and nobody can say so of them. What others say the agent must see for itself.
 
+mod rest;
+
 use super::{Agent, AgentError, Event, State};
-use crate::audit::{audit, place};
-use crate::census::Census;
+use crate::audit::place;
 use crate::memory::Memory;
-use crate::recover::{Damage, disown, recover};
+use crate::recover::{Damage, disown};
 use crate::setup::Setup;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use weir_mem::{Indices, Judgement};
 use weir_packet::BATCH;
 use weir_runtime::layout::Layout;
-use weir_runtime::spec::{EndSpec, command};
+use weir_runtime::spec::EndSpec;
 
 /// How often the agent looks.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long a worker may take to come to rest.
-const REST: Duration = Duration::from_secs(2);
 /// Time between two audits of a domain that nobody was named for.
 const AUDIT_EVERY: Duration = Duration::from_secs(1);
 /// Owner words that are looked at in one look.
@@ -64,6 +62,8 @@ struct Record {
     doubles: u64,
     /// What it holds, while it rests.
     resting: Option<Vec<u32>>,
+    /// What its death cost, when that was mended during an audit.
+    mended: Option<Damage>,
     /// It was ready once.
     was_ready: bool,
 }
@@ -306,8 +306,10 @@ impl Agent {
         let layout = self.memory.workers[w].layout;
         if self.setup.workers[w].runs_nfs() {
             let record = &self.trust.records[w];
-            let most = 1 << self.memory.pool_bits;
-            if !is_sound(&words, &record.words, &layout, self.setup.sources, most) {
+            let pool = 1 << self.memory.pool_bits;
+            let domain = self.memory.domains[self.setup.workers[w].domain].owners.len() as u64;
+            let most = Most { sources: self.setup.sources, free: pool, held: domain };
+            if !is_sound(&words, &record.words, &layout, most) {
                 self.convict(w, "wrote nonsense into its record");
                 return;
             }
@@ -383,7 +385,7 @@ impl Agent {
     /// Mends the graph after the death of `w`; after that of a named one, audits its domain.
     pub(super) fn mend(&mut self, w: usize, named: bool) -> Result<Damage, AgentError> {
         if !named {
-            return Ok(recover(&self.setup, &mut self.memory, w));
+            return Ok(self.recover(w));
         }
         let words = std::mem::take(&mut self.trust.records[w].words);
         // The next one does something else.
@@ -420,132 +422,12 @@ impl Agent {
         self.events.push_back(Event::Quarantined { worker: w });
     }
 
-    /// Lets all workers of domain `d` rest, finds out where each buffer is, and lets them go on.
-    /// Says how many buffers were given back.
-    fn audit(&mut self, d: usize) -> Result<u64, AgentError> {
-        let mut resting = Vec::new();
-        for w in 0..self.workers.len() {
-            if !self.setup.workers[w].is_in(d) {
-                continue;
-            }
-            self.trust.records[w].resting = None;
-            let running = matches!(self.workers[w].state, State::Running(_) | State::Done(_));
-            if running && self.trust.records[w].offence.is_none() {
-                self.order(w, command::PAUSE);
-                resting.push(w);
-            }
-        }
-        self.wait_for_rest(&resting)?;
-        resting.retain(|&w| {
-            if self.trust.records[w].resting.is_some() {
-                return true;
-            }
-            // Dead, or as good as: it must not go on while its memory is put right.
-            self.convict(w, "did not rest when it was told to");
-            if let State::Running(process) | State::Done(process) = &mut self.workers[w].state {
-                process.kill();
-            }
-            false
-        });
-        let held: Vec<(usize, Vec<u32>)> = resting
-            .iter()
-            .map(|&w| (w, self.trust.records[w].resting.take().unwrap_or_default()))
-            .collect();
-        let audited = audit(&self.setup, &mut self.memory, d, &held);
-        self.trust.remember(&self.setup, &self.memory, d);
-        for w in resting {
-            // What it saw until now has been dealt with.
-            let worker = &self.memory.workers[w];
-            if let Some(words) = worker.ledger.read() {
-                let said = words.get(worker.layout.nonsense..worker.layout.nodes);
-                self.trust.records[w].answered = said.unwrap_or_default().to_vec();
-                let doubled = words.get(worker.layout.doubled).copied().unwrap_or(0);
-                self.trust.records[w].doubled(doubled);
-            }
-            let refill = self.memory.pools.iter().any(|p| p.worker == w && p.domain == d);
-            self.order(w, if refill { command::REFILL } else { command::RESUME });
-        }
-        self.events.push_back(Event::Audited { domain: d, voided: audited.voided });
-        Ok(audited.freed)
-    }
-
-    /// Looks once more at the end, and audits domains somebody of which was named.
-    pub(super) fn last_look(&mut self) {
-        // Errors of workers are of no interest any more.
-        let _ = self.look_now();
-        for w in 0..self.workers.len() {
-            if self.trust.offence(w).is_some() {
-                self.workers[w].state = State::Gone;
-                let _ = self.mend(w, true);
-            }
-        }
-        for d in 0..self.setup.domains.len() {
-            // Who was put into a domain of its own is not trusted with what it left there.
-            if d > 0 && !Census::of_domain(&self.setup, &self.memory, d).is_clean() {
-                for w in (0..self.workers.len()).filter(|&w| self.setup.workers[w].domain == d) {
-                    if self.setup.workers[w].runs_nfs() {
-                        self.trust.records[w].count += 1;
-                        let what = "left its domain's buffers in disorder".to_owned();
-                        self.events.push_back(Event::Offence { worker: w, what });
-                    }
-                }
-                self.trust.tainted[d] = true;
-            }
-            if self.trust.tainted[d] {
-                let _ = self.audit(d);
-            }
-        }
-    }
-
     /// Gives worker `w` a command.
     pub(super) fn order(&mut self, w: usize, command: u32) {
         let worker = &mut self.memory.workers[w];
         worker.command.stage(command);
         worker.command.publish();
         worker.bell.ring();
-    }
-
-    fn wait_for_rest(&mut self, workers: &[usize]) -> Result<(), AgentError> {
-        // Time in which the agent itself stood still does not count.
-        let mut left = REST;
-        while !left.is_zero() {
-            let mut fds = Vec::new();
-            let mut whose = Vec::new();
-            for &w in workers.iter().filter(|&&w| self.trust.records[w].resting.is_none()) {
-                if let State::Running(p) | State::Done(p) = &self.workers[w].state
-                    && !super::readable(p.pidfd())
-                {
-                    fds.push(PollFd::from_borrowed_fd(p.socket(), PollFlags::IN));
-                    whose.push(w);
-                }
-            }
-            if whose.is_empty() {
-                return Ok(());
-            }
-            let before = Instant::now();
-            let turn = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-            if let Err(e) = poll(&mut fds, Some(&turn))
-                && e != rustix::io::Errno::INTR
-            {
-                return Err(AgentError::Wait(e));
-            }
-            let heard: Vec<usize> = fds
-                .iter()
-                .zip(whose)
-                .filter(|(f, _)| !f.revents().is_empty())
-                .map(|f| f.1)
-                .collect();
-            for w in heard {
-                self.listen(w)?;
-            }
-            if let Some(dog) = &self.watchdog {
-                dog.beat();
-            }
-            left = left.saturating_sub(
-                before.elapsed().clamp(Duration::from_micros(100), Duration::from_millis(20)),
-            );
-        }
-        Ok(())
     }
 }
 
@@ -558,18 +440,28 @@ impl Record {
     }
 }
 
+/// What a sound worker's record does not exceed.
+#[derive(Clone, Copy)]
+struct Most {
+    sources: u16,
+    /// Free buffers: those of its pool.
+    free: u64,
+    /// Buffers in the hands of its µNFs: those of its domain.
+    held: u64,
+}
+
 /// Whether a worker's record can follow the one before: counters and indices only grow, and not by
 /// more than a machine can count.
-fn is_sound(words: &[u64], before: &[u64], layout: &Layout, sources: u16, buffers: u64) -> bool {
+fn is_sound(words: &[u64], before: &[u64], layout: &Layout, most: Most) -> bool {
     let grows = |i: usize| {
         let (now, before) = (words[i], before.get(i).copied().unwrap_or(0));
         now.wrapping_sub(before) < FAR
     };
-    let all_sources = 1u64.checked_shl(sources.into()).map_or(u64::MAX, |bit| bit - 1);
+    let all_sources = 1u64.checked_shl(most.sources.into()).map_or(u64::MAX, |bit| bit - 1);
     let special = [layout.free, layout.ended, layout.held];
     words.len() == layout.len
-        && words[layout.free] <= buffers
-        && words[layout.held] <= u64::from(u32::MAX)
+        && words[layout.free] <= most.free
+        && words[layout.held] <= most.held
         && words[layout.ended] & !all_sources == 0
         && (0..words.len()).filter(|i| !special.contains(i)).all(grows)
 }

@@ -81,6 +81,13 @@ impl<E: Plain> RingInspector<E> {
         (0..n).map(|i| self.memory.slot(tail.wrapping_add(i)).load()).collect()
     }
 
+    /// A copy of the entry that the consumer is to take next, if there is one.
+    pub fn first(&self) -> Option<E> {
+        let tail = self.tail();
+        let ahead = self.head().wrapping_sub(tail);
+        (ahead > 0 && ahead <= self.memory.capacity()).then(|| self.memory.slot(tail).load())
+    }
+
     /// Puts right what a dead producer may have written over: a head that cannot be (behind the
     /// tail, or more than the capacity ahead) becomes `head`, the last that is known of, or the tail
     /// where that cannot be either. True when something had to be done.
@@ -126,6 +133,12 @@ impl<E: Plain> RingInspector<E> {
     /// Copies of all slots, claimed or not: only the producer writes them.
     pub fn slots(&self) -> impl Iterator<Item = E> {
         (0..self.memory.capacity()).map(|i| self.memory.slot(i).load())
+    }
+
+    /// A copy of the entry published last, `None` before the first.
+    pub fn last_published(&self) -> Option<E> {
+        let head = self.head().checked_sub(1)?;
+        Some(self.memory.slot(head).load())
     }
 
     /// A copy of the entry claimed last, if the producer has not written over it since.

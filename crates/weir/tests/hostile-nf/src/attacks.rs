@@ -11,6 +11,10 @@ pub struct Held<'h> {
     pub data: Option<&'h OwnedFd>,
     /// Whether it is meant to be written.
     pub writable: bool,
+    /// Descriptor of memory that it shares with others and may write.
+    pub shared: Option<&'h OwnedFd>,
+    /// All that it was given.
+    pub all: &'h [OwnedFd],
 }
 
 static AGENT: AtomicI32 = AtomicI32::new(0);
@@ -131,6 +135,57 @@ fn data(held: &Held<'_>) -> Result<i32, i32> {
     held.data.map(AsRawFd::as_raw_fd).ok_or(libc::EBADF)
 }
 
+fn shared(held: &Held<'_>) -> Result<i32, i32> {
+    held.shared.map(AsRawFd::as_raw_fd).ok_or(libc::EBADF)
+}
+
+/// Destination port of the packets that are for this worker; those of others have the seven before.
+const OWN_PORT: u16 = 6007;
+
+/// Looks for packets that are none of this worker's business in everything that it was given, as soon as
+/// some that are have come: then the others have come, too.
+fn find_foreign(held: &Held<'_>) -> Result<(), i32> {
+    while !can_see(held, OWN_PORT) {}
+    let foreign = (OWN_PORT - 7..OWN_PORT).any(|port| can_see(held, port));
+    if foreign { Ok(()) } else { Err(libc::EACCES) }
+}
+
+/// Whether a packet to a UDP port of 10.0.0.2 is in any memory.
+fn can_see(held: &Held<'_>, port: u16) -> bool {
+    let mut what = [10, 0, 0, 2, 0x13, 0x88, 0, 0];
+    what[6..].copy_from_slice(&port.to_be_bytes());
+    let mut piece = vec![0_u8; 1 << 20];
+    held.all.iter().map(AsRawFd::as_raw_fd).any(|fd| {
+        let mut at = 0;
+        loop {
+            let got = unsafe { libc::pread(fd, piece.as_mut_ptr().cast(), piece.len(), at) };
+            let Ok(got @ 1..) = usize::try_from(got) else { return false };
+            let found = unsafe {
+                libc::memmem(piece.as_ptr().cast(), got, what.as_ptr().cast(), what.len())
+            };
+            if !found.is_null() {
+                return true;
+            }
+            // The next piece begins where one across the border would.
+            at += got.saturating_sub(what.len() - 1).max(1) as i64;
+            if got < piece.len() {
+                return false;
+            }
+        }
+    })
+}
+
+/// Wants to hear of nobody any more, and lives on.
+fn close_all() -> ! {
+    eprintln!("attack: closes everything");
+    for fd in (0..4096).filter(|fd| *fd != 2) {
+        unsafe { libc::close(fd) };
+    }
+    loop {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
 fn attack(what: &str, path: &str, held: &Held<'_>) -> Result<(), i32> {
     let reopen = |fd: i32| open(&format!("/proc/self/fd/{fd}"), libc::O_RDWR).map(|_| ());
     match what {
@@ -205,7 +260,10 @@ fn attack(what: &str, path: &str, held: &Held<'_>) -> Result<(), i32> {
             said(unsafe { libc::fchmod(fd, 0o600) }.into())?;
             reopen(fd)
         }
-        "grow-data" => said(unsafe { libc::ftruncate(data(held)?, 1 << 40) }.into()),
+        "grow-shared" => said(unsafe { libc::ftruncate(shared(held)?, 1 << 40) }.into()),
+        "shrink-shared" => said(unsafe { libc::ftruncate(shared(held)?, 0) }.into()),
+        "find-foreign" => find_foreign(held),
+        "close-all" => close_all(),
         "protect" => {
             let at = map(-1, libc::PROT_READ, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)?;
             said(unsafe { libc::mprotect(at, 4096, libc::PROT_READ | libc::PROT_WRITE) }.into())

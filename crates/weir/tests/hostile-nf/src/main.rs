@@ -24,7 +24,7 @@ pub struct Attack(Config);
 pub struct Config {
     /// Which attack.
     what: String,
-    /// `packet` or `start`.
+    /// `packet`, `start`, or `build`: hangs there.
     when: String,
     /// A file that it may want.
     path: String,
@@ -52,6 +52,10 @@ impl Nf for Attack {
     type Shared = Outcome;
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
+        // Only as a worker: who asks what it takes gets an answer.
+        while config.when == "build" && std::env::args().nth(1).as_deref() == Some("worker") {
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
         Ok(Attack(config))
     }
 
@@ -81,12 +85,21 @@ fn main() -> ExitCode {
     let config: Config =
         config.and_then(|(_, text)| serde_json::from_str(text).ok()).unwrap_or_default();
     let data = fds.get(usize::from(spec.arena.data));
-    let held = Held { data, writable: spec.arena.writable };
+    let shared = fds.get(usize::from(spec.arena.meta));
+    let held = Held { data, writable: spec.arena.writable, shared, all: &fds };
     let outcome = match config.what.as_str() {
         "colour" => {
             let warning = FromWorker::Warning("\x1b[31mwarning".to_owned());
             let _ = link::send(stdin.as_fd(), &warning, &[]);
             "\x1b[2J\x07done".to_owned()
+        }
+        "ready-twice" => {
+            for _ in 0..2 {
+                let _ = link::send(stdin.as_fd(), &FromWorker::Ready { real_time: false }, &[]);
+            }
+            loop {
+                std::thread::sleep(std::time::Duration::from_secs(1));
+            }
         }
         what => attacks::run(what, &config.path, &held),
     };

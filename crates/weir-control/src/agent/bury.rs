@@ -1,0 +1,100 @@
+//! What follows a worker's death: mending, and whether and when its successor starts.
+
+use super::hear::readable;
+use super::{Agent, AgentError, Event, State};
+use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
+
+/// A worker that dies more often than this before it is ready is given up: restarting will not help.
+const STILLBORN: u32 = 5;
+/// One that died and then so often before it was ready again begins without what it remembered: that
+/// may be what kills it.
+const FORGET: u32 = 2;
+
+impl Agent {
+    /// A process has ended.
+    pub(super) fn bury(&mut self, w: usize) -> Result<(), AgentError> {
+        self.liveness.gone(w);
+        let noticed = Instant::now();
+        // What it said last may still be in the socket.
+        while let State::Running(p) | State::Done(p) = &self.workers[w].state
+            && readable(p.socket())
+            && self.listen(w)?
+        {}
+        let worker = &mut self.workers[w];
+        let state = std::mem::replace(&mut worker.state, State::Gone);
+        let (mut process, was_done) = match state {
+            State::Running(p) => (p, false),
+            State::Done(p) => (p, true),
+            other => {
+                worker.state = other;
+                return Ok(());
+            }
+        };
+        let how = match process.wait() {
+            Ok(status) => {
+                let how = how_ended(status);
+                self.examine(w, status, &how);
+                if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
+                    // What a worker that tries such things has written is not to be believed.
+                    self.accuse(w, "tried what its sandbox forbids");
+                }
+                how
+            }
+            Err(e) => e.to_string(),
+        };
+        let offence = self.trust.offence(w).is_some();
+        let damage = self.mend(w, offence)?;
+        let mended = noticed.elapsed();
+        let quarantined = offence && self.quarantine(w);
+        // A named one has to do what was left undone, whatever it said.
+        let was_done = was_done && !offence;
+        let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
+        let worker = &mut self.workers[w];
+        worker.lost += damage.lost;
+        if !was_done {
+            let again = worker.last_death.is_some_and(|d| noticed - d < self.policy.window);
+            worker.deaths = if again { worker.deaths + 1 } else { 1 };
+            worker.last_death = Some(noticed);
+            worker.stillborn += 1;
+            // What an offender wrote down is as little to be believed as the rest.
+            if offence || worker.stillborn > FORGET {
+                self.memory.clear_kept(w);
+            }
+            if quarantined {
+                (worker.stillborn, worker.deaths) = (0, 0);
+            }
+            if worker.stillborn > STILLBORN && hopeless {
+                (worker.stillborn, worker.deaths) = (0, 0);
+                self.close(w);
+            } else if worker.stillborn > STILLBORN {
+                let worker = self.setup.workers[w].name.clone();
+                let why = format!("it dies before it is ready, again and again ({how})");
+                return Err(AgentError::Worker { worker, why });
+            }
+            let worker = &mut self.workers[w];
+            worker.died = Some(noticed);
+            let doublings = worker.deaths.saturating_sub(2).min(16);
+            let delay = if worker.deaths < 2 {
+                Duration::ZERO
+            } else {
+                (self.policy.delay * (1 << doublings)).min(self.policy.longest)
+            };
+            worker.state = State::Restarting(noticed + delay);
+        } else {
+            self.memory.forget_stack(w);
+        }
+        let (lost, swept) = (damage.lost, damage.swept);
+        self.events.push_back(Event::Died { worker: w, how, lost, swept, mended });
+        Ok(())
+    }
+}
+
+/// How a worker ended, in words.
+fn how_ended(status: std::process::ExitStatus) -> String {
+    // The kernel's way to end a process that its system-call filter forbids to live.
+    if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
+        return format!("killed by the sandbox: system call not allowed; {status}");
+    }
+    status.to_string()
+}

@@ -1,0 +1,178 @@
+//! What a sound worker would do now, as far as it can be seen from outside: what it says of itself is
+//! no proof that it does it.
+
+use super::Agent;
+use weir_mem::{Entry, Marker, RingInspector, Seq};
+
+/// What a worker could do at once, whatever the others do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// It has packets or an end to take, and room for them.
+    Take,
+    /// Others may wait for it to pass on a promise; by source, how far.
+    Promise(Vec<Option<Seq>>),
+}
+
+impl Agent {
+    /// What worker `w` could do at once.
+    pub(super) fn duty(&self, w: usize) -> Option<Duty> {
+        if self.can_take(w) {
+            return Some(Duty::Take);
+        }
+        let owed: Vec<_> = (0..self.setup.sources).map(|source| self.owes(w, source)).collect();
+        owed.iter().any(Option::is_some).then_some(Duty::Promise(owed))
+    }
+
+    /// True while worker `w` has not passed on some of these promises.
+    pub(super) fn still_owes(&self, w: usize, owed: &[Option<Seq>]) -> bool {
+        (0..self.setup.sources)
+            .zip(owed)
+            .any(|(source, owed)| owed.is_some_and(|owed| self.promises_less(w, source, owed)))
+    }
+
+    /// How far the lanes of `source` into worker `w` have come, when it has not passed that on to
+    /// somebody whom it matters to.
+    fn owes(&self, w: usize, source: u16) -> Option<Seq> {
+        let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        let of_source = lanes.filter(|(lane, _)| lane.to == w && lane.source == source);
+        let reached = frontier(of_source.map(|(_, ring)| front(&ring.inspector)))?;
+        let more = self.setup.workers[w].creates || self.setup.workers[w].holders > 0;
+        // What waits for room goes before any promise.
+        let waits = more && self.is_blocked(w, source);
+        (!waits && self.promises_less(w, source, reached)).then_some(reached)
+    }
+
+    fn promises_less(&self, w: usize, source: u16, than: Seq) -> bool {
+        let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        lanes.any(|(lane, ring)| {
+            let concerns = lane.from == w && lane.source == source && lane.ordered;
+            // Who has passed on the end need not promise any more.
+            let ended = || {
+                let last = ring.inspector.last_published().and_then(|entry| entry.as_marker());
+                last == Some(Marker::EndOfStream)
+            };
+            concerns && ring.inspector.watermark().before(than) && !ended()
+        })
+    }
+
+    /// True when worker `w` may have no room for a packet of `source`.
+    fn is_blocked(&self, w: usize, source: u16) -> bool {
+        let worker = &self.setup.workers[w];
+        // What µNFs made or released and waits for room may be of another source.
+        let any = worker.creates || worker.holders > 0;
+        let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        lanes.any(|(lane, ring)| {
+            let full = || ring.inspector.len() >= ring.inspector.capacity();
+            lane.from == w && (any || lane.source == source) && full()
+        })
+    }
+
+    /// True when worker `w` has packets before it that it may take in their order, and room further
+    /// on. What the others do can only make that truer. (A segment that makes packets may wait for
+    /// free buffers of its pool, which only itself can count: of it this is not known.)
+    fn can_take(&self, w: usize) -> bool {
+        let worker = &self.setup.workers[w];
+        if worker.creates {
+            return false;
+        }
+        let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);
+        (0..self.setup.sources).any(|source| {
+            let of_source = lanes().filter(|(lane, _)| lane.to == w && lane.source == source);
+            may_take(of_source.map(|(_, ring)| front(&ring.inspector)))
+                && !self.is_blocked(w, source)
+        })
+    }
+}
+
+/// What a lane has for its consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Front {
+    /// A packet with this place in the stream.
+    Packet(Seq),
+    /// Nothing, and nothing before this follows.
+    Promise(Seq),
+    /// Its end.
+    End,
+    /// What is no packet: its consumer has to say what of.
+    Unknown,
+}
+
+/// What is at the front of a lane. The promise is read before the ring, as consumers do.
+fn front(ring: &RingInspector<Entry>) -> Front {
+    let promise = ring.watermark();
+    match ring.first() {
+        None => Front::Promise(promise),
+        Some(entry) => match entry.as_marker() {
+            Some(Marker::EndOfStream) => Front::End,
+            Some(_) => Front::Unknown,
+            None => Front::Packet(entry.seq()),
+        },
+    }
+}
+
+/// Whether a packet or the end of a source may be taken, whose lanes have this in front: a merge waits for
+/// what may still come before it.
+fn may_take(fronts: impl Iterator<Item = Front>) -> bool {
+    let fronts: Vec<Front> = fronts.collect();
+    let packets = fronts.iter().filter_map(|f| match f {
+        Front::Packet(seq) => Some(*seq),
+        _ => None,
+    });
+    let Some(first) = packets.reduce(Seq::min) else {
+        return !fronts.is_empty() && fronts.iter().all(|f| *f == Front::End);
+    };
+    fronts.len() == 1
+        || fronts.iter().all(|f| match f {
+            Front::Packet(_) | Front::End => true,
+            Front::Promise(seq) => !seq.before(first),
+            Front::Unknown => false,
+        })
+}
+
+/// Before what nothing of a source follows, whose lanes have this in front; `None` when it has ended, or
+/// that cannot be told.
+fn frontier(fronts: impl Iterator<Item = Front>) -> Option<Seq> {
+    let mut least: Option<Seq> = None;
+    for front in fronts {
+        match front {
+            Front::Packet(seq) | Front::Promise(seq) => {
+                least = Some(least.map_or(seq, |least| least.min(seq)));
+            }
+            Front::End => {}
+            Front::Unknown => return None,
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Front::{End, Packet, Promise, Unknown};
+    use super::*;
+
+    #[test]
+    fn packets_may_be_taken_when_nothing_before_them_can_still_come() {
+        let seq = Seq::new;
+        let may = |fronts: &[Front]| may_take(fronts.iter().copied());
+        assert!(may(&[Packet(seq(7))]) && !may(&[Promise(seq(7))]));
+        // The end is taken when all lanes have it.
+        assert!(may(&[End]) && may(&[End, End]) && !may(&[End, Promise(seq(7))]));
+        assert!(!may(&[]) && !may(&[Unknown]));
+        // Of a merge: what the other lanes promise decides.
+        assert!(may(&[Packet(seq(7)), Packet(seq(3)), End]));
+        assert!(may(&[Packet(seq(7)), Promise(seq(7))]));
+        assert!(!may(&[Packet(seq(7)), Promise(seq(6))]));
+        assert!(may(&[Packet(seq(7)), Promise(seq(4)), Packet(seq(4))]));
+        assert!(!may(&[Packet(seq(7)), Unknown]));
+    }
+
+    #[test]
+    fn a_source_has_come_as_far_as_its_latest_lane() {
+        let seq = Seq::new;
+        let reached = |fronts: &[Front]| frontier(fronts.iter().copied());
+        assert_eq!(reached(&[Packet(seq(9)), Promise(seq(4)), End]), Some(seq(4)));
+        assert_eq!(reached(&[Promise(seq(9)), Packet(seq(4))]), Some(seq(4)));
+        assert_eq!((reached(&[]), reached(&[End])), (None, None));
+        assert_eq!(reached(&[Promise(seq(9)), Unknown]), None);
+    }
+}

@@ -1,0 +1,125 @@
+//! What workers say, and whether what they say can be true.
+
+use super::{Agent, AgentError, Event, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::time::Duration;
+use weir_runtime::link::LinkError;
+use weir_runtime::spec::FromWorker;
+
+impl Agent {
+    /// Which workers said something or ended.
+    pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<(usize, bool, bool)>, AgentError> {
+        let mut fds = Vec::new();
+        let mut whose = Vec::new();
+        for (i, worker) in self.workers.iter().enumerate() {
+            if let State::Running(p) | State::Done(p) = &worker.state {
+                // A socket that the worker has closed is readable for ever: it is looked at no more.
+                let hears = !self.liveness.is_deaf(i);
+                let socket = if hears { p.socket() } else { p.pidfd() };
+                fds.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
+                fds.push(PollFd::from_borrowed_fd(p.pidfd(), PollFlags::IN));
+                whose.push(i);
+            }
+        }
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(AgentError::Wait(e)),
+        }
+        let heard = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let pairs = fds.chunks_exact(2).zip(whose);
+        Ok(pairs.map(|(f, w)| (w, heard(&f[0]), heard(&f[1]))).collect())
+    }
+
+    /// Takes in one message; false when there was none.
+    pub(super) fn listen(&mut self, w: usize) -> Result<bool, AgentError> {
+        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
+            return Ok(false);
+        };
+        let message = match process.hear() {
+            Ok(Some(message)) => message,
+            Ok(None) => return Ok(false),
+            // It ended, as its descriptor will tell, or does not want to hear any more.
+            Err(LinkError::Closed) => {
+                self.liveness.deaf(w);
+                return Ok(false);
+            }
+            Err(_) => {
+                let _ = rustix::process::kill_process(process.pid(), rustix::process::Signal::KILL);
+                self.convict(w, "sent nonsense to the agent");
+                return Ok(false);
+            }
+        };
+        if self.too_many_messages(w) {
+            self.convict(w, "sent the agent more than it reads");
+        }
+        let is_nf = self.setup.workers[w].runs_nfs();
+        let early = is_nf && matches!(message, FromWorker::Done) && !self.may_be_done(w);
+        let worker = &mut self.workers[w];
+        match message {
+            FromWorker::Ready { .. } if self.liveness.is_ready(w) => {
+                self.convict(w, "said twice that it is ready");
+            }
+            FromWorker::Ready { real_time } => {
+                self.trust.ready(w);
+                self.liveness.ready(w);
+                let after = worker.died.take().map(|d| d.elapsed());
+                worker.stillborn = 0;
+                self.events.push_back(Event::Ready { worker: w, real_time, after });
+            }
+            // One µNF's failing is no reason to end a graph that runs.
+            FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {
+                self.events.push_back(Event::Warning { worker: w, text });
+            }
+            FromWorker::Failed(why) => {
+                let worker = self.setup.workers[w].name.clone();
+                return Err(AgentError::Worker { worker, why });
+            }
+            FromWorker::Warning(text) => {
+                self.events.push_back(Event::Warning { worker: w, text });
+            }
+            FromWorker::Panicked(text) => {
+                self.crashes.panics.insert(w, text);
+            }
+            FromWorker::Report(reports) => worker.report = reports,
+            FromWorker::Paused(held) => self.trust.rests(w, held),
+            FromWorker::Done if early => {
+                self.convict(w, "said that it was done before its input had ended");
+            }
+            FromWorker::Done => {
+                let state = std::mem::replace(&mut worker.state, State::Gone);
+                if let State::Running(process) = state {
+                    worker.state = State::Done(process);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// True when the end of the stream was the last that came by lane `l`.
+    fn has_taken_end(&self, l: usize) -> bool {
+        let last = self.memory.lanes[l].inspector.last_claimed();
+        last.and_then(|e| e.as_marker()) == Some(weir_mem::Marker::EndOfStream)
+    }
+
+    /// True when all that gives packets to worker `w` has ended, as far as can be told.
+    fn may_be_done(&self, w: usize) -> bool {
+        let lanes = self.setup.lanes.iter().enumerate().filter(|(_, lane)| lane.to == w);
+        lanes.into_iter().all(|(l, lane)| {
+            let producer = &self.memory.workers[lane.from];
+            let ended = |words: Vec<u64>| words.get(producer.layout.ended).copied();
+            let ended = producer.ledger.read().and_then(ended).unwrap_or(u64::MAX);
+            ended & (1 << lane.source) != 0 || self.has_taken_end(l)
+        })
+    }
+}
+
+/// True when `fd` has something to read: for a descriptor of a process, that it has ended.
+pub(super) fn readable(fd: rustix::fd::BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&zero)).is_ok() && fds[0].revents().contains(PollFlags::IN)
+}

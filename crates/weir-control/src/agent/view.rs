@@ -1,0 +1,65 @@
+//! What whoever holds the agent can see of the graph.
+
+use super::{Agent, State};
+use crate::setup::Setup;
+
+impl Agent {
+    /// What is running.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// Process number of a worker, while it has one.
+    pub fn pid(&self, worker: usize) -> Option<u32> {
+        match &self.workers.get(worker)?.state {
+            State::Running(p) | State::Done(p) => Some(p.pid().as_raw_nonzero().get() as u32),
+            State::Restarting(_) | State::Gone => None,
+        }
+    }
+
+    /// One line on the sandbox that workers are in.
+    pub fn sandbox(&self) -> String {
+        self.programs.summary()
+    }
+
+    /// True when packet bytes are on huge pages.
+    pub fn huge_pages(&self) -> bool {
+        self.memory.huge()
+    }
+
+    /// Bytes of packet memory, and of one buffer.
+    pub fn memory_size(&self) -> (usize, usize) {
+        self.memory.size()
+    }
+
+    /// The ledger words of worker `w` as they are now.
+    pub fn words(&self, w: usize) -> Option<Vec<u64>> {
+        self.memory.workers.get(w)?.ledger.read()
+    }
+
+    /// What worker `w`'s µNFs remembered when it was last written down: for each that remembers
+    /// anything its name, its type, and its state as `Instance::save` gives it.
+    pub fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
+        self.memory.kept(w)
+    }
+
+    /// The layout of worker `w`'s words.
+    pub fn layout(&self, w: usize) -> Option<weir_runtime::layout::Layout> {
+        self.memory.workers.get(w).map(|m| m.layout)
+    }
+
+    /// How often worker `w` was named for nonsense.
+    pub fn offences(&self, w: usize) -> u32 {
+        self.trust.offences(w)
+    }
+
+    /// Packets lost with worker `w`'s deaths, and how often it was restarted.
+    pub fn toll(&self, w: usize) -> (u64, u32) {
+        self.workers.get(w).map_or((0, 0), |w| (w.lost, w.restarts))
+    }
+
+    /// What worker `w`'s µNFs reported when they ended: JSON, by node.
+    pub fn reports(&self, w: usize) -> &[String] {
+        self.workers.get(w).map_or(&[], |w| &w.report)
+    }
+}

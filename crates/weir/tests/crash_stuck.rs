@@ -1,0 +1,105 @@
+//! Workers that never become ready or want to hear of nobody any more, and graphs that stand still.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+mod common_outside;
+
+use common_crash::*;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::time::Duration;
+
+fn attacker(scratch: &Scratch, what: &str, when: &str) -> std::path::PathBuf {
+    scratch.policy(&format!(
+        "Port<0> lan;  Port<1> wan;  Attack a {{ what: \"{what}\", when: \"{when}\" }};
+         pipelet {{ lan -> a;  a -> wan; }}"
+    ))
+}
+
+fn start(policy: &Path, rate: &str, more: &[&str]) -> Run {
+    let program = common_outside::hostile("hostile-nf");
+    let rx = format!("0=gen:{rate}");
+    let args = ["--bind", &rx, "--bind", "1=null", "--with", program.to_str().unwrap()];
+    Run::start(policy, &[&args[..], more].concat())
+}
+
+#[test]
+fn a_worker_that_hangs_before_it_is_ready_is_ended_and_given_up_in_the_end() {
+    let scratch = Scratch::new("stuck-build");
+    let policy = attacker(&scratch, "honest", "build");
+    let mut run = start(&policy, "rate=1000", &["--start-patience", "1.5"]);
+    let named = "worker a was not ready in time: killed";
+    run.wait_for_line("the naming", |line| line.contains(named));
+    run.wait_for_line("its death", |line| line.contains("worker a died"));
+    run.wait_for_line("a second one", |line| line.contains(named));
+    // It counts as a death before it was ready: such are not repeated for ever.
+    run.wait_for_line("the end", |line| {
+        line.contains("weir: a: it dies before it is ready, again and again")
+    });
+}
+
+#[test]
+fn a_worker_that_is_ready_twice_is_named() {
+    let scratch = Scratch::new("stuck-twice");
+    let policy = attacker(&scratch, "ready-twice", "start");
+    let mut run = start(&policy, "rate=1000", &["--offences", "2"]);
+    for _ in 0..2 {
+        let named = "worker a said twice that it is ready: killed";
+        run.wait_for_line("the naming", |line| line.contains(named));
+    }
+    run.wait_for_line("the drain", |line| line.contains("worker a is not started again"));
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, Some(0));
+}
+
+/// Processor time that a process has had.
+fn worked(pid: Pid) -> Duration {
+    let text = std::fs::read_to_string(proc(pid, "schedstat")).unwrap();
+    Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn a_worker_that_closes_its_control_socket_is_named_and_costs_the_agent_nothing_until_then() {
+    let scratch = Scratch::new("stuck-deaf");
+    let policy = attacker(&scratch, "close-all", "packet");
+    // Without the patience that would end it for hanging.
+    let more = ["--patience", "0", "--offences", "2"];
+    let mut run = start(&policy, "rate=1000", &more);
+    for _ in 0..2 {
+        run.wait_for_line("the attack", |line| line.contains("closes everything"));
+        let before = worked(run.agent());
+        let named = "worker a closed its control socket: killed";
+        run.wait_for_line("the naming", |line| line.contains(named));
+        // An agent that looks at the closed socket again and again takes all that it gets.
+        let took = worked(run.agent()) - before;
+        assert!(took < Duration::from_millis(250), "the agent worked for {took:?}");
+    }
+    run.wait_for_line("the drain", |line| line.contains("worker a is not started again"));
+    run.wait_for_line("what that means", |line| {
+        line.contains("the graph stands still: no NF is left")
+    });
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:?}", finished.said);
+    let restarts = finished.restarts();
+    assert!(restarts.iter().all(|(name, n)| name == "a" || *n == 0), "{restarts:?}");
+}
+
+#[test]
+fn a_graph_that_stands_still_says_so_once_and_why() {
+    let scratch = Scratch::new("stuck-still");
+    let policy =
+        scratch.policy("Port<0> lan;  Port<1> wan;  MacSwap x;  pipelet { lan -> x;  x -> wan; }");
+    let args = ["--bind", "0=gen:rate=20000", "--bind", "1=null", "--patience", "0"];
+    let mut run = Run::start(&policy, &args);
+    let workers = run.wait_for_workers(3);
+    kill_process(workers["tx:wan"], Signal::STOP).unwrap();
+    let (_, line) = run.wait_for_line("the standstill", |line| line.contains("stands still"));
+    assert!(line.contains("worker tx:wan has packets to take, and takes none"), "{line}");
+    kill_process(workers["tx:wan"], Signal::CONT).unwrap();
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("stood still");
+    let said = finished.said.iter().filter(|line| line.contains("stands still"));
+    assert_eq!(said.count(), 1, "{:?}", finished.said);
+}

@@ -477,6 +477,7 @@ impl Memory {
             home,
             commands: own.commands.hand_out(&mut fds, false)?,
             bell: bells.lend(&mut fds, w),
+            followers: setup.followers(w).map(|f| bells.lend(&mut fds, f)).collect(),
             ledger: fds.lend(own.ledger_region.fd()),
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),

@@ -116,6 +116,28 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// The workers behind `w` that share its core and its trust domain, in chain order, if packets come
+    /// to that core by `w`; none else. Such workers are best woken together: see `weir_runtime`'s rest.
+    pub(crate) fn followers(&self, w: usize) -> impl Iterator<Item = usize> {
+        let home = |w: usize| self.workers.get(w).map(|w| (w.schedule.core, w.domain));
+        let own = home(w).filter(|(core, _)| core.is_some());
+        let is_rx = self.workers.get(w).is_some_and(|w| matches!(w.end, EndSpec::Rx { .. }));
+        let from_elsewhere = self.lanes.iter().any(|l| l.to == w && home(l.from) != own);
+        let mut reached = vec![false; self.workers.len()];
+        if own.is_some() && (is_rx || from_elsewhere) {
+            let mut at = vec![w];
+            while let Some(from) = at.pop() {
+                for lane in self.lanes.iter().filter(|l| l.from == from && home(l.to) == own) {
+                    if lane.to != w && !std::mem::replace(&mut reached[lane.to], true) {
+                        at.push(lane.to);
+                    }
+                }
+            }
+        }
+        // Workers are numbered in chain order.
+        reached.into_iter().enumerate().filter_map(|(w, reached)| reached.then_some(w))
+    }
+
     /// Index of the trust domain whose packets a lane has: its consumer's. (What a gate drops it has
     /// from another domain than that which it sends into.)
     pub(crate) fn lane_domain(&self, lane: &LaneSetup) -> usize {

@@ -22,6 +22,8 @@ pub struct Woken {
     pub other: bool,
     /// The device's descriptor is in error.
     pub trouble: bool,
+    /// Somebody rang, or the device has something.
+    pub called: bool,
 }
 
 impl Doorbell {
@@ -83,13 +85,13 @@ impl Doorbell {
             Err(e) => return Err(e.into()),
         }
         let [_, other, device] = fds.map(|f| f.revents());
-        let woken = Woken {
+        let mut count = [0; 8];
+        let rung = rustix::io::read(&self.0, &mut count).is_ok();
+        Ok(Woken {
             other: has_other && !other.is_empty(),
             trouble: has_device && device.intersects(!PollFlags::IN),
-        };
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.0, &mut count);
-        Ok(woken)
+            called: rung || (has_device && device.intersects(PollFlags::IN)),
+        })
     }
 }
 

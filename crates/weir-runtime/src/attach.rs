@@ -109,6 +109,7 @@ pub(crate) struct Attached {
     pub(crate) ledger: LedgerWriter,
     pub(crate) commands: Consumer<u32>,
     pub(crate) bell: Rc<Doorbell>,
+    pub(crate) followers: Vec<Rc<Doorbell>>,
     pub(crate) state: Option<KeptState>,
 }
 
@@ -185,6 +186,7 @@ pub(crate) fn attach(
         ledger,
         commands: fds.consumer(&spec.commands)?,
         bell: fds.bell(spec.bell)?,
+        followers: spec.followers.iter().map(|f| fds.bell(*f)).collect::<Result<_, _>>()?,
     })
 }
 

@@ -14,6 +14,9 @@ pub(crate) struct Idle {
     spin: Duration,
     shares_core: bool,
     busy: bool,
+    /// It has not rested yet. Who shares its core sleeps then at once: workers come up in any order,
+    /// and are woken in that of the chain.
+    fresh: bool,
     since: Option<Instant>,
 }
 
@@ -34,6 +37,7 @@ impl Idle {
             spin: Duration::from_micros(schedule.spin_us.into()),
             shares_core: schedule.shares_core,
             busy: schedule.busy,
+            fresh: schedule.shares_core,
             since: None,
         }
     }
@@ -56,7 +60,8 @@ impl Idle {
     ) -> Result<Rested, weir_port::DoorbellError> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
-        let spinning = now.duration_since(since) < self.spin || self.busy;
+        let fresh = std::mem::take(&mut self.fresh);
+        let spinning = !fresh && (now.duration_since(since) < self.spin || self.busy);
         if spinning {
             if self.shares_core {
                 rustix::thread::sched_yield();
@@ -75,6 +80,12 @@ impl Idle {
         if !matches!(progress, Progress::Did | Progress::Finished) {
             let timeout = later_ns.map_or(LONGEST, |ns| Duration::from_nanos(ns).min(LONGEST));
             let woken = station.bell.wait_with(Some(agent), device, timeout)?;
+            // Whoever is woken gets in line before the one that runs. Were each woken by the one before
+            // it, the order of turns would be that of the chain backwards, and a packet would need a
+            // round of all for each step; woken by the first, in order, they take turns in order.
+            if woken.called {
+                station.followers.iter().for_each(|follower| follower.ring());
+            }
             rested = match woken {
                 Woken { other: true, .. } => Rested::Orphan,
                 Woken { trouble: true, .. } => Rested::Trouble,

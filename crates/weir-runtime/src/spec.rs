@@ -5,7 +5,7 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 5;
+pub const PROTOCOL_VERSION: u32 = 6;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -228,6 +228,9 @@ pub struct WorkerSpec {
     pub commands: RingSpec,
     /// The worker's own doorbell.
     pub bell: Fd,
+    /// Doorbells of the workers behind it on its core, in chain order, if packets come to that core
+    /// by this one. It rings them when it is woken.
+    pub followers: Vec<Fd>,
     /// The worker's ledger.
     pub ledger: Fd,
     /// Nodes in topological order. A device's worker has one node for the port.

@@ -48,6 +48,8 @@ pub(crate) struct Station {
     pub(crate) egress: Egress,
     pub(crate) home: Option<HomePool>,
     pub(crate) bell: Rc<Doorbell>,
+    /// Those behind it on its core, in chain order.
+    pub(crate) followers: Vec<Rc<Doorbell>>,
     /// Where the µNFs' state is kept; the worker's job takes it.
     pub(crate) state: Option<KeptState>,
     pub(crate) layout: Layout,
@@ -71,8 +73,9 @@ pub(crate) struct Station {
 impl Station {
     pub(crate) fn attach(spec: &WorkerSpec, mut fds: Descriptors) -> Result<Self, AttachError> {
         let layout = Layout::of(spec);
-        let Attached { arena, outward, ingress, egress, home, ledger, commands, bell, state } =
-            attach(spec, layout.len, &mut fds)?;
+        let attached = attach(spec, layout.len, &mut fds)?;
+        let Attached { arena, outward, ingress, egress, home, ledger, commands, .. } = attached;
+        let Attached { bell, followers, state, .. } = attached;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
         let mut expected = 0;
@@ -96,6 +99,7 @@ impl Station {
             egress,
             home,
             bell,
+            followers,
             state,
             layout,
             words,

@@ -9,11 +9,14 @@ use weir_plan::{Isolate, Options, Plan};
 
 /// A chain whose middle is in another trust domain.
 fn guest_in_the_middle() -> Setup {
+    chain(BTreeMap::from([("guest".to_owned(), "theirs".to_owned())]), None)
+}
+
+fn chain(domains: BTreeMap<String, String>, cores: Option<Vec<usize>>) -> Setup {
     let policy = "Port<0> lan; Port<1> wan; MacSwap a; MacSwap guest; MacSwap b;
         pipelet { lan -> a; a -> guest; guest -> b; b -> wan; }";
     let graph = weir_plan::check(policy, &Library).unwrap().graph;
-    let domains = BTreeMap::from([("guest".to_owned(), "theirs".to_owned())]);
-    let options = Options { isolate: Isolate::Each, cores: None, online: 2, domains };
+    let options = Options { isolate: Isolate::Each, cores, online: 2, domains };
     let plan = Plan::build(&graph, &options).unwrap();
     let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);
     let options = RunOptions { pool: Some(64), ..RunOptions::default() };
@@ -50,6 +53,29 @@ fn a_worker_is_lent_the_doorbells_of_those_whom_it_wakes_and_no_others() {
         ("tx:wan", vec!["tx:wan", "b", "rx:lan", back]),
     ] {
         assert_eq!(lent(worker(&setup, name)), wanted.into_iter().collect(), "{name}");
+    }
+}
+
+#[test]
+fn who_brings_packets_to_a_core_wakes_those_behind_it_there_and_in_its_domain() {
+    let followers = |setup: &Setup, name: &str| -> Vec<String> {
+        let found = setup.followers(worker(setup, name));
+        found.map(|w| setup.workers[w].name.clone()).collect()
+    };
+    let two = chain(BTreeMap::new(), Some(vec![0, 1]));
+    assert_eq!(followers(&two, "a"), ["guest", "b"]);
+    for other in ["rx:lan", "guest", "b", "tx:wan"] {
+        assert_eq!(followers(&two, other), Vec::<String>::new(), "{other}");
+    }
+    let one = chain(BTreeMap::new(), Some(vec![0]));
+    assert_eq!(followers(&one, "rx:lan"), ["a", "guest", "b", "tx:wan"]);
+    assert_eq!(followers(&one, "a"), Vec::<String>::new());
+    let anywhere = chain(BTreeMap::new(), None);
+    assert_eq!(followers(&anywhere, "rx:lan"), Vec::<String>::new());
+    let domains = BTreeMap::from([("guest".to_owned(), "theirs".to_owned())]);
+    let apart = chain(domains, Some(vec![0, 1]));
+    for w in ["rx:lan", "a", "guest", "b", "tx:wan"] {
+        assert_eq!(followers(&apart, w), Vec::<String>::new(), "{w}");
     }
 }
 

@@ -90,9 +90,14 @@ fn a_graph_that_stands_still_says_so_once_and_why() {
     let scratch = Scratch::new("stuck-still");
     let policy =
         scratch.policy("Port<0> lan;  Port<1> wan;  MacSwap x;  pipelet { lan -> x;  x -> wan; }");
-    let args = ["--bind", "0=gen:rate=20000", "--bind", "1=null", "--patience", "0"];
+    let out = scratch.file("out.pcap");
+    let wan = format!("1=pcap:tx={}", out.display());
+    let args = ["--bind", "0=gen:rate=20000", "--bind", &wan, "--patience", "0"];
     let mut run = Run::start(&policy, &args);
     let workers = run.wait_for_workers(3);
+    // A worker that takes packets is ready.
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
     kill_process(workers["tx:wan"], Signal::STOP).unwrap();
     let (_, line) = run.wait_for_line("the standstill", |line| line.contains("stands still"));
     assert!(line.contains("worker tx:wan has packets to take, and takes none"), "{line}");

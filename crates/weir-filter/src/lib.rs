@@ -42,24 +42,35 @@
 //! Not taken, with an error that says what to write: host, service and protocol *names* (nothing is
 //! ever looked up), masks that are not prefixes, and libpcap's other primitives.
 
+mod arith;
 mod compile;
+mod cond;
+mod diagram;
 mod display;
 mod error;
 mod expr;
+mod field;
 mod lexer;
+mod lower;
 mod naive;
 mod net;
+mod offsets;
 mod parse;
 mod primitive;
+mod surprise;
 mod tags;
 mod value;
-mod view;
 mod words;
 
+pub use arith::{Arith, Compare, Header, Operator, Relation, Size};
 pub use compile::{CompileError, Filter};
 pub use error::{ParseError, Why};
-pub use expr::Expr;
+pub use expr::{Expr, MAX_PATTERN, TagTest};
 pub use naive::naive_matches;
 pub use net::{Mac, Net, NetError};
+pub use offsets::Misplaced;
 pub use parse::{MAX_DEPTH, MAX_TEXT, parse, parse_with};
-pub use primitive::{Direction, Family, IpFamily, Primitive, Protocol, Transport};
+pub use primitive::{
+    AnyTest, Direction, Family, Group, IpFamily, LlcKind, Primitive, Protocol, Transport,
+};
+pub use surprise::{Surprise, warnings};

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::frames::{frame, whole_frame};
-use common::{Libpcap, Outcome, Random, expression, label, primitive, sound};
+use common::libpcap::{Libpcap, Outcome};
+use common::{Random, expression, label, primitive, sound};
 use weir_filter::{Expr, Filter, Why, naive_matches, parse};
 
 /// Change it to try others; `WEIR_FILTER_SEED` overrides it for one run.
@@ -46,7 +47,7 @@ fn each_primitive_alone_equals_libpcap_on_every_packet_even_when_cut() {
     let mut r = seeded();
     let mut seen: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut cases = 0;
-    for _ in 0..24_000 {
+    for _ in 0..48_000 {
         let primitive = primitive(&mut r);
         let expr = Expr::from(primitive.clone());
         let (text, filter) = through_text(&expr);

@@ -22,7 +22,7 @@ pub fn whole_frame(r: &mut Random) -> Vec<u8> {
         push16(&mut out, r.pick(&[0x8100, 0x8100, 0x88a8, 0x9100]));
         push16(&mut out, r.pick(&VLANS) | r.pick(&[0, 0x2000, 0xf000]));
     }
-    match r.below(24) {
+    match r.below(26) {
         0..=5 => ip(r, &mut out, 0x0800, 0x86dd),
         6..=8 => {
             push16(&mut out, 0x0800);
@@ -33,7 +33,7 @@ pub fn whole_frame(r: &mut Random) -> Vec<u8> {
             ipv6(r, &mut out);
         }
         12 | 13 => arp(r, &mut out, 0x0806),
-        14 => arp(r, &mut out, 0x8035),
+        14 | 23 => arp(r, &mut out, 0x8035),
         15 => {
             let kinds = [
                 0x88cc, 0x8863, 0x8137, 0x6001, 0x6002, 0x6004, 0x6007, 0x809b, 0x80f3, 0x9000,
@@ -46,7 +46,7 @@ pub fn whole_frame(r: &mut Random) -> Vec<u8> {
             mpls(r, &mut out);
         }
         18 | 19 => pppoe(r, &mut out),
-        20 | 21 => llc(r, &mut out),
+        20 | 21 | 24 => llc(r, &mut out),
         22 => {
             push16(&mut out, 0x6003);
             decnet(r, &mut out);
@@ -112,7 +112,7 @@ fn llc(r: &mut Random, out: &mut Vec<u8>) {
     let control = r.pick(&[
         0x03, 0x00, 0x01, 0x05, 0x09, 0x63, 0x43, 0x0f, 0x6f, 0xe3, 0xaf, 0x87, 0x13, 0x73, 0x02,
     ]);
-    match r.below(8) {
+    match r.below(12) {
         0 | 1 => {
             out.extend([0xfe, 0xfe, 0x03]);
             iso(r, out);
@@ -170,11 +170,12 @@ fn push16(out: &mut Vec<u8>, n: u16) {
 
 fn pair<T: Clone>(r: &mut Random, from: &[T]) -> (T, T) {
     let a = r.pick(from);
-    let b = if r.one_in(3) { a.clone() } else { r.pick(from) };
+    let b = if r.one_in(2) { a.clone() } else { r.pick(from) };
     (a, b)
 }
 
-const PROTOCOLS: [u8; 18] = [6, 6, 6, 17, 17, 17, 132, 132, 1, 47, 58, 0, 2, 9, 50, 103, 112, 51];
+const PROTOCOLS: [u8; 20] =
+    [6, 6, 6, 17, 17, 17, 132, 132, 1, 1, 47, 58, 58, 0, 2, 9, 50, 103, 112, 51];
 
 fn ipv4(r: &mut Random, out: &mut Vec<u8>) {
     let (src, dst) = pair(r, &V4);

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_packet::Bytes;
 
+use crate::arith::Size;
 use crate::cond::{Cond, Fields};
 use crate::diagram::{self, Diagram, FALSE, Id, TRUE};
 use crate::expr::Expr;
@@ -48,9 +49,14 @@ pub struct Filter {
     expr: Expr,
     /// Jumps only lead to lower indices, so every run ends.
     steps: Vec<Step>,
+    /// Fields that steps ask for by number, being no plain loads.
+    slow: Vec<Field>,
     /// The tables of [`Branch::Table`]: from which value on, and there where to.
     starts: Vec<u32>,
     targets: Vec<u32>,
+    /// The tables of [`Branch::Pages`]: by the high byte which page, there by the low byte where to.
+    books: Vec<[u16; 256]>,
+    pages: Vec<[u32; 256]>,
     entry: u32,
 }
 
@@ -59,11 +65,41 @@ const ACCEPT: u32 = u32::MAX;
 /// A jump to here ends the run: the packet does not match.
 const REJECT: u32 = u32::MAX - 1;
 
+/// Most pages of a filter, 1 KiB each: more would not stay in a core's nearest cache.
+const MAX_PAGES: usize = 64;
+
 #[derive(Clone, Debug)]
 struct Step {
-    field: Field,
+    ask: Ask,
     missing: u32,
     branch: Branch,
+}
+
+/// A field, as short as can be: plain loads in place, all else by number.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    One { at: u32, mask: u32 },
+    Two { at: u32, mask: u32 },
+    Four { at: u32, mask: u32 },
+    Other(u32),
+}
+
+impl Ask {
+    fn of(field: &Field, slow: &mut Vec<Field>) -> Self {
+        match *field {
+            Field::Fixed { at, size: Size::One, mask } => Ask::One { at, mask },
+            Field::Fixed { at, size: Size::Two, mask } => Ask::Two { at, mask },
+            Field::Fixed { at, size: Size::Four, mask } => Ask::Four { at, mask },
+            _ => {
+                let number = slow.iter().position(|known| known == field).unwrap_or(slow.len());
+                if number == slow.len() {
+                    slow.push(field.clone());
+                }
+                // There are no more than steps, of which 2^32 are refused.
+                Ask::Other(u32::try_from(number).unwrap_or(u32::MAX))
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -72,6 +108,8 @@ enum Branch {
     Range { first: u32, last: u32, inside: u32, outside: u32 },
     /// By a table of so many entries.
     Table { at: u32, len: u32 },
+    /// By the pages of a book: fields of up to 16 bits.
+    Pages(u32),
 }
 
 impl Filter {
@@ -85,8 +123,11 @@ impl Filter {
         let mut filter = Filter {
             expr: expr.clone(),
             steps: Vec::new(),
+            slow: Vec::new(),
             starts: Vec::new(),
             targets: Vec::new(),
+            books: Vec::new(),
+            pages: Vec::new(),
             entry: REJECT,
         };
         filter.entry = match diagram::build(&cond, fields.list.len()) {
@@ -115,13 +156,20 @@ impl Filter {
     pub fn matches<B: Bytes + ?Sized>(&self, packet: &B) -> bool {
         let mut at = self.entry;
         while let Some(step) = self.steps.get(at as usize) {
-            at = match step.field.value(packet) {
+            let value = match step.ask {
+                Ask::One { at, mask } => packet.u8(at as usize).map(|n| u32::from(n) & mask),
+                Ask::Two { at, mask } => packet.be16(at as usize).map(|n| u32::from(n) & mask),
+                Ask::Four { at, mask } => packet.be32(at as usize).map(|n| n & mask),
+                Ask::Other(n) => self.slow.get(n as usize).and_then(|field| field.value(packet)),
+            };
+            at = match value {
                 None => step.missing,
                 Some(value) => match step.branch {
                     Branch::Range { first, last, inside, outside } => {
                         if (first..=last).contains(&value) { inside } else { outside }
                     }
                     Branch::Table { at, len } => self.look_up(at, len, value),
+                    Branch::Pages(book) => self.turn_up(book, value),
                 },
             };
         }
@@ -141,6 +189,45 @@ impl Filter {
             size = size.saturating_sub(half);
         }
         self.targets.get(at.saturating_add(low)).copied().unwrap_or(REJECT)
+    }
+
+    #[inline]
+    fn turn_up(&self, book: u32, value: u32) -> u32 {
+        let [_, _, high, low] = value.to_be_bytes();
+        let page = self.books.get(book as usize).map_or(0, |book| book[usize::from(high)]);
+        self.pages.get(usize::from(page)).map_or(REJECT, |page| page[usize::from(low)])
+    }
+
+    /// A table of values up to 0xffff as pages; `None` when there would be too many of them.
+    fn book(&mut self, cases: &[(u32, u32)]) -> Option<Branch> {
+        let before = self.pages.len();
+        let mut book = [0_u16; 256];
+        let mut rest = cases.iter().peekable();
+        let mut to = REJECT;
+        let mut value = 0_u32;
+        for number in &mut book {
+            let mut page = [REJECT; 256];
+            for entry in &mut page {
+                while let Some((_, next)) = rest.next_if(|(from, _)| *from <= value) {
+                    to = *next;
+                }
+                *entry = to;
+                value = value.saturating_add(1);
+            }
+            let known = self.pages.iter().position(|known| *known == page);
+            let index = known.unwrap_or(self.pages.len());
+            if known.is_none() {
+                if index >= MAX_PAGES {
+                    self.pages.truncate(before);
+                    return None;
+                }
+                self.pages.push(page);
+            }
+            *number = u16::try_from(index).ok()?;
+        }
+        let number = u32::try_from(self.books.len()).ok()?;
+        self.books.push(book);
+        Some(Branch::Pages(number))
     }
 
     fn emit_node(
@@ -212,6 +299,7 @@ impl Filter {
         let index = index.ok_or(CompileError::TooLong)?;
         let field = usize::try_from(field).ok().and_then(|id| fields.list.get(id)).cloned();
         let field = field.ok_or(CompileError::TooLong)?;
+        let ask = Ask::of(&field, &mut self.slow);
         let branch = match *cases {
             [(_, all)] => Branch::Range { first: 0, last: u32::MAX, inside: all, outside: all },
             [(_, below), (first, above)] => {
@@ -219,6 +307,11 @@ impl Filter {
             }
             [(_, outside), (first, inside), (behind, other)] if outside == other => {
                 Branch::Range { first, last: behind.saturating_sub(1), inside, outside }
+            }
+            _ if field.is_short()
+                && let Some(book) = self.book(cases) =>
+            {
+                book
             }
             _ => {
                 let at = u32::try_from(self.starts.len()).map_err(|_| CompileError::TooLong)?;
@@ -228,7 +321,7 @@ impl Filter {
                 Branch::Table { at, len }
             }
         };
-        self.steps.push(Step { field, missing, branch });
+        self.steps.push(Step { ask, missing, branch });
         Ok(index)
     }
 }

@@ -33,6 +33,15 @@ pub(crate) enum Field {
 }
 
 impl Field {
+    /// Its values are at most 0xffff.
+    pub(crate) fn is_short(&self) -> bool {
+        match self {
+            Field::Fixed { mask, .. } | Field::Behind { mask, .. } => *mask <= 0xffff,
+            Field::Compared { .. } | Field::Chain { .. } | Field::Any(_) => true,
+            Field::Length | Field::Value(_) => false,
+        }
+    }
+
     /// Its value in `packet`.
     #[inline]
     pub(crate) fn value<B: Bytes + ?Sized>(&self, packet: &B) -> Option<u32> {

@@ -10,7 +10,7 @@ use crate::arith::Size;
 use crate::cond::{Cond, Fields};
 use crate::diagram::{self, Diagram, FALSE, Id, TRUE};
 use crate::expr::Expr;
-use crate::field::Field;
+use crate::field::{Field, behind};
 use crate::lower::{LowerError, lower};
 use crate::offsets::Misplaced;
 
@@ -78,9 +78,24 @@ struct Step {
 /// A field, as short as can be: plain loads in place, all else by number.
 #[derive(Clone, Copy, Debug)]
 enum Ask {
-    One { at: u32, mask: u32 },
-    Two { at: u32, mask: u32 },
-    Four { at: u32, mask: u32 },
+    One {
+        at: u32,
+        mask: u32,
+    },
+    Two {
+        at: u32,
+        mask: u32,
+    },
+    Four {
+        at: u32,
+        mask: u32,
+    },
+    /// Two bytes behind an IPv4 header: a port.
+    Behind {
+        header: u32,
+        at: u32,
+        mask: u32,
+    },
     Other(u32),
 }
 
@@ -90,6 +105,7 @@ impl Ask {
             Field::Fixed { at, size: Size::One, mask } => Ask::One { at, mask },
             Field::Fixed { at, size: Size::Two, mask } => Ask::Two { at, mask },
             Field::Fixed { at, size: Size::Four, mask } => Ask::Four { at, mask },
+            Field::Behind { header, at, size: Size::Two, mask } => Ask::Behind { header, at, mask },
             _ => {
                 let number = slow.iter().position(|known| known == field).unwrap_or(slow.len());
                 if number == slow.len() {
@@ -160,6 +176,9 @@ impl Filter {
                 Ask::One { at, mask } => packet.u8(at as usize).map(|n| u32::from(n) & mask),
                 Ask::Two { at, mask } => packet.be16(at as usize).map(|n| u32::from(n) & mask),
                 Ask::Four { at, mask } => packet.be32(at as usize).map(|n| n & mask),
+                Ask::Behind { header, at, mask } => behind(packet, header, at)
+                    .and_then(|at| packet.be16(at as usize))
+                    .map(|n| u32::from(n) & mask),
                 Ask::Other(n) => self.slow.get(n as usize).and_then(|field| field.value(packet)),
             };
             at = match value {

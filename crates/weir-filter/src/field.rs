@@ -88,7 +88,7 @@ fn length<B: Bytes + ?Sized>(packet: &B) -> u32 {
 /// libpcap the sum of `at` and the length wraps, so that `tcp[-1]` is the byte before, but a place in
 /// front of the IPv4 header does not exist.
 #[inline]
-fn behind<B: Bytes + ?Sized>(packet: &B, header: u32, at: u32) -> Option<u32> {
+pub(crate) fn behind<B: Bytes + ?Sized>(packet: &B, header: u32, at: u32) -> Option<u32> {
     let first = packet.u8(usize::try_from(header).ok()?)?;
     header.checked_add(at.wrapping_add(u32::from(first & 0xf).wrapping_mul(4)))
 }

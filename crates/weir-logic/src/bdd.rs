@@ -51,8 +51,10 @@ const NONE: u32 = u32::MAX;
 
 const TERMINAL: Node = Node { variable: NONE, lo: Ref::TRUE, hi: Ref::TRUE };
 
-/// Slots of the cache of results, at least and at most; between them it grows with the nodes.
-const CACHE_MIN: usize = 1 << 12;
+/// Slots of both tables at first, and how many times as many when one is full.
+const SLOTS: usize = 1 << 14;
+const GROWTH: usize = 4;
+/// Slots of the cache of results at most.
 const CACHE_MAX: usize = 1 << 20;
 
 /// All functions of a universe.
@@ -75,8 +77,8 @@ impl Bdd {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             nodes: vec![TERMINAL],
-            unique: vec![0; CACHE_MIN],
-            cache: vec![Default::default(); CACHE_MIN],
+            unique: vec![0; SLOTS],
+            cache: vec![Default::default(); SLOTS],
             limits,
             steps: limits.steps,
             in_all: limits.steps_in_all,
@@ -135,7 +137,7 @@ impl Bdd {
         let negate = hi.is_negated();
         let node = Node { variable, lo: lo.negated_if(negate), hi: hi.negated_if(negate) };
         if self.nodes.len().saturating_mul(2) > self.unique.len() {
-            self.rehash(self.unique.len().saturating_mul(2));
+            self.rehash(self.unique.len().saturating_mul(GROWTH));
         }
         let mask = self.unique.len().wrapping_sub(1);
         let mut slot = hash(variable, node.lo.0, node.hi.0) & mask;
@@ -235,12 +237,17 @@ impl Bdd {
     pub(crate) fn cube(&mut self, literals: &mut [(u32, bool)]) -> Result<Ref, Spent> {
         literals.sort_unstable();
         literals.iter().rev().try_fold(Ref::TRUE, |below, &(variable, value)| {
-            if value {
-                self.choose(variable, Ref::FALSE, below)
-            } else {
-                self.choose(variable, below, Ref::FALSE)
-            }
+            self.literal_and(variable, value, below)
         })
+    }
+
+    /// That `variable`, which stands before all of `below`'s, has this value, and `below`.
+    fn literal_and(&mut self, variable: u32, value: bool, below: Ref) -> Result<Ref, Spent> {
+        if value {
+            self.choose(variable, Ref::FALSE, below)
+        } else {
+            self.choose(variable, below, Ref::FALSE)
+        }
     }
 
     /// Where the number written in `bits` (highest first, in the variables' order) is in `lo ..= hi`.
@@ -249,16 +256,19 @@ impl Bdd {
     /// When a limit is reached.
     pub(crate) fn range(&mut self, bits: &[u32], lo: u128, hi: u128) -> Result<Ref, Spent> {
         // From the lowest bit up: what holds if the bits above are equal to those of `lo`, of `hi`,
-        // of both.
+        // of both. Above the highest bit in which these differ they are the same.
         let (mut from, mut to, mut both) = (Ref::TRUE, Ref::TRUE, Ref::TRUE);
+        let differ = 128_u32.saturating_sub((lo ^ hi).leading_zeros());
         for (i, &variable) in (0_u32..).zip(bits.iter().rev()) {
             let bit = |n: u128| n.checked_shr(i).unwrap_or(0) & 1 == 1;
-            both = match (bit(lo), bit(hi)) {
-                (false, false) => self.choose(variable, both, Ref::FALSE)?,
-                (true, true) => self.choose(variable, Ref::FALSE, both)?,
-                (false, true) => self.choose(variable, from, to)?,
-                (true, false) => Ref::FALSE,
-            };
+            if i >= differ {
+                both = self.literal_and(variable, bit(lo), both)?;
+                continue;
+            }
+            if i.saturating_add(1) == differ {
+                both = self.choose(variable, from, to)?;
+                continue;
+            }
             from = if bit(lo) {
                 self.choose(variable, Ref::FALSE, from)?
             } else {

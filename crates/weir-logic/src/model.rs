@@ -8,6 +8,7 @@
 //! brings the variable that says they are there.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::net::IpAddr;
 
 use weir_filter::{Direction, Expr, Family, IpFamily, Net, Primitive, Protocol, Transport};
@@ -23,6 +24,9 @@ const ARP: u16 = 0x0806;
 const RARP: u16 = 0x8035;
 const VLANS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
+/// AppleTalk, its ARP, and NetWare.
+const IN_LLC: [u16; 3] = [0x809b, 0x80f3, 0x8137];
+
 /// IPv6's fragment header (RFC 8200 §4.5).
 const FRAGMENT: u8 = 44;
 
@@ -33,33 +37,39 @@ const WITH_PORTS: [u8; 3] = [6, 17, 132];
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(crate) bdd: Bdd,
-    /// Scope and name of each tag, by its number.
-    pub(crate) tags: Vec<(String, String)>,
-    /// What is not looked into, by its number.
-    pub(crate) opaque: Vec<String>,
+    /// Scope and name of each tag.
+    pub(crate) tags: Numbered<(String, String)>,
+    /// What is not looked into: its text, and the last such term left of it in its filter.
+    pub(crate) opaque: Numbered<(String, Option<u32>)>,
     /// Lengths that some term asks for: [`Variable::Has`].
     pub(crate) has: BTreeSet<u32>,
     /// The same behind IPv4 headers: [`Variable::L4Has`].
     pub(crate) l4_has: BTreeSet<(u32, u32)>,
-    /// Terms by the offset of the network header that they look behind.
-    terms: HashMap<(Primitive, u32), Ref>,
+    /// That fields are in ranges.
+    within: HashMap<(Field, u128, u128), Ref>,
     /// [`Model::theory`]'s answer, until a length is asked for that was not known to it.
     pub(crate) theory: Option<Ref>,
 }
 
 /// Where a filter looks, moved by what stands left of a term.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Place {
     /// Offset of the network header, in bytes.
     l3: u32,
+    /// The last opaque term. It may have moved it, so all right of it is opaque too.
+    lost: Option<u32>,
 }
 
-/// A number in the packet.
+/// A number in the packet: `len` bytes, and of these bits so many of the highest and of the rest so
+/// many of the lowest are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Field {
-    /// Highest first.
-    bits: Vec<u32>,
-    /// That all its bytes are there.
-    there: Ref,
+    /// Counted from the end of the IPv4 header here, if any.
+    behind: Option<u32>,
+    offset: u32,
+    len: u32,
+    without_highest: usize,
+    without_lowest: usize,
 }
 
 /// A term's function; `None` when it cannot be said with these variables.
@@ -69,11 +79,11 @@ impl Model {
     pub(crate) fn new(limits: Limits) -> Self {
         Self {
             bdd: Bdd::new(limits),
-            tags: Vec::new(),
-            opaque: Vec::new(),
+            tags: Numbered::default(),
+            opaque: Numbered::default(),
             has: BTreeSet::new(),
             l4_has: BTreeSet::new(),
-            terms: HashMap::new(),
+            within: HashMap::new(),
             theory: None,
         }
     }
@@ -81,14 +91,14 @@ impl Model {
     /// Forgets the functions made since `mark`.
     pub(crate) fn undo(&mut self, mark: usize) {
         self.bdd.undo(mark);
-        let Self { bdd, terms, .. } = self;
-        terms.retain(|_, f| bdd.survives(*f, mark));
+        let Self { bdd, within, .. } = self;
+        within.retain(|_, f| bdd.survives(*f, mark));
         self.theory = self.theory.filter(|f| self.bdd.survives(*f, mark));
     }
 
     /// The packets that `expr` matches.
     pub(crate) fn filter(&mut self, expr: &Expr) -> Result<Ref, Spent> {
-        self.expression(expr, &mut Place { l3: 14 })
+        self.expression(expr, &mut Place { l3: 14, lost: None })
     }
 
     /// Looks at every part, also when the result is known: each `vlan` moves what follows it.
@@ -106,39 +116,31 @@ impl Model {
                 self.bdd.or(f, g)
             }),
             Expr::Tag { scope, name } => {
-                let index = number_of(
-                    &mut self.tags,
-                    |(s, n)| (s, n) == (scope, name),
-                    || (scope.clone(), name.clone()),
-                );
+                let index = self.tags.number(&(scope.clone(), name.clone()));
                 self.alone(Variable::Tag { index, bit: 0 })
             }
             Expr::Primitive(p) => {
-                let f = self.term(p, *place)?;
+                let made = match place.lost {
+                    None => self.primitive(p, place.l3)?,
+                    Some(_) => None,
+                };
+                let Some(f) = made else {
+                    return self.opaque(format!("{p} at byte {}", place.l3), place);
+                };
                 if matches!(p, Primitive::Vlan { .. }) {
                     place.l3 = place.l3.saturating_add(4);
                 }
                 Ok(f)
             }
+            #[allow(unreachable_patterns, reason = "whatever is not known here is opaque")]
+            other => self.opaque(other.to_string(), place),
         }
-    }
-
-    fn term(&mut self, p: &Primitive, place: Place) -> Result<Ref, Spent> {
-        let key = (p.clone(), place.l3);
-        if let Some(f) = self.terms.get(&key) {
-            return Ok(*f);
-        }
-        let f = match self.primitive(p, place.l3)? {
-            Some(f) => f,
-            None => self.opaque(format!("{p} at byte {}", place.l3))?,
-        };
-        self.terms.insert(key, f);
-        Ok(f)
     }
 
     /// Something that is true of some packets, nobody says which.
-    fn opaque(&mut self, text: String) -> Result<Ref, Spent> {
-        let index = number_of(&mut self.opaque, |t| *t == text, || text.clone());
+    fn opaque(&mut self, text: String, place: &mut Place) -> Result<Ref, Spent> {
+        let index = self.opaque.number(&(text, place.lost));
+        place.lost = Some(index);
         self.alone(Variable::Opaque { index })
     }
 
@@ -155,7 +157,13 @@ impl Model {
                 Protocol::Sctp => self.ip_protocol(l3, IpFamily::Any, 132),
                 Protocol::Icmp => self.ip_protocol(l3, IpFamily::Ip, 1),
                 Protocol::Icmp6 => self.ip_protocol(l3, IpFamily::Ip6, 58),
+                #[allow(unreachable_patterns, reason = "whatever is not known here is opaque")]
+                _ => return Ok(None),
             },
+            // What libpcap looks for in LLC frames, too, is more than an EtherType.
+            Primitive::EtherProto(number) if number < 1536 || IN_LLC.contains(&number) => {
+                return Ok(None);
+            }
             Primitive::EtherProto(number) => self.ethertype(l3, number),
             Primitive::IpProto { family, number } => self.ip_protocol(l3, family, number),
             Primitive::Vlan { id } => self.vlan(l3, id),
@@ -165,16 +173,16 @@ impl Model {
             }
             Primitive::Ether { direction, mac } => {
                 let wanted = mac.0.iter().fold(0, |n, b| n << 8 | u128::from(*b));
-                let (src, dst) = (self.read(6, 6)?, self.read(0, 6)?);
-                self.pair(direction, [&src, &dst], wanted, wanted)
+                self.pair(direction, [Field::at(6, 6), Field::at(0, 6)], wanted, wanted)
             }
+            #[allow(unreachable_patterns, reason = "whatever is not known here is opaque")]
+            _ => return Ok(None),
         }
         .map(Some)
     }
 
     fn ethertype(&mut self, l3: u32, number: u16) -> Result<Ref, Spent> {
-        let field = self.read(l3.saturating_sub(2), 2)?;
-        self.is(&field, number.into())
+        self.is(Field::at(l3.saturating_sub(2), 2), number.into())
     }
 
     fn vlan(&mut self, l3: u32, id: Option<u16>) -> Result<Ref, Spent> {
@@ -186,9 +194,8 @@ impl Model {
         let Some(id) = id else {
             return Ok(tagged);
         };
-        let mut tci = self.read(l3, 2)?;
-        tci.keep_lowest(12);
-        let same = self.is(&tci, id.into())?;
+        let tci = Field { without_highest: 4, ..Field::at(l3, 2) };
+        let same = self.is(tci, id.into())?;
         self.bdd.and(tagged, same)
     }
 
@@ -197,17 +204,15 @@ impl Model {
         let mut f = Ref::FALSE;
         if family != IpFamily::Ip6 {
             let v4 = self.ethertype(l3, IPV4)?;
-            let protocol = self.read(l3.saturating_add(9), 1)?;
-            let same = self.is(&protocol, number.into())?;
+            let same = self.is(Field::at(l3.saturating_add(9), 1), number.into())?;
             f = self.bdd.and(v4, same)?;
         }
         if family != IpFamily::Ip {
             let v6 = self.ethertype(l3, IPV6)?;
-            let next = self.read(l3.saturating_add(6), 1)?;
-            let behind = self.read(l3.saturating_add(40), 1)?;
-            let (same, fragment) =
-                (self.is(&next, number.into())?, self.is(&next, FRAGMENT.into())?);
-            let same_behind = self.is(&behind, number.into())?;
+            let next = Field::at(l3.saturating_add(6), 1);
+            let same = self.is(next, number.into())?;
+            let fragment = self.is(next, FRAGMENT.into())?;
+            let same_behind = self.is(Field::at(l3.saturating_add(40), 1), number.into())?;
             let in_fragment = self.bdd.and(fragment, same_behind)?;
             let either = self.bdd.or(same, in_fragment)?;
             let v6 = self.bdd.and(v6, either)?;
@@ -240,14 +245,13 @@ impl Model {
                 continue;
             }
             let kind = self.ethertype(l3, number)?;
-            let prefix = usize::from(net.prefix_len());
-            let mut src = self.read(l3.saturating_add(src), bytes)?;
-            let mut dst = self.read(l3.saturating_add(dst), bytes)?;
             let behind = u32::saturating_mul(bytes, 8).saturating_sub(net.prefix_len().into());
-            src.bits.truncate(prefix);
-            dst.bits.truncate(prefix);
+            let address = |at: u32| Field {
+                without_lowest: usize::try_from(behind).unwrap_or(0),
+                ..Field::at(l3.saturating_add(at), bytes)
+            };
             let wanted = wanted.checked_shr(behind).unwrap_or(0);
-            let same = self.pair(direction, [&src, &dst], wanted, wanted)?;
+            let same = self.pair(direction, [address(src), address(dst)], wanted, wanted)?;
             let this = self.bdd.and(kind, same)?;
             f = self.bdd.or(f, this)?;
         }
@@ -263,29 +267,25 @@ impl Model {
         first: u128,
         last: u128,
     ) -> Term {
-        let (Some(src), Some(dst)) = (self.read_l4(l3, 0, 2)?, self.read_l4(l3, 2, 2)?) else {
+        let (Some(src), Some(dst)) = (Field::behind(l3, 0, 2), Field::behind(l3, 2, 2)) else {
             return Ok(None);
         };
-        let ports = self.pair(direction, [&src, &dst], first, last)?;
+        let ports = self.pair(direction, [src, dst], first, last)?;
         let v4 = self.ethertype(l3, IPV4)?;
-        let protocol = self.read(l3.saturating_add(9), 1)?;
-        let has_ports = self.has_ports(&protocol, transport)?;
-        let mut offset = self.read(l3.saturating_add(6), 2)?;
-        offset.keep_lowest(13);
-        let unfragmented = self.is(&offset, 0)?;
-        let v4 = self.all(&[v4, has_ports, unfragmented, ports])?;
+        let has_ports = self.has_ports(Field::at(l3.saturating_add(9), 1), transport)?;
+        let offset = Field { without_highest: 3, ..Field::at(l3.saturating_add(6), 2) };
+        let unfragmented = self.is(offset, 0)?;
+        let v4 = self.all(&[v4, unfragmented, has_ports, ports])?;
 
-        let src = self.read(l3.saturating_add(40), 2)?;
-        let dst = self.read(l3.saturating_add(42), 2)?;
-        let ports = self.pair(direction, [&src, &dst], first, last)?;
+        let (src, dst) = (Field::at(l3.saturating_add(40), 2), Field::at(l3.saturating_add(42), 2));
+        let ports = self.pair(direction, [src, dst], first, last)?;
         let v6 = self.ethertype(l3, IPV6)?;
-        let next = self.read(l3.saturating_add(6), 1)?;
-        let has_ports = self.has_ports(&next, transport)?;
+        let has_ports = self.has_ports(Field::at(l3.saturating_add(6), 1), transport)?;
         let v6 = self.all(&[v6, has_ports, ports])?;
         self.bdd.or(v4, v6).map(Some)
     }
 
-    fn has_ports(&mut self, protocol: &Field, transport: Transport) -> Result<Ref, Spent> {
+    fn has_ports(&mut self, protocol: Field, transport: Transport) -> Result<Ref, Spent> {
         let numbers: &[u8] = match transport {
             Transport::Any => &WITH_PORTS,
             Transport::Tcp => &[6],
@@ -303,7 +303,7 @@ impl Model {
     fn pair(
         &mut self,
         direction: Direction,
-        [src, dst]: [&Field; 2],
+        [src, dst]: [Field; 2],
         lo: u128,
         hi: u128,
     ) -> Result<Ref, Spent> {
@@ -313,7 +313,8 @@ impl Model {
             Direction::Either => {
                 let (a, b) = (self.is_in(src, lo, hi)?, self.is_in(dst, lo, hi)?);
                 let any = self.bdd.or(a, b)?;
-                self.bdd.and(src.there, any)
+                let there = self.there(src)?;
+                self.bdd.and(there, any)
             }
             Direction::Both => {
                 let (a, b) = (self.is_in(src, lo, hi)?, self.is_in(dst, lo, hi)?);
@@ -327,43 +328,38 @@ impl Model {
         list.iter().rev().try_fold(Ref::TRUE, |f, g| self.bdd.and(*g, f))
     }
 
-    fn is(&mut self, field: &Field, value: u128) -> Result<Ref, Spent> {
+    fn is(&mut self, field: Field, value: u128) -> Result<Ref, Spent> {
         self.is_in(field, value, value)
     }
 
-    fn is_in(&mut self, field: &Field, lo: u128, hi: u128) -> Result<Ref, Spent> {
-        let same = self.bdd.range(&field.bits, lo, hi)?;
-        self.bdd.and(field.there, same)
-    }
-
-    /// The number in `len` bytes at `offset`. Further right than any packet goes nothing is there.
-    fn read(&mut self, offset: u32, len: u32) -> Result<Field, Spent> {
-        let bytes = offset.saturating_add(len);
-        match bits(offset, len, |byte, bit| Variable::Bit { byte, bit }) {
-            Some(bits) => {
-                if self.has.insert(bytes) {
-                    self.theory = None;
-                }
-                Ok(Field { bits, there: self.alone(Variable::Has { bytes })? })
-            }
-            None => Ok(Field { bits: Vec::new(), there: Ref::FALSE }),
+    /// That the field is there, and in `lo ..= hi`. Further right than any packet goes nothing is.
+    fn is_in(&mut self, field: Field, lo: u128, hi: u128) -> Result<Ref, Spent> {
+        if let Some(f) = self.within.get(&(field, lo, hi)) {
+            return Ok(*f);
         }
+        let there = self.there(field)?;
+        let f = match field.bits() {
+            Some(bits) => {
+                let same = self.bdd.range(&bits, lo, hi)?;
+                self.bdd.and(there, same)?
+            }
+            None => Ref::FALSE,
+        };
+        self.within.insert((field, lo, hi), f);
+        Ok(f)
     }
 
-    /// The number in `len` bytes at `offset` behind the IPv4 header at `l3`. None when these
-    /// variables do not reach so far, although a packet may.
-    fn read_l4(&mut self, l3: u32, offset: u32, len: u32) -> Result<Option<Field>, Spent> {
-        let bytes = offset.saturating_add(len);
-        let has = Variable::L4Has { l3, bytes };
-        let Some(bits) = bits(offset, len, |byte, bit| Variable::L4Bit { l3, byte, bit })
-            .filter(|_| has.place().is_some())
-        else {
-            return Ok(None);
+    /// That all its bytes are there.
+    fn there(&mut self, field: Field) -> Result<Ref, Spent> {
+        let bytes = field.offset.saturating_add(field.len);
+        let (variable, is_new) = match field.behind {
+            None => (Variable::Has { bytes }, self.has.insert(bytes)),
+            Some(l3) => (Variable::L4Has { l3, bytes }, self.l4_has.insert((l3, bytes))),
         };
-        if self.l4_has.insert((l3, bytes)) {
+        if is_new {
             self.theory = None;
         }
-        Ok(Some(Field { bits, there: self.alone(has)? }))
+        self.alone(variable)
     }
 
     /// That `variable` is true. Without a place it is not.
@@ -376,25 +372,65 @@ impl Model {
 }
 
 impl Field {
-    fn keep_lowest(&mut self, n: usize) {
-        let above = self.bits.len().saturating_sub(n);
-        self.bits.drain(..above);
+    /// `len` bytes at `offset`.
+    fn at(offset: u32, len: u32) -> Self {
+        Self { behind: None, offset, len, without_highest: 0, without_lowest: 0 }
+    }
+
+    /// `len` bytes at `offset` behind the IPv4 header at `l3`. None when its variables do not reach so
+    /// far, although a packet may.
+    fn behind(l3: u32, offset: u32, len: u32) -> Option<Self> {
+        let field = Self { behind: Some(l3), ..Self::at(offset, len) };
+        field.bits().map(|_| field)
+    }
+
+    /// The places of its bits, highest first.
+    fn bits(&self) -> Option<Vec<u32>> {
+        let variable = |byte, bit| match self.behind {
+            None => Variable::Bit { byte, bit },
+            Some(l3) => Variable::L4Bit { l3, byte, bit },
+        };
+        let taken = usize::try_from(self.len.saturating_mul(8)).unwrap_or(usize::MAX);
+        let taken = taken.saturating_sub(self.without_lowest);
+        (self.offset..self.offset.saturating_add(self.len))
+            .flat_map(|byte| (0..8).rev().map(move |bit| (byte, bit)))
+            .take(taken)
+            .skip(self.without_highest)
+            .map(|(byte, bit)| variable(byte, bit).place())
+            .collect()
     }
 }
 
-/// The places of the bits of `len` bytes at `offset`, highest first.
-fn bits(offset: u32, len: u32, variable: impl Fn(u32, u32) -> Variable) -> Option<Vec<u32>> {
-    (offset..offset.saturating_add(len))
-        .flat_map(|byte| (0..8).rev().map(move |bit| (byte, bit)))
-        .map(|(byte, bit)| variable(byte, bit).place())
-        .collect()
+/// Things in the order in which they first came.
+#[derive(Debug)]
+pub(crate) struct Numbered<T> {
+    known: HashMap<T, u32>,
+    list: Vec<T>,
 }
 
-/// The number of the one that is `same`, which is put behind the others if it is not among them.
-fn number_of<T>(list: &mut Vec<T>, same: impl Fn(&T) -> bool, new: impl FnOnce() -> T) -> u32 {
-    let at = list.iter().position(same).unwrap_or_else(|| {
-        list.push(new());
-        list.len().saturating_sub(1)
-    });
-    u32::try_from(at).unwrap_or(u32::MAX)
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), list: Vec::new() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Numbered<T> {
+    fn number(&mut self, thing: &T) -> u32 {
+        if let Some(number) = self.known.get(thing) {
+            return *number;
+        }
+        let number = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
+        self.list.push(thing.clone());
+        self.known.insert(thing.clone(), number);
+        number
+    }
+
+    /// The number of `thing`, if it has come.
+    pub(crate) fn find(&self, thing: &T) -> Option<u32> {
+        self.known.get(thing).copied()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
+        self.list.get(usize::try_from(number).ok()?)
+    }
 }

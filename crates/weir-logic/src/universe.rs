@@ -242,12 +242,12 @@ impl Universe {
     }
 
     fn unknown(&self, tries: u32, blamed: BTreeSet<u32>) -> Verdict {
-        let text = |index: &u32| self.model.opaque.get(usize::try_from(*index).ok()?).cloned();
-        let terms: Vec<String> = blamed.iter().filter_map(text).collect();
+        let text = |index: &u32| self.model.opaque.get(*index).map(|(text, _)| text.clone());
+        let terms: BTreeSet<String> = blamed.iter().filter_map(text).collect();
         Verdict::Unknown(if terms.is_empty() {
             Reason::Unconfirmed { tries }
         } else {
-            Reason::Opaque { terms }
+            Reason::Opaque { terms: terms.into_iter().collect() }
         })
     }
 
@@ -306,10 +306,10 @@ impl Universe {
             false
         });
         let tags = tags.into_iter().map(|(scope, name)| {
-            let number = self.model.tags.iter().position(|(s, n)| (s, n) == (&scope, &name));
-            let number = number.and_then(|n| u32::try_from(n).ok());
+            let tag = (scope, name);
+            let number = self.model.tags.find(&tag);
             let value = wanted.tags.iter().any(|((n, _), value)| Some(*n) == number && *value);
-            TagValue { scope, name, value }
+            TagValue { scope: tag.0, name: tag.1, value }
         });
         let tags = tags.collect();
         let wire_len = u32::try_from(packet.len()).unwrap_or(u32::MAX);

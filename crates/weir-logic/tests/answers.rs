@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
 
-use weir_filter::parse;
+use weir_filter::{Expr, Primitive, parse};
 use weir_logic::{Class, Limits, Reason, Spent, Universe, Verdict, Witness};
 
 fn class(universe: &mut Universe, text: &str) -> Class {
@@ -189,6 +189,49 @@ fn a_limit_makes_the_answer_unknown_and_later_questions_are_answered() {
         let other = class(&mut universe, "ip6");
         assert_eq!(universe.disjoint(easy, other), Verdict::Empty, "{spent}");
     }
+}
+
+/// An EtherType that libpcap looks for in LLC frames, too; so it is not looked into.
+fn opaque(universe: &mut Universe, number: u16) -> Class {
+    universe.class(&Expr::Primitive(Primitive::EtherProto(number)))
+}
+
+#[test]
+fn an_opaque_term_is_the_same_everywhere_and_otherwise_whatever_it_likes() {
+    let mut universe = Universe::default();
+    let (a, b) = (opaque(&mut universe, 0x8137), opaque(&mut universe, 0x809b));
+    let tcp = class(&mut universe, "tcp");
+    let both = universe.and(a, tcp);
+    let not_a = universe.not(a);
+    assert_eq!(universe.disjoint(both, not_a), Verdict::Empty);
+    assert_eq!(universe.covers(&[a, not_a]), Verdict::Empty);
+    assert_eq!(universe.subset(both, tcp), Verdict::Empty);
+    // An ordinary packet is an example, so it is known what it is.
+    example(universe.subset(tcp, a));
+    // These are disjoint, but that is not looked into.
+    let terms = vec![
+        "ether proto 0x809b at byte 14".to_owned(),
+        "ether proto 0x8137 at byte 14".to_owned(),
+    ];
+    assert_eq!(universe.disjoint(a, b), Verdict::Unknown(Reason::Opaque { terms }));
+    assert!(!universe.equal(a, b));
+}
+
+#[test]
+fn what_stands_right_of_an_opaque_term_is_opaque_too() {
+    let mut universe = Universe::default();
+    let ip = |number| {
+        let ip = parse("ip").unwrap();
+        Expr::And(vec![Expr::not(Expr::Primitive(Primitive::EtherProto(number))), ip])
+    };
+    // The term might move offsets: then `ip` looks elsewhere than in the other filters.
+    let [a, b] = [0x8137, 0x809b].map(|n| universe.class(&ip(n)));
+    let ip6 = class(&mut universe, "ip6");
+    assert!(matches!(universe.disjoint(a, ip6), Verdict::Unknown(Reason::Opaque { .. })));
+    let not_b = universe.not(b);
+    assert!(matches!(universe.disjoint(a, not_b), Verdict::Unknown(Reason::Opaque { .. })));
+    let not_a = universe.not(a);
+    assert_eq!(universe.disjoint(a, not_a), Verdict::Empty);
 }
 
 #[test]

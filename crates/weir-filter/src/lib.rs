@@ -65,6 +65,7 @@ mod parse;
 mod primitive;
 mod surprise;
 mod tags;
+mod terms;
 mod value;
 mod words;
 
@@ -80,3 +81,4 @@ pub use primitive::{
     AnyTest, Direction, Family, Group, IpFamily, LlcKind, Primitive, Protocol, Transport,
 };
 pub use surprise::{Surprise, warnings};
+pub use terms::{Condition, Number, Terms};

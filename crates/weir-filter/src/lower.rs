@@ -24,14 +24,14 @@ pub(crate) enum LowerError {
 
 /// The conditions that `expr` comes down to.
 pub(crate) fn lower(expr: &Expr) -> Result<(Fields, Cond), LowerError> {
-    let mut lower = Lower { fields: Fields::default(), offsets: Offsets::new(), primitives: 0 };
+    let mut lower = Lower::new();
     let cond = lower.expression(expr)?;
     Ok((lower.fields, cond))
 }
 
 /// The first primitive that cannot stand where it does, counted from the left.
 pub(crate) fn misplaced(expr: &Expr) -> Option<(usize, Misplaced)> {
-    let mut lower = Lower { fields: Fields::default(), offsets: Offsets::new(), primitives: 0 };
+    let mut lower = Lower::new();
     let mut found = None;
     expr.visit(&mut |e| {
         if let (Expr::Primitive(primitive), None) = (e, &found) {
@@ -44,17 +44,21 @@ pub(crate) fn misplaced(expr: &Expr) -> Option<(usize, Misplaced)> {
     found
 }
 
-struct Lower {
-    fields: Fields,
+pub(crate) struct Lower {
+    pub(crate) fields: Fields,
     offsets: Offsets,
     /// How many were met.
     primitives: usize,
 }
 
 /// What a primitive comes down to.
-type Made = Result<Cond, Misplaced>;
+pub(crate) type Made = Result<Cond, Misplaced>;
 
 impl Lower {
+    pub(crate) fn new() -> Self {
+        Self { fields: Fields::default(), offsets: Offsets::new(), primitives: 0 }
+    }
+
     fn expression(&mut self, expr: &Expr) -> Result<Cond, LowerError> {
         let mut all = |list: &[Expr]| {
             list.iter().map(|e| self.expression(e)).collect::<Result<Vec<Cond>, LowerError>>()
@@ -80,7 +84,7 @@ impl Lower {
         })
     }
 
-    fn next(&mut self, primitive: &Primitive) -> Made {
+    pub(crate) fn next(&mut self, primitive: &Primitive) -> Made {
         self.primitives = self.primitives.saturating_add(1);
         let cond = self.primitive(primitive);
         self.offsets.pass(primitive);

@@ -237,24 +237,23 @@ impl Bdd {
     pub(crate) fn cube(&mut self, literals: &mut [(u32, bool)]) -> Result<Ref, Spent> {
         literals.sort_unstable();
         literals.iter().rev().try_fold(Ref::TRUE, |below, &(variable, value)| {
-            self.literal_and(variable, value, below)
+            let (lo, hi) = if value { (Ref::FALSE, below) } else { (below, Ref::FALSE) };
+            self.choose(variable, lo, hi)
         })
     }
 
-    /// That `variable`, which stands before all of `below`'s, has this value, and `below`.
-    fn literal_and(&mut self, variable: u32, value: bool, below: Ref) -> Result<Ref, Spent> {
-        if value {
-            self.choose(variable, Ref::FALSE, below)
-        } else {
-            self.choose(variable, below, Ref::FALSE)
-        }
-    }
-
-    /// Where the number written in `bits` (highest first, in the variables' order) is in `lo ..= hi`.
+    /// Where the number written in `bits` (highest first, in the variables' order; none is a zero) is in
+    /// `lo ..= hi`.
     ///
     /// # Errors
     /// When a limit is reached.
-    pub(crate) fn range(&mut self, bits: &[u32], lo: u128, hi: u128) -> Result<Ref, Spent> {
+    pub(crate) fn range(&mut self, bits: &[Option<u32>], lo: u128, hi: u128) -> Result<Ref, Spent> {
+        let width = u32::try_from(bits.len()).unwrap_or(u32::MAX);
+        let highest = 1_u128.checked_shl(width).map_or(u128::MAX, |n| n.saturating_sub(1));
+        if lo > highest || lo > hi {
+            return Ok(Ref::FALSE);
+        }
+        let hi = hi.min(highest);
         // From the lowest bit up: what holds if the bits above are equal to those of `lo`, of `hi`,
         // of both. Above the highest bit in which these differ they are the same.
         let (mut from, mut to, mut both) = (Ref::TRUE, Ref::TRUE, Ref::TRUE);
@@ -262,25 +261,26 @@ impl Bdd {
         for (i, &variable) in (0_u32..).zip(bits.iter().rev()) {
             let bit = |n: u128| n.checked_shr(i).unwrap_or(0) & 1 == 1;
             if i >= differ {
-                both = self.literal_and(variable, bit(lo), both)?;
-                continue;
-            }
-            if i.saturating_add(1) == differ {
-                both = self.choose(variable, from, to)?;
-                continue;
-            }
-            from = if bit(lo) {
-                self.choose(variable, Ref::FALSE, from)?
+                let (zero, one) = if bit(lo) { (Ref::FALSE, both) } else { (both, Ref::FALSE) };
+                both = self.bit(variable, zero, one)?;
+            } else if i.saturating_add(1) == differ {
+                both = self.bit(variable, from, to)?;
             } else {
-                self.choose(variable, from, Ref::TRUE)?
-            };
-            to = if bit(hi) {
-                self.choose(variable, Ref::TRUE, to)?
-            } else {
-                self.choose(variable, to, Ref::FALSE)?
-            };
+                let (zero, one) = if bit(lo) { (Ref::FALSE, from) } else { (from, Ref::TRUE) };
+                from = self.bit(variable, zero, one)?;
+                let (zero, one) = if bit(hi) { (Ref::TRUE, to) } else { (to, Ref::FALSE) };
+                to = self.bit(variable, zero, one)?;
+            }
         }
         Ok(both)
+    }
+
+    /// [`Bdd::choose`]; none is always zero.
+    fn bit(&mut self, variable: Option<u32>, zero: Ref, one: Ref) -> Result<Ref, Spent> {
+        match variable {
+            Some(variable) => self.choose(variable, zero, one),
+            None => Ok(zero),
+        }
     }
 
     /// Values of variables with which `f` holds, whatever the others are; none when it never holds.
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn a_range_holds_exactly_between_its_ends() {
         let mut bdd = Bdd::new(Limits::default());
-        let bits: Vec<u32> = (0..5).collect();
+        let bits: Vec<Option<u32>> = (0..5).map(Some).collect();
         for lo in 0..32_u128 {
             for hi in lo..32 {
                 let f = bdd.range(&bits, lo, hi).unwrap();

@@ -21,8 +21,8 @@ pub(crate) struct Wanted {
     l4: Vec<(Variable, bool)>,
     /// Tags that must be true or not, by number and bit.
     pub(crate) tags: Vec<((u32, u32), bool)>,
-    /// What is not looked into and was taken to be true or not.
-    pub(crate) opaque: Vec<(u32, bool)>,
+    /// Bits of numbers that are not looked into, by number and bit.
+    pub(crate) opaque: Vec<((u32, u32), bool)>,
 }
 
 /// What became of it.
@@ -53,7 +53,7 @@ impl Wanted {
             }
             Variable::L4Has { .. } | Variable::L4Bit { .. } => self.l4.push((variable, value)),
             Variable::Tag { index, bit } => self.tags.push(((index, bit), value)),
-            Variable::Opaque { index } => self.opaque.push((index, value)),
+            Variable::Opaque { index, bit } => self.opaque.push(((index, bit), value)),
         }
     }
 
@@ -83,7 +83,8 @@ impl Wanted {
     pub(crate) fn ordinary(&self, variable: Variable) -> bool {
         let (byte, bit) = match variable {
             Variable::Has { .. } | Variable::L4Has { .. } => return true,
-            Variable::Tag { .. } | Variable::Opaque { .. } => return false,
+            Variable::Tag { .. } => return false,
+            Variable::Opaque { bit, .. } => return bit == 0,
             Variable::Bit { byte, bit } => (index(byte), bit),
             Variable::L4Bit { l3, byte, bit } => {
                 let tie = Tie { l3, words: self.words(&self.bytes(), l3), l4: variable };

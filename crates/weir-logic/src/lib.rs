@@ -25,18 +25,24 @@
 //! A packet is its bytes (at most 65,535), their number, and what NFs said of it (tags). All of the
 //! following is decided exactly, in any combination, and `Empty` as well as `Example` is final:
 //!
-//! - every term that looks at fixed offsets: EtherTypes, VLAN tags at any depth, MAC and IP addresses and
-//!   their prefixes, protocol numbers, fragments, IPv6's fragment header, ports over IPv6. The same bytes
-//!   looked at by different terms, or behind another number of `vlan`, are the same to it;
-//! - ports and their ranges behind IPv4 headers of any length, options or not;
-//! - packets cut anywhere: a term that needs bytes that are not there is false, and a hole that only such
-//!   packets fall through is a hole. An example is a whole packet if there is one;
-//! - tags that are true or not, each independent of everything else.
+//! - every term that looks at fixed offsets: EtherTypes, VLAN tags, MPLS labels and PPPoE sessions at any
+//!   depth, MAC and IP addresses and their prefixes, protocol numbers, fragments, IPv6's fragment header,
+//!   ports over IPv6, LLC, and bytes as in `ip[8] < 5`, with a mask or without, compared with a constant.
+//!   The same bytes looked at by different terms, or behind another number of `vlan`, are the same to it;
+//! - ports, flags and bytes behind IPv4 headers of any length, as in `tcp[13] & 2 != 0`;
+//! - `len`, and packets cut anywhere: a term that needs bytes that are not there is false, and a hole
+//!   that only such packets fall through is a hole. An example is a whole packet if there is one;
+//! - tags that are true or not, tags compared with numbers, and `ingress`, each independent of everything
+//!   else. A tag without a value is in no comparison, so `a == 1` and `a != 1` do not cover everything.
 //!
-//! *Opaque* terms are true or false as they like, but the same term is the same everywhere. So `a` and
-//! `not a` are disjoint and cover everything, and whatever is proved with opaque terms holds. What
-//! depends on them is tried with a number of packets, and if one is an example it is reported; if not,
-//! the answer is [`Reason::Opaque`], with the terms.
+//! *Opaque* numbers are not looked into: other arithmetic, comparisons of two numbers, `protochain`, what
+//! `any` finds, bytes before the end of an IPv4 header (`tcp[-1]`), and regular expressions. They are there
+//! or not and have any value, but the same number is the same everywhere. So `any tcp` and `any udp` are
+//! disjoint, `a` and `not a` are disjoint and cover everything, and whatever is proved with opaque numbers
+//! holds. What depends on them is tried with a number of packets, and if one is an example it is
+//! reported; if not, the answer is [`Reason::Opaque`], with the terms.
+//!
+//! A primitive where libpcap does not take it (`vlan` behind `mpls`) matches nothing.
 //!
 //! # How
 //!
@@ -63,4 +69,4 @@ mod verdict;
 
 pub use limits::{Limits, Spent};
 pub use universe::{Class, Universe};
-pub use verdict::{FieldValue, Reason, TagValue, Verdict, Witness};
+pub use verdict::{FieldValue, NumberValue, Reason, TagValue, Verdict, Witness};

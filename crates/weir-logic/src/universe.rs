@@ -1,15 +1,15 @@
 //! Traffic classes, and questions about them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use weir_filter::{Expr, Filter, naive_matches};
+use weir_filter::{Expr, Filter, TagTest, naive_matches};
 
 use crate::bdd::Ref;
 use crate::draft::{Made, Wanted};
 use crate::limits::{Limits, Spent};
-use crate::model::Model;
+use crate::model::{INGRESS, Model, ranges};
 use crate::variable::Variable;
-use crate::verdict::{Reason, TagValue, Verdict, Witness};
+use crate::verdict::{NumberValue, Reason, TagValue, Verdict, Witness};
 
 /// A set of packets in a [`Universe`], which alone can say anything of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,7 +156,8 @@ impl Universe {
     }
 
     /// True when `packet` is in `class` by `weir_filter`'s own evaluation, which shares nothing with
-    /// the diagrams. `tag(scope, name)` says what NFs said; opaque terms are what they really are.
+    /// the diagrams. `tag(scope, name)` says what NFs said; opaque terms are what
+    /// they really are. Tags that are compared with a value have none here, nor has `ingress`.
     #[must_use]
     pub fn contains(
         &self,
@@ -164,7 +165,8 @@ impl Universe {
         packet: &[u8],
         tag: &mut dyn FnMut(&str, &str) -> bool,
     ) -> bool {
-        self.evaluate(class, &mut |filter| naive_matches(&resolved(filter, tag), packet))
+        let no = |_: &str| None;
+        self.evaluate(class, &mut |filter| naive_matches(&resolved(filter, tag, &no), packet))
     }
 
     fn known(&self, class: Class) -> Option<&Known> {
@@ -230,7 +232,7 @@ impl Universe {
                 }
                 Tried::InVain => {
                     in_vain = true;
-                    blamed.extend(wanted.opaque.iter().map(|(index, _)| *index));
+                    blamed.extend(wanted.opaque.iter().map(|((index, _), _)| *index));
                     left = self.bounded(|model| {
                         let tried = model.bdd.cube(&mut chosen.clone())?;
                         model.bdd.and(left, tried.negated())
@@ -242,7 +244,7 @@ impl Universe {
     }
 
     fn unknown(&self, tries: u32, blamed: BTreeSet<u32>) -> Verdict {
-        let text = |index: &u32| self.model.opaque.get(*index).map(|(text, _)| text.clone());
+        let text = |i: &u32| self.model.shown.get(usize::try_from(*i).ok()?).cloned();
         let terms: BTreeSet<String> = blamed.iter().filter_map(text).collect();
         Verdict::Unknown(if terms.is_empty() {
             Reason::Unconfirmed { tries }
@@ -282,7 +284,9 @@ impl Universe {
             }
         }
         // Only what is not looked into can depend on the rest of the packet.
-        let fillings = if wanted.opaque.is_empty() { 1 } else { FILLINGS };
+        let packets =
+            |((index, _), _): &((u32, u32), bool)| !self.model.outside.contains_key(index);
+        let fillings = if wanted.opaque.iter().any(packets) { FILLINGS } else { 1 };
         for seed in 0..fillings {
             *tried = tried.saturating_add(1);
             match Wanted::new(chosen).packet(seed) {
@@ -313,7 +317,29 @@ impl Universe {
         });
         let tags = tags.collect();
         let wire_len = u32::try_from(packet.len()).unwrap_or(u32::MAX);
-        Witness { packet, wire_len, tags }
+        Witness { packet, wire_len, tags, numbers: self.numbers(wanted) }
+    }
+
+    /// Compared tags, and `ingress`, that must have a value. What bits are open is zero.
+    fn numbers(&self, wanted: &Wanted) -> Vec<NumberValue> {
+        let mut found: BTreeMap<u32, (bool, u64)> = BTreeMap::new();
+        for &((index, bit), value) in &wanted.opaque {
+            let (there, number) = found.entry(index).or_default();
+            match bit {
+                0 => *there = value,
+                _ if value => {
+                    let width = self.model.outside.get(&index).copied().unwrap_or(0);
+                    *number |= 1_u64.checked_shl(width.saturating_sub(bit)).unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+        let named = |(index, (there, value)): (u32, (bool, u64))| {
+            let name = self.model.opaque.get(index).filter(|_| there)?;
+            self.model.outside.get(&index)?;
+            Some(NumberValue { name: name.clone(), value })
+        };
+        found.into_iter().filter_map(named).collect()
     }
 
     /// Both of `weir_filter`'s evaluations must say so: a report that names a packet must be right.
@@ -321,11 +347,22 @@ impl Universe {
         let mut tag = |scope: &str, name: &str| {
             witness.tags.iter().any(|t| t.scope == scope && t.name == name && t.value)
         };
-        self.contains(class, &witness.packet, &mut tag)
-            && self.evaluate(class, &mut |filter| {
-                Filter::compile(&resolved(filter, &mut tag))
-                    .is_ok_and(|f| f.matches(witness.packet.as_slice()))
-            })
+        let number = |name: &str| witness.numbers.iter().find(|n| n.name == name).map(|n| n.value);
+        // Compiled filters refuse what nobody knows, and then nothing is confirmed.
+        let mut refused = false;
+        let compiled = self.evaluate(class, &mut |filter| match Filter::compile(&resolved(
+            filter, &mut tag, &number,
+        )) {
+            Ok(filter) => filter.matches(witness.packet.as_slice()),
+            Err(_) => {
+                refused = true;
+                false
+            }
+        });
+        let plain = self.evaluate(class, &mut |filter| {
+            naive_matches(&resolved(filter, &mut tag, &number), &witness.packet)
+        });
+        compiled && plain && !refused
     }
 
     /// What `class` is when `truth` says what each of its filters is. Asks for every filter in it.
@@ -362,6 +399,30 @@ enum Tried {
     InVain,
 }
 
-fn resolved(filter: &Expr, tag: &mut dyn FnMut(&str, &str) -> bool) -> Expr {
-    filter.resolve_tags(&mut |scope, name| Some(tag(scope, name)))
+/// `filter` with what was said in place of tags and of comparisons with values.
+fn resolved(
+    filter: &Expr,
+    tag: &mut dyn FnMut(&str, &str) -> bool,
+    number: &dyn Fn(&str) -> Option<u64>,
+) -> Expr {
+    with_values(filter, number).resolve_tags(&mut |scope, name| Some(tag(scope, name)))
+}
+
+fn with_values(expr: &Expr, number: &dyn Fn(&str) -> Option<u64>) -> Expr {
+    let list = |list: &[Expr]| list.iter().map(|e| with_values(e, number)).collect();
+    let (name, ranges) = match expr {
+        Expr::TagIs { scope, name, test: TagTest::Number { compare, value } } => {
+            (format!("{scope}.{name}"), ranges(*compare, *value))
+        }
+        Expr::Ingress { first, last } => {
+            (INGRESS.to_owned(), vec![(u64::from(*first), u64::from(*last))])
+        }
+        Expr::Not(inner) => return Expr::not(with_values(inner, number)),
+        Expr::And(inner) => return Expr::And(list(inner)),
+        Expr::Or(inner) => return Expr::Or(list(inner)),
+        other => return other.clone(),
+    };
+    let holds =
+        number(&name).is_some_and(|n| ranges.iter().any(|(lo, hi)| (lo..=hi).contains(&&n)));
+    if holds { Expr::True } else { Expr::False }
 }

@@ -47,10 +47,12 @@ pub(crate) enum Variable {
         /// 0: it is true, as a truth by itself.
         bit: u32,
     },
-    /// Something that is not looked into.
+    /// A number that is not looked into, or is not the packet's: a tag's value.
     Opaque {
-        /// Its number in the universe.
+        /// Its number in the universe, below 2^22.
         index: u32,
+        /// 0: it is there; 1 is its highest bit.
+        bit: u32,
     },
 }
 
@@ -74,7 +76,9 @@ impl Variable {
             Variable::Tag { index, bit } => {
                 Some(TAG | index << 8 | bit).filter(|_| index < 1 << 21 && bit < 1 << 8)
             }
-            Variable::Opaque { index } => Some(index | OPAQUE).filter(|_| index < 1 << 28),
+            Variable::Opaque { index, bit } => {
+                Some(OPAQUE | index << 7 | bit).filter(|_| index < 1 << 22 && bit < 1 << 7)
+            }
         }
     }
 
@@ -84,7 +88,7 @@ impl Variable {
         let bit = 8_u32.saturating_sub(slot);
         let (l3, near) = (place >> 16 & NEAR, byte & NEAR);
         match place {
-            OPAQUE.. => Variable::Opaque { index: place ^ OPAQUE },
+            OPAQUE.. => Variable::Opaque { index: (place ^ OPAQUE) >> 7, bit: place & 127 },
             TAG.. => Variable::Tag { index: (place ^ TAG) >> 8, bit: place & 255 },
             L4.. if slot == 0 => Variable::L4Has { l3, bytes: near.saturating_add(1) },
             L4.. => Variable::L4Bit { l3, byte: near, bit },
@@ -129,7 +133,8 @@ mod tests {
         for index in [0, 1, 1000] {
             all.push(Variable::Tag { index, bit: 0 });
             all.push(Variable::Tag { index, bit: 64 });
-            all.push(Variable::Opaque { index });
+            all.push(Variable::Opaque { index, bit: 0 });
+            all.push(Variable::Opaque { index, bit: 64 });
         }
         let places: std::collections::BTreeSet<u32> =
             all.iter().map(|v| v.place().unwrap()).collect();
@@ -164,7 +169,7 @@ mod tests {
             Variable::L4Bit { l3: 14, byte: 1, bit: 7 },
             Variable::L4Has { l3: 18, bytes: 2 },
             Variable::Tag { index: 0, bit: 0 },
-            Variable::Opaque { index: 0 },
+            Variable::Opaque { index: 0, bit: 0 },
         ];
         assert!(order.is_sorted_by_key(|v| v.place().unwrap()));
     }

@@ -29,7 +29,7 @@ impl Verdict {
 /// Why nothing was shown.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Reason {
-    /// It depends on what these terms mean together, and they are not looked into.
+    /// It depends on numbers that are not looked into, which come in these terms.
     #[error("cannot be decided: it depends on {}", list(.terms))]
     Opaque {
         /// The terms as text, each once.
@@ -60,6 +60,18 @@ pub struct Witness {
     pub wire_len: u32,
     /// Tags that the sets in question ask for.
     pub tags: Vec<TagValue>,
+    /// Numbers that were said of it: compared tags as `scope.name`, and `ingress`. One that is not
+    /// here may be anything, or nothing.
+    pub numbers: Vec<NumberValue>,
+}
+
+/// A number that an NF, or the port, said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NumberValue {
+    /// As in a filter.
+    pub name: String,
+    /// What it is.
+    pub value: u64,
 }
 
 /// What an NF said.
@@ -121,7 +133,9 @@ impl Display for Witness {
             let not = if t.value { "" } else { "not " };
             format!("{not}{}.{}", t.scope, t.name)
         });
-        let all: Vec<String> = fields.iter().map(ToString::to_string).chain(tags).collect();
+        let numbers = self.numbers.iter().map(|n| format!("{} == {}", n.name, n.value));
+        let fields = fields.iter().map(ToString::to_string);
+        let all: Vec<String> = fields.chain(tags).chain(numbers).collect();
         write!(f, "{}, {} bytes", all.join(", "), self.packet.len())?;
         if self.packet.is_empty() { Ok(()) } else { write!(f, "\n{}", self.hex_dump()) }
     }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // Helpers of tests count as code to clippy.
 
-use weir_filter::{Expr, Primitive, parse};
+use weir_filter::parse;
 use weir_logic::{Class, Limits, Reason, Spent, Universe, Verdict, Witness};
 
 fn class(universe: &mut Universe, text: &str) -> Class {
@@ -191,15 +191,10 @@ fn a_limit_makes_the_answer_unknown_and_later_questions_are_answered() {
     }
 }
 
-/// An EtherType that libpcap looks for in LLC frames, too; so it is not looked into.
-fn opaque(universe: &mut Universe, number: u16) -> Class {
-    universe.class(&Expr::Primitive(Primitive::EtherProto(number)))
-}
-
 #[test]
-fn an_opaque_term_is_the_same_everywhere_and_otherwise_whatever_it_likes() {
+fn an_opaque_number_is_the_same_everywhere_and_otherwise_whatever_it_likes() {
     let mut universe = Universe::default();
-    let (a, b) = (opaque(&mut universe, 0x8137), opaque(&mut universe, 0x809b));
+    let a = class(&mut universe, "ip protochain 51 and ip[2:2] * 3 = 7");
     let tcp = class(&mut universe, "tcp");
     let both = universe.and(a, tcp);
     let not_a = universe.not(a);
@@ -208,30 +203,74 @@ fn an_opaque_term_is_the_same_everywhere_and_otherwise_whatever_it_likes() {
     assert_eq!(universe.subset(both, tcp), Verdict::Empty);
     // An ordinary packet is an example, so it is known what it is.
     example(universe.subset(tcp, a));
-    // These are disjoint, but that is not looked into.
-    let terms = vec![
-        "ether proto 0x809b at byte 14".to_owned(),
-        "ether proto 0x8137 at byte 14".to_owned(),
-    ];
-    assert_eq!(universe.disjoint(a, b), Verdict::Unknown(Reason::Opaque { terms }));
-    assert!(!universe.equal(a, b));
+    // Only half of it can be decided.
+    let Verdict::Unknown(Reason::Opaque { terms }) = universe.is_empty(a) else { panic!() };
+    assert_eq!(terms, ["ip protochain 51", "ip[2:2] * 3 = 7"]);
+    // The same number is one of them, whatever it is.
+    for (x, y) in [
+        ("any tcp", "any udp"),
+        ("any tcp port 80", "any proto 47"),
+        ("ip[2:2] * 3 = 7", "ip[2:2] * 3 > 7"),
+        ("http.url ~ \"^/admin\"", "not http.url ~ \"^/admin\""),
+    ] {
+        let (c, d) = (class(&mut universe, x), class(&mut universe, y));
+        assert_eq!(universe.disjoint(c, d), Verdict::Empty, "{x} | {y}");
+    }
+    let (admin, login) = (r#"http.url ~ "^/admin""#, r#"http.url ~ "^/login""#);
+    let (c, d) = (class(&mut universe, admin), class(&mut universe, login));
+    let Verdict::Unknown(Reason::Opaque { terms }) = universe.disjoint(c, d) else { panic!() };
+    assert_eq!(terms, [admin, login]);
 }
 
 #[test]
-fn what_stands_right_of_an_opaque_term_is_opaque_too() {
+fn flags_bytes_lengths_labels_and_sessions_are_exact() {
+    for (a, b, disjoint) in [
+        ("tcp[tcpflags] & tcp-syn != 0", "tcp[13] & 2 = 0", true),
+        ("tcp[tcpflags] = tcp-syn", "tcp[tcpflags] & tcp-ack != 0", true),
+        ("tcp[tcpflags] & tcp-syn != 0", "tcp[tcpflags] & tcp-ack != 0", false),
+        ("tcp[0:2] = 80", "tcp src port 443", true),
+        ("tcp[0:2] = 80", "tcp src port 80", false),
+        ("ip[9] = 6", "udp and ip", true),
+        ("ip[8] < 5", "ip[8] > 4", true),
+        ("less 100", "greater 101", true),
+        ("less 100", "greater 100", false),
+        ("len > 1000", "ip and len < 64", true),
+        ("mpls 5", "mpls 6", true),
+        ("mpls 5", "mpls and ip", false),
+        ("mpls", "tcp dst port 80", true),
+        ("pppoes 7", "pppoes 8", true),
+        ("pppoes and tcp dst port 80", "pppoes 8", false),
+        ("ether multicast", "ether broadcast", false),
+        ("ip multicast", "ip dst net 10.0.0.0/8", true),
+        ("tos 3", "tos 4", true),
+        // Bytes 20 and 21 of a header without options are no longer at a fixed place with options.
+        ("ip[0] & 15 = 5 and ip[20:2] = 80", "tcp src port 443", true),
+        ("ip[0] & 15 = 6 and ip[20:2] = 80", "tcp src port 443", false),
+        ("ip[20:2] = 80", "tcp src port 443", false),
+        ("fw.prio == 3", "fw.prio == 4", true),
+        ("fw.prio >= 3", "fw.prio < 5 and tcp", false),
+        ("ingress == 1", "ingress == 2", true),
+        ("ingress == 1", "tcp", false),
+    ] {
+        let mut universe = Universe::default();
+        let (x, y) = (class(&mut universe, a), class(&mut universe, b));
+        match universe.disjoint(x, y) {
+            Verdict::Empty => assert!(disjoint, "{a} | {b}"),
+            Verdict::Example(_) => assert!(!disjoint, "{a} | {b}"),
+            Verdict::Unknown(reason) => panic!("{a} | {b}: {reason}"),
+        }
+    }
+}
+
+#[test]
+fn an_example_says_which_numbers_were_said() {
     let mut universe = Universe::default();
-    let ip = |number| {
-        let ip = parse("ip").unwrap();
-        Expr::And(vec![Expr::not(Expr::Primitive(Primitive::EtherProto(number))), ip])
-    };
-    // The term might move offsets: then `ip` looks elsewhere than in the other filters.
-    let [a, b] = [0x8137, 0x809b].map(|n| universe.class(&ip(n)));
-    let ip6 = class(&mut universe, "ip6");
-    assert!(matches!(universe.disjoint(a, ip6), Verdict::Unknown(Reason::Opaque { .. })));
-    let not_b = universe.not(b);
-    assert!(matches!(universe.disjoint(a, not_b), Verdict::Unknown(Reason::Opaque { .. })));
-    let not_a = universe.not(a);
-    assert_eq!(universe.disjoint(a, not_a), Verdict::Empty);
+    let c = class(
+        &mut universe,
+        "fw.prio >= 3 and fw.prio < 5 and fw.prio != 3 and ingress == 2 and udp",
+    );
+    let witness = example(universe.is_empty(c));
+    assert!(witness.to_string().contains("fw.prio == 4, ingress == 2, 60 bytes"), "{witness}");
 }
 
 #[test]

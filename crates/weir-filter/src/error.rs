@@ -6,6 +6,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::net::NetError;
+use crate::offsets::Misplaced;
 
 /// One error in a filter text.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -82,6 +83,9 @@ pub enum Why {
     /// `(` without `)`.
     #[error("this bracket is never closed")]
     NotClosed,
+    /// `[` without `]`.
+    #[error("this square bracket is never closed")]
+    SquareNotClosed,
     /// `)` without `(`.
     #[error("this bracket closes nothing")]
     NotOpened,
@@ -114,6 +118,12 @@ pub enum Why {
     /// Address and length are not a network.
     #[error("{0}")]
     Net(NetError),
+    /// A primitive stands where libpcap does not take it.
+    #[error("{0}")]
+    Misplaced(Misplaced),
+    /// A regular expression that is none, or too large a one.
+    #[error("the pattern is no regular expression, or too large a one: {0}")]
+    Pattern(String),
     /// A `/len` or `mask` on something that is not a `net`.
     #[error("only `net` takes a prefix length or a mask")]
     PrefixOnHost,
@@ -141,6 +151,7 @@ impl ParseError {
             Why::NoOperator { nearest: word } => {
                 nearest(word).unwrap_or_else(|| "`and` or `or` between them".to_owned())
             }
+            Why::SquareNotClosed => "a `]` where it ends, as in `tcp[13]`".to_owned(),
             Why::NotClosed => "a `)` where it ends".to_owned(),
             Why::NotOpened => "a `(` where it begins, or leave it out".to_owned(),
             Why::BareValue { value } => {
@@ -152,6 +163,10 @@ impl ParseError {
             | Why::Value { instead, .. } => (*instead).to_owned(),
             Why::Net(NetError::HostBits { network }) => format!("`net {network}`"),
             Why::Net(NetError::TooLong { max, .. }) => format!("at most `/{max}`"),
+            Why::Misplaced(why) => why.instead().to_owned(),
+            Why::Pattern(_) => {
+                "one of the crate `regex`, as in `http.url ~ \"^/admin\"`".to_owned()
+            }
             Why::PrefixOnHost => {
                 "`net` (with `src` or `dst` before it), or leave the length out".to_owned()
             }

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::arith::Compare;
 use crate::primitive::Primitive;
+
+/// Most memory that a compiled pattern of `~` may take, in bytes.
+pub const MAX_PATTERN: usize = 256 * 1024;
 
 /// A filter. The order of operands matters: `vlan` moves what stands right of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,12 +26,44 @@ pub enum Expr {
         /// What is said.
         name: String,
     },
+    /// `scope.name == 3`, `scope.name ~ "^/admin"`: something an NF said of the packet, compared.
+    TagIs {
+        /// The instance or type that says it.
+        scope: String,
+        /// What is said.
+        name: String,
+        /// What it must be.
+        test: TagTest,
+    },
+    /// `ingress == 2`: the number of the policy's port that the packet came in by, `first ..= last`.
+    Ingress {
+        /// Lowest port number.
+        first: u16,
+        /// Highest port number.
+        last: u16,
+    },
     /// Not the inner one.
     Not(Box<Expr>),
     /// All of them; none means every packet.
     And(Vec<Expr>),
     /// Any of them; none means no packet.
     Or(Vec<Expr>),
+}
+
+/// What the value of a tag must be.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TagTest {
+    /// A number that compares so.
+    Number {
+        /// How.
+        compare: Compare,
+        /// With what.
+        value: u64,
+    },
+    /// Bytes in which this regular expression is found somewhere (the syntax of the crate `regex`,
+    /// over bytes). [`crate::parse`] takes only what compiles within [`crate::MAX_PATTERN`] bytes.
+    Matches(String),
 }
 
 impl Expr {
@@ -72,13 +108,27 @@ impl Expr {
         Expr::Not(Box::new(inner))
     }
 
-    /// The tags in it, from left to right, with repetitions.
+    /// The tags in it, from left to right, with repetitions; those that are compared with a value are
+    /// not among them: see [`Expr::values`].
     #[must_use]
     pub fn tags(&self) -> Vec<(&str, &str)> {
         let mut found = Vec::new();
         self.visit(&mut |e| {
             if let Expr::Tag { scope, name } = e {
                 found.push((scope.as_str(), name.as_str()));
+            }
+        });
+        found
+    }
+
+    /// What in it depends on more than the packet's bytes and an NF's verdict, as text: compared tags
+    /// and `ingress`, from left to right.
+    #[must_use]
+    pub fn values(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.visit(&mut |e| {
+            if matches!(e, Expr::TagIs { .. } | Expr::Ingress { .. }) {
+                found.push(e.to_string());
             }
         });
         found
@@ -96,13 +146,32 @@ impl Expr {
         n
     }
 
+    /// True when it holds what moves the offsets of all that stands right of it.
+    pub(crate) fn shifts(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |e| {
+            found |= matches!(
+                e,
+                Expr::Primitive(
+                    Primitive::Vlan { .. } | Primitive::Mpls { .. } | Primitive::Pppoes { .. }
+                )
+            );
+        });
+        found
+    }
+
     /// Calls `f` with this and everything in it, outer before inner, left before right.
     pub(crate) fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         f(self);
         match self {
             Expr::Not(inner) => inner.visit(f),
             Expr::And(list) | Expr::Or(list) => list.iter().for_each(|e| e.visit(f)),
-            Expr::True | Expr::False | Expr::Primitive(_) | Expr::Tag { .. } => {}
+            Expr::True
+            | Expr::False
+            | Expr::Primitive(_)
+            | Expr::Tag { .. }
+            | Expr::TagIs { .. }
+            | Expr::Ingress { .. } => {}
         }
     }
 }

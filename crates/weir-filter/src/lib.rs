@@ -1,19 +1,23 @@
-//! The libpcap filter language, in the part that Weir's edges use: parsing, printing, matching.
+//! libpcap's filter language: parsing, printing, matching.
 //!
-//! [`parse`] turns text into an [`Expr`]; [`Filter::compile`] turns that into a flat program of
-//! decisions that [`Filter::matches`] runs over a packet without allocating. [`naive_matches`] says
-//! the same in the plainest way possible and shares no code with it: it is the tests' oracle.
+//! [`parse`] turns text into an [`Expr`]; [`Filter::compile`] turns that into a decision diagram over
+//! the bytes that it asks for, which [`Filter::matches`] follows without allocating. [`naive_matches`]
+//! says the same in the plainest way possible and shares no code with it: it is the tests' oracle.
+//! [`warnings`] tells where libpcap's meaning surprises.
 //!
 //! # The language
 //!
 //! | primitives | |
 //! |---|---|
-//! | `ip` `ip6` `arp` `rarp` `tcp` `udp` `sctp` `icmp` `icmp6` | protocol |
-//! | `vlan` `vlan N` | VLAN tag; moves everything to its right behind the tag |
+//! | `ip` `ip6` `arp` `rarp` `tcp` `udp` `sctp` `icmp` `icmp6` `igmp` `ah` `esp` `pim` … | protocol |
 //! | `[ip\|ip6\|arp\|rarp] [DIR] host\|net ADDRESS` | address; `/len`, `mask`, and prefixes as in `net 10.1` |
 //! | `[tcp\|udp\|sctp] [DIR] port N`, `portrange A-B` | transport ports |
-//! | `ether [DIR] host MAC`, `ether src MAC`, `ether dst MAC` | Ethernet addresses |
-//! | `[ip\|ip6] proto N`, `ether proto N` | protocol numbers |
+//! | `ether [DIR] host MAC`, `decnet [DIR] host A.N` | other addresses |
+//! | `[ip\|ip6] proto N`, `[ip\|ip6] protochain N`, `ether proto N`, `iso proto N`, `isis proto N` | protocol numbers, or names as in `ip proto \tcp` |
+//! | `broadcast`, `multicast`, `ip multicast`, `ip6 multicast` | group addresses |
+//! | `vlan [N]`, `mpls [N]`, `pppoes [N]`, `pppoed` | move everything to their right behind themselves |
+//! | `llc [KIND]`, `iso`, `clnp`, `isis`, `l1`, `stp`, `ipx`, `netbeui`, `atalk`, `decnet`, `lat` … | framing and protocols of old |
+//! | `tcp[13] & 2 != 0`, `len > 100`, `less N`, `greater N` | numbers |
 //!
 //! `DIR` is `src`, `dst`, `src or dst` or `src and dst`. Terms are joined with `and`/`&&`, `or`/`||`,
 //! `not`/`!` and parentheses. As in libpcap `not` binds tightest and `and` and `or` bind *equally*,
@@ -21,45 +25,60 @@
 //!
 //! # Meaning
 //!
-//! What libpcap 1.10 compiles for an Ethernet link, surprises included: `tcp` does not see tagged
-//! packets; over IPv6 it looks at the next header and behind one fragment header, no further, and
-//! `port` only at the next header; over IPv4 ports are those of first fragments; `port` includes
-//! SCTP; `host` includes ARP and RARP; `vlan` takes 0x8100, 0x88a8 and 0x9100 and shifts all that
-//! stands right of it, even when it is negated or stands in the other arm of an `or`.
+//! What libpcap 1.10 compiles for an Ethernet link, surprises included; `docs/filters.md` lists them.
 //!
-//! One difference, on packets cut inside a header: when a term needs bytes that are not there, the
-//! *term* is false. In libpcap the *whole filter* is then false, so that neither `F` nor `not F`
-//! matches, which would break the rule that the edges `F` and `not F` share all packets between them.
+//! One difference, on packets cut inside a header: when a term needs bytes that are not there, or
+//! divides by zero, the *term* is false. In libpcap the *whole filter* is then false, so that neither
+//! `F` nor `not F` matches, which would break the rule that the edges `F` and `not F` share all packets
+//! between them.
 //!
 //! # Extensions to libpcap
 //!
-//! - `dst ip X`, `src ip X` (from E2's policies): the same as `dst net X`, `src net X`.
+//! - `any tcp`, `any udp port 53`, `any proto N`: behind tags, labels, PPPoE and extension headers.
+//! - `tos N` (E2, figure 16): IPv4's type of service or IPv6's traffic class.
+//! - `dst ip X`, `src ip X` (E2, figure 14): the same as `dst net X`, `src net X`.
 //! - Named addresses, given by the caller: see [`parse_with`].
 //! - `scope.name` is a tag ([`Expr::Tag`]), left for the caller: see [`Expr::resolve_tags`].
+//! - `scope.name == 3`, `scope.name ~ "pattern"` and `ingress == 2`: parsed, printed and folded, but
+//!   [`Filter::compile`] refuses them by name so far.
 //! - `true` and `false`.
-//! - In `port 1 or ((2 or 3) or 4)` a list may begin with a bracket.
+//! - In `port 1 or ((2 or 3) or 4)` a list may begin with a bracket, and `ip[4-2]` needs no blanks.
 //!
-//! Not taken, with an error that says what to write: host, service and protocol *names* (nothing is
-//! ever looked up), masks that are not prefixes, and libpcap's other primitives.
+//! Not taken, with an error that says what to write: host and service *names* (nothing is ever looked
+//! up), masks that are not prefixes, `geneve`, `byte`, `gateway`, `ip broadcast`, and what libpcap
+//! itself refuses on Ethernet.
 
+mod arith;
 mod compile;
+mod cond;
+mod diagram;
 mod display;
 mod error;
 mod expr;
+mod field;
 mod lexer;
+mod lower;
 mod naive;
 mod net;
+mod offsets;
 mod parse;
 mod primitive;
+mod surprise;
 mod tags;
+mod terms;
 mod value;
-mod view;
 mod words;
 
+pub use arith::{Arith, Compare, Header, Operator, Relation, Size};
 pub use compile::{CompileError, Filter};
 pub use error::{ParseError, Why};
-pub use expr::Expr;
+pub use expr::{Expr, MAX_PATTERN, TagTest};
 pub use naive::naive_matches;
 pub use net::{Mac, Net, NetError};
+pub use offsets::Misplaced;
 pub use parse::{MAX_DEPTH, MAX_TEXT, parse, parse_with};
-pub use primitive::{Direction, Family, IpFamily, Primitive, Protocol, Transport};
+pub use primitive::{
+    AnyTest, Direction, Family, Group, IpFamily, LlcKind, Primitive, Protocol, Transport,
+};
+pub use surprise::{Surprise, warnings};
+pub use terms::{Condition, Number, Terms};

@@ -2,16 +2,20 @@
 //!
 //! The primitives themselves are in [`primitive`], the values in [`crate::value`].
 
+mod arith;
 mod primitive;
 mod qualifiers;
+mod special;
 
 use std::ops::Range;
 
 use crate::error::{ParseError, Why};
 use crate::expr::Expr;
 use crate::lexer::{Kind, Token, tokens};
+use crate::lower::misplaced;
 use crate::net::Net;
-use crate::words;
+use crate::primitive::Primitive;
+use crate::{value, words};
 use qualifiers::Qualifiers;
 
 /// Longest text taken, in bytes.
@@ -53,8 +57,15 @@ pub fn parse_with(
     if tokens.is_empty() {
         return Ok(Expr::True);
     }
-    let mut parser = Parser { tokens, at: 0, end: text.len(), errors: Vec::new(), lookup };
+    let (errors, spans) = (Vec::new(), Vec::new());
+    let mut parser = Parser { tokens, at: 0, end: text.len(), errors, spans, lookup };
     let expr = parser.expression(None, 0).expr;
+    if parser.errors.is_empty()
+        && let Some((index, why)) = misplaced(&expr)
+    {
+        let span = parser.spans.get(index).cloned().unwrap_or(0..text.len());
+        parser.error(span, Why::Misplaced(why));
+    }
     if parser.errors.is_empty() {
         Ok(expr)
     } else {
@@ -84,6 +95,8 @@ struct Parser<'a> {
     at: usize,
     end: usize,
     errors: Vec<ParseError>,
+    /// Where each primitive stands, from left to right.
+    spans: Vec<Range<usize>>,
     lookup: &'a dyn Fn(&str) -> Option<Net>,
 }
 
@@ -109,6 +122,12 @@ impl<'a> Parser<'a> {
     fn since(&self, start: usize) -> Range<usize> {
         let last = self.at.checked_sub(1).and_then(|i| self.tokens.get(i));
         start..last.map_or(start, |t| t.span.end).max(start)
+    }
+
+    /// A primitive, of which it is noted where it stands.
+    fn made(&mut self, primitive: Primitive, span: Range<usize>) -> Expr {
+        self.spans.push(span);
+        primitive.into()
     }
 
     fn error(&mut self, span: Range<usize>, why: Why) {
@@ -156,7 +175,7 @@ impl<'a> Parser<'a> {
 
     fn missing_operator(&mut self, kind: Kind<'a>) {
         let why = match kind {
-            Kind::Strange(c) => Why::Character(c),
+            Kind::Strange(_) => stray(kind),
             Kind::Word(word) if !words::is_keyword(word) => {
                 Why::NoOperator { nearest: words::nearest(word) }
             }
@@ -171,7 +190,7 @@ impl<'a> Parser<'a> {
                 let stop = match kind {
                     Kind::And | Kind::Or | Kind::Close | Kind::Open | Kind::Not => true,
                     Kind::Word(w) => words::is_keyword(w),
-                    Kind::Slash | Kind::Strange(_) => false,
+                    _ => false,
                 };
                 if stop {
                     break;
@@ -191,6 +210,9 @@ impl<'a> Parser<'a> {
             self.at = self.tokens.len();
             return Parsed::leaf(Expr::False, None);
         }
+        if let Some(relation) = self.relation() {
+            return relation;
+        }
         match self.peek() {
             Some(Kind::Not) => {
                 self.skip();
@@ -201,13 +223,22 @@ impl<'a> Parser<'a> {
                 _ => self.bracket(outer, depth),
             },
             Some(Kind::Word(word)) => self.word(word, outer, depth),
-            Some(Kind::Strange(c)) => {
-                self.error(self.here(), Why::Character(c));
-                self.skip();
-                Parsed::leaf(Expr::False, outer)
+            Some(Kind::Escaped(_)) if outer.is_some_and(Qualifiers::takes_protocol) => {
+                Parsed::leaf(self.single_value(outer.unwrap_or(Qualifiers::Wrong)), outer)
             }
-            Some(Kind::Slash) => {
-                self.error(self.here(), Why::Character('/'));
+            Some(
+                kind @ (Kind::Strange(_)
+                | Kind::Slash
+                | Kind::Escaped(_)
+                | Kind::Text(_)
+                | Kind::OpenSquare
+                | Kind::CloseSquare
+                | Kind::Colon
+                | Kind::Compare(_)
+                | Kind::Operator(_)
+                | Kind::Tilde),
+            ) => {
+                self.error(self.here(), stray(kind));
                 self.skip();
                 Parsed::leaf(Expr::False, outer)
             }
@@ -242,8 +273,17 @@ impl<'a> Parser<'a> {
     /// True when the first word in the bracket here is a value, so that the bracket is a list of them.
     fn bracket_holds_values(&self) -> bool {
         let rest = self.tokens.get(self.at..).unwrap_or_default();
-        let first = rest.iter().map(|t| t.kind).find(|k| !matches!(k, Kind::Open | Kind::Not));
-        matches!(first, Some(Kind::Word(word)) if is_value(word))
+        let mut kinds = rest.iter().map(|t| t.kind);
+        let first = kinds.find(|k| !matches!(k, Kind::Open | Kind::Not));
+        // `port 80 or (5 < len)`: a number of its own.
+        let is_compared = match (first, kinds.next()) {
+            (Some(Kind::Word(word)), Some(Kind::Slash)) => value::number(word).is_some(),
+            (_, next) => matches!(next, Some(Kind::Compare(_) | Kind::Operator(_))),
+        };
+        match first {
+            Some(Kind::Word(word)) => is_value(word) && !is_compared,
+            first => matches!(first, Some(Kind::Escaped(_))),
+        }
     }
 
     /// A value, or a list of values in brackets, all with the same qualifiers.
@@ -278,6 +318,19 @@ impl<'a> Parser<'a> {
             }
             _ => Parsed::leaf(self.single_value(qualifiers), Some(qualifiers)),
         }
+    }
+}
+
+/// What is said of a token that begins no term.
+fn stray(kind: Kind<'_>) -> Why {
+    match kind {
+        Kind::Strange(c) => Why::Character(c),
+        Kind::Slash => Why::Character('/'),
+        Kind::Tilde => Why::Character('~'),
+        Kind::OpenSquare => Why::Character('['),
+        Kind::CloseSquare => Why::Character(']'),
+        Kind::Colon => Why::Character(':'),
+        _ => Why::NoTerm,
     }
 }
 

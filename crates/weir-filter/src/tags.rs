@@ -7,8 +7,8 @@ impl Expr {
     /// Replaces the tags that `value_of(scope, name)` knows and folds the constants that come of it.
     /// Tags it does not know stay.
     ///
-    /// A constant does not swallow a `vlan` on whose shift something further right depends:
-    /// `(fw.safe or vlan) and tcp` with `fw.safe` true stays `(true or vlan) and tcp`.
+    /// A constant does not swallow a `vlan`, `mpls` or `pppoes` on whose shift something further
+    /// right depends: `(fw.safe or vlan) and tcp` with `fw.safe` true stays `(true or vlan) and tcp`.
     #[must_use]
     pub fn resolve_tags(&self, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) -> Expr {
         let mut shift_matters = false;
@@ -25,7 +25,11 @@ fn replace(expr: &Expr, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) ->
         Expr::Not(inner) => Expr::not(replace(inner, value_of)),
         Expr::And(list) => Expr::And(list.iter().map(|e| replace(e, value_of)).collect()),
         Expr::Or(list) => Expr::Or(list.iter().map(|e| replace(e, value_of)).collect()),
-        Expr::True | Expr::False | Expr::Primitive(_) => expr.clone(),
+        Expr::True
+        | Expr::False
+        | Expr::Primitive(_)
+        | Expr::TagIs { .. }
+        | Expr::Ingress { .. } => expr.clone(),
     }
 }
 
@@ -33,16 +37,19 @@ fn replace(expr: &Expr, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) ->
 /// `shift_matters` says that something kept there looks behind tags.
 fn fold(expr: Expr, shift_matters: &mut bool) -> Expr {
     if let Some(value) = value(&expr) {
-        let needed_for_its_shift = *shift_matters && expr.vlans() > 0;
+        let needed_for_its_shift = *shift_matters && expr.shifts();
         return if needed_for_its_shift { expr } else { constant(value) };
     }
     match expr {
         Expr::Not(inner) => Expr::not(fold(*inner, shift_matters)),
         Expr::And(list) => Expr::and(fold_list(list, shift_matters, &Expr::True)),
         Expr::Or(list) => Expr::or(fold_list(list, shift_matters, &Expr::False)),
-        Expr::Primitive(Primitive::Ether { .. }) | Expr::True | Expr::False | Expr::Tag { .. } => {
-            expr
-        }
+        Expr::True
+        | Expr::False
+        | Expr::Tag { .. }
+        | Expr::TagIs { .. }
+        | Expr::Ingress { .. }
+        | Expr::Primitive(Primitive::Any(_) | Primitive::Ether { .. }) => expr,
         Expr::Primitive(_) => {
             *shift_matters = true;
             expr
@@ -67,7 +74,7 @@ fn value(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::True => Some(true),
         Expr::False => Some(false),
-        Expr::Primitive(_) | Expr::Tag { .. } => None,
+        Expr::Primitive(_) | Expr::Tag { .. } | Expr::TagIs { .. } | Expr::Ingress { .. } => None,
         Expr::Not(inner) => value(inner).map(|v| !v),
         Expr::And(list) => decide(list, false),
         Expr::Or(list) => decide(list, true),

@@ -17,6 +17,32 @@ pub(crate) fn number(word: &str) -> Option<u32> {
     }
 }
 
+/// The same of up to 64 bits: a tag's value.
+pub(crate) fn wide(word: &str) -> Option<u64> {
+    match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+        Some(hex) if hex.chars().all(|c| c.is_ascii_hexdigit()) => {
+            u64::from_str_radix(hex, 16).ok()
+        }
+        None if word.chars().all(|c| c.is_ascii_digit()) => word.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A DECnet phase IV address, `area.node`.
+pub(crate) fn decnet(word: &str) -> Result<u16, Why> {
+    let parts = word.split_once('.').map(|(area, node)| (digits(area, 10), digits(node, 10)));
+    match parts {
+        Some((Some(area @ 0..=63), Some(node @ 0..=1023))) => {
+            Ok(u16::try_from((area << 10) | node).unwrap_or(u16::MAX))
+        }
+        _ => Err(Why::Value {
+            value: word.to_owned(),
+            wanted: "a DECnet address",
+            instead: "area and node, from 0.0 to 63.1023, as in `decnet host 10.123`",
+        }),
+    }
+}
+
 /// `from_str_radix` alone would also take a sign.
 fn digits(word: &str, radix: u32) -> Option<u32> {
     if word.chars().all(|c| c.is_digit(radix)) {

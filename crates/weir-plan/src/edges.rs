@@ -184,10 +184,14 @@ impl<'a> Linker<'a> {
                 return Err(());
             }
         };
-        let Some(source) = source else {
-            return Ok(Some(expr));
-        };
         let mut sound = Ok(Some(()));
+        for test in expr.values() {
+            errors.push(written.span, Why::ValueTest { test });
+            sound = Err(());
+        }
+        let Some(source) = source else {
+            return sound.map(|_| Some(expr));
+        };
         for (scope, name) in expr.tags() {
             if let Err(why) = self.tag(scope, name, source, from) {
                 errors.push(find(written, &format!("{scope}.{name}")), why);

@@ -98,6 +98,8 @@ pub enum Why {
     UnknownOutput { scope: String, name: String, nearest: Option<String>, outputs: Vec<String> },
     #[error("`{scope}.{name}` is about `{scope}`, but these packets come from `{from}`")]
     OtherScope { scope: String, name: String, from: String, outputs: Vec<String> },
+    #[error("`{test}` is understood, but does not run yet")]
+    ValueTest { test: String },
     #[error("`{name}` has no input called `{input}`")]
     UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
     #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
@@ -195,6 +197,10 @@ impl Why {
                 let outputs: Vec<String> =
                     outputs.iter().map(|output| format!("{from}.{output}")).collect();
                 format!("write an output of `{from}`: {}", list(&outputs))
+            }
+            Why::ValueTest { .. } => {
+                "write an output, as in `[fw.safe]`, a filter on packets, or edges from the ports themselves"
+                    .to_owned()
             }
             Why::UnknownInput { nearest, inputs, .. } => {
                 suggestion(nearest.as_deref(), inputs, "its inputs are")

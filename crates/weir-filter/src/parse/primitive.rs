@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use super::qualifiers::{Pname, Qualifiers, protocol};
+use super::special::{any_port, ether_protocol, ip_protocol, iso_protocol};
 use super::{Parsed, Parser, tag};
+use crate::arith::Compare;
 use crate::error::Why;
 use crate::expr::Expr;
 use crate::lexer::Kind;
 use crate::net::Net;
-use crate::primitive::{Family, Primitive};
+use crate::primitive::{AnyTest, Family, Group, Primitive, Protocol};
 use crate::{value, words};
 
 impl<'a> Parser<'a> {
@@ -24,11 +26,7 @@ impl<'a> Parser<'a> {
             return self.keyword(word, depth);
         }
         if let Some((scope, name)) = tag(word) {
-            self.skip();
-            return Parsed::leaf(
-                Expr::Tag { scope: scope.to_owned(), name: name.to_owned() },
-                None,
-            );
+            return Parsed::leaf(self.tagged(scope, name), None);
         }
         if let Some(qualifiers) = outer {
             return Parsed::leaf(self.single_value(qualifiers), outer);
@@ -40,13 +38,17 @@ impl<'a> Parser<'a> {
         } else {
             Why::UnknownWord { word: word.to_owned(), nearest: words::nearest(word) }
         };
+        let is_known = matches!(why, Why::NotTaken { .. });
         self.error(self.here(), why);
         self.skip();
-        if let Some(Kind::Word(next)) = self.peek()
-            && !words::is_keyword(next)
+        // Its value, most likely: no second error for that.
+        while let Some(Kind::Word(_) | Kind::Operator(_) | Kind::Compare(_)) = self.peek()
+            && !matches!(self.peek(), Some(Kind::Word(next)) if words::is_keyword(next))
         {
-            // Its value, most likely: no second error for that.
             self.skip();
+            if !is_known {
+                break;
+            }
         }
         Parsed::leaf(Expr::False, None)
     }
@@ -58,10 +60,18 @@ impl<'a> Parser<'a> {
                 self.skip();
                 Parsed::leaf(if word == "true" { Expr::True } else { Expr::False }, None)
             }
-            "vlan" => {
+            "vlan" | "mpls" | "pppoes" => Parsed::leaf(self.shifting(word), None),
+            "pppoed" => {
+                let span = self.here();
                 self.skip();
-                Parsed::leaf(self.vlan(), None)
+                Parsed::leaf(self.made(Primitive::Pppoed, span), None)
             }
+            "less" => Parsed::leaf(self.length(Compare::LessOrEqual), None),
+            "greater" => Parsed::leaf(self.length(Compare::GreaterOrEqual), None),
+            "llc" => Parsed::leaf(self.llc(), None),
+            "tos" => Parsed::leaf(self.tos(), None),
+            "ingress" => Parsed::leaf(self.ingress(), None),
+            "any" => self.any(depth),
             "mask" => {
                 self.error(self.here(), Why::NoTerm);
                 self.skip();
@@ -71,6 +81,9 @@ impl<'a> Parser<'a> {
                 let protocol = protocol(word);
                 if protocol.is_some() {
                     self.skip();
+                }
+                if let Some(Kind::Word(word @ ("broadcast" | "multicast"))) = self.peek() {
+                    return Parsed::leaf(self.group(protocol, word, start), None);
                 }
                 let before = self.at;
                 match self.qualifiers(protocol, start) {
@@ -85,35 +98,36 @@ impl<'a> Parser<'a> {
     }
 
     fn protocol_alone(&mut self, protocol: Option<Pname>, start: usize) -> Parsed {
+        let span = self.since(start);
         if let Some(Pname::Protocol(p)) = protocol {
-            return Parsed::leaf(Primitive::Protocol(p).into(), None);
+            return Parsed::leaf(self.made(Primitive::Protocol(p), span), None);
         }
         let instead = "`ether host`, `ether src`, `ether dst` or `ether proto` and a value";
-        self.error(self.since(start), Why::NoValue { instead });
+        self.error(span, Why::NoValue { instead });
         Parsed::leaf(Expr::False, None)
     }
 
-    /// The id after `vlan`, which may stand in brackets.
-    fn vlan(&mut self) -> Expr {
-        let mut brackets = 0_usize;
-        while self.peek_after(brackets) == Some(Kind::Open) {
-            brackets = brackets.saturating_add(1);
-        }
-        let id = match self.peek_after(brackets) {
-            Some(Kind::Word(word)) if value::is_numeric(word) => word,
-            _ => return Primitive::Vlan { id: None }.into(),
-        };
-        let open = self.here();
-        self.at = self.at.saturating_add(brackets);
-        let span = self.here();
+    /// `broadcast` or `multicast`, behind an optional protocol.
+    fn group(&mut self, protocol: Option<Pname>, kind: &'a str, start: usize) -> Expr {
         self.skip();
-        for _ in 0..brackets {
-            self.close(open.clone());
-        }
-        match value::at_most(id, 4095, "a VLAN id", "a number from 0 to 4095") {
-            Ok(id) => Primitive::Vlan { id: Some(id) }.into(),
-            Err(why) => self.placeholder(span, why),
-        }
+        let span = self.since(start);
+        let primitive = match (protocol, kind) {
+            (None | Some(Pname::Ether), "broadcast") => Primitive::Broadcast,
+            (None | Some(Pname::Ether), _) => Primitive::Multicast(Group::Ether),
+            (Some(Pname::Protocol(Protocol::Ip)), "multicast") => Primitive::Multicast(Group::Ip),
+            (Some(Pname::Protocol(Protocol::Ip6)), "multicast") => Primitive::Multicast(Group::Ip6),
+            (Some(protocol), "broadcast") => {
+                let instead = "`broadcast`, or the address, as in `dst host 10.0.0.255`: there is no interface whose mask could be known";
+                let (protocol, kind) = (protocol.word(), "broadcast");
+                return self.placeholder(span, Why::Qualifier { protocol, kind, instead });
+            }
+            (Some(protocol), _) => {
+                let (protocol, kind) = (protocol.word(), "multicast");
+                let instead = "`ether`, `ip`, `ip6` or nothing before it";
+                return self.placeholder(span, Why::Qualifier { protocol, kind, instead });
+            }
+        };
+        self.made(primitive, span)
     }
 
     /// One value.
@@ -121,6 +135,7 @@ impl<'a> Parser<'a> {
         let span = self.here();
         let word = match self.peek() {
             Some(Kind::Word(word)) if !words::is_keyword(word) => word,
+            Some(Kind::Escaped(word)) if qualifiers.takes_protocol() => word,
             // Many things may be missing after qualifiers that are wrong already.
             _ if matches!(qualifiers, Qualifiers::Wrong)
                 || self.errors.len() >= super::MAX_ERRORS =>
@@ -132,13 +147,19 @@ impl<'a> Parser<'a> {
                     Qualifiers::Net { .. } | Qualifiers::Wrong => {
                         "an address, as in `host 10.0.0.1`"
                     }
-                    Qualifiers::Port { is_range: false, .. } => "a port number, as in `port 80`",
-                    Qualifiers::Port { .. } => "two port numbers, as in `portrange 20-21`",
+                    Qualifiers::Port { is_range: false, .. }
+                    | Qualifiers::AnyPort { is_range: false, .. } => {
+                        "a port number, as in `port 80`"
+                    }
+                    Qualifiers::Port { .. } | Qualifiers::AnyPort { .. } => {
+                        "two port numbers, as in `portrange 20-21`"
+                    }
                     Qualifiers::Ether { .. } => {
                         "an Ethernet address, as in `ether host 02:00:00:00:00:01`"
                     }
-                    Qualifiers::IpProto { .. } | Qualifiers::EtherProto => {
-                        "a protocol number, as in `ip proto 47`"
+                    Qualifiers::Decnet { .. } => "an address, as in `decnet host 10.123`",
+                    _ => {
+                        "a protocol's number, or its name, as in `ip proto 47` or `ip proto \\tcp`"
                     }
                 };
                 return self.placeholder(span, Why::NoValue { instead });
@@ -150,32 +171,43 @@ impl<'a> Parser<'a> {
                 .network(word, is_net)
                 .and_then(|net| fits(family, net))
                 .map(|net| Primitive::Net { family, direction, net }),
-            Qualifiers::Port { transport, direction, is_range } => {
-                let range = if is_range {
-                    value::port_range(word)
-                } else {
-                    value::port(word).map(|p| (p, p))
-                };
-                range.map(|(first, last)| Primitive::Port { transport, direction, first, last })
+            Qualifiers::Port { transport, direction, is_range } => ports(word, is_range)
+                .map(|(first, last)| Primitive::Port { transport, direction, first, last }),
+            Qualifiers::AnyPort { transport, direction, is_range } => {
+                ports(word, is_range).map(|range| any_port(transport, direction, range))
             }
             Qualifiers::Ether { direction } => {
                 value::mac(word).map(|mac| Primitive::Ether { direction, mac })
             }
-            Qualifiers::IpProto { family } => value::at_most(
-                word,
-                255,
-                "an IP protocol number",
-                "a number from 0 to 255, as in `ip proto 47`",
-            )
-            .map(|n| Primitive::IpProto { family, number: u8::try_from(n).unwrap_or(u8::MAX) }),
+            Qualifiers::Decnet { direction } => {
+                value::decnet(word).map(|address| Primitive::Decnet { direction, address })
+            }
+            Qualifiers::IpProto { family } => {
+                ip_number(word).map(|number| Primitive::IpProto { family, number })
+            }
+            Qualifiers::Chain { family } => {
+                ip_number(word).map(|number| Primitive::Chain { family, number })
+            }
+            Qualifiers::AnyProto => {
+                ip_number(word).map(|number| Primitive::Any(AnyTest::Protocol(number)))
+            }
             Qualifiers::EtherProto => ether_type(word).map(Primitive::EtherProto),
+            Qualifiers::IsoProto => {
+                named_byte(word, iso_protocol(word), "`iso proto 0x83`").map(Primitive::IsoProto)
+            }
+            Qualifiers::IsisProto => {
+                named_byte(word, None, "`isis proto 18`").map(Primitive::IsisProto)
+            }
             Qualifiers::Wrong => {
                 self.rest_of_network();
                 return Expr::False;
             }
         };
         match result {
-            Ok(primitive) => primitive.into(),
+            Ok(primitive) => {
+                let span = self.since(span.start);
+                self.made(primitive, span)
+            }
             Err(why) => self.placeholder(self.since(span.start), why),
         }
     }
@@ -237,7 +269,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reports an error and gives something to go on with.
-    fn placeholder(&mut self, span: Range<usize>, why: Why) -> Expr {
+    pub(super) fn placeholder(&mut self, span: Range<usize>, why: Why) -> Expr {
         self.error(span, why);
         Expr::False
     }
@@ -267,17 +299,29 @@ fn fits(family: Family, net: Net) -> Result<Net, Why> {
     if wrong { Err(Why::Qualifier { protocol, kind, instead }) } else { Ok(net) }
 }
 
-/// An EtherType. Below 1536 the field is a length (IEEE 802.3 §3.2.6), and for AppleTalk's two types
-/// libpcap looks behind an LLC header: neither is taken.
-fn ether_type(word: &str) -> Result<u16, Why> {
-    let instead = "an EtherType from 0x600 to 0xffff, as in `ether proto 0x88cc`";
-    let number = value::at_most(word, u16::MAX, "an EtherType", instead)?;
-    if number < 0x600 || number == 0x809b || number == 0x80f3 {
-        return Err(Why::Value {
-            value: word.to_owned(),
-            wanted: "an EtherType that is taken here",
-            instead,
-        });
+fn ports(word: &str, is_range: bool) -> Result<(u16, u16), Why> {
+    if is_range { value::port_range(word) } else { value::port(word).map(|port| (port, port)) }
+}
+
+/// A protocol above IP, by number or name.
+fn ip_number(word: &str) -> Result<u8, Why> {
+    let instead = "a number from 0 to 255, as in `ip proto 47`";
+    named_byte(word, ip_protocol(word), instead)
+}
+
+fn named_byte(word: &str, named: Option<u8>, instead: &'static str) -> Result<u8, Why> {
+    if let Some(number) = named {
+        return Ok(number);
     }
-    Ok(number)
+    let number = value::at_most(word, 255, "a protocol number", instead)?;
+    Ok(u8::try_from(number).unwrap_or(u8::MAX))
+}
+
+/// An EtherType, by number or name; up to 1500 the SAP in an LLC frame.
+fn ether_type(word: &str) -> Result<u16, Why> {
+    let instead = "an EtherType from 0 to 0xffff, as in `ether proto 0x88cc`";
+    match ether_protocol(word) {
+        Some(number) => Ok(number),
+        None => value::at_most(word, u16::MAX, "an EtherType", instead),
+    }
 }

@@ -1,6 +1,7 @@
 //! Qualifiers: protocol, direction and kind, and which of them go together.
 
 use super::Parser;
+use crate::display::is_link;
 use crate::error::Why;
 use crate::lexer::Kind;
 use crate::primitive::{Direction, Family, IpFamily, Protocol, Transport};
@@ -12,14 +13,40 @@ pub(super) enum Qualifiers {
     Net { family: Family, direction: Direction, is_net: bool },
     /// `port`; or `portrange` when `is_range`.
     Port { transport: Transport, direction: Direction, is_range: bool },
+    /// `any port`.
+    AnyPort { transport: Transport, direction: Direction, is_range: bool },
     /// `ether host`.
     Ether { direction: Direction },
+    /// `decnet host`.
+    Decnet { direction: Direction },
     /// `proto`.
     IpProto { family: IpFamily },
+    /// `protochain`.
+    Chain { family: IpFamily },
+    /// `any proto`.
+    AnyProto,
     /// `ether proto`.
     EtherProto,
+    /// `iso proto`.
+    IsoProto,
+    /// `isis proto`.
+    IsisProto,
     /// Qualifiers that do not go together: already reported, so the values are passed over.
     Wrong,
+}
+
+impl Qualifiers {
+    /// Whether a protocol's name may be the value.
+    pub(super) fn takes_protocol(self) -> bool {
+        matches!(
+            self,
+            Qualifiers::IpProto { .. }
+                | Qualifiers::Chain { .. }
+                | Qualifiers::AnyProto
+                | Qualifiers::EtherProto
+                | Qualifiers::IsoProto
+        )
+    }
 }
 
 /// A word that may stand before qualifiers.
@@ -30,7 +57,7 @@ pub(super) enum Pname {
 }
 
 impl Pname {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Pname::Ether => "ether",
             Pname::Protocol(p) => p.word(),
@@ -39,19 +66,10 @@ impl Pname {
 }
 
 pub(super) fn protocol(word: &str) -> Option<Pname> {
-    Some(match word {
-        "ip" => Pname::Protocol(Protocol::Ip),
-        "ip6" => Pname::Protocol(Protocol::Ip6),
-        "arp" => Pname::Protocol(Protocol::Arp),
-        "rarp" => Pname::Protocol(Protocol::Rarp),
-        "tcp" => Pname::Protocol(Protocol::Tcp),
-        "udp" => Pname::Protocol(Protocol::Udp),
-        "sctp" => Pname::Protocol(Protocol::Sctp),
-        "icmp" => Pname::Protocol(Protocol::Icmp),
-        "icmp6" => Pname::Protocol(Protocol::Icmp6),
-        "ether" => Pname::Ether,
-        _ => return None,
-    })
+    if is_link(word) {
+        return Some(Pname::Ether);
+    }
+    Protocol::WORDS.iter().find(|(w, _)| *w == word).map(|(_, p)| Pname::Protocol(*p))
 }
 
 impl Parser<'_> {
@@ -68,6 +86,7 @@ impl Parser<'_> {
             Some(Kind::Word("port")) => "port",
             Some(Kind::Word("portrange")) => "portrange",
             Some(Kind::Word("proto")) if direction.is_none() => "proto",
+            Some(Kind::Word("protochain")) if direction.is_none() => "protochain",
             // E2's `dst ip X`.
             Some(Kind::Word("ip")) if direction.is_some() && protocol.is_none() => "net",
             _ => {
@@ -123,12 +142,26 @@ impl Parser<'_> {
             _ => None,
         };
         let is_ether = matches!(protocol, Some(Pname::Ether));
+        let version = match protocol {
+            None => Some(IpFamily::Any),
+            Some(Pname::Protocol(Protocol::Ip)) => Some(IpFamily::Ip),
+            Some(Pname::Protocol(Protocol::Ip6)) => Some(IpFamily::Ip6),
+            _ => None,
+        };
         let found = match (kind, family, transport) {
+            ("host", ..) if matches!(protocol, Some(Pname::Protocol(Protocol::Decnet))) => {
+                Some(Qualifiers::Decnet { direction })
+            }
+            ("proto", ..) if matches!(protocol, Some(Pname::Protocol(Protocol::Iso))) => {
+                Some(Qualifiers::IsoProto)
+            }
+            ("proto", ..) if matches!(protocol, Some(Pname::Protocol(Protocol::Isis))) => {
+                Some(Qualifiers::IsisProto)
+            }
+            ("proto", ..) if !is_ether => version.map(|family| Qualifiers::IpProto { family }),
+            ("protochain", ..) => version.map(|family| Qualifiers::Chain { family }),
             ("host", _, _) if is_ether => Some(Qualifiers::Ether { direction }),
             ("proto", _, _) if is_ether => Some(Qualifiers::EtherProto),
-            ("proto", Some(Family::Any), _) => Some(Qualifiers::IpProto { family: IpFamily::Any }),
-            ("proto", Some(Family::Ip), _) => Some(Qualifiers::IpProto { family: IpFamily::Ip }),
-            ("proto", Some(Family::Ip6), _) => Some(Qualifiers::IpProto { family: IpFamily::Ip6 }),
             ("host" | "net", Some(family), _) => {
                 Some(Qualifiers::Net { family, direction, is_net: kind == "net" })
             }
@@ -142,7 +175,8 @@ impl Parser<'_> {
                 "port" | "portrange" => {
                     "`tcp`, `udp`, `sctp` or nothing before it, or join the two with `and`"
                 }
-                "proto" => "`ip`, `ip6`, `ether` or nothing before it",
+                "proto" => "`ip`, `ip6`, `ether`, `iso`, `isis` or nothing before it",
+                "protochain" => "`ip`, `ip6` or nothing before it",
                 _ if is_ether => "`ether host`, or leave `ether` out",
                 _ => "`ip`, `ip6`, `arp`, `rarp` or nothing before it, or join the two with `and`",
             };

@@ -86,12 +86,23 @@ fn a_check_is_made_again_only_if_something_wrote_what_it_reads() {
     };
     assert!(left("WritePayload"));
     assert!(!left("WriteIp"));
-    // Where its own layer begins depends on those below.
     assert!(!left("WriteLink"));
     // Other offsets, another length.
     assert!(!left("Grow"));
     // A packet that it makes has passed nothing.
     assert!(!left("Copy"));
+}
+
+#[test]
+fn where_a_layer_begins_depends_on_those_below() {
+    for (below, is_left) in
+        [("WriteLink", false), ("WriteIp", false), ("SetPort", false), ("Nothing", true)]
+    {
+        let text = "Port<0> a; Port<1> b; HttpClassifier x; TYPE w; HttpClassifier y;
+            pipelet { a -> x; x [x.http] -> w -> y -> b; }";
+        let plan = thread(&text.replace("TYPE", below));
+        assert_eq!(nfs(&plan) == ["x", "w"], is_left, "{below}");
+    }
 }
 
 #[test]
@@ -236,6 +247,11 @@ fn what_leads_to_another_is_not_merged_with_it_not_even_through_other_merged_one
     let text = "Port<0> a; Port<1> b; CheckLink x; CheckLink y; L3L4Filter s; L3L4Filter t;
         pipelet { a [tcp] -> x; a -> s; x [x.a] -> t -> b; s -> y -> b; }";
     assert_eq!(workers(&plan(text, &options(Isolate::Each, 2))), ["s", "x+y", "t"]);
+    // The same with a third one that was merged after s was known to lead to the second.
+    let text =
+        "Port<0> a; Port<1> b; CheckLink x; L3L4Filter s; CheckLink y; CheckLink z; L3L4Filter t;
+        pipelet { a [tcp] -> x; a [udp] -> s; a -> z; x -> b; s -> y -> b; z [z.a] -> t -> b; }";
+    assert_eq!(workers(&plan(text, &options(Isolate::Each, 2))), ["s", "x+y+z", "t"]);
 }
 
 #[test]

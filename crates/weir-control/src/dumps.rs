@@ -41,7 +41,13 @@ pub(crate) fn add(
         let path = file_of(file, domain);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = format!("dump:{name}");
-        let nodes = vec![NodeSpec { name: name.clone(), nf: None, outputs: Vec::new(), fan_in: 1 }];
+        let nodes = vec![NodeSpec {
+            name: name.clone(),
+            nf: None,
+            outputs: Vec::new(),
+            fan_in: 1,
+            instance_of: None,
+        }];
         workers.push(WorkerSetup {
             name,
             end: EndSpec::Dump(DumpSpec { path, ports: ports.clone(), droppers }),

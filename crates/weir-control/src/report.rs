@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_device::{DeviceSpec, Place};
 use weir_packet::DropReason;
-use weir_plan::Plan;
+use weir_plan::{EdgeId, Plan, Tally};
 use weir_runtime::layout::{EDGE_WORDS, NodeCounts};
 use weir_runtime::spec::EndSpec;
 
@@ -17,7 +17,7 @@ pub struct NodeReport {
     pub name: String,
     /// Type of the µNF, or `rx` or `tx`.
     pub kind: String,
-    /// Name of the worker that ran it.
+    /// Name of the worker that ran it; empty when the plan left it out, as others had its answers.
     pub worker: String,
     /// Packets in.
     pub packets: u64,
@@ -146,11 +146,52 @@ impl Report {
         for w in 0..agent.setup().workers.len() {
             report.add_worker(agent, w);
         }
+        report.as_in_policy(&plan.tally);
         if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
             report.balance.hostile = report.balance.missing();
         }
         report.sound = report.balance.holds() && census.is_clean();
         report
+    }
+
+    /// From the counters of the plan's graph, which may be consolidated, to those of the policy's.
+    fn as_in_policy(&mut self, tally: &Tally) {
+        let counted = std::mem::take(&mut self.edges);
+        let sum = |edges: &[EdgeId]| {
+            let counts = edges.iter().filter_map(|e| counted.get(e.index()));
+            counts.fold((0_u64, 0_u64), |(packets, bytes), edge| {
+                (packets.wrapping_add(edge.packets), bytes.wrapping_add(edge.bytes))
+            })
+        };
+        let edges = tally.edges.iter().map(|edge| {
+            let (packets, bytes) = sum(&edge.sum);
+            EdgeReport { name: edge.name.clone(), packets, bytes }
+        });
+        self.edges = edges.collect();
+        for nf in &tally.nodes {
+            let (packets, bytes) = sum(&nf.sum);
+            let nodes = &mut self.nodes;
+            if let Some(row) = nodes.iter_mut().find(|row| row.name == nf.name) {
+                row.packets = row.packets.wrapping_add(packets);
+                row.bytes = row.bytes.wrapping_add(bytes);
+                continue;
+            }
+            let is_nf = |row: &NodeReport| !matches!(row.kind.as_str(), "rx" | "gate");
+            let behind = nodes.iter().position(|row| nf.behind.as_ref() == Some(&row.name));
+            let at = behind.map(|at| at + 1).or_else(|| nodes.iter().position(is_nf));
+            let at = at.unwrap_or(nodes.len());
+            let row = NodeReport {
+                name: nf.name.clone(),
+                kind: nf.kind.clone(),
+                worker: String::new(),
+                packets,
+                bytes,
+                drops: BTreeMap::new(),
+                ns_per_packet: None,
+                report: serde_json::Value::Null,
+            };
+            nodes.insert(at, row);
+        }
     }
 
     fn add_worker(&mut self, agent: &Agent, w: usize) {

@@ -9,7 +9,9 @@ use weir_capture::{Precision, ScanError, TimeFormat};
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
-use weir_plan::{Branch, EdgeId, EdgeKind, Node, NodeKind, Plan, Segment, SegmentId, SegmentKind};
+use weir_plan::{
+    Branch, EdgeId, EdgeKind, Node, NodeId, NodeKind, Plan, Segment, SegmentId, SegmentKind,
+};
 use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec, TargetSpec};
 
 /// Why a plan cannot run with these devices.
@@ -361,7 +363,7 @@ fn worker(
         let from = plan.lanes_into(id).next().and_then(|lane| plan.segment(lane.from));
         takes_from = from.map_or(0, |from| index(&from.domain));
         let name = segment.name.clone();
-        gate = Some(NodeSpec { name, nf: None, outputs: Vec::new(), fan_in: 1 });
+        gate = Some(NodeSpec { name, nf: None, outputs: Vec::new(), fan_in: 1, instance_of: None });
     }
     let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
     let nodes = nodes.map(|(n, node)| NodeSpec {
@@ -372,6 +374,7 @@ fn worker(
         },
         outputs: if is_tx { Vec::new() } else { outputs(plan, id, segment, node, &edges) },
         fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
+        instance_of: instance_of(plan, segment, n),
     });
     let nodes = nodes.chain(gate).collect();
     let infos = || {
@@ -416,6 +419,18 @@ fn worker(
         fault: None,
         attack: None,
     }
+}
+
+/// The node of the segment whose instance `node` is too, where the plan has merged them.
+fn instance_of(plan: &Plan, segment: &Segment, node: NodeId) -> Option<u16> {
+    let group = plan.merged.iter().find(|group| group.contains(&node))?;
+    let remembers = match plan.graph.node(node).map(|n| &n.kind) {
+        Some(NodeKind::Nf { info, .. }) => info.work.keeps,
+        _ => true,
+    };
+    let first = segment.nodes.iter().position(|n| group.contains(n))?;
+    let is_first = segment.nodes.get(first) == Some(&node);
+    (!remembers && !is_first).then_some(first as u16)
 }
 
 /// How a worker that is on no core of the plan's shares the machine.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::hint::black_box;
-use weir_nf::{ConfigError, Ctx, Descriptor, Env, Nf, Packets, ReadOnly};
+use weir_nf::{ConfigError, Ctx, Descriptor, Effect, Env, Nf, Packets, ReadOnly};
 
 /// Burns processor time for each packet and touches nothing: a stand-in for a µNF of a given cost
 /// in benchmarks (the µNF paper's §VI).
@@ -27,6 +27,8 @@ impl Nf for Busy {
     const DESCRIPTOR: Descriptor = Descriptor {
         name: "Busy",
         summary: "Burns processor cycles and touches nothing",
+        // The time is what is wanted: twice is not once.
+        effect: Effect::External,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

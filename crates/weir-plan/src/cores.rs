@@ -4,6 +4,13 @@ use std::collections::HashSet;
 
 use crate::plan::{Options, Segment, SegmentKind};
 
+/// How many cores NF workers have: all but the services', or that one if it is the only one.
+pub(crate) fn for_nfs(options: &Options) -> usize {
+    let cores = options.cores.as_ref().map_or(0, Vec::len);
+    let cores = if cores == 0 { options.online } else { cores };
+    cores.saturating_sub(1).max(1)
+}
+
 /// Pins the segments; says whether some core is sure to have no NF worker.
 pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
     let cores = options.cores.as_deref().unwrap_or_default();

@@ -120,6 +120,20 @@ impl Plan {
             let (from, to) = (name(lane.from), name(lane.to));
             line(&mut out, 1, &format!("{from} => {to}: {edge}, packets of {source}{order}"));
         }
+        out.push_str(&self.changes_to_text());
+        out
+    }
+
+    /// What consolidation did and why, one a line under a heading; empty when it did nothing.
+    #[must_use]
+    pub fn changes_to_text(&self) -> String {
+        let mut out = String::new();
+        for (i, change) in self.changes.iter().enumerate() {
+            if i == 0 {
+                line(&mut out, 0, "consolidated");
+            }
+            line(&mut out, 1, &change.to_string());
+        }
         out
     }
 

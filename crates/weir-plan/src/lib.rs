@@ -6,6 +6,7 @@
 //!
 //! - [`parse`] reads E2's policy language (E2 §3.1 and appendix) with typed NF configuration.
 //! - [`check`] merges the pipelets into one [`Graph`] and resolves every name.
+//! - [`consolidate`] leaves out what is done already and merges equal work; [`Plan::consolidated`].
 //! - [`Plan::build`] divides the graph into segments and lays the rings between them.
 //! - [`render`] shows errors with their place; `to_text` and `to_dot` show graphs and plans.
 //!
@@ -55,6 +56,7 @@ mod lanes;
 mod lexer;
 mod merge;
 mod nearest;
+mod optimise;
 mod parse;
 mod plan;
 mod render;
@@ -73,6 +75,9 @@ pub use describe::{Access, Affinity, Effect, Touch, Work};
 pub use diff::{Action, NfFacts, RingFacts, RouteFacts, State, WorkerFacts, between, diff};
 pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
+pub use optimise::{
+    Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, consolidate,
+};
 pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
 pub use plan::{
     EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId,

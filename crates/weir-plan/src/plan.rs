@@ -10,6 +10,7 @@ use crate::cores;
 use crate::domains::{self, domain_of};
 use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
 use crate::lanes;
+use crate::optimise::{self, Change, Consolidated, Tally};
 
 /// The most lanes of a plan.
 pub const MAX_LANES: usize = 1_000_000;
@@ -199,6 +200,13 @@ pub struct Plan {
     /// True when a core is sure to have no NF worker, so that workers of the real-time class leave
     /// the machine usable. Without pinning: when there are more cores than NF workers.
     pub real_time_ok: bool,
+    /// NFs that are merged: those of a list are in one worker, and one instance if they remember
+    /// nothing.
+    pub merged: Vec<Vec<NodeId>>,
+    /// Which counters of the graph make those of the policy.
+    pub tally: Tally,
+    /// What consolidation did to the policy's graph.
+    pub changes: Vec<Change>,
 }
 
 impl Plan {
@@ -208,14 +216,35 @@ impl Plan {
     /// When it needs too many rings.
     pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
-        let mut segments = segments(graph, options);
+        Self::of(graph, options, Vec::new(), Tally::plain(graph), Vec::new())
+    }
+
+    /// As [`Plan::build`], for what [`crate::consolidate`] makes of the graph.
+    ///
+    /// # Errors
+    /// When it needs too many rings.
+    pub fn consolidated(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
+        domains::check(graph, options)?;
+        let Consolidated { graph, merged, tally, changes } = optimise::consolidate(graph, options);
+        Self::of(&graph, options, merged, tally, changes)
+    }
+
+    fn of(
+        graph: &Graph,
+        options: &Options,
+        merged: Vec<Vec<NodeId>>,
+        tally: Tally,
+        changes: Vec<Change>,
+    ) -> Result<Self, PlanError> {
+        let mut segments = segments(graph, options, &merged);
         let real_time_ok = cores::assign(&mut segments, options);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
         let edges: Vec<PlanEdge> =
             graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
         let lanes = lanes::lanes(graph, &segments, &homes, &sources, &edges)?;
-        Ok(Self { graph: graph.clone(), segments, edges, sources, lanes, real_time_ok })
+        let graph = graph.clone();
+        Ok(Self { graph, segments, edges, sources, lanes, real_time_ok, merged, tally, changes })
     }
 
     /// A segment; `None` when `id` is not of this plan.
@@ -254,7 +283,7 @@ pub(crate) struct Home {
     pub(crate) inward: Option<SegmentId>,
 }
 
-fn segments(graph: &Graph, options: &Options) -> Vec<Segment> {
+fn segments(graph: &Graph, options: &Options, merged: &[Vec<NodeId>]) -> Vec<Segment> {
     let mut segments = Vec::new();
     let mut source = 0_u32;
     for (id, node) in graph.node_ids() {
@@ -269,7 +298,7 @@ fn segments(graph: &Graph, options: &Options) -> Vec<Segment> {
         }
     }
     let runs: Vec<Vec<NodeId>> = match options.isolate {
-        Isolate::Each => graph.order().iter().map(|id| vec![*id]).collect(),
+        Isolate::Each => optimise::in_order(graph, merged),
         Isolate::None => runs(graph, options),
     };
     segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));

@@ -6,7 +6,7 @@ use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
 use std::time::Instant;
 use weir_filter::Filter;
 use weir_mem::{Arena, Seq};
-use weir_nf::{BuildError, Env, Instance, Outcome, Site};
+use weir_nf::{BuildError, Descriptor, Env, Instance, Outcome, Site};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
 
@@ -33,6 +33,9 @@ pub enum SegmentError {
         /// Why.
         source: weir_filter::CompileError,
     },
+    /// A node's µNF is to be that of a node that has none to lend.
+    #[error("{0}: it shares a µNF with no earlier node of its type that remembers nothing")]
+    Shared(String),
     /// An edge leads to a node that does not exist, or backwards.
     #[error("{0}: an edge leads to no later node of the segment")]
     Edge(String),
@@ -55,6 +58,8 @@ pub(crate) struct Branch {
 pub(crate) struct Node {
     pub(crate) name: String,
     pub(crate) nf: Option<Box<dyn Instance>>,
+    /// Lends its µNF to this one, which has none, for each batch.
+    lender: Option<usize>,
     inbox: Vec<Vec<Packet>>,
     /// More than one edge leads here: bring packets into sequence first.
     merges: bool,
@@ -105,8 +110,11 @@ impl Segment {
     /// Builds the µNFs of `spec`.
     pub fn new(spec: &WorkerSpec) -> Result<Self, SegmentError> {
         let env = Env { tags: spec.tags.clone(), seed: spec.seed };
-        let nodes = spec.nodes.iter().enumerate();
-        let nodes = nodes.map(|(i, n)| node(i, n, spec, &env)).collect::<Result<Vec<_>, _>>()?;
+        let mut nodes = Vec::with_capacity(spec.nodes.len());
+        for (i, n) in spec.nodes.iter().enumerate() {
+            let node = node(i, n, spec, &env, &nodes)?;
+            nodes.push(node);
+        }
         let careful = nodes.iter().any(|n| n.careful.is_some());
         Ok(Segment {
             more: crate::more::Beyond::of(&nodes),
@@ -139,14 +147,26 @@ impl Segment {
         let timed = self.batches.is_multiple_of(TIME_EVERY);
         for i in node..self.nodes.len() {
             while let Some((input, mut batch)) = self.next_run(i) {
+                self.lend(i);
                 if self.nodes.get(i).is_some_and(|n| n.careful.is_some()) {
                     self.carefully(i, input, &mut batch, way, timed);
                 } else {
                     self.node(i, input, &mut batch, way, timed);
                 }
+                self.lend(i);
                 debug_assert!(batch.is_empty());
                 self.spare = batch;
             }
+        }
+    }
+
+    /// Gives node `i` the µNF that it shares with another, or gives it back.
+    #[inline]
+    fn lend(&mut self, i: usize) {
+        if let Some(lender) = self.nodes.get(i).and_then(|n| n.lender)
+            && let Ok([lender, node]) = self.nodes.get_disjoint_mut([lender, i])
+        {
+            std::mem::swap(&mut lender.nf, &mut node.nf);
         }
     }
 
@@ -368,10 +388,23 @@ impl Segment {
     }
 }
 
-fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, SegmentError> {
+fn node(
+    i: usize,
+    n: &NodeSpec,
+    spec: &WorkerSpec,
+    env: &Env,
+    earlier: &[Node],
+) -> Result<Node, SegmentError> {
     let layout = Layout::of(spec);
     let build = |source| SegmentError::Build { name: n.name.clone(), source };
+    // A quarantined node has no µNF, and needs none of another's.
+    let lender = n.instance_of.filter(|_| n.nf.is_some()).map(usize::from);
+    let lent = match lender {
+        Some(at) => Some(lent(earlier.get(at), spec.nodes.get(at), n)?),
+        None => None,
+    };
     let nf = match &n.nf {
+        _ if lent.is_some() => None,
         Some((kind, config)) => {
             let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
             let made = weir_nf::find(kind).and_then(|r| r.make(&config, env));
@@ -379,7 +412,8 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
         }
         None => None,
     };
-    let inputs = nf.as_ref().map_or(1, |nf| nf.descriptor().inputs.len());
+    let descriptor = lent.or(nf.as_ref().map(|nf| nf.descriptor()));
+    let inputs = descriptor.map_or(1, |d| d.inputs.len());
     let mut outputs = Vec::new();
     for branches in &n.outputs {
         let mut list = Vec::new();
@@ -405,8 +439,8 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
         outputs.push(list);
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
-    let resizes = nf.as_ref().is_some_and(|nf| nf.descriptor().resizes);
-    let may_drop = nf.as_ref().is_none_or(|nf| nf.descriptor().may_drop);
+    let resizes = descriptor.is_some_and(|d| d.resizes);
+    let may_drop = descriptor.is_none_or(|d| d.may_drop);
     let mut nf = nf;
     let more = nf.as_mut().filter(|nf| nf.descriptor().does_more()).map(|nf| {
         nf.limit_held(spec.hold_most as usize);
@@ -416,7 +450,20 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, env: &Env) -> Result<Node, Se
     let name = n.name.clone();
     let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);
     let careful = careful.map(|(_, poison)| Careful::new(poison));
-    Ok(Node { name, nf, inbox, merges: n.fan_in > 1, resizes, may_drop, outputs, more, careful })
+    let merges = n.fan_in > 1;
+    Ok(Node { name, nf, lender, inbox, merges, resizes, may_drop, outputs, more, careful })
+}
+
+/// What the µNF is that `n` shares with the node `lender`.
+fn lent(
+    lender: Option<&Node>,
+    spec: Option<&NodeSpec>,
+    n: &NodeSpec,
+) -> Result<&'static Descriptor, SegmentError> {
+    let nf = lender.and_then(|node| node.nf.as_ref());
+    let nf = nf.filter(|nf| !nf.remembers() && !nf.descriptor().does_more());
+    let nf = nf.filter(|_| spec.is_some_and(|spec| spec.nf == n.nf));
+    nf.map(|nf| nf.descriptor()).ok_or_else(|| SegmentError::Shared(n.name.clone()))
 }
 
 /// The output by which all of the first `n` packets leave, if it is one.

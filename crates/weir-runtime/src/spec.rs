@@ -5,7 +5,7 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -130,6 +130,9 @@ pub struct NodeSpec {
     pub outputs: Vec<Vec<BranchSpec>>,
     /// Edges that lead here; with more than one, packets are brought into sequence.
     pub fan_in: u16,
+    /// An earlier node of the segment whose µNF this one is too: of equal type and configuration, and
+    /// with nothing that it remembers. Everything else each has to itself.
+    pub instance_of: Option<u16>,
 }
 
 /// A device at one end.

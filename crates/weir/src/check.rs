@@ -22,8 +22,10 @@ pub fn main(args: &CheckArgs) -> ExitCode {
     match args.planning.plan(&args.policy) {
         Ok(plan) => {
             if !args.quiet {
-                let nfs = plan.graph.order().len();
-                let (edges, workers) = (plan.edges.len(), plan.segments.len());
+                // What the policy has, whatever of it was left out.
+                let left_out = plan.tally.nodes.iter().filter(|nf| nf.left_out).count();
+                let nfs = plan.graph.order().len() + left_out;
+                let (edges, workers) = (plan.tally.edges.len(), plan.segments.len());
                 let _ = writeln!(
                     std::io::stdout(),
                     "{}: right: {nfs} NFs, {edges} edges, {workers} workers",

@@ -1,7 +1,7 @@
 //! `weir explain`: what becomes of a policy, stage by stage.
 
 use crate::outside::OutsideArgs;
-use crate::policy::{self, PolicyFailure};
+use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ pub enum Stage {
     Policy,
     /// All pipelets in one graph, one node per NF.
     Merged,
+    /// That graph without work that is done already, and what was done to it.
+    Consolidated,
     /// Workers, cores, rings.
     Plan,
 }
@@ -56,6 +58,10 @@ pub struct PlanningArgs {
     /// Which NFs get a worker process of their own.
     #[arg(long, value_enum, default_value = "each")]
     isolate: crate::run::IsolateArg,
+    /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
+    /// ways share a worker.
+    #[arg(long, value_enum, default_value = "on")]
+    consolidate: Consolidate,
     /// Cores to use: the first for devices, the others for NFs.
     #[arg(long, value_delimiter = ',', value_name = "LIST")]
     cores: Option<Vec<usize>>,
@@ -69,9 +75,14 @@ pub struct PlanningArgs {
 impl PlanningArgs {
     /// The plan of a policy, whose warnings go to standard error.
     pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
+        self.planned(path, self.consolidate)
+    }
+
+    fn planned(&self, path: &Path, consolidate: Consolidate) -> Result<Plan, PolicyFailure> {
         let loaded = policy::load(path, &self.outside.catalog()?, self.outside.with.is_empty())?;
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
-        policy::plan(&loaded.graph, path, self.isolate.into(), self.cores.clone(), &self.domain)
+        let (isolate, cores) = (self.isolate.into(), self.cores.clone());
+        policy::plan(&loaded.graph, path, isolate, cores, &self.domain, consolidate)
     }
 }
 
@@ -128,17 +139,21 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Format::Json => Err(ExplainError::NotAsWritten("JSON")),
         };
     }
-    let plan = args.planning.plan(&args.policy)?;
-    let merged = args.stage == Stage::Merged;
-    Ok(match (args.format, merged) {
-        (Format::Text, true) => plan.graph.to_text(),
-        (Format::Text, false) => plan.to_text(),
-        (Format::Dot, true) => plan.graph.to_dot(),
-        (Format::Dot, false) => plan.to_dot(),
-        (Format::Svg, true) => plan.graph.to_diagram(&title("merged policy graph")).to_svg()?,
-        (Format::Svg, false) => plan.to_diagram(&title("plan")).to_svg()?,
-        (Format::Json, true) => lines(&plan.graph)?,
-        (Format::Json, false) => lines(&plan)?,
+    let (consolidate, heading) = match args.stage {
+        Stage::Merged => (Consolidate::Off, "merged policy graph"),
+        _ => (args.planning.consolidate, "consolidated policy graph"),
+    };
+    let plan = args.planning.planned(&args.policy, consolidate)?;
+    let graph = &plan.graph;
+    Ok(match (args.format, args.stage) {
+        (Format::Text, Stage::Plan) => plan.to_text(),
+        (Format::Text, _) => graph.to_text() + &plan.changes_to_text(),
+        (Format::Dot, Stage::Plan) => plan.to_dot(),
+        (Format::Dot, _) => graph.to_dot(),
+        (Format::Svg, Stage::Plan) => plan.to_diagram(&title("plan")).to_svg()?,
+        (Format::Svg, _) => graph.to_diagram(&title(heading)).to_svg()?,
+        (Format::Json, Stage::Plan) => lines(&plan)?,
+        (Format::Json, _) => lines(graph)?,
     })
 }
 

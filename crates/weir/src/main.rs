@@ -2,6 +2,7 @@
 
 mod bench;
 mod check;
+mod cores;
 mod diff;
 mod explain;
 mod nf;

@@ -118,6 +118,15 @@ pub fn parse_domain(text: &str) -> Result<(String, String), String> {
     Ok((instance.to_owned(), name.to_owned()))
 }
 
+/// Whether work that is done already is done again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Consolidate {
+    /// It is not, and equal NFs share a worker.
+    On,
+    /// Every NF does all that the policy says.
+    Off,
+}
+
 /// Plans a graph for this machine.
 pub fn plan(
     graph: &Graph,
@@ -125,6 +134,7 @@ pub fn plan(
     isolate: Isolate,
     cores: Option<Vec<usize>>,
     domains: &[(String, String)],
+    consolidate: Consolidate,
 ) -> Result<Plan, PolicyFailure> {
     let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut given = BTreeMap::new();
@@ -134,6 +144,10 @@ pub fn plan(
         }
     }
     let domains = given;
-    Plan::build(graph, &Options { isolate, cores, online, domains })
-        .map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
+    let options = Options { isolate, cores, online, domains };
+    let plan = match consolidate {
+        Consolidate::On => Plan::consolidated(graph, &options),
+        Consolidate::Off => Plan::build(graph, &options),
+    };
+    plan.map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
 }

@@ -1,7 +1,8 @@
 //! `weir run`: a policy on devices.
 
+use crate::cores::{self, Cores};
 use crate::outside::OutsideArgs;
-use crate::policy::{self, PolicyFailure};
+use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -48,13 +49,17 @@ pub struct RunArgs {
     /// Which NFs get a worker process of their own.
     #[arg(long, value_enum, default_value = "each")]
     isolate: IsolateArg,
+    /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
+    /// ways share a worker. Reports are the same either way; `weir explain` says what is done.
+    #[arg(long, value_enum, default_value = "on")]
+    consolidate: Consolidate,
     /// Puts an NF into a trust domain: packets are shared within a domain and copied between
     /// domains. Without it an NF is where its type says, mostly in the graph's own.
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
     /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs. Without it the
     /// kernel chooses.
-    #[arg(long, value_parser = parse_cores)]
+    #[arg(long, value_parser = cores::parse)]
     cores: Option<Cores>,
     /// Ends the input after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
@@ -117,37 +122,12 @@ enum Poll {
     Busy,
 }
 
-#[derive(Clone, Debug)]
-struct Cores(Vec<usize>);
-
 fn parse_bind(text: &str) -> Result<(u16, DeviceSpec), String> {
     let (port, device) =
         text.split_once('=').ok_or("write PORT=DEVICE, such as 0=pcap:rx=in.pcap")?;
     let port = port.parse().map_err(|_| format!("`{port}` is not a port number (0 to 65535)"))?;
     let device = device.parse().map_err(|e: weir_device::SpecError| e.to_string())?;
     Ok((port, device))
-}
-
-fn parse_cores(text: &str) -> Result<Cores, String> {
-    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let wrong = || format!("`{text}`: write cores such as 0,1 or 0-3 (this machine has {online})");
-    let mut cores = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: usize = first.trim().parse().map_err(|_| wrong())?;
-        let last: usize = last.trim().parse().map_err(|_| wrong())?;
-        if first > last || last >= online.max(1024) {
-            return Err(wrong());
-        }
-        cores.extend(first..=last);
-    }
-    let allowed = rustix::thread::sched_getaffinity(None).ok();
-    if let Some(core) =
-        cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
-    {
-        return Err(format!("core {core} is not there, or not ours to use"));
-    }
-    Ok(Cores(cores))
 }
 
 fn parse_seconds(text: &str) -> Result<Duration, String> {
@@ -235,7 +215,9 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     let loaded = policy::load(&args.policy, &catalog, args.outside.with.is_empty())?;
     let _ = write!(std::io::stderr(), "{}", loaded.warnings);
     let cores = args.cores.as_ref().map(|c| c.0.clone());
-    let plan = policy::plan(&loaded.graph, &args.policy, args.isolate.into(), cores, &args.domain)?;
+    let isolate = args.isolate.into();
+    let plan =
+        policy::plan(&loaded.graph, &args.policy, isolate, cores, &args.domain, args.consolidate)?;
     let mut binds = BTreeMap::new();
     for (port, device) in &args.bind {
         if binds.insert(*port, device.clone()).is_some() {

@@ -148,10 +148,14 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
     let n = 1 + choices.below(7);
     let mut text = String::from("Port<0> lan; Port<1> wan;\n");
     let mut outputs: Vec<&[&str]> = Vec::new();
+    // Every other policy of few types, so that the same work comes again and can be left out.
+    let few: [_; 3] = std::array::from_fn(|_| TYPES[choices.below(TYPES.len() - 2)]);
+    let is_few = choices.one_in(2);
     let mut kinds_of: Vec<&str> = Vec::new();
     for i in 0..n {
         let kinds = if choices.one_in(4) { TYPES.len() } else { TYPES.len() - 2 };
-        let (mut kind, mut outs) = TYPES[choices.below(kinds)];
+        let (mut kind, mut outs) =
+            if is_few { choices.of(&few) } else { TYPES[choices.below(kinds)] };
         if makes(kind) && kinds_of.iter().filter(|kind| makes(kind)).count() == MAKERS {
             (kind, outs) = TYPES[0];
         }
@@ -286,9 +290,13 @@ fn one(seed: u64, sources: &[u16]) {
     let ring = choices.of(&["64", "128", "1024"]);
     let pool = choices.of(&["64", "256", "4096"]);
     let expected = oracle(&policy, &[0, 1], &input);
-    for isolate in ["each", "none"] {
+    // On one core workers of equal work are merged whatever the machine has.
+    let pinned = choices.one_in(2).then(first_core);
+    let other = choices.of(&["each", "none"]);
+    for (isolate, consolidate) in [("each", "on"), ("none", "on"), (other, "off")] {
         let what = format!(
-            "seed {seed}, {} sources, --isolate {isolate} --ring {ring} --pool {pool}\n{policy}",
+            "seed {seed}, {} sources, --isolate {isolate} --consolidate {consolidate} --cores {pinned:?} \
+             --ring {ring} --pool {pool}\n{policy}",
             sources.len()
         );
         let bind = |port: u16| {
@@ -298,24 +306,12 @@ fn one(seed: u64, sources: &[u16]) {
             let parts: Vec<_> = parts.into_iter().filter(|p| p.0).map(|p| p.1).collect();
             format!("{port}=pcap:{}", parts.join(","))
         };
-        let ended = weir(&[
-            "run",
-            &file,
-            "--bind",
-            &bind(0),
-            "--bind",
-            &bind(1),
-            "--isolate",
-            isolate,
-            "--ring",
-            ring,
-            "--pool",
-            pool,
-            "--spin",
-            "20",
-            "--json",
-            "-q",
-        ]);
+        let (lan, wan) = (bind(0), bind(1));
+        let mut args = vec!["run", &file, "--bind", &lan, "--bind", &wan];
+        args.extend(["--isolate", isolate, "--consolidate", consolidate, "--spin", "20"]);
+        args.extend(["--ring", ring, "--pool", pool, "--no-real-time", "--json", "-q"]);
+        args.extend(pinned.as_ref().into_iter().flat_map(|core| ["--cores", core.as_str()]));
+        let ended = weir(&args);
         assert_eq!(ended.code, Some(0), "{what}{ended:?}");
         // With several sources, or copies that meet, the order in which an NF sees packets is open, and
         // so is what it lists.

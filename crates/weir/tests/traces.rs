@@ -1,5 +1,5 @@
-//! Every capture there is, through MacSwap twice and through the demo's chain, isolated and fused,
-//! against the oracle.
+//! Every capture there is, through MacSwap twice, through the demo's chain and through one of equal
+//! ways, isolated and fused, against the oracle. What can be consolidated is.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_oracle;
@@ -96,6 +96,31 @@ fn mac_swap_twice_gives_every_capture_back() {
 fn the_demo_chain_does_with_every_capture_what_the_oracle_does() {
     let policy = std::fs::read_to_string(root().join("demo/chain.weir")).unwrap();
     on_all_captures(&policy, false);
+}
+
+/// Ways of their own for web, mail and the rest, which know nothing of each other: what is merged and
+/// left out does not show.
+const DEPARTMENTS: &str = "Port<0> lan; Port<1> wan;
+    CheckIpHeader web_ip; HttpClassifier web_http; L3L4Filter web_rules { rules: [{ action: \"drop\", tcp_flags: \"syn,!ack\" }] };
+    CheckIpHeader rest_ip; HttpClassifier rest_http; L3L4Filter rest_rules { rules: [{ action: \"drop\", tcp_flags: \"syn,!ack\" }] };
+    CheckIpHeader out_ip; HttpClassifier out_http; CountUrl urls; MacSwap swap; CheckIpHeader last_ip; PacketSizeHistogram sizes;
+    pipelet web {
+        lan [tcp port 80 || vlan] -> web_ip; web_ip [web_ip.ip] -> web_http; web_ip [web_ip.non_ip] -> out_ip;
+        web_http [web_http.http] -> web_rules -> out_ip; web_http [web_http.other] -> out_ip;
+    }
+    pipelet rest {
+        lan -> rest_ip; rest_ip [rest_ip.ip] -> rest_http; rest_ip [rest_ip.non_ip] -> out_ip;
+        rest_http [rest_http.http] -> rest_rules -> out_ip; rest_http [rest_http.other] -> out_ip;
+    }
+    pipelet out {
+        out_ip [out_ip.ip] -> out_http; out_ip [out_ip.non_ip] -> sizes;
+        out_http [out_http.http] -> urls -> swap; out_http [out_http.other] -> swap;
+        swap -> last_ip; last_ip -> sizes -> wan;
+    }";
+
+#[test]
+fn merged_departments_do_with_every_capture_what_the_oracle_does() {
+    on_all_captures(DEPARTMENTS, false);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use super::chain_policy;
 use super::firewall::{self, RuleKind};
-use crate::{FAILED, policy};
+use crate::FAILED;
+use crate::policy::{self, Consolidate};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,7 +71,8 @@ fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
     };
     let loaded = policy::from_text(&text, "(bench)")?;
     let isolate = if args.isolated { Isolate::Each } else { Isolate::None };
-    let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, None, &[])?;
+    let plan =
+        policy::plan(&loaded.graph, Path::new("(bench)"), isolate, None, &[], Consolidate::Off)?;
     let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
     let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &RunOptions::default())?;
     Ok(Inline::new(&setup)?.run()?)

@@ -10,7 +10,8 @@ use super::machine::{Machine, pin, round_trip};
 use super::sample::{
     BenchError, delivered, prepare, progress, show, spread, wait_until_ready, watch, write_json,
 };
-use crate::{FAILED, policy};
+use crate::FAILED;
+use crate::policy::{self, Consolidate};
 use bare::{Wake, wakes};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
@@ -174,7 +175,14 @@ fn setup(
     let isolate = if isolated { Isolate::Each } else { Isolate::None };
     let cores = vec![args.device_core, args.chain_core];
     let loaded = policy::from_text(&chain_policy(args.length), "(bench)")?;
-    let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, Some(cores), &[])?;
+    let plan = policy::plan(
+        &loaded.graph,
+        Path::new("(bench)"),
+        isolate,
+        Some(cores),
+        &[],
+        Consolidate::Off,
+    )?;
     let flow = ListedFlow {
         source: [192, 0, 2, 1].into(),
         destination: [198, 51, 100, 1].into(),

@@ -1,7 +1,7 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
 use super::machine::{Machine, round_trip};
-use crate::policy;
+use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -111,7 +111,14 @@ impl SampleArgs {
         let cores = vec![self.device_core, self.chain_core];
         let before = round_trip(self.device_core, self.chain_core);
         let loaded = policy::from_text(text, "(bench)")?;
-        let plan = policy::plan(&loaded.graph, Path::new("(bench)"), isolate, Some(cores), &[])?;
+        let plan = policy::plan(
+            &loaded.graph,
+            Path::new("(bench)"),
+            isolate,
+            Some(cores),
+            &[],
+            Consolidate::Off,
+        )?;
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
         let options = RunOptions {
             ring: self.ring,

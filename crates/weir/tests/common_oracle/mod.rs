@@ -47,6 +47,13 @@ pub fn tx(path: &std::path::Path) -> String {
     format!("1=pcap:tx={}", path.display())
 }
 
+/// A core that we may use. With one core for all NFs, workers of equal work are merged on whatever
+/// machine this is.
+pub fn first_core() -> String {
+    let ours = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..1024).find(|core| ours.is_set(*core)).unwrap().to_string()
+}
+
 /// A directory that is deleted with everything in it.
 pub struct Scratch(PathBuf);
 

@@ -1,0 +1,28 @@
+//! Which cores to use, as the operator writes it.
+
+/// Cores, by number.
+#[derive(Clone, Debug)]
+pub struct Cores(pub Vec<usize>);
+
+/// Understands `0,1` or `0-3`.
+pub fn parse(text: &str) -> Result<Cores, String> {
+    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let wrong = || format!("`{text}`: write cores such as 0,1 or 0-3 (this machine has {online})");
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: usize = first.trim().parse().map_err(|_| wrong())?;
+        let last: usize = last.trim().parse().map_err(|_| wrong())?;
+        if first > last || last >= online.max(1024) {
+            return Err(wrong());
+        }
+        cores.extend(first..=last);
+    }
+    let allowed = rustix::thread::sched_getaffinity(None).ok();
+    if let Some(core) =
+        cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
+    {
+        return Err(format!("core {core} is not there, or not ours to use"));
+    }
+    Ok(Cores(cores))
+}

@@ -142,7 +142,8 @@ impl Descriptor {
         layers: LayerAccess::NONE,
         may_drop: false,
         resizes: false,
-        effect: Effect::Pure,
+        // What nobody says must not allow anything: neither leaving it out nor merging it.
+        effect: Effect::External,
         affinity: Affinity::None,
         cost_cycles: 20,
         tags: &[],

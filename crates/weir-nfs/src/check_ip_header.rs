@@ -2,8 +2,8 @@
 
 use weir_nf::headers::is_plainly_sound;
 use weir_nf::{
-    ConfigError, Ctx, Depth, Descriptor, DropReason, Env, HeaderFault, LayerAccess, Nf, NoConfig,
-    Packets, Pkt, ReadOnly, Touch, check_ip,
+    ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, HeaderFault, LayerAccess, Nf,
+    NoConfig, Packets, Pkt, ReadOnly, Touch, check_ip,
 };
 
 /// Drops packets whose IP header a router must not forward.
@@ -27,6 +27,7 @@ impl Nf for CheckIpHeader {
         layers: LayerAccess { l2: Touch::Read, l3: Touch::Read, ..LayerAccess::NONE },
         may_drop: true,
         cost_cycles: 60,
+        effect: Effect::Pure,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use weir_nf::{ConfigError, Ctx, Descriptor, DropReason, Env, Nf, Packets, ReadOnly};
+use weir_nf::{ConfigError, Ctx, Descriptor, DropReason, Effect, Env, Nf, Packets, ReadOnly};
 
 /// Drops every packet.
 ///
@@ -28,6 +28,7 @@ impl Nf for Drop {
         summary: "Drops every packet",
         may_drop: true,
         cost_cycles: 5,
+        effect: Effect::Pure,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

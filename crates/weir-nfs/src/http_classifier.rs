@@ -6,8 +6,8 @@ use std::ops::Range;
 use weir_http::{Request, is_http, request};
 use weir_nf::headers::plain_v4;
 use weir_nf::{
-    Bytes, ConfigError, Ctx, Depth, Descriptor, Env, LayerAccess, Nf, NoConfig, Packets, ReadOnly,
-    TagDecl, TagKind, TagSlot, Touch,
+    Bytes, ConfigError, Ctx, Depth, Descriptor, Effect, Env, LayerAccess, Nf, NoConfig, Packets,
+    ReadOnly, TagDecl, TagKind, TagSlot, Touch,
 };
 
 /// Tells HTTP/1.x from everything else by what TCP segments begin with, on whatever port.
@@ -41,6 +41,7 @@ impl Nf for HttpClassifier {
         },
         cost_cycles: 100,
         tags: &[TagDecl { name: "http.url", kind: TagKind::Span }],
+        effect: Effect::Pure,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

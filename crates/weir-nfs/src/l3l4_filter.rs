@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, Rule, RuleSpec};
 use weir_nf::{
-    BATCH, ConfigError, Ctx, Descriptor, DropReason, Env, LayerAccess, Merge, Nf, Packets,
+    BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Merge, Nf, Packets,
     ReadOnly, Touch,
 };
 
@@ -75,6 +75,7 @@ impl Nf for L3L4Filter {
         },
         may_drop: true,
         cost_cycles: 120,
+        effect: Effect::Pure,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -1,6 +1,6 @@
 //! Does nothing.
 
-use weir_nf::{ConfigError, Ctx, Descriptor, Env, Nf, NoConfig, Packets, ReadOnly};
+use weir_nf::{ConfigError, Ctx, Descriptor, Effect, Env, Nf, NoConfig, Packets, ReadOnly};
 
 /// Passes every packet as it is, without a look at it.
 ///
@@ -14,6 +14,7 @@ impl Nf for Null {
         name: "Null",
         summary: "Passes every packet as it is",
         cost_cycles: 1,
+        effect: Effect::Pure,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -6,7 +6,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_device::{DeviceSpec, Place};
 use weir_packet::DropReason;
-use weir_plan::Plan;
+use weir_plan::service::VnfOf;
+use weir_plan::{Graph, Plan};
 use weir_runtime::layout::{EDGE_WORDS, NodeCounts};
 use weir_runtime::spec::EndSpec;
 
@@ -40,6 +41,25 @@ pub struct EdgeReport {
     pub packets: u64,
     /// Bytes over it.
     pub bytes: u64,
+}
+
+/// A VNF's part: its µNFs' summed up.
+#[derive(Debug, Clone, Serialize)]
+pub struct VnfReport {
+    /// Name of the VNF.
+    pub name: String,
+    /// Its template.
+    pub template: String,
+    /// Names of its µNFs.
+    pub nodes: Vec<String>,
+    /// Packets that came in.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that left.
+    pub out: u64,
+    /// Drops of all its µNFs by reason.
+    pub drops: BTreeMap<&'static str, u64>,
 }
 
 /// A worker's part.
@@ -108,6 +128,9 @@ pub struct Report {
     pub seconds: f64,
     /// Devices' services and µNFs.
     pub nodes: Vec<NodeReport>,
+    /// VNFs; none unless the policy has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vnfs: Vec<VnfReport>,
     /// Edges.
     pub edges: Vec<EdgeReport>,
     /// Workers.
@@ -131,6 +154,7 @@ impl Report {
             version: 1,
             seconds,
             nodes: Vec::new(),
+            vnfs: Vec::new(),
             edges: plan
                 .edges
                 .iter()
@@ -146,11 +170,56 @@ impl Report {
         for w in 0..agent.setup().workers.len() {
             report.add_worker(agent, w);
         }
+        report.sum_vnfs(&plan.graph);
         if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
             report.balance.hostile = report.balance.missing();
         }
         report.sound = report.balance.holds() && census.is_clean();
         report
+    }
+
+    /// Sums up what the µNFs of each VNF did.
+    fn sum_vnfs(&mut self, graph: &Graph) {
+        let vnf_of = |id| graph.node(id).and_then(|node| node.vnf.as_ref());
+        let mut vnfs: Vec<VnfReport> = Vec::new();
+        let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+        for node in graph.nodes() {
+            let Some(vnf) = &node.vnf else { continue };
+            let place = *places.entry(&vnf.instance).or_insert_with(|| {
+                vnfs.push(VnfReport {
+                    name: vnf.instance.clone(),
+                    template: vnf.template.clone(),
+                    nodes: Vec::new(),
+                    packets: 0,
+                    bytes: 0,
+                    out: 0,
+                    drops: BTreeMap::new(),
+                });
+                vnfs.len() - 1
+            });
+            let Some(report) = vnfs.get_mut(place) else { continue };
+            report.nodes.push(node.name.clone());
+            for counted in self.nodes.iter().filter(|counted| counted.name == node.name) {
+                for (reason, count) in &counted.drops {
+                    *report.drops.entry(reason).or_default() += count;
+                }
+            }
+        }
+        for (edge, counted) in graph.edges().iter().zip(&self.edges) {
+            let (from, to) = (vnf_of(edge.from), vnf_of(edge.to));
+            let place = |vnf: &VnfOf| places.get(vnf.instance.as_str()).copied();
+            if from.map(|vnf| &vnf.instance) == to.map(|vnf| &vnf.instance) {
+                continue;
+            }
+            if let Some(report) = from.and_then(place).and_then(|at| vnfs.get_mut(at)) {
+                report.out = report.out.wrapping_add(counted.packets);
+            }
+            if let Some(report) = to.and_then(place).and_then(|at| vnfs.get_mut(at)) {
+                report.packets = report.packets.wrapping_add(counted.packets);
+                report.bytes = report.bytes.wrapping_add(counted.bytes);
+            }
+        }
+        self.vnfs = vnfs;
     }
 
     fn add_worker(&mut self, agent: &Agent, w: usize) {
@@ -254,6 +323,22 @@ impl Report {
         let head = ["nf", "type", "packets", "bytes", "ns/packet", "drops"];
         render(&mut out, head, rows.collect(), &[2, 3, 4]);
         out.push('\n');
+        if !self.vnfs.is_empty() {
+            let rows = self.vnfs.iter().map(|v| {
+                let drops: Vec<_> = v.drops.iter().map(|(r, c)| format!("{r} {c}")).collect();
+                [
+                    v.name.clone(),
+                    v.template.clone(),
+                    v.packets.to_string(),
+                    v.bytes.to_string(),
+                    v.out.to_string(),
+                    if drops.is_empty() { "-".into() } else { drops.join(", ") },
+                ]
+            });
+            let head = ["vnf", "template", "packets", "bytes", "out", "drops"];
+            render(&mut out, head, rows.collect(), &[2, 3, 4]);
+            out.push('\n');
+        }
         let rows = self.edges.iter();
         let rows = rows.map(|e| [e.name.clone(), e.packets.to_string(), e.bytes.to_string()]);
         render(&mut out, ["edge", "packets", "bytes"], rows.collect(), &[1, 2]);

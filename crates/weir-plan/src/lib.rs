@@ -4,6 +4,9 @@
 //! text ── parse ──▶ Policy ── check (with a Catalog) ──▶ Graph ── Plan::build ──▶ Plan
 //! ```
 //!
+//! Service requests and VNF templates, which are JSON or YAML, are in [`service`]; they end in the
+//! same [`Graph`].
+//!
 //! - [`parse`] reads E2's policy language (E2 §3.1 and appendix) with typed NF configuration.
 //! - [`check`] merges the pipelets into one [`Graph`] and resolves every name.
 //! - [`Plan::build`] divides the graph into segments and lays the rings between them.
@@ -58,6 +61,7 @@ mod nearest;
 mod parse;
 mod plan;
 mod render;
+pub mod service;
 mod span;
 mod topo;
 mod warn;
@@ -66,7 +70,7 @@ mod why;
 
 pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
 pub use bandwidth::Bandwidth;
-pub use catalog::{Catalog, ConfigProblem, NfInfo, ProgramId};
+pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use describe::{Access, Affinity, Effect, Touch, Work};

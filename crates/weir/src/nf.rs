@@ -75,7 +75,20 @@ pub fn main(args: &NfArgs) -> ExitCode {
         }
         NfCommand::Show { name, .. } => {
             if let Some(template) = known.template(name) {
-                let shown = serde_json::json!({ "template": template.document() });
+                let document = template.document();
+                let mut shown = serde_json::json!({
+                    "description": { "name": template.name(), "summary": document.about },
+                    "config": template.parameters_schema(),
+                    "template": document,
+                });
+                // A µNF of the same name, which templates use.
+                if let Ok(r) = weir_nf::find(name)
+                    && let Some(shown) = shown.as_object_mut()
+                {
+                    let nf =
+                        serde_json::json!({ "description": r.descriptor, "config": r.schema() });
+                    shown.insert("nf".to_owned(), nf);
+                }
                 let _ = writeln!(out, "{shown:#}");
                 return ExitCode::SUCCESS;
             }

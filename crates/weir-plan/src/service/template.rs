@@ -471,6 +471,19 @@ impl ParameterType {
         }
     }
 
+    /// As a JSON schema names it; `None` for anything.
+    pub(crate) fn json_schema_type(self) -> Option<&'static str> {
+        match self {
+            ParameterType::String => Some("string"),
+            ParameterType::Integer => Some("integer"),
+            ParameterType::Number => Some("number"),
+            ParameterType::Boolean => Some("boolean"),
+            ParameterType::List => Some("array"),
+            ParameterType::Object => Some("object"),
+            ParameterType::Any => None,
+        }
+    }
+
     /// In words.
     pub(crate) fn what(self) -> &'static str {
         match self {

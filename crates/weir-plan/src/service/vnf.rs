@@ -1,7 +1,7 @@
 //! A VNF: a template with its parameters filled in.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::catalog::{Catalog, ConfigProblem, NfInfo};
 use crate::nearest::nearest;
@@ -85,6 +85,36 @@ impl Template {
         let outputs = self.document.outputs.iter().enumerate();
         let optional = outputs.filter(|(_, output)| output.optional).map(|(k, _)| k).collect();
         Ok(Vnf { info: self.info(), nodes, entries, optional, ways })
+    }
+
+    /// JSON schema of the parameters.
+    #[must_use]
+    pub fn parameters_schema(&self) -> Value {
+        let mut properties = Map::new();
+        let mut required: Vec<&str> = Vec::new();
+        for parameter in &self.document.parameters {
+            let mut property = Map::new();
+            if let Some(kind) = parameter.kind.json_schema_type() {
+                property.insert("type".to_owned(), kind.into());
+            }
+            if !parameter.about.is_empty() {
+                property.insert("description".to_owned(), parameter.about.as_str().into());
+            }
+            match &parameter.default {
+                Some(default) => {
+                    property.insert("default".to_owned(), default.clone());
+                }
+                None if parameter.optional => {}
+                None => required.push(&parameter.name),
+            }
+            properties.insert(parameter.name.clone(), property.into());
+        }
+        json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        })
     }
 
     /// Every parameter that has a value, with it.

@@ -33,6 +33,7 @@ pub struct LoadBalancer {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Numbers of the outputs in use, from 0 to 15; without it those that are linked.
+    #[serde(default)]
     pub backends: Option<Vec<u8>>,
 }
 

@@ -26,6 +26,7 @@ fn main() -> Result {
     write("filters", &filters(&frames))?;
     write("http", &http(&root)?)?;
     write("devices", &lines(DEVICES))?;
+    write("documents", &documents(&root)?)?;
     write("rules", &rules())
 }
 
@@ -219,6 +220,37 @@ fn policies(root: &Path) -> Result<Vec<Vec<u8>>> {
         .collect();
     all.push(fs::read(root.join("demo/chain.weir"))?);
     all.extend(POLICIES.iter().map(|policy| policy.as_bytes().to_vec()));
+    Ok(all)
+}
+
+/// A template and a request that uses it, NUL between them; descriptions stand where the template does.
+fn documents(root: &Path) -> Result<Vec<Vec<u8>>> {
+    let read = |path: &str| fs::read(root.join(path));
+    let request = |vnf: &str| {
+        format!(
+            "service: s\nports: [{{ name: p, number: 0 }}, {{ name: q, number: 1 }}]\n\
+             vnfs: [{{ name: v, type: {vnf} }}]\nlinks:\n  - {{ from: p, filter: tcp, to: v }}\n  \
+             - {{ from: v, to: q, bandwidth: 1 Mpps }}\n\
+             objective: {{ throughput: 1 Mpps, latency: {{ percentile: 99, at_most_us: 50 }} }}\n"
+        )
+    };
+    let mut all = Vec::new();
+    for (file, vnf) in
+        [("edge-firewall", "EdgeFirewall"), ("app-firewall", "AppFirewall"), ("monitor", "Monitor")]
+    {
+        let template = read(&format!("templates/{file}.yaml"))?;
+        all.push([&template[..], &[0], request(vnf).as_bytes()].concat());
+    }
+    for file in ["tcpip-classifier.yaml", "ids.json", "server.yaml"] {
+        all.push(read(&format!("examples/descriptions/{file}"))?);
+    }
+    all.push([&[0], &read("examples/fig1-chain.yaml")?[..]].concat());
+    let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nservice: *c\n";
+    all.push([bomb.as_bytes(), &[0], bomb.as_bytes()].concat());
+    let json = "{ template: 'T', nodes: [{ name: 'a', type: 'MacSwap' }], inputs: [{ name: 'in', to: 'a' }], links: \
+                [{ from: 'a', to: 'o' }], outputs: [{ name: 'o' }] }\0{ service: 's', ports: [{ name: 'p', number: \
+                0 }], vnfs: [{ name: 'v', type: 'T' }], links: [{ from: 'p', to: 'v' }, { from: 'v', to: 'p' }] }";
+    all.push(json.as_bytes().to_vec());
     Ok(all)
 }
 

@@ -1,7 +1,7 @@
 //! NF types for policies: each shape of inputs and outputs, and a configuration check that can fail.
 
 use serde_json::Value;
-use weir_plan::{Catalog, ConfigProblem, NfInfo};
+use weir_plan::{Catalog, ConfigProblem, NfInfo, Work};
 
 /// A small catalogue.
 pub struct Types;
@@ -36,6 +36,7 @@ impl Catalog for Types {
             holds: 0,
             tags: Vec::new(),
             program: None,
+            work: Work::default(),
         })
     }
 

@@ -1,7 +1,7 @@
 //! The µNFs linked into this program, as the plan sees them.
 
 use weir_nf::Descriptor;
-use weir_plan::{Access, Affinity, Catalog, ConfigProblem, Effect, NfInfo, Touch, Work};
+use weir_plan::{Access, Affinity, Around, Catalog, ConfigProblem, Effect, NfInfo, Touch, Work};
 
 /// The µNFs linked into this program, as the plan sees them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,6 +30,19 @@ impl Catalog for Library {
 
     fn types(&self) -> Vec<String> {
         weir_nf::registrations().iter().map(|r| r.descriptor.name.to_owned()).collect()
+    }
+
+    fn generate(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+        around: &Around,
+    ) -> Result<serde_json::Value, ConfigProblem> {
+        let Ok(registration) = weir_nf::find(type_name) else { return Ok(config.clone()) };
+        let Around { inputs, outputs } = around.clone();
+        let neighbours = weir_nf::Neighbours { inputs, outputs };
+        let generated = registration.generate(config.clone(), &neighbours);
+        generated.map_err(|e| ConfigProblem { path: e.at, why: e.why })
     }
 
     fn check_config(

@@ -10,7 +10,7 @@ use ask::{AskError, ask};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use weir_plan::{Catalog, ConfigProblem, NfInfo, ProgramId, Work};
+use weir_plan::{Around, Catalog, ConfigProblem, NfInfo, ProgramId, Work};
 use weir_runtime::outside::{
     CheckAnswer, CheckRequest, DescribedNf, Description, catalogue as own_catalogue,
 };
@@ -262,6 +262,19 @@ impl Catalog for Extended {
         let mut all: Vec<_> = Library.types().into_iter().chain(own).collect();
         all.sort();
         all
+    }
+
+    /// An outside program's µNFs take what the template says: they are not asked.
+    fn generate(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+        around: &Around,
+    ) -> Result<serde_json::Value, ConfigProblem> {
+        match self.find(type_name) {
+            Some(_) => Ok(config.clone()),
+            None => Library.generate(type_name, config, around),
+        }
     }
 
     fn check_config(

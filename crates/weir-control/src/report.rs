@@ -42,6 +42,25 @@ pub struct EdgeReport {
     pub bytes: u64,
 }
 
+/// A VNF's part: its µNFs' summed up.
+#[derive(Debug, Clone, Serialize)]
+pub struct VnfReport {
+    /// Name of the VNF.
+    pub name: String,
+    /// Its template.
+    pub template: String,
+    /// Names of its µNFs.
+    pub nodes: Vec<String>,
+    /// Packets that came in.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that left.
+    pub out: u64,
+    /// Drops of all its µNFs by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
 /// A worker's part.
 #[derive(Debug, Clone, Serialize)]
 pub struct WorkerReport {
@@ -108,6 +127,9 @@ pub struct Report {
     pub seconds: f64,
     /// Devices' services and µNFs.
     pub nodes: Vec<NodeReport>,
+    /// VNFs; none unless the policy has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub vnfs: Vec<VnfReport>,
     /// Edges.
     pub edges: Vec<EdgeReport>,
     /// Workers.
@@ -131,6 +153,7 @@ impl Report {
             version: 1,
             seconds,
             nodes: Vec::new(),
+            vnfs: Vec::new(),
             edges: plan
                 .edges
                 .iter()
@@ -147,6 +170,7 @@ impl Report {
             report.add_worker(agent, w);
         }
         report.as_in_policy(&plan.tally);
+        report.sum_vnfs(&plan.tally);
         if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
             report.balance.hostile = report.balance.missing();
         }
@@ -192,6 +216,36 @@ impl Report {
             };
             nodes.insert(at, row);
         }
+    }
+
+    /// Sums up what the µNFs of each VNF did, from the policy's own counters.
+    fn sum_vnfs(&mut self, tally: &Tally) {
+        let sum = |edges: &[usize]| {
+            let counts = edges.iter().filter_map(|edge| self.edges.get(*edge));
+            counts.fold((0_u64, 0_u64), |(packets, bytes), edge| {
+                (packets.wrapping_add(edge.packets), bytes.wrapping_add(edge.bytes))
+            })
+        };
+        let mut vnfs = Vec::new();
+        for vnf in &tally.vnfs {
+            let (packets, bytes) = sum(&vnf.ins);
+            let mut drops: BTreeMap<&'static str, u64> = BTreeMap::new();
+            for row in self.nodes.iter().filter(|row| vnf.nodes.contains(&row.name)) {
+                for (reason, count) in &row.drops {
+                    *drops.entry(*reason).or_default() += count;
+                }
+            }
+            vnfs.push(VnfReport {
+                name: vnf.instance.clone(),
+                template: vnf.template.clone(),
+                nodes: vnf.nodes.clone(),
+                packets,
+                bytes,
+                out: sum(&vnf.outs).0,
+                drops,
+            });
+        }
+        self.vnfs = vnfs;
     }
 
     fn add_worker(&mut self, agent: &Agent, w: usize) {
@@ -295,6 +349,22 @@ impl Report {
         let head = ["nf", "type", "packets", "bytes", "ns/packet", "drops"];
         render(&mut out, head, rows.collect(), &[2, 3, 4]);
         out.push('\n');
+        if !self.vnfs.is_empty() {
+            let rows = self.vnfs.iter().map(|v| {
+                let drops: Vec<_> = v.drops.iter().map(|(r, c)| format!("{r} {c}")).collect();
+                [
+                    v.name.clone(),
+                    v.template.clone(),
+                    v.packets.to_string(),
+                    v.bytes.to_string(),
+                    v.out.to_string(),
+                    if drops.is_empty() { "-".into() } else { drops.join(", ") },
+                ]
+            });
+            let head = ["vnf", "template", "packets", "bytes", "out", "drops"];
+            render(&mut out, head, rows.collect(), &[2, 3, 4]);
+            out.push('\n');
+        }
         let rows = self.edges.iter();
         let rows = rows.map(|e| [e.name.clone(), e.packets.to_string(), e.bytes.to_string()]);
         render(&mut out, ["edge", "packets", "bytes"], rows.collect(), &[1, 2]);

@@ -327,7 +327,7 @@ fn sizes(
     };
     let grows = plan.graph.nodes().iter().any(|node| match &node.kind {
         NodeKind::Nf { info, .. } => info.resizes || info.creates > 0,
-        NodeKind::Port { .. } | NodeKind::Drop => false,
+        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => false,
     });
     let grown = if grows { USUAL_PACKET } else { 0 };
     let packet = recorded
@@ -370,7 +370,7 @@ fn worker(
         name: node.name.clone(),
         nf: match &node.kind {
             NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
-            NodeKind::Port { .. } | NodeKind::Drop => None,
+            NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
         },
         outputs: if is_tx { Vec::new() } else { outputs(plan, id, segment, node, &edges) },
         fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
@@ -381,7 +381,7 @@ fn worker(
         let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n));
         nodes.filter_map(|node| match &node.kind {
             NodeKind::Nf { info, .. } => Some(info),
-            NodeKind::Port { .. } | NodeKind::Drop => None,
+            NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
         })
     };
     let core = segment.core.map(|c| c as u16);

@@ -27,7 +27,7 @@ pub use desk::{Kind, Leaving};
 pub use flows::{FlowState, FlowTable};
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, RestoreError, Site};
-pub use nf::{ConfigError, Merge, Nf, NoConfig};
+pub use nf::{ConfigError, Merge, Neighbours, Nf, NoConfig};
 pub use pool::{Fresh, Pool};
 pub use registry::{Registration, find, registrations};
 pub use timers::MOST_TIMERS;
@@ -38,6 +38,7 @@ pub use schemars::{self, JsonSchema};
 pub use serde;
 pub use serde_json;
 pub use weir_packet::{
-    Access, BATCH, Bytes, Depth, DropReason, Fragment, HeaderFault, L3, Layers, Packets, Pkt,
-    ReadOnly, ReadWrite, TagSlot, Verdict, check_ip, checksum, flow, headers, wire,
+    Access, BATCH, Bytes, Depth, DropReason, FlowHasher, FlowKey, Fragment, HeaderFault, L3,
+    Layers, Packets, Pkt, ReadOnly, ReadWrite, TagSlot, Verdict, check_ip, checksum, flow, headers,
+    wire,
 };

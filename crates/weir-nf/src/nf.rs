@@ -6,6 +6,7 @@ use crate::flows::FlowState;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use weir_packet::{Access, FlowKey, Packets};
 
 /// A packet processor.
@@ -27,6 +28,14 @@ pub trait Nf: Sized + Send + 'static {
     type Flow: FlowState;
     /// What it remembers in all.
     type Shared: Merge;
+
+    /// Generates the configuration from what the policy or a template says and from what this µNF is
+    /// connected to, so that nobody has to write down what the links say already (the µNF paper's
+    /// configuration generator, §IV-A). Called once, while planning; it must be pure. Most µNFs need
+    /// none.
+    fn generate(config: Value, _neighbours: &Neighbours) -> Result<Value, ConfigError> {
+        Ok(config)
+    }
 
     /// Compiles a configuration: whatever costs time is done here, not per packet.
     fn build(config: Self::Config, env: &Env) -> Result<Self, ConfigError>;
@@ -58,6 +67,15 @@ pub trait Merge: Default + Serialize + DeserializeOwned + Send + 'static {
 
 impl Merge for () {
     fn merge(&mut self, (): ()) {}
+}
+
+/// What a µNF is connected to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Neighbours {
+    /// Each input, in the descriptor's order, with the names of the nodes that packets come from.
+    pub inputs: Vec<(String, Vec<String>)>,
+    /// Each output with the names of the nodes that packets go to; none: nothing takes them.
+    pub outputs: Vec<(String, Vec<String>)>,
 }
 
 /// The configuration of a µNF that has nothing to configure.

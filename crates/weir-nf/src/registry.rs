@@ -3,9 +3,10 @@
 use crate::ctx::Env;
 use crate::descriptor::Descriptor;
 use crate::instance::{BuildError, Instance, Running};
-use crate::nf::Nf;
+use crate::nf::{ConfigError, Neighbours, Nf};
 use serde_json::Value;
 
+type Generate = fn(Value, &Neighbours) -> Result<Value, ConfigError>;
 type Make = fn(&Value, &Env) -> Result<Box<dyn Instance>, BuildError>;
 
 /// One registered µNF type.
@@ -18,6 +19,7 @@ pub struct Registration {
     pub keeps: bool,
     /// The package that it is from: name and version.
     pub package: (&'static str, &'static str),
+    generate: Generate,
     make: Make,
     schema: fn() -> schemars::Schema,
 }
@@ -39,9 +41,15 @@ impl Registration {
             writes: N::Access::WRITES,
             keeps: size_of::<N::Shared>() > 0,
             package,
+            generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             schema: || schemars::schema_for!(N::Config),
         }
+    }
+
+    /// Generates a configuration from another and from the neighbours ([`Nf::generate`](crate::Nf::generate)).
+    pub fn generate(&self, config: Value, neighbours: &Neighbours) -> Result<Value, ConfigError> {
+        (self.generate)(config, neighbours)
     }
 
     /// Makes an instance from a configuration (`null` is the empty one).

@@ -10,6 +10,7 @@ pub mod drop;
 pub mod http_classifier;
 pub mod icmp_error;
 pub mod l3l4_filter;
+pub mod load_balancer;
 pub mod mac_swap;
 pub mod null;
 pub mod packet_size_histogram;

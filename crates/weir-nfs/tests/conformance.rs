@@ -17,8 +17,9 @@ use weir_nf::{
 use weir_nfs::{
     busy::Busy, check_ip_header::CheckIpHeader, count_subnet::CountSubnet, count_url::CountUrl,
     drop::Drop, http_classifier::HttpClassifier, icmp_error::IcmpError, l3l4_filter::L3L4Filter,
-    mac_swap::MacSwap, null::Null, packet_size_histogram::PacketSizeHistogram, tee::Tee,
-    ttl_decrement::TtlDecrement, validate_url::ValidateUrl,
+    load_balancer::LoadBalancer, mac_swap::MacSwap, null::Null,
+    packet_size_histogram::PacketSizeHistogram, tee::Tee, ttl_decrement::TtlDecrement,
+    validate_url::ValidateUrl,
 };
 
 /// A µNF under test with a configuration.
@@ -49,6 +50,7 @@ fn subjects() -> Vec<Subject> {
         subject::<HttpClassifier>(json!(null)),
         subject::<IcmpError>(json!({"v4": "192.0.2.1", "v6": "fd00::1", "rate": 1000000})),
         subject::<L3L4Filter>(rules),
+        subject::<LoadBalancer>(json!({"backends": [0, 3, 15]})),
         subject::<MacSwap>(json!(null)),
         subject::<Null>(json!(null)),
         subject::<PacketSizeHistogram>(json!({"bounds": [100, 1000]})),

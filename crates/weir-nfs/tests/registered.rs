@@ -14,6 +14,7 @@ fn linking_the_crate_registers_every_nf_by_its_policy_name() {
         "HttpClassifier",
         "IcmpError",
         "L3L4Filter",
+        "LoadBalancer",
         "MacSwap",
         "Null",
         "PacketSizeHistogram",

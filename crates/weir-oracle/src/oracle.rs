@@ -80,7 +80,7 @@ impl Oracle {
                         }
                     }
                 }
-                NodeKind::Drop => {}
+                NodeKind::Vnf(_) | NodeKind::Drop => {}
             }
         }
         Ok(Oracle {
@@ -171,6 +171,8 @@ impl Oracle {
         match node.kind {
             // Who sends to `Drop` drops.
             NodeKind::Drop => self.walk(packet, at, Next::Nowhere(DropReason::Policy)),
+            // A checked graph has none.
+            NodeKind::Vnf(_) => self.walk(packet, at, Next::Nowhere(DropReason::NoEdge)),
             NodeKind::Port { first, .. } => {
                 let tx = service("tx", &node, first);
                 self.counts(&tx).count(bytes.len());
@@ -231,7 +233,8 @@ impl Oracle {
 
     fn node(&self, id: NodeId) -> Node {
         // A graph's edges lead to its own nodes.
-        let nowhere = Node { name: String::new(), kind: NodeKind::Drop, outputs: Vec::new() };
+        let nowhere =
+            Node { name: String::new(), kind: NodeKind::Drop, outputs: Vec::new(), vnf: None };
         self.graph.node(id).cloned().unwrap_or(nowhere)
     }
 

@@ -1,8 +1,11 @@
 //! What the plan must know of NF types. Whoever has the types' code provides it.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Work;
+use crate::service::Template;
 
 /// The description of an NF type, as far as the plan needs it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,6 +57,15 @@ pub struct ConfigProblem {
     pub why: String,
 }
 
+/// What a µNF is connected to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Each input with the names of the nodes that packets come from.
+    pub inputs: Vec<(String, Vec<String>)>,
+    /// Each output with the names of the nodes that packets go to; none: nothing takes them.
+    pub outputs: Vec<(String, Vec<String>)>,
+}
+
 /// The NF types that a policy may use.
 pub trait Catalog {
     /// The description of a type; `None` when there is no such type.
@@ -61,6 +73,35 @@ pub trait Catalog {
 
     /// The names of all types.
     fn types(&self) -> Vec<String>;
+
+    /// The VNF template of that name, which goes before an NF type of the same name.
+    fn template(&self, _name: &str) -> Option<Arc<Template>> {
+        None
+    }
+
+    /// The names of all templates.
+    fn templates(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// False for a type that is only described: it can be planned and explained, not run.
+    fn has_code(&self, _type_name: &str) -> bool {
+        true
+    }
+
+    /// The configuration of a µNF of a VNF, generated from what its template says and from its
+    /// neighbours (µNF paper §IV-A). Most take what the template says.
+    ///
+    /// # Errors
+    /// What keeps it from being configured.
+    fn generate(
+        &self,
+        _type_name: &str,
+        config: &serde_json::Value,
+        _around: &Around,
+    ) -> Result<serde_json::Value, ConfigProblem> {
+        Ok(config.clone())
+    }
 
     /// Checks a configuration; an instance that has none gets `{}`.
     ///

@@ -9,6 +9,7 @@ use crate::edges::{Link, Linker};
 use crate::error::{Errors, PolicyError, PolicyWarning};
 use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
 use crate::parse::{Parsed, parse_all};
+use crate::service;
 use crate::span::{Lines, Span};
 use crate::topo;
 use crate::warn;
@@ -20,8 +21,10 @@ pub const MAX_PORTS: usize = 1024;
 /// A policy that may run.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Its graph.
+    /// Its graph, VNFs replaced by their µNFs.
     pub graph: Graph,
+    /// Its graph as it was written, VNFs as one node each.
+    pub written: Graph,
     /// What is probably not meant, in the order of the text.
     pub warnings: Vec<PolicyWarning>,
 }
@@ -31,7 +34,16 @@ pub struct Checked {
 /// # Errors
 /// All errors found, in the order of the text, at most [`crate::MAX_ERRORS`] and a word on the rest.
 pub fn check(text: &str, catalog: &dyn Catalog) -> Result<Checked, Vec<PolicyError>> {
-    let Parsed { policy, mut errors, lost } = parse_all(text);
+    check_parsed(parse_all(text), text, catalog)
+}
+
+/// Checks a policy that was read from `text`, whatever language that is in.
+pub(crate) fn check_parsed(
+    parsed: Parsed,
+    text: &str,
+    catalog: &dyn Catalog,
+) -> Result<Checked, Vec<PolicyError>> {
+    let Parsed { policy, mut errors, lost } = parsed;
     let lines = Lines::new(text);
     let declared = Declared::new(&policy, catalog, &lines, &mut errors);
     let links = link(&policy, &declared, &lost, &mut errors);
@@ -44,9 +56,32 @@ pub fn check(text: &str, catalog: &dyn Catalog) -> Result<Checked, Vec<PolicyErr
         return Err(errors.into_list());
     }
     let drops = default_drops(&policy);
-    let graph = build(&declared, &links, &drops);
-    let warnings = warn::warnings(&declared, &links, &graph);
-    Ok(Checked { graph, warnings })
+    let written = build(&declared, &links, &drops);
+    let warnings = warn::warnings(&declared, &links, &written);
+    let mut graph = service::expand(&written);
+    if let Err(problems) = service::configure(&mut graph, catalog) {
+        for (id, problem) in problems {
+            let Some(node) = graph.node(id) else { continue };
+            let instance = node.vnf.as_ref().map_or(&node.name, |vnf| &vnf.instance);
+            let span = declared.get(instance).map_or(Span::default(), |(_, d)| d.span);
+            let why = match (&node.vnf, &node.kind) {
+                (Some(vnf), _) => Why::Parameters {
+                    name: vnf.instance.clone(),
+                    template: vnf.template.clone(),
+                    why: format!("its µNF `{}`: {}", vnf.node, problem.why),
+                },
+                (None, NodeKind::Nf { info, .. }) => Why::Config {
+                    name: node.name.clone(),
+                    type_name: info.name.clone(),
+                    why: problem.why,
+                },
+                (None, _) => continue,
+            };
+            errors.push(span, why);
+        }
+        return Err(errors.into_list());
+    }
+    Ok(Checked { graph, written, warnings })
 }
 
 /// All edges of all pipelets; one that a later pipelet repeats is taken once.
@@ -67,8 +102,10 @@ fn link(
 
 /// Only NFs can be on a cycle: what enters a port's sending side leaves the graph.
 fn refuse_cycles(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let is_nf =
-        |index: usize| matches!(declared.list.get(index).map(|d| &d.what), Some(What::Nf { .. }));
+    let is_nf = |index: usize| {
+        let what = declared.list.get(index).map(|d| &d.what);
+        matches!(what, Some(What::Nf { .. } | What::Vnf(_)))
+    };
     let mut next = vec![Vec::new(); declared.list.len()];
     for (edge, link) in links.iter().enumerate() {
         if is_nf(link.from)
@@ -156,6 +193,7 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> G
             What::Nf { info, config } => {
                 (NodeKind::Nf { info: info.clone(), config: config.clone() }, info.outputs.clone())
             }
+            What::Vnf(vnf) => (NodeKind::Vnf(vnf.clone()), vnf.info.outputs.clone()),
             What::Drop => (NodeKind::Drop, Vec::new()),
             What::Address(_) | What::Broken => continue,
         };
@@ -165,7 +203,7 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> G
             .map(|name| Output { name, branches: Vec::new(), default_drop })
             .collect();
         *place = u32::try_from(nodes.len()).ok().map(NodeId);
-        nodes.push(Node { name: declaration.name.clone(), kind, outputs });
+        nodes.push(Node { name: declaration.name.clone(), kind, outputs, vnf: None });
     }
     let id = |index: usize| ids.get(index).copied().flatten();
     let mut graph = Graph { nodes, edges: Vec::new(), order: Vec::new() };

@@ -8,16 +8,17 @@ use serde_json::{Map, Value};
 use weir_filter::{Net, NetError};
 
 use crate::ast::{AddressDecl, InstanceDecl, Item, Policy, PortDecl};
-use crate::catalog::{Catalog, NfInfo};
+use crate::catalog::{Catalog, ConfigProblem, NfInfo};
 use crate::check::MAX_PORTS;
 use crate::config::locate;
 use crate::error::Errors;
 use crate::nearest::nearest;
+use crate::service::{Template, Vnf};
 use crate::span::{Lines, Name, Span};
 use crate::why::Why;
 
 /// Words that cannot be names.
-const RESERVED: [&str; 6] = ["Port", "Address", "Drop", "pipelet", "default", "include"];
+pub(crate) const RESERVED: [&str; 6] = ["Port", "Address", "Drop", "pipelet", "default", "include"];
 
 /// What a name stands for.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) enum What {
         info: NfInfo,
         config: Value,
     },
+    Vnf(Box<Vnf>),
     Address(Net),
     Drop,
     /// Declared, but wrongly: no more errors about it.
@@ -68,7 +70,7 @@ impl<'a> Declared<'a> {
             by_name: HashMap::new(),
             used_addresses: RefCell::default(),
             lines,
-            types: catalog.types(),
+            types: catalog.types().into_iter().chain(catalog.templates()).collect(),
             ports: BTreeMap::new(),
             port_count: 0,
         };
@@ -171,6 +173,11 @@ impl<'a> Declared<'a> {
 
     fn instance(&mut self, instance: &InstanceDecl, catalog: &dyn Catalog, errors: &mut Errors) {
         let type_name = &instance.type_name;
+        if let Some(template) = catalog.template(&type_name.value) {
+            let what = self.vnf(instance, &template, catalog, errors);
+            self.declare(&instance.name, what, errors);
+            return;
+        }
         let what = match catalog.nf(&type_name.value) {
             None => {
                 let nearest = nearest(&type_name.value, self.types.iter().map(String::as_str));
@@ -183,14 +190,9 @@ impl<'a> Declared<'a> {
                 What::Broken
             }
             Some(info) => {
-                let config = instance
-                    .config
-                    .as_ref()
-                    .map_or_else(|| Value::Object(Map::new()), |c| c.value.to_json());
+                let config = json(instance);
                 if let Err(problem) = catalog.check_config(&type_name.value, &config) {
-                    let whole = || type_name.span.to(instance.name.span);
-                    let span =
-                        instance.config.as_ref().map_or_else(whole, |c| locate(c, &problem.path));
+                    let span = place(instance, &problem);
                     let (name, type_name) = (instance.name.value.clone(), type_name.value.clone());
                     errors.push(span, Why::Config { name, type_name, why: problem.why });
                 }
@@ -199,6 +201,39 @@ impl<'a> Declared<'a> {
         };
         self.declare(&instance.name, what, errors);
     }
+
+    fn vnf(
+        &self,
+        instance: &InstanceDecl,
+        template: &Template,
+        catalog: &dyn Catalog,
+        errors: &mut Errors,
+    ) -> What {
+        match template.fill(&json(instance), catalog) {
+            Ok(vnf) => What::Vnf(Box::new(vnf)),
+            Err(problems) => {
+                for problem in problems {
+                    let span = place(instance, &problem);
+                    let name = instance.name.value.clone();
+                    let template = template.name().to_owned();
+                    errors.push(span, Why::Parameters { name, template, why: problem.why });
+                }
+                What::Broken
+            }
+        }
+    }
+}
+
+/// A configuration as JSON, `{}` for none.
+fn json(instance: &InstanceDecl) -> Value {
+    let config = instance.config.as_ref();
+    config.map_or_else(|| Value::Object(Map::new()), |config| config.value.to_json())
+}
+
+/// Where the part of a configuration stands that a problem is about.
+fn place(instance: &InstanceDecl, problem: &ConfigProblem) -> Span {
+    let whole = || instance.type_name.span.to(instance.name.span);
+    instance.config.as_ref().map_or_else(whole, |config| locate(config, &problem.path))
 }
 
 fn parse_net(value: &str) -> Result<Net, Why> {

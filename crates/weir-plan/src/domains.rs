@@ -2,17 +2,21 @@
 
 use std::collections::HashMap;
 
-use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
+use crate::graph::{EdgeId, Graph, Node, NodeId, NodeKind};
 use crate::plan::{Options, PlanError, Segment, SegmentId, SegmentKind};
 
-/// The trust domain of a node: the operator's word, else its type's. Ports are in the graph's own.
+/// The trust domain of a node: the operator's word (on it, else on the VNF that it is of), else its
+/// type's. Ports are in the graph's own.
 pub(crate) fn domain_of<'a>(graph: &'a Graph, options: &'a Options, node: NodeId) -> &'a str {
     let Some(node) = graph.node(node) else {
         return "";
     };
     match &node.kind {
-        NodeKind::Nf { info, .. } => options.domains.get(&node.name).unwrap_or(&info.domain),
-        NodeKind::Port { .. } | NodeKind::Drop => "",
+        NodeKind::Nf { info, .. } => {
+            let vnf = || node.vnf.as_ref().and_then(|vnf| options.domains.get(&vnf.instance));
+            options.domains.get(&node.name).or_else(vnf).unwrap_or(&info.domain)
+        }
+        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => "",
     }
 }
 
@@ -20,7 +24,8 @@ pub(crate) fn domain_of<'a>(graph: &'a Graph, options: &'a Options, node: NodeId
 pub(crate) fn check(graph: &Graph, options: &Options) -> Result<(), PlanError> {
     let nfs = || graph.nodes().iter().filter(|node| node.is_nf());
     for instance in options.domains.keys() {
-        if !nfs().any(|node| node.name == *instance) {
+        let of_vnf = |node: &Node| node.vnf.as_ref().is_some_and(|vnf| vnf.instance == *instance);
+        if !nfs().any(|node| node.name == *instance || of_vnf(node)) {
             let has = nfs().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
             return Err(PlanError::NoSuchInstance { instance: instance.clone(), has });
         }

@@ -98,13 +98,13 @@ impl Graph {
 fn shape(node: &Node) -> Shape {
     let look = match node.kind {
         NodeKind::Port { .. } => Look::Port,
-        NodeKind::Nf { .. } => Look::Work,
+        NodeKind::Nf { .. } | NodeKind::Vnf(_) => Look::Work,
         NodeKind::Drop => Look::Drop,
     };
     let shape = Shape::new(&node.name, &kind(&node.kind), look);
     match &node.kind {
         NodeKind::Nf { config, .. } => shape.hover(&config.to_string()),
-        NodeKind::Port { .. } | NodeKind::Drop => shape,
+        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => shape,
     }
 }
 

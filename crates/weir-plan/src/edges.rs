@@ -118,8 +118,11 @@ impl<'a> Linker<'a> {
     /// The node of that name, if it is one and is sound.
     fn known(&self, name: &Name) -> Option<usize> {
         let (index, declaration) = self.declared.get(&name.value)?;
-        matches!(declaration.what, What::Port { .. } | What::Nf { .. } | What::Drop)
-            .then_some(index)
+        let node = matches!(
+            declaration.what,
+            What::Port { .. } | What::Nf { .. } | What::Vnf(_) | What::Drop
+        );
+        node.then_some(index)
     }
 
     fn node(&self, name: &Name, errors: &mut Errors) -> Option<usize> {
@@ -151,6 +154,7 @@ impl<'a> Linker<'a> {
     fn nf(&self, index: usize) -> Option<&NfInfo> {
         match self.declared.list.get(index).map(|d| &d.what) {
             Some(What::Nf { info, .. }) => Some(info),
+            Some(What::Vnf(vnf)) => Some(&vnf.info),
             _ => None,
         }
     }
@@ -159,6 +163,7 @@ impl<'a> Linker<'a> {
     fn outputs(&self, index: usize) -> Option<&[String]> {
         match self.declared.list.get(index).map(|d| &d.what) {
             Some(What::Nf { info, .. }) => Some(&info.outputs),
+            Some(What::Vnf(vnf)) => Some(&vnf.info.outputs),
             Some(What::Drop) => Some(&[]),
             _ => None,
         }

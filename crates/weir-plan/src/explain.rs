@@ -208,6 +208,7 @@ pub(crate) fn kind(kind: &NodeKind) -> String {
         NodeKind::Port { first, last } if first == last => format!("port {first}"),
         NodeKind::Port { first, last } => format!("ports {first}-{last}"),
         NodeKind::Nf { info, .. } => info.name.clone(),
+        NodeKind::Vnf(vnf) => vnf.info.name.clone(),
         NodeKind::Drop => "drops".to_owned(),
     }
 }

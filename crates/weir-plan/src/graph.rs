@@ -6,6 +6,7 @@ use weir_filter::Expr;
 
 use crate::bandwidth::Bandwidth;
 use crate::catalog::NfInfo;
+use crate::service::{Vnf, VnfOf};
 
 /// A node's place in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -42,6 +43,9 @@ pub struct Node {
     pub kind: NodeKind,
     /// Its outputs in their order: one for a port, those of its type for an NF, none for `Drop`.
     pub outputs: Vec<Output>,
+    /// Which VNF it is a µNF of, if it came with one.
+    #[serde(default)]
+    pub vnf: Option<VnfOf>,
 }
 
 /// What a node is.
@@ -63,6 +67,9 @@ pub enum NodeKind {
         /// Its configuration; `{}` when the policy has none.
         config: Value,
     },
+    /// A VNF, made of µNFs by a template. Only in a graph that was not expanded yet
+    /// ([`service::expand`](crate::service::expand)); what runs has none.
+    Vnf(Box<Vnf>),
     /// The predefined `Drop`.
     Drop,
 }
@@ -166,6 +173,17 @@ impl Graph {
         self.edges.iter().zip(0_u32..).map(|(edge, id)| (EdgeId(id), edge))
     }
 
+    /// The edges that leave each node, in policy order.
+    pub(crate) fn leaving(&self) -> Vec<Vec<EdgeId>> {
+        let mut leaving = vec![Vec::new(); self.nodes.len()];
+        for (id, edge) in self.edge_ids() {
+            if let Some(list) = leaving.get_mut(edge.from.index()) {
+                list.push(id);
+            }
+        }
+        leaving
+    }
+
     /// The node of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<NodeId> {
@@ -182,9 +200,9 @@ impl Graph {
 }
 
 impl Node {
-    /// True for an NF instance.
+    /// True for an NF instance, VNFs included.
     #[must_use]
     pub fn is_nf(&self) -> bool {
-        matches!(self.kind, NodeKind::Nf { .. })
+        matches!(self.kind, NodeKind::Nf { .. } | NodeKind::Vnf(_))
     }
 }

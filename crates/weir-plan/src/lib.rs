@@ -4,6 +4,9 @@
 //! text ── parse ──▶ Policy ── check (with a Catalog) ──▶ Graph ── Plan::build ──▶ Plan
 //! ```
 //!
+//! Service requests and VNF templates, which are JSON or YAML, are in [`service`]; they end in the
+//! same [`Graph`].
+//!
 //! - [`parse`] reads E2's policy language (E2 §3.1 and appendix) with typed NF configuration.
 //! - [`check`] merges the pipelets into one [`Graph`] and resolves every name.
 //! - [`consolidate`] leaves out what is done already and merges equal work; [`Plan::consolidated`].
@@ -60,6 +63,7 @@ mod optimise;
 mod parse;
 mod plan;
 mod render;
+pub mod service;
 mod span;
 mod topo;
 mod warn;
@@ -68,7 +72,7 @@ mod why;
 
 pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
 pub use bandwidth::Bandwidth;
-pub use catalog::{Catalog, ConfigProblem, NfInfo, ProgramId};
+pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
@@ -76,7 +80,7 @@ pub use diff::{Action, NfFacts, RingFacts, RouteFacts, State, WorkerFacts, betwe
 pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
 pub use optimise::{
-    Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, consolidate,
+    Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,
 };
 pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
 pub use plan::{

@@ -50,6 +50,9 @@ impl Graph {
                 NodeKind::Nf { info, .. } if in_full && info.inputs.len() > 1 => {
                     info.inputs.get(edge.input)
                 }
+                NodeKind::Vnf(vnf) if in_full && vnf.info.inputs.len() > 1 => {
+                    vnf.info.inputs.get(edge.input)
+                }
                 _ => None,
             };
             let input = input.map_or_else(String::new, |input| format!("[{input}] "));

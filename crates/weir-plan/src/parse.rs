@@ -44,18 +44,7 @@ pub(crate) fn parse_all(text: &str) -> Parsed {
         parsed.errors.stop();
         return parsed;
     }
-    let mut lexer = Lexer::new(text);
-    let token = lexer.next();
-    let mut parser = Parser {
-        text,
-        lexer,
-        token,
-        before: Span::default(),
-        errors: Errors::default(),
-        lost: HashSet::new(),
-        edges: 0,
-        declarations: 0,
-    };
+    let mut parser = Parser::new(text);
     let policy = parser.policy();
     Parsed { policy, errors: parser.errors, lost: parser.lost }
 }
@@ -76,7 +65,22 @@ pub(crate) struct Parser<'a> {
     declarations: usize,
 }
 
+impl<'a> Parser<'a> {
+    /// A parser that looks at the first token of `text`.
+    pub(crate) fn new(text: &'a str) -> Self {
+        let mut lexer = Lexer::new(text);
+        let token = lexer.next();
+        let (before, errors, lost) = (Span::default(), Errors::default(), HashSet::new());
+        Parser { text, lexer, token, before, errors, lost, edges: 0, declarations: 0 }
+    }
+}
+
 impl Parser<'_> {
+    /// What was wrong with the text so far.
+    pub(crate) fn into_errors(self) -> Errors {
+        self.errors
+    }
+
     pub(crate) fn advance(&mut self) {
         self.before = self.token.span;
         self.token = self.lexer.next();

@@ -46,10 +46,12 @@ fn dropped(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarning>
         let span = declared.get(&node.name).map_or(Span::default(), |(_, d)| d.span);
         let name = || node.name.clone();
         let mut warn = |why| list.push(PolicyWarning { span, why });
-        if let NodeKind::Nf { info, .. } = &node.kind
-            && !info.inputs.is_empty()
-            && !targets.contains(&id)
-        {
+        let has_inputs = match &node.kind {
+            NodeKind::Nf { info, .. } => !info.inputs.is_empty(),
+            NodeKind::Vnf(_) => true,
+            NodeKind::Port { .. } | NodeKind::Drop => false,
+        };
+        if has_inputs && !targets.contains(&id) {
             warn(Warning::NoWayIn { name: name() });
         }
         let by_policy = node.outputs.iter().all(|output| output.default_drop);
@@ -64,10 +66,16 @@ fn dropped(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarning>
     }
 }
 
+/// True for an output that its template says need not be linked.
+fn optional(node: &Node, output: usize) -> bool {
+    matches!(&node.kind, NodeKind::Vnf(vnf) if vnf.optional.contains(&output))
+}
+
 fn outputs(node: &Node, warn: &mut dyn FnMut(Warning)) {
     let mut filters: HashSet<&Expr> = HashSet::new();
-    for output in &node.outputs {
+    for (k, output) in node.outputs.iter().enumerate() {
         match output.branches.as_slice() {
+            [] if optional(node, k) => {}
             [] => warn(Warning::OutputDropped {
                 name: node.name.clone(),
                 output: output.name.clone(),

@@ -64,6 +64,12 @@ pub enum Why {
     ConfigTooDeep,
     #[error("`{name}` ({type_name}) does not take this configuration: {why}")]
     Config { name: String, type_name: String, why: String },
+    #[error("`{name}` (a VNF by the template {template}): {why}")]
+    Parameters { name: String, template: String, why: String },
+
+    // Documents: service requests, templates, descriptions.
+    #[error("{message}")]
+    Document { message: String, instead: String },
 
     // Declarations.
     #[error("`{0}` is a word of the language and cannot be a name")]
@@ -158,6 +164,10 @@ impl Why {
             Why::Config { type_name, .. } => {
                 format!("the description of `{type_name}` says what it takes")
             }
+            Why::Parameters { template, .. } => {
+                format!("`weir nf show {template}` shows its parameters")
+            }
+            Why::Document { instead, .. } => instead.clone(),
             Why::Reserved(word) | Why::FilterWord(word) => {
                 format!("write another name, as in `my_{}`", word.to_lowercase())
             }

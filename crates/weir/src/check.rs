@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Checks a policy, without running it.
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// The policy.
+    /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
     /// Prints nothing when the policy is right.
     #[arg(long, short)]

@@ -1,12 +1,13 @@
 //! `weir explain`: what becomes of a policy, stage by stage.
 
+use crate::known::{DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_plan::Plan;
+use weir_plan::{Isolate, Plan};
 
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -37,7 +38,7 @@ pub enum Format {
 /// Shows what becomes of a policy.
 #[derive(clap::Args)]
 pub struct ExplainArgs {
-    /// The policy.
+    /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
     /// Which stage of planning.
     #[arg(long, value_enum, default_value = "plan")]
@@ -56,8 +57,9 @@ pub struct ExplainArgs {
 #[derive(clap::Args)]
 pub struct PlanningArgs {
     /// Which NFs get a worker process of their own.
-    #[arg(long, value_enum, default_value = "each")]
-    isolate: crate::run::IsolateArg,
+    /// Each, unless a request's objective says otherwise.
+    #[arg(long, value_enum)]
+    isolate: Option<crate::run::IsolateArg>,
     /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
     /// ways share a worker.
     #[arg(long, value_enum, default_value = "on")]
@@ -68,6 +70,11 @@ pub struct PlanningArgs {
     /// Puts an NF into a trust domain.
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
+    /// The hardware (JSON or YAML) that a request's objective is to be met on; without it this machine.
+    #[arg(long, value_name = "FILE")]
+    hardware: Option<PathBuf>,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     pub outside: OutsideArgs,
 }
@@ -79,9 +86,16 @@ impl PlanningArgs {
     }
 
     fn planned(&self, path: &Path, consolidate: Consolidate) -> Result<Plan, PolicyFailure> {
-        let loaded = policy::load(path, &self.outside.catalog()?, self.outside.with.is_empty())?;
+        let known = Known::load(&self.outside, &self.documents)?;
+        let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
-        let (isolate, cores) = (self.isolate.into(), self.cores.clone());
+        let given = self.isolate.map(Isolate::from);
+        let hardware = self.hardware.as_deref();
+        let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware)?;
+        if let Some(chosen) = chosen {
+            crate::complain!("weir: {chosen}");
+        }
+        let cores = self.cores.clone();
         policy::plan(&loaded.graph, path, isolate, cores, &self.domain, consolidate)
     }
 }
@@ -130,8 +144,8 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
     let title = |stage: &str| format!("{file}: {stage}");
     if args.stage == Stage::Policy {
         // Checked as a whole first: what is drawn is what would run.
-        let catalog = args.planning.outside.catalog().map_err(PolicyFailure::from)?;
-        let written = policy::written(&args.policy, &catalog)?;
+        let known = Known::load(&args.planning.outside, &args.planning.documents)?;
+        let written = policy::written(&args.policy, &known)?;
         return match args.format {
             Format::Text => Ok(written.to_string()),
             Format::Svg => Ok(written.to_diagram(&title("pipelets as written")).to_svg()?),

@@ -5,10 +5,12 @@ mod check;
 mod cores;
 mod diff;
 mod explain;
+mod known;
 mod nf;
 mod outside;
 mod policy;
 mod run;
+mod schema;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -35,6 +37,8 @@ enum Command {
     Diff(diff::DiffArgs),
     /// Lists the NF types there are, or shows one with the schema of its configuration.
     Nf(nf::NfArgs),
+    /// Shows the JSON schema of service requests, templates or descriptions.
+    Schema(schema::SchemaArgs),
     /// Measures chains on this machine.
     Bench(bench::BenchArgs),
     /// A worker process; started by `weir run`, not by hand.
@@ -54,7 +58,7 @@ impl Command {
             Command::Explain(args) => !args.planning.outside.with.is_empty(),
             Command::Diff(args) => !args.planning.outside.with.is_empty(),
             Command::Nf(args) => !args.outside().with.is_empty(),
-            Command::Worker { .. } => false,
+            Command::Schema(_) | Command::Worker { .. } => false,
         }
     }
 }
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::main(&args),
         Command::Diff(args) => diff::main(&args),
         Command::Nf(args) => nf::main(&args),
+        Command::Schema(args) => schema::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Worker { .. } => weir_runtime::worker_main(),
     }

@@ -1,9 +1,11 @@
 //! `weir nf list` and `weir nf show NAME`.
 
 use crate::BAD_INPUT;
+use crate::known::{DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use std::io::Write;
 use std::process::ExitCode;
+use weir_plan::Catalog;
 
 /// Lists NF types, or shows one.
 #[derive(clap::Args)]
@@ -17,12 +19,16 @@ enum NfCommand {
     /// Names all NF types with what they do.
     List {
         #[command(flatten)]
+        documents: DocumentArgs,
+        #[command(flatten)]
         outside: OutsideArgs,
     },
-    /// Shows one NF type: description and JSON schema of its configuration, as JSON.
+    /// Shows one NF type (description and JSON schema of its configuration) or VNF template, as JSON.
     Show {
         /// Name of the type.
         name: String,
+        #[command(flatten)]
+        documents: DocumentArgs,
         #[command(flatten)]
         outside: OutsideArgs,
     },
@@ -31,16 +37,21 @@ enum NfCommand {
 impl NfArgs {
     /// The outside programs to be asked.
     pub fn outside(&self) -> &OutsideArgs {
-        let (NfCommand::List { outside } | NfCommand::Show { outside, .. }) = &self.command;
+        let (NfCommand::List { outside, .. } | NfCommand::Show { outside, .. }) = &self.command;
         outside
+    }
+
+    fn documents(&self) -> &DocumentArgs {
+        let (NfCommand::List { documents, .. } | NfCommand::Show { documents, .. }) = &self.command;
+        documents
     }
 }
 
 pub fn main(args: &NfArgs) -> ExitCode {
-    let catalog = match args.outside().catalog() {
-        Ok(catalog) => catalog,
+    let known = match Known::load(args.outside(), args.documents()) {
+        Ok(known) => known,
         Err(e) => {
-            crate::complain!("weir: {e}");
+            crate::complain!("{e}");
             return ExitCode::from(BAD_INPUT);
         }
     };
@@ -50,13 +61,43 @@ pub fn main(args: &NfArgs) -> ExitCode {
             for r in weir_nf::registrations() {
                 let _ = writeln!(out, "{:<20} {}", r.descriptor.name, r.descriptor.summary);
             }
-            for (path, nf) in catalog.outside() {
+            for (path, nf) in known.programs.outside() {
                 let _ = writeln!(out, "{:<20} {} ({})", nf.name, nf.summary, path.display());
+            }
+            for described in known.all_described() {
+                let _ = writeln!(out, "{:<20} (described; no code)", described.info.name);
+            }
+            for template in known.all_templates() {
+                let about = &template.document().about;
+                let _ = writeln!(out, "{:<20} {about} (VNF template)", template.name());
             }
             ExitCode::SUCCESS
         }
         NfCommand::Show { name, .. } => {
-            let outside = catalog.outside().find(|(_, nf)| nf.name == *name);
+            if let Some(template) = known.template(name) {
+                let document = template.document();
+                let mut shown = serde_json::json!({
+                    "description": { "name": template.name(), "summary": document.about },
+                    "config": template.parameters_schema(),
+                    "template": document,
+                });
+                // A µNF of the same name, which templates use.
+                if let Ok(r) = weir_nf::find(name)
+                    && let Some(shown) = shown.as_object_mut()
+                {
+                    let nf =
+                        serde_json::json!({ "description": r.descriptor, "config": r.schema() });
+                    shown.insert("nf".to_owned(), nf);
+                }
+                let _ = writeln!(out, "{shown:#}");
+                return ExitCode::SUCCESS;
+            }
+            if let Some(described) = known.all_described().find(|one| one.info.name == *name) {
+                let shown = serde_json::json!({ "description": described.info });
+                let _ = writeln!(out, "{shown:#}");
+                return ExitCode::SUCCESS;
+            }
+            let outside = known.programs.outside().find(|(_, nf)| nf.name == *name);
             let shown = match outside {
                 Some((path, nf)) => Ok(serde_json::json!({
                     "description": nf.descriptor,

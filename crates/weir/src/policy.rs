@@ -1,11 +1,14 @@
 //! Reading a policy and planning it, with errors for the operator.
 
+use crate::known;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use weir_control::library::Library;
 use weir_control::outside::OutsideError;
-use weir_plan::{Catalog, Graph, Isolate, Options, Plan, PlanError, Policy, Why};
+use weir_plan::service::{Objective, ObjectiveError, Request, Syntax, choose};
+use weir_plan::{
+    Catalog, Graph, Isolate, NodeKind, Options, Plan, PlanError, Policy, PolicyError, Why,
+};
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +24,42 @@ pub enum PolicyFailure {
     /// An outside program is not taken.
     #[error("weir: {0}")]
     Outside(#[from] OutsideError),
+    /// A document of no known syntax.
+    #[error("{}: what this file is cannot be told by its name; call it .json, .yaml or .yml", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A description of a type that is known.
+    #[error("{}: there is an NF type `{name}` already; describe it under another name", path.display())]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The type.
+        name: String,
+    },
+    /// An NF that is only described.
+    #[error(
+        "{}: `{instance}` cannot run: of its type {nf} there is a description, but no code; `weir check` \
+         shows the plan, `--with PROGRAM` brings code",
+        path.display()
+    )]
+    NoCode {
+        /// The policy.
+        path: PathBuf,
+        /// The instance.
+        instance: String,
+        /// Its type.
+        nf: String,
+    },
+    /// What a request asks for cannot be had.
+    #[error("{}: {source}", path.display())]
+    Objective {
+        /// The request.
+        path: PathBuf,
+        /// Why.
+        source: ObjectiveError,
+    },
     /// It is not a policy; the text has file, line, column, the line itself and the cure.
     #[error("{0}")]
     Policy(String),
@@ -41,31 +80,85 @@ pub enum PolicyFailure {
 pub struct Loaded {
     pub graph: Graph,
     pub warnings: String,
+    /// What a service request is to achieve.
+    pub objective: Option<Objective>,
 }
 
-/// Reads and checks a policy. `only_library`: no outside program was given.
+/// Reads and checks a policy or a service request. `only_library`: no outside program was given.
 pub fn load(
     path: &Path,
     catalog: &dyn Catalog,
     only_library: bool,
 ) -> Result<Loaded, PolicyFailure> {
-    check(&read(path)?, &path.display().to_string(), catalog, only_library)
+    let text = known::read_text(path)?;
+    let file = path.display().to_string();
+    let Some(syntax) = Syntax::of(path) else {
+        return check(&text, &file, catalog, only_library);
+    };
+    let request = Request::read(&text, syntax, catalog)
+        .map_err(|errors| wrong(&errors, &file, &text, only_library))?;
+    let Request { checked, objective, .. } = request;
+    let warnings = weir_plan::render_warnings(&checked.warnings, &file, &text);
+    Ok(Loaded { graph: checked.graph, warnings, objective })
 }
 
-/// A policy as it is written. It is checked all the same.
+/// A policy as it is written, or as a service request says it. It is checked all the same.
 pub fn written(path: &Path, catalog: &dyn Catalog) -> Result<Policy, PolicyFailure> {
-    let text = read(path)?;
-    check(&text, &path.display().to_string(), catalog, false)?;
+    let text = known::read_text(path)?;
+    let file = path.display().to_string();
+    if let Some(syntax) = Syntax::of(path) {
+        let request = Request::read(&text, syntax, catalog);
+        let request = request.map_err(|errors| wrong(&errors, &file, &text, false))?;
+        return Ok(request.policy);
+    }
+    check(&text, &file, catalog, false)?;
     Ok(weir_plan::parse(&text).0)
 }
 
-fn read(path: &Path) -> Result<String, PolicyFailure> {
-    let read = |source| PolicyFailure::Read { path: path.to_owned(), source };
-    // One more byte than a policy may have: what is longer is refused by its length, not read.
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(read)?;
-    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text).map_err(read)?;
-    Ok(text)
+/// Each NF that is to run has code.
+pub fn has_code(graph: &Graph, path: &Path, catalog: &dyn Catalog) -> Result<(), PolicyFailure> {
+    for node in graph.nodes() {
+        if let NodeKind::Nf { info, .. } = &node.kind
+            && !catalog.has_code(&info.name)
+        {
+            let (instance, nf) = (node.name.clone(), info.name.clone());
+            return Err(PolicyFailure::NoCode { path: path.to_owned(), instance, nf });
+        }
+    }
+    Ok(())
+}
+
+/// Which NFs share a worker: as the operator says, else as meets the objective at least cost, else
+/// none. Says in words what was chosen for an objective.
+pub fn isolation(
+    loaded: &Loaded,
+    path: &Path,
+    given: Option<Isolate>,
+    hardware: Option<&Path>,
+) -> Result<(Isolate, Option<String>), PolicyFailure> {
+    let Some(objective) = &loaded.objective else {
+        return Ok((given.unwrap_or(Isolate::Each), None));
+    };
+    let server = known::server(hardware)?;
+    let choice = choose(&loaded.graph, objective, &server)
+        .map_err(|source| PolicyFailure::Objective { path: path.to_owned(), source })?;
+    let placement = choice.placement;
+    let name = |isolate| if isolate == Isolate::None { "none" } else { "each" };
+    let latency = placement.latency_us.map_or_else(String::new, |us| format!(", {us:.1} µs"));
+    let chosen = format!(
+        "objective: --isolate {} meets it on {}: {} core(s) for NFs, up to {:.2} Mpps{latency} by the cost model",
+        name(placement.isolate),
+        server.name,
+        placement.cores,
+        placement.pps / 1e6,
+    );
+    let word = match given {
+        Some(given) if given != placement.isolate => {
+            format!("{chosen}; --isolate {} goes before it", name(given))
+        }
+        _ => chosen,
+    };
+    Ok((given.unwrap_or(placement.isolate), Some(word)))
 }
 
 /// Checks a policy's text, which has library µNFs only.
@@ -79,15 +172,18 @@ fn check(
     catalog: &dyn Catalog,
     only_library: bool,
 ) -> Result<Loaded, PolicyFailure> {
-    let checked = weir_plan::check(text, catalog).map_err(|errors| {
-        let mut said = weir_plan::render(&errors, file, text);
-        if only_library && errors.iter().any(|e| matches!(e.why, Why::UnknownType { .. })) {
-            said += &format!("weir: {OUTSIDE}\n");
-        }
-        PolicyFailure::Policy(said)
-    })?;
+    let checked = weir_plan::check(text, catalog)
+        .map_err(|errors| wrong(&errors, file, text, only_library))?;
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
-    Ok(Loaded { graph: checked.graph, warnings })
+    Ok(Loaded { graph: checked.graph, warnings, objective: None })
+}
+
+fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {
+    let mut said = weir_plan::render(errors, file, text);
+    if only_library && errors.iter().any(|e| matches!(e.why, Why::UnknownType { .. })) {
+        said += &format!("weir: {OUTSIDE}\n");
+    }
+    PolicyFailure::Policy(said)
 }
 
 /// What to do about an NF that is not there when no outside program was given.

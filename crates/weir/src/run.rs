@@ -1,6 +1,7 @@
 //! `weir run`: a policy on devices.
 
 use crate::cores::{self, Cores};
+use crate::known::{DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
@@ -40,15 +41,15 @@ impl From<IsolateArg> for Isolate {
 /// Runs a policy.
 #[derive(clap::Args)]
 pub struct RunArgs {
-    /// The policy.
+    /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
     /// Binds a port of the policy, by number, to a device: pcap:rx=FILE,tx=FILE (either may be
     /// left out), afp:INTERFACE, tap:NAME, gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
     #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
     bind: Vec<(u16, DeviceSpec)>,
-    /// Which NFs get a worker process of their own.
-    #[arg(long, value_enum, default_value = "each")]
-    isolate: IsolateArg,
+    /// Which NFs get a worker process of their own: each, unless a request's objective says otherwise.
+    #[arg(long, value_enum)]
+    isolate: Option<IsolateArg>,
     /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
     /// ways share a worker. Reports are the same either way; `weir explain` says what is done.
     #[arg(long, value_enum, default_value = "on")]
@@ -103,6 +104,11 @@ pub struct RunArgs {
     /// some) before it is killed and started again; not with `--patience 0`.
     #[arg(long, default_value = "20", value_name = "SECONDS", value_parser = parse_seconds)]
     start_patience: Duration,
+    /// The hardware (JSON or YAML) that a request's objective is to be met on; without it this machine.
+    #[arg(long, value_name = "FILE")]
+    hardware: Option<PathBuf>,
+    #[command(flatten)]
+    documents: DocumentArgs,
     #[command(flatten)]
     outside: OutsideArgs,
     /// Where a worker kills itself: SEGMENT:STEP:N. For tests of builds with the feature `faults`.
@@ -211,11 +217,17 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
             "weir: warning: --sandbox off: workers may do whatever this user may; for debugging only"
         );
     }
-    let catalog = args.outside.catalog().map_err(PolicyFailure::from)?;
-    let loaded = policy::load(&args.policy, &catalog, args.outside.with.is_empty())?;
+    let known = Known::load(&args.outside, &args.documents)?;
+    let loaded = policy::load(&args.policy, &known, args.outside.with.is_empty())?;
     let _ = write!(std::io::stderr(), "{}", loaded.warnings);
+    policy::has_code(&loaded.graph, &args.policy, &known)?;
+    let given = args.isolate.map(Isolate::from);
+    let hardware = args.hardware.as_deref();
+    let (isolate, chosen) = policy::isolation(&loaded, &args.policy, given, hardware)?;
+    if let Some(chosen) = chosen.filter(|_| !args.quiet) {
+        crate::complain!("weir: {chosen}");
+    }
     let cores = args.cores.as_ref().map(|c| c.0.clone());
-    let isolate = args.isolate.into();
     let plan =
         policy::plan(&loaded.graph, &args.policy, isolate, cores, &args.domain, args.consolidate)?;
     let mut binds = BTreeMap::new();
@@ -252,7 +264,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         seed: args.seed,
         faults: args.fault.clone(),
         attacks: args.attack.clone(),
-        programs: catalog.paths(),
+        programs: known.programs.paths(),
         dump_drops: args.dump_drops.clone(),
         sandbox,
     };

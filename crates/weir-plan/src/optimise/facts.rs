@@ -127,7 +127,7 @@ pub(super) fn alike(node: &Node) -> Option<(Alike<'_>, &NfInfo)> {
         NodeKind::Nf { info, config } => {
             Some(((info.name.as_str(), info.program, config.to_string()), info))
         }
-        NodeKind::Port { .. } | NodeKind::Drop => None,
+        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::graph::{Graph, NodeId};
 use crate::plan::Options;
 
 pub use change::{Change, Done, Kept, Layer};
-pub use rebuild::{PassedOver, Tallied, Tally};
+pub use rebuild::{PassedOver, Tallied, Tally, VnfTally};
 
 pub(crate) use merging::in_order;
 

@@ -16,6 +16,24 @@ pub struct Tally {
     pub edges: Vec<Tallied>,
     /// NFs that packets pass over, and those that are left out; in the graph's order.
     pub nodes: Vec<PassedOver>,
+    /// The VNFs of the policy or request, in the graph's order.
+    #[serde(default)]
+    pub vnfs: Vec<VnfTally>,
+}
+
+/// What makes a VNF's counters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VnfTally {
+    /// Its name.
+    pub instance: String,
+    /// The template that it was made from.
+    pub template: String,
+    /// Names of its µNFs.
+    pub nodes: Vec<String>,
+    /// Places in [`Tally::edges`] of those that lead into it.
+    pub ins: Vec<usize>,
+    /// Places in [`Tally::edges`] of those that lead out of it.
+    pub outs: Vec<usize>,
 }
 
 /// One of the policy's edges.
@@ -47,8 +65,42 @@ impl Tally {
     pub(crate) fn plain(graph: &Graph) -> Self {
         let same = graph.edge_ids();
         let edges = same.map(|(id, edge)| Tallied { name: edge.name.clone(), sum: vec![id] });
-        Tally { edges: edges.collect(), nodes: Vec::new() }
+        Tally { edges: edges.collect(), nodes: Vec::new(), vnfs: vnfs(graph) }
     }
+}
+
+fn vnfs(graph: &Graph) -> Vec<VnfTally> {
+    let mut vnfs: Vec<VnfTally> = Vec::new();
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    for node in graph.nodes() {
+        let Some(of) = &node.vnf else { continue };
+        let place = *places.entry(&of.instance).or_insert_with(|| {
+            let (instance, template) = (of.instance.clone(), of.template.clone());
+            let (nodes, ins, outs) = (Vec::new(), Vec::new(), Vec::new());
+            vnfs.push(VnfTally { instance, template, nodes, ins, outs });
+            vnfs.len().saturating_sub(1)
+        });
+        if let Some(vnf) = vnfs.get_mut(place) {
+            vnf.nodes.push(node.name.clone());
+        }
+    }
+    let place = |node: NodeId| {
+        let of = graph.node(node).and_then(|node| node.vnf.as_ref())?;
+        places.get(of.instance.as_str()).copied()
+    };
+    for (at, edge) in graph.edges().iter().enumerate() {
+        let (from, to) = (place(edge.from), place(edge.to));
+        if from == to {
+            continue;
+        }
+        if let Some(vnf) = from.and_then(|from| vnfs.get_mut(from)) {
+            vnf.outs.push(at);
+        }
+        if let Some(vnf) = to.and_then(|to| vnfs.get_mut(to)) {
+            vnf.ins.push(at);
+        }
+    }
+    vnfs
 }
 
 /// What is left of a graph when packets take these courses.
@@ -194,5 +246,5 @@ fn tally(graph: &Graph, paths: &BTreeMap<Vec<EdgeId>, Vec<usize>>, left_out: &[b
         }
         behind = Some(&node.name);
     }
-    Tally { edges, nodes }
+    Tally { edges, nodes, vnfs: vnfs(graph) }
 }

@@ -83,7 +83,7 @@ fn leave(graph: &Graph, from: NodeId, output: usize, packet: Packet, outcome: &m
     outcome.edges.get_mut(&edge.name).unwrap().add(&packet);
     let to = graph.node(edge.to).unwrap();
     match &to.kind {
-        NodeKind::Drop => end(&node.name, Some("policy"), packet, outcome),
+        NodeKind::Vnf(_) | NodeKind::Drop => end(&node.name, Some("policy"), packet, outcome),
         NodeKind::Port { .. } => end(&to.name, None, packet, outcome),
         NodeKind::Nf { info, config } => {
             outcome.nodes.get_mut(&to.name).unwrap().add(&packet);

@@ -1,0 +1,526 @@
+//! VNF templates: blueprints of VNFs as graphs of µNFs (µNF paper §IV-D).
+
+use std::collections::{HashMap, HashSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::catalog::{Catalog, NfInfo};
+use crate::error::{Errors, PolicyError};
+use crate::nearest::nearest;
+use crate::service::names;
+use crate::service::tree::{Syntax, read};
+use crate::service::typed::{Document, typed};
+use crate::topo;
+use crate::why::Why;
+
+/// A VNF template as it is written: the µNFs that make the VNF, and the links between them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "VNF template")]
+pub struct TemplateDocument {
+    /// Its name: what requests and policies use as the type of a VNF.
+    pub template: String,
+    /// What the VNF does, in one sentence.
+    #[serde(default)]
+    pub about: String,
+    /// What whoever uses it may set.
+    #[serde(default)]
+    pub parameters: Vec<Parameter>,
+    /// Its µNFs.
+    pub nodes: Vec<TemplateNode>,
+    /// Where packets come in. A VNF with one input needs no name for it in links.
+    pub inputs: Vec<TemplateInput>,
+    /// Where packets go from µNF to µNF, to an output of the VNF, or to `Drop`.
+    pub links: Vec<TemplateLink>,
+    /// Where packets leave. None: nothing leaves the VNF.
+    #[serde(default)]
+    pub outputs: Vec<TemplateOutput>,
+}
+
+/// A parameter of a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Parameter {
+    /// Its name; configurations refer to it as `$name`.
+    pub name: String,
+    /// The type of its value.
+    #[serde(rename = "type")]
+    pub kind: ParameterType,
+    /// Its value unless given. Without one it must be given, unless it is optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default: Option<Value>,
+    /// Left out, it leaves out the key that it is the value of, so that the µNF's default holds.
+    #[serde(default)]
+    pub optional: bool,
+    /// What it is for, with its unit.
+    #[serde(default)]
+    pub about: String,
+}
+
+/// The type of a parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ParameterType {
+    /// Text.
+    String,
+    /// A whole number.
+    Integer,
+    /// Any number.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+    /// A list.
+    List,
+    /// A mapping.
+    Object,
+    /// Anything.
+    Any,
+}
+
+/// A µNF of a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateNode {
+    /// Its name in the template. In a VNF `fw` the µNF `check` is called `fw/check`.
+    pub name: String,
+    /// The µNF type.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// Its configuration. A string `$name` stands for the value of that parameter; `$$` begins a
+    /// string with a `$`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+}
+
+/// An input of a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateInput {
+    /// Its name.
+    pub name: String,
+    /// The µNF that gets what comes in here.
+    pub to: String,
+    /// By which of its inputs, if it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+}
+
+/// An output of a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateOutput {
+    /// Its name.
+    pub name: String,
+    /// True when it is fine that nothing is linked to it.
+    #[serde(default)]
+    pub optional: bool,
+}
+
+/// A link of a template.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TemplateLink {
+    /// The µNF that packets come from.
+    pub from: String,
+    /// Which of its outputs; without it all that no other link names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Where they go: a µNF, an output of the template, or `Drop`.
+    pub to: String,
+    /// By which input of that µNF, if it has several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+}
+
+/// Where the packets of a µNF's output go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// To a µNF of the same VNF.
+    Node {
+        /// Its place among the VNF's nodes.
+        node: usize,
+        /// The input that they come by.
+        input: usize,
+    },
+    /// Out of the VNF, by this output.
+    Out(usize),
+    /// They are dropped on purpose.
+    Drop,
+    /// No link takes them.
+    Nowhere,
+}
+
+/// A template that can be used: every name in it is resolved.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    pub(crate) document: TemplateDocument,
+    /// The types of its nodes.
+    pub(crate) types: Vec<NfInfo>,
+    /// Node and input behind each input.
+    pub(crate) entries: Vec<(usize, usize)>,
+    /// Where each output of each node leads.
+    pub(crate) ways: Vec<Vec<Way>>,
+}
+
+impl Template {
+    /// Reads a template of µNFs that `catalog` knows.
+    ///
+    /// # Errors
+    /// All errors found, in the order of the text.
+    pub fn read(
+        text: &str,
+        syntax: Syntax,
+        catalog: &dyn Catalog,
+    ) -> Result<Self, Vec<PolicyError>> {
+        let document = typed(read(text, syntax)?, "template")?;
+        Resolver::new(&document, catalog).template()
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.document.template
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn document(&self) -> &TemplateDocument {
+        &self.document
+    }
+
+    /// The VNF as policies see it: an NF with these inputs and outputs.
+    #[must_use]
+    pub(crate) fn info(&self) -> NfInfo {
+        let any = |flag: fn(&NfInfo) -> bool| self.types.iter().any(flag);
+        NfInfo {
+            name: self.document.template.clone(),
+            inputs: self.document.inputs.iter().map(|input| input.name.clone()).collect(),
+            outputs: self.document.outputs.iter().map(|output| output.name.clone()).collect(),
+            writes_packets: any(|info| info.writes_packets),
+            may_drop: any(|info| info.may_drop),
+            domain: String::new(),
+            resizes: any(|info| info.resizes),
+            creates: 0,
+            holds: 0,
+            tags: Vec::new(),
+            program: None,
+            work: crate::describe::Work::default(),
+        }
+    }
+}
+
+/// Resolves a template's names; collects what is wrong with them.
+struct Resolver<'a> {
+    document: &'a Document<TemplateDocument>,
+    catalog: &'a dyn Catalog,
+    errors: Errors,
+    nodes: HashMap<&'a str, usize>,
+    types: Vec<Option<NfInfo>>,
+}
+
+impl<'a> Resolver<'a> {
+    fn new(document: &'a Document<TemplateDocument>, catalog: &'a dyn Catalog) -> Self {
+        let errors = Errors::default();
+        Self { document, catalog, errors, nodes: HashMap::new(), types: Vec::new() }
+    }
+
+    fn error(&mut self, pointer: &str, message: String, instead: String) {
+        let span = self.document.value_at(pointer);
+        self.errors.push(span, Why::Document { message, instead });
+    }
+
+    fn template(mut self) -> Result<Template, Vec<PolicyError>> {
+        let document = &self.document.value;
+        self.names();
+        for (i, node) in document.nodes.iter().enumerate() {
+            let known = self.catalog.nf(&node.type_name);
+            if known.is_none() {
+                let types = self.catalog.types();
+                self.unknown(
+                    &format!("/nodes/{i}/type"),
+                    &format!("no NF type is called `{}`", node.type_name),
+                    &node.type_name,
+                    &types,
+                );
+            }
+            self.types.push(known);
+            self.nodes.entry(node.name.as_str()).or_insert(i);
+        }
+        self.parameters();
+        let entries = document.inputs.iter().enumerate().map(|(i, input)| {
+            self.entry(&format!("/inputs/{i}"), &input.to, input.input.as_deref())
+        });
+        let entries: Vec<Option<(usize, usize)>> = entries.collect();
+        let ways = self.ways();
+        self.cycles(&ways);
+        let types: Option<Vec<NfInfo>> = self.types.into_iter().collect();
+        let entries: Option<Vec<(usize, usize)>> = entries.into_iter().collect();
+        match (types, entries) {
+            (Some(types), Some(entries)) if self.errors.is_empty() => {
+                Ok(Template { document: document.clone(), types, entries, ways })
+            }
+            _ => Err(self.errors.into_list()),
+        }
+    }
+
+    fn unknown(&mut self, pointer: &str, message: &str, name: &str, known: &[String]) {
+        let near = nearest(name, known.iter().map(String::as_str));
+        let instead = match near {
+            Some(near) => format!("write `{near}`"),
+            None if known.is_empty() => "there is none: leave it out".to_owned(),
+            None => format!("write one of {}", names::list(known)),
+        };
+        self.error(pointer, message.to_owned(), instead);
+    }
+
+    /// Each name is one, and is there once.
+    fn names(&mut self) {
+        let document = &self.document.value;
+        let mut all: Vec<(String, &str)> = vec![("/template".to_owned(), &document.template)];
+        let mut apart: Vec<(String, &str)> = Vec::new();
+        for (i, node) in document.nodes.iter().enumerate() {
+            apart.push((format!("/nodes/{i}/name"), &node.name));
+        }
+        for (i, output) in document.outputs.iter().enumerate() {
+            apart.push((format!("/outputs/{i}/name"), &output.name));
+        }
+        let inputs = document.inputs.iter().enumerate();
+        let inputs: Vec<_> =
+            inputs.map(|(i, input)| (format!("/inputs/{i}/name"), input.name.as_str())).collect();
+        let parameters = document.parameters.iter().enumerate();
+        let parameters: Vec<_> =
+            parameters.map(|(i, p)| (format!("/parameters/{i}/name"), p.name.as_str())).collect();
+        for group in [&apart, &inputs, &parameters] {
+            let mut seen = HashSet::new();
+            for (pointer, name) in group {
+                if !seen.insert(*name) {
+                    let message = format!("the name `{name}` is there twice");
+                    self.error(pointer, message, "write another name".to_owned());
+                }
+            }
+        }
+        all.extend(apart.into_iter().chain(inputs));
+        let wrong = all.iter().filter_map(|(at, name)| Some((at, names::wrong(name)?)));
+        // Parameters are keys of configurations, which may have any word.
+        let no_word = parameters.iter().filter_map(|(at, name)| Some((at, names::no_word(name)?)));
+        for (pointer, (message, instead)) in wrong.chain(no_word) {
+            self.error(pointer, message, instead);
+        }
+        for (list, missing) in
+            [("nodes", document.nodes.is_empty()), ("inputs", document.inputs.is_empty())]
+        {
+            if missing {
+                let message = format!("the template has no {list}");
+                let instead = format!("write at least one of its {list}");
+                self.error(&format!("/{list}"), message, instead);
+            }
+        }
+    }
+
+    /// Defaults are of their types, and configurations refer to parameters that are there.
+    fn parameters(&mut self) {
+        let document = &self.document.value;
+        for (i, parameter) in document.parameters.iter().enumerate() {
+            if let Some(default) = &parameter.default
+                && !parameter.kind.takes(default)
+            {
+                let message = format!("the default is not {}", parameter.kind.what());
+                let instead = "write a default of the parameter's type".to_owned();
+                self.error(&format!("/parameters/{i}/default"), message, instead);
+            }
+        }
+        let known: Vec<String> = document.parameters.iter().map(|p| p.name.clone()).collect();
+        for (i, node) in document.nodes.iter().enumerate() {
+            let mut used = Vec::new();
+            if let Some(config) = &node.config {
+                references(config, format!("/nodes/{i}/config"), &mut used);
+            }
+            for (pointer, name) in used {
+                if !known.contains(&name) {
+                    let message = format!("`${name}` is not a parameter of this template");
+                    self.unknown(&pointer, &message, &name, &known);
+                }
+            }
+        }
+    }
+
+    /// The place of a µNF and its input.
+    fn entry(&mut self, at: &str, node: &str, input: Option<&str>) -> Option<(usize, usize)> {
+        let Some(place) = self.nodes.get(node).copied() else {
+            let known: Vec<String> =
+                self.document.value.nodes.iter().map(|n| n.name.clone()).collect();
+            self.unknown(&format!("{at}/to"), &format!("no node is called `{node}`"), node, &known);
+            return None;
+        };
+        let inputs = self.types.get(place)?.as_ref()?.inputs.clone();
+        let Some(input) = input else {
+            if inputs.len() > 1 {
+                let message = format!("`{node}` has several inputs");
+                let instead = format!("add `input`, one of {}", names::list(&inputs));
+                self.error(at, message, instead);
+                return None;
+            }
+            return Some((place, 0));
+        };
+        let found = inputs.iter().position(|name| name == input);
+        if found.is_none() {
+            let message = format!("`{node}` has no input called `{input}`");
+            self.unknown(&format!("{at}/input"), &message, input, &inputs);
+        }
+        found.map(|found| (place, found))
+    }
+
+    fn ways(&mut self) -> Vec<Vec<Way>> {
+        let document = &self.document.value;
+        let outputs = |info: &Option<NfInfo>| info.as_ref().map_or(0, |info| info.outputs.len());
+        let mut ways: Vec<Vec<Way>> =
+            self.types.iter().map(|info| vec![Way::Nowhere; outputs(info)]).collect();
+        // Links with a label first: one without takes what they leave.
+        let (labelled, plain): (Vec<_>, Vec<_>) =
+            document.links.iter().enumerate().partition(|(_, link)| link.label.is_some());
+        for (i, link) in labelled.into_iter().chain(plain) {
+            let at = format!("/links/{i}");
+            let known: Vec<String> = document.nodes.iter().map(|n| n.name.clone()).collect();
+            let Some(from) = self.nodes.get(link.from.as_str()).copied() else {
+                let message = format!("no node is called `{}`", link.from);
+                self.unknown(&format!("{at}/from"), &message, &link.from, &known);
+                continue;
+            };
+            let way = self.way(&at, link);
+            let Some(info) = self.types.get(from).cloned().flatten() else { continue };
+            let wanted = match &link.label {
+                None => None,
+                Some(label) => match info.outputs.iter().position(|output| output == label) {
+                    Some(output) => Some(output),
+                    None => {
+                        let message = format!("`{}` has no output called `{label}`", link.from);
+                        self.unknown(&format!("{at}/label"), &message, label, &info.outputs);
+                        continue;
+                    }
+                },
+            };
+            let (Some(way), Some(ways)) = (way, ways.get_mut(from)) else { continue };
+            let mut takes = false;
+            for (output, slot) in ways.iter_mut().enumerate() {
+                if wanted.is_none_or(|wanted| wanted == output) && *slot == Way::Nowhere {
+                    *slot = way;
+                    takes = true;
+                }
+            }
+            if !takes {
+                let message = format!("other links take all of these packets of `{}`", link.from);
+                self.error(&at, message, "leave one of the links out".to_owned());
+            }
+        }
+        ways
+    }
+
+    fn way(&mut self, at: &str, link: &TemplateLink) -> Option<Way> {
+        let document = &self.document.value;
+        let out = document.outputs.iter().position(|output| output.name == link.to);
+        if link.to == "Drop" || out.is_some() {
+            if link.input.is_some() {
+                let message = format!("`{}` has no inputs", link.to);
+                self.error(&format!("{at}/input"), message, "leave `input` out".to_owned());
+            }
+            return Some(out.map_or(Way::Drop, Way::Out));
+        }
+        if !self.nodes.contains_key(link.to.as_str()) {
+            let nodes = document.nodes.iter().map(|node| node.name.clone());
+            let outputs = document.outputs.iter().map(|output| output.name.clone());
+            let known: Vec<String> = nodes.chain(outputs).chain(["Drop".to_owned()]).collect();
+            let message = format!("no node or output is called `{}`", link.to);
+            self.unknown(&format!("{at}/to"), &message, &link.to, &known);
+            return None;
+        }
+        let (node, input) = self.entry(at, &link.to, link.input.as_deref())?;
+        Some(Way::Node { node, input })
+    }
+
+    fn cycles(&mut self, ways: &[Vec<Way>]) {
+        let next = |ways: &Vec<Way>| {
+            let ways = ways.iter().enumerate();
+            let nodes = ways.filter_map(|(k, way)| match way {
+                Way::Node { node, .. } => Some((*node, k)),
+                _ => None,
+            });
+            nodes.collect()
+        };
+        let next: Vec<Vec<(usize, usize)>> = ways.iter().map(next).collect();
+        if !topo::cycles(&next).is_empty() {
+            let message = "packets could go in a circle inside the template".to_owned();
+            self.error("/links", message, "leave one of the links out".to_owned());
+        }
+    }
+}
+
+impl ParameterType {
+    /// True for a value of this type.
+    pub(crate) fn takes(self, value: &Value) -> bool {
+        match self {
+            ParameterType::String => value.is_string(),
+            ParameterType::Integer => value.is_i64() || value.is_u64(),
+            ParameterType::Number => value.is_number(),
+            ParameterType::Boolean => value.is_boolean(),
+            ParameterType::List => value.is_array(),
+            ParameterType::Object => value.is_object(),
+            ParameterType::Any => true,
+        }
+    }
+
+    /// As a JSON schema names it; `None` for anything.
+    pub(crate) fn json_schema_type(self) -> Option<&'static str> {
+        match self {
+            ParameterType::String => Some("string"),
+            ParameterType::Integer => Some("integer"),
+            ParameterType::Number => Some("number"),
+            ParameterType::Boolean => Some("boolean"),
+            ParameterType::List => Some("array"),
+            ParameterType::Object => Some("object"),
+            ParameterType::Any => None,
+        }
+    }
+
+    /// In words.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            ParameterType::String => "a string",
+            ParameterType::Integer => "a whole number",
+            ParameterType::Number => "a number",
+            ParameterType::Boolean => "true or false",
+            ParameterType::List => "a list",
+            ParameterType::Object => "an object",
+            ParameterType::Any => "a value",
+        }
+    }
+}
+
+/// The parameter that a string stands for.
+pub(crate) fn reference(text: &str) -> Option<&str> {
+    text.strip_prefix('$').filter(|name| !name.starts_with('$'))
+}
+
+/// All references in a value, with their JSON pointers.
+fn references(value: &Value, pointer: String, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::String(text) => {
+            if let Some(name) = reference(text) {
+                found.push((pointer, name.to_owned()));
+            }
+        }
+        Value::Array(list) => {
+            for (i, value) in list.iter().enumerate() {
+                references(value, format!("{pointer}/{i}"), found);
+            }
+        }
+        Value::Object(members) => {
+            for (key, value) in members {
+                references(value, format!("{pointer}/{}", names::step(key)), found);
+            }
+        }
+        _ => {}
+    }
+}

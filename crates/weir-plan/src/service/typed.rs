@@ -1,0 +1,146 @@
+//! A tree to a typed value, with as many errors in one pass as there are.
+
+use serde::de::DeserializeOwned;
+use serde_path_to_error::Segment;
+
+use crate::config::{Config, locate};
+use crate::error::PolicyError;
+use crate::nearest::nearest;
+use crate::service::names;
+use crate::span::{Span, Spanned};
+use crate::why::Why;
+
+/// How often a document is read for one more error of form: each time costs a reading of the whole.
+const MAX_ROUNDS: usize = 20;
+
+/// A document that has been read: its tree and what it says.
+pub(crate) struct Document<T> {
+    pub(crate) tree: Spanned<Config>,
+    pub(crate) value: T,
+}
+
+impl<T> Document<T> {
+    /// Where the part stands that a JSON pointer (RFC 6901) names.
+    pub(crate) fn at(&self, pointer: &str) -> Span {
+        locate(&self.tree, pointer)
+    }
+
+    /// Where the value itself stands, without its key.
+    pub(crate) fn value_at(&self, pointer: &str) -> Span {
+        let at = value(&self.tree, pointer).map(|value| value.span);
+        at.unwrap_or_else(|| self.at(pointer))
+    }
+}
+
+/// Reads `tree` as a `T`, which is a `kind` (for messages; `weir schema kind` shows its form).
+pub(crate) fn typed<T: DeserializeOwned>(
+    tree: Spanned<Config>,
+    kind: &'static str,
+) -> Result<Document<T>, Vec<PolicyError>> {
+    let mut errors = Vec::new();
+    let mut rest = tree.clone();
+    // Where a key was unknown: that one is missing there would be the same error again.
+    let mut misnamed: Vec<Vec<String>> = Vec::new();
+    for _ in 0..MAX_ROUNDS {
+        let json = rest.value.to_json();
+        let error = match serde_path_to_error::deserialize::<_, T>(&json) {
+            Ok(value) if errors.is_empty() => return Ok(Document { tree, value }),
+            Ok(_) => break,
+            Err(error) => error,
+        };
+        let steps = steps(error.path());
+        let message = error.inner().to_string();
+        let pointer: String = steps.iter().map(|step| format!("/{}", names::step(step))).collect();
+        let unknown = message.starts_with("unknown field");
+        if !(message.starts_with("missing field") && misnamed.contains(&steps)) {
+            let instead = instead(&message, kind);
+            let span = locate(&rest, &pointer);
+            errors.push(PolicyError { span, why: Why::Document { message, instead } });
+        }
+        if unknown {
+            misnamed.push(steps.split_last().map_or_else(Vec::new, |(_, parent)| parent.to_vec()));
+        }
+        // Without the part that is wrong the next error shows. What is missing cannot be taken out,
+        // so then the list element around it goes.
+        if !prune(&mut rest, &steps, unknown) {
+            break;
+        }
+    }
+    errors.sort_by_key(|error| error.span.start);
+    Err(errors)
+}
+
+fn steps(path: &serde_path_to_error::Path) -> Vec<String> {
+    path.iter()
+        .filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(index.to_string()),
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+/// Takes out the part at `steps`: itself, or the innermost list element that it is in.
+fn prune(tree: &mut Spanned<Config>, steps: &[String], itself: bool) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        return false;
+    };
+    match &mut tree.value {
+        Config::Object(members) => {
+            let Some(at) = members.iter().position(|(key, _)| key.value == *step) else {
+                return false;
+            };
+            if rest.is_empty() && itself {
+                members.remove(at);
+                return true;
+            }
+            members.get_mut(at).is_some_and(|(_, value)| prune(value, rest, itself))
+        }
+        Config::Array(list) => {
+            let Some(at) = step.parse::<usize>().ok().filter(|at| *at < list.len()) else {
+                return false;
+            };
+            if !list.get_mut(at).is_some_and(|value| prune(value, rest, itself)) {
+                list.remove(at);
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
+/// What to do about an error of serde's.
+fn instead(message: &str, kind: &str) -> String {
+    let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
+    if let Some((wrong, known)) = quoted.split_first()
+        && message.starts_with("unknown ")
+    {
+        if let Some(near) = nearest(wrong, known.iter().copied()) {
+            return format!("write `{near}`");
+        }
+        let known: Vec<String> = known.iter().take(20).map(|k| format!("`{k}`")).collect();
+        return format!("write one of {}", known.join(", "));
+    }
+    if let Some(field) = quoted.first()
+        && message.starts_with("missing field")
+    {
+        return format!("add `{field}`; `weir schema {kind}` shows the form");
+    }
+    format!("`weir schema {kind}` shows the form")
+}
+
+/// The part that a JSON pointer names.
+pub(crate) fn value<'a>(tree: &'a Spanned<Config>, pointer: &str) -> Option<&'a Spanned<Config>> {
+    let mut here = tree;
+    for step in pointer.split('/').skip(1) {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        here = match &here.value {
+            Config::Object(members) => {
+                members.iter().find(|(key, _)| key.value == step).map(|(_, value)| value)?
+            }
+            Config::Array(list) => list.get(step.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(here)
+}

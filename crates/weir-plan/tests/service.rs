@@ -1,0 +1,476 @@
+//! Documents: what they mean, what is refused, and how.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::{Types, branches};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use weir_plan::service::{
+    DocumentKind, Hardware, Objective, ObjectiveError, Request, Server, Syntax, Template, choose,
+    describe, schema,
+};
+use weir_plan::{
+    Affinity, Around, Catalog, Checked, ConfigProblem, Effect, Isolate, NfInfo, NodeKind, Options,
+    Plan, Touch, check, render,
+};
+
+const FIREWALL: &str = "\
+template: Firewall
+parameters:
+  - { name: rules, type: list, default: [] }
+  - { name: default, type: string, optional: true }
+nodes:
+  - { name: check, type: CheckIpHeader }
+  - { name: filter, type: L3L4Filter, config: { default: $default, rules: $rules } }
+inputs:
+  - { name: in, to: check }
+links:
+  - { from: check, label: ip, to: filter }
+  - { from: check, to: other }
+  - { from: filter, to: out }
+outputs:
+  - { name: out }
+  - { name: other, optional: true }
+";
+
+/// The types of the other tests, and the templates given.
+struct With(Vec<Arc<Template>>);
+
+impl With {
+    fn firewall() -> Self {
+        With(vec![Arc::new(template(FIREWALL))])
+    }
+}
+
+impl Catalog for With {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        Types.nf(type_name)
+    }
+
+    fn types(&self) -> Vec<String> {
+        Types.types()
+    }
+
+    fn template(&self, name: &str) -> Option<Arc<Template>> {
+        self.0.iter().find(|template| template.name() == name).cloned()
+    }
+
+    fn templates(&self) -> Vec<String> {
+        self.0.iter().map(|template| template.name().to_owned()).collect()
+    }
+
+    /// Proxies want to know where they send to.
+    fn generate(
+        &self,
+        type_name: &str,
+        config: &Value,
+        around: &Around,
+    ) -> Result<Value, ConfigProblem> {
+        if type_name != "Proxy" {
+            return Ok(config.clone());
+        }
+        match around.outputs.first().and_then(|(_, to)| to.first()) {
+            Some(to) => Ok(json!({ "next": to, "from": around.inputs[0].1 })),
+            None => Err(ConfigProblem { path: String::new(), why: "it leads nowhere".to_owned() }),
+        }
+    }
+
+    fn check_config(&self, type_name: &str, config: &Value) -> Result<(), ConfigProblem> {
+        Types.check_config(type_name, config)
+    }
+}
+
+fn template(text: &str) -> Template {
+    Template::read(text, Syntax::Yaml, &Types)
+        .unwrap_or_else(|errors| panic!("{}", render(&errors, "template.yaml", text)))
+}
+
+fn request(text: &str) -> Checked {
+    Request::read(text, Syntax::Yaml, &With::firewall())
+        .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.yaml", text)))
+        .checked
+}
+
+/// All that is said about a document that must not be taken.
+fn refused<T>(text: &str, read: Result<T, Vec<weir_plan::PolicyError>>) -> String {
+    match read {
+        Ok(_) => panic!("this was taken:\n{text:.300}"),
+        Err(errors) => render(&errors, "bad.yaml", text),
+    }
+}
+
+fn refused_request(text: &str) -> String {
+    refused(text, Request::read(text, Syntax::Yaml, &With::firewall()))
+}
+
+fn refused_template(text: &str) -> String {
+    refused(text, Template::read(text, Syntax::Yaml, &Types))
+}
+
+const REQUEST: &str = "\
+service: chain
+ports:
+  - { name: lan, number: 0 }
+  - { name: wan, number: 1 }
+vnfs:
+  - { name: fw, type: Firewall, parameters: { default: pass } }
+  - { name: x, type: MacSwap }
+links:
+  - { from: lan, to: fw }
+  - { from: fw, label: out, filter: tcp port 80, to: x }
+  - { from: fw, label: out, to: wan }
+  - { from: fw, label: other, to: wan }
+  - { from: x, to: wan, bandwidth: 1 Gbps }
+";
+
+#[test]
+fn a_request_is_the_policy_that_says_the_same_and_both_expand_to_the_same_micro_nfs() {
+    let policy = "Port<0> lan; Port<1> wan; Firewall fw { default: \"pass\" }; MacSwap x;
+        pipelet chain { lan -> fw; fw [(tcp port 80) && fw.out] -> x; fw [fw.out] -> wan;
+          fw [fw.other] -> wan; x -> (1 Gbps) wan; }";
+    let written = check(policy, &With::firewall()).unwrap();
+    let checked = request(REQUEST);
+    assert_eq!(checked.written, written.written);
+    assert_eq!(checked.graph, written.graph);
+    assert_eq!(checked.warnings, []);
+    let names: Vec<_> = checked.graph.nodes().iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["lan", "wan", "fw/check", "fw/filter", "x"]);
+    assert_eq!(branches(&checked, "lan"), [": -> fw/check"]);
+    assert_eq!(branches(&checked, "fw/check"), ["ip: -> fw/filter", "non_ip: -> wan"]);
+    assert_eq!(branches(&checked, "fw/filter"), ["out: [tcp port 80] -> x", "out: -> wan"]);
+    let order: Vec<_> = checked.graph.order().iter().map(|id| names[id.index()]).collect();
+    assert_eq!(order, ["fw/check", "fw/filter", "x"]);
+    for node in checked.graph.nodes() {
+        let vnf = node.vnf.as_ref().map(|vnf| (vnf.instance.as_str(), vnf.template.as_str()));
+        assert_eq!(vnf, node.name.starts_with("fw/").then_some(("fw", "Firewall")));
+    }
+    let NodeKind::Nf { config, .. } = &common::node(&checked, "fw/filter").1.kind else { panic!() };
+    assert_eq!(*config, json!({ "default": "pass", "rules": [] }));
+}
+
+#[test]
+fn json_and_yaml_say_the_same() {
+    let json = r#"{ service: "chain", ports: [{ name: "lan", number: 0 }, { name: "wan", number: 1 }],
+        vnfs: [{ name: "fw", type: "Firewall", parameters: { default: "pass" } }, { name: "x", type: "MacSwap" }],
+        links: [{ from: "lan", to: "fw" }, { from: "fw", label: "out", filter: "tcp port 80", to: "x" },
+          { from: "fw", label: "out", to: "wan" }, { from: "fw", label: "other", to: "wan" },
+          { from: "x", to: "wan", bandwidth: "1 Gbps" }], /* JSON5 */ }"#;
+    let read = Request::read(json, Syntax::Json, &With::firewall()).unwrap();
+    assert_eq!(read.checked.graph, request(REQUEST).graph);
+}
+
+#[test]
+fn vnfs_that_follow_each_other_are_linked_micro_nf_to_micro_nf() {
+    let text = REQUEST
+        .replace("  - { name: x, type: MacSwap }\n", "  - { name: x, type: Firewall }\n")
+        .replace("from: x, to: wan, bandwidth: 1 Gbps", "from: x, to: wan");
+    let checked = request(&text);
+    assert_eq!(branches(&checked, "fw/filter"), ["out: [tcp port 80] -> x/check", "out: -> wan"]);
+    assert_eq!(branches(&checked, "x/check"), ["ip: -> x/filter", "non_ip: -> wan"]);
+    assert_eq!(branches(&checked, "x/filter"), ["out: -> wan"]);
+    // Names of edges are what counters and captures go by.
+    let mut names: Vec<_> = checked.graph.edges().iter().map(|edge| &edge.name).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), checked.graph.edges().len());
+}
+
+#[test]
+fn what_no_edge_of_a_vnf_takes_is_dropped_for_the_reason_that_its_policy_gives() {
+    for default_drop in [false, true] {
+        let text = format!(
+            "service: s\nports: [{{ name: p, number: 0 }}]\nvnfs: [{{ name: fw, type: Firewall }}]\n\
+             links:\n  - {{ from: p, to: fw }}\n  - {{ from: fw, filter: tcp, to: p }}\ndefault_drop: {default_drop}\n"
+        );
+        let checked = request(&text);
+        assert_eq!(branches(&checked, "fw/check"), ["ip: -> fw/filter", "non_ip: [tcp] -> p"]);
+        assert_eq!(branches(&checked, "fw/filter"), ["out: [tcp] -> p"]);
+        let (_, check) = common::node(&checked, "fw/check");
+        let drops: Vec<_> = check.outputs.iter().map(|output| output.default_drop).collect();
+        // Inside the VNF all of `ip` has a way.
+        assert_eq!(drops, [false, default_drop]);
+    }
+}
+
+#[test]
+fn a_template_may_drop_and_an_output_without_a_link_is_worth_a_warning_unless_optional() {
+    let drops = FIREWALL.replace("to: other }", "to: Drop }");
+    let catalog = With(vec![Arc::new(template(&drops))]);
+    let policy = "Port<0> p; Firewall fw; pipelet { p -> fw; fw [fw.out] -> p; }";
+    let checked = check(policy, &catalog).unwrap();
+    assert_eq!(branches(&checked, "fw/check"), ["ip: -> fw/filter", "non_ip: -> Drop"]);
+    assert_eq!(checked.warnings, []);
+    let strict = With(vec![Arc::new(template(
+        &FIREWALL
+            .replace(", optional: true }\n  - { name: other", "")
+            .replace("{ name: other, optional: true }", "{ name: other }"),
+    ))]);
+    let warnings = check(policy, &strict).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().contains("other"), "{}", warnings[0]);
+}
+
+#[test]
+fn the_configuration_generator_sees_the_neighbours_in_the_expanded_graph() {
+    let policy = "Port<0> p; Firewall fw; Proxy x; pipelet { p -> x; x -> fw -> p; }";
+    let checked = check(policy, &With::firewall()).unwrap();
+    let NodeKind::Nf { config, .. } = &common::node(&checked, "x").1.kind else { panic!() };
+    assert_eq!(*config, json!({ "next": "fw/check", "from": ["p"] }));
+    let nowhere = "Port<0> p; Proxy x; pipelet { p -> x; default drop; }";
+    let said = refused(nowhere, check(nowhere, &With::firewall()));
+    assert!(said.contains("bad.yaml:1:18") && said.contains("it leads nowhere"), "{said}");
+}
+
+#[test]
+fn all_errors_of_a_request_are_shown_at_once_each_at_its_place() {
+    let text = REQUEST
+        .replace("number: 1 }", "number: one }")
+        .replace("type: MacSwap }", "typ: MacSwap }")
+        .replace("label: other", "lable: other");
+    let said = refused_request(&text);
+    for (marker, says) in
+        [("number: one", "u16"), ("typ: MacSwap", "write `type`"), ("lable", "write `label`")]
+    {
+        let place = format!("{}: error: ", place_of(&text, marker));
+        assert!(said.contains(&place) && said.contains(says), "{place} is not in\n{said}");
+    }
+    // In the order of the text, and none of them twice.
+    assert_eq!(said.matches("error: ").count(), 3, "{said}");
+    assert!(said.find("one").unwrap() < said.find("lable").unwrap(), "{said}");
+}
+
+/// `bad.yaml:line:column` of the last `marker`.
+fn place_of(text: &str, marker: &str) -> String {
+    let at = text.rfind(marker).unwrap();
+    let before = &text[..at];
+    let column = at - before.rfind('\n').map_or(0, |newline| newline + 1) + 1;
+    format!("bad.yaml:{}:{column}", before.matches('\n').count() + 1)
+}
+
+#[test]
+fn names_labels_filters_and_parameters_are_checked_at_their_places() {
+    for (from, to, marker, says) in [
+        ("type: MacSwap", "type: MacSwop", "MacSwop", "`MacSwap`"),
+        ("to: fw }", "to: fww }", "fww", "`fw`"),
+        ("label: other", "label: othr", "othr", "`other`"),
+        ("filter: tcp port 80", "filter: tcp prt 80", "prt", "prt"),
+        ("filter: tcp port 80", "filter: \"tcp prt 80\"", "prt", "prt"),
+        ("bandwidth: 1 Gbps", "bandwidth: 1 Gbit", "1 Gbit", "`10 Gbps`"),
+        ("default: pass", "default: perhaps", "default: perhaps", "`filter`"),
+        ("default: pass", "defolt: pass", "defolt", "`default`"),
+        ("default: pass", "default: 7", "default: 7", "must be a string"),
+        ("name: lan", "name: Port", "Port", "my_port"),
+        ("{ from: x, to: wan", "{ from: x, to: fw", "x, to: fw", "circle"),
+        ("number: 1 }", "number: 0 }", "number: 0 }", "port 0"),
+    ] {
+        let text = REQUEST.replace(from, to);
+        assert_ne!(text, REQUEST, "{from}");
+        let said = refused_request(&text);
+        let place = format!("{}: error: ", place_of(&text, marker));
+        assert!(said.contains(&place), "{to}: not {place}:\n{said}");
+        assert!(said.contains(says), "{to}: not `{says}`:\n{said}");
+    }
+}
+
+#[test]
+fn templates_are_checked_when_they_are_read() {
+    for (from, to, says) in [
+        ("type: CheckIpHeader", "type: CheckIPHeadr", "write `CheckIpHeader`"),
+        ("label: ip,", "label: ipp,", "write `ip`\n"),
+        (
+            "to: filter }\n  - { from: check, to: other",
+            "to: filtre }\n  - { from: check, to: other",
+            "`filter`",
+        ),
+        ("{ name: in, to: check }", "{ name: in, to: chek }", "write `check`"),
+        ("rules: $rules", "rules: $ruls", "write `rules`"),
+        ("default: []", "default: 1", "not a list"),
+        ("{ from: filter, to: out }", "{ from: filter, to: check }", "circle"),
+        (
+            "{ from: filter, to: out }",
+            "{ from: filter, to: out }\n  - { from: filter, to: other }",
+            "take all of these",
+        ),
+        ("name: filter, type", "name: check, type", "there twice"),
+        ("name: other, optional", "name: filter, optional", "there twice"),
+        ("template: Firewall", "template: Fire wall", "not a name"),
+    ] {
+        let text = FIREWALL.replace(from, to);
+        assert_ne!(text, FIREWALL, "{from}");
+        let said = refused_template(&text);
+        assert!(said.contains(says), "{to}: not `{says}`:\n{said}");
+    }
+}
+
+#[test]
+fn hostile_documents_are_errors() {
+    let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+        format!("{text}a{i}: &a{i} [*a{0}, *a{0}]\n", i - 1)
+    });
+    for (what, text) in [
+        ("an alias bomb", bomb),
+        ("ten megabytes", format!("service: {}", "x".repeat(10 << 20))),
+        ("deep flow nesting", "[".repeat(100_000)),
+        ("closed deep nesting", format!("{}{}", "[".repeat(5000), "]".repeat(5000))),
+        ("deep block nesting", (0..2000).map(|i| format!("{}a:\n", " ".repeat(i))).collect()),
+        ("a key twice", "service: a\nservice: b\n".to_owned()),
+        ("two documents", "service: a\n---\nservice: b\n".to_owned()),
+        ("merge keys", "a: &a { b: 1 }\nc: { <<: *a }\n".to_owned()),
+        ("an unknown anchor", "a: *nowhere".to_owned()),
+        ("a tag", "a: !!binary x".to_owned()),
+        ("infinity", "service: .inf".to_owned()),
+        ("nothing", String::new()),
+        ("a scalar", "7".to_owned()),
+        ("many values", format!("[{}]", "1,".repeat(300_000))),
+    ] {
+        let said = refused_request(&text);
+        assert!(said.starts_with("bad.yaml:"), "{what}: {said:.300}");
+        let json = refused(&text, Request::read(&text, Syntax::Json, &Types));
+        assert!(json.starts_with("bad.yaml:"), "{what} as JSON: {json:.300}");
+        refused_template(&text);
+        refused(&text, Hardware::read(&text, Syntax::Yaml));
+    }
+}
+
+#[test]
+fn what_a_descriptor_leaves_out_is_the_worst() {
+    let paper = "PacketProcessorClass: \"TCPIPClassifier\"\nStateful: \"Yes\"\nL2Header: \"NOP\"\nL3Header: \"ReadOnly\"\n";
+    let described = describe(paper, Syntax::Yaml).unwrap();
+    let info = &described[0].info;
+    assert_eq!(info.name, "TCPIPClassifier");
+    let access = info.work.access;
+    assert_eq!((access.l2, access.l3), (Touch::Nop, Touch::Read));
+    assert_eq!((access.l4, access.payload), (Touch::Write, Touch::Write));
+    assert!(info.may_drop && info.writes_packets && info.work.keeps);
+    assert_eq!(info.work.effect, Effect::External);
+
+    let mild = "PacketProcessorClass: C\nStateful: No\nL2Header: NOP\nL3Header: ReadOnly\nL4Header: ReadOnly\n\
+                Payload: NOP\nMayDrop: No\nOutputs: [a, b]\n";
+    let info = &describe(mild, Syntax::Yaml).unwrap()[0].info;
+    assert!(!info.may_drop && !info.writes_packets && !info.work.keeps);
+    assert_eq!((info.work.effect, info.outputs.len()), (Effect::Pure, 2));
+
+    let said = refused(mild, describe(&mild.replace("ReadOnly", "ReadOften"), Syntax::Yaml));
+    assert!(said.contains("`ReadOnly`"), "{said}");
+}
+
+#[test]
+fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
+    let text = "nf: Ids\nports: { inputs: [in], outputs: [vp0, vp1] }\n\
+        attributes:\n  safe: { method: port, port: vp1 }\n  url: { method: metadata }\n\
+        affinity: [dst_port, src_ip, dst_ip, src_port, proto]\nscaling: { cores: true }\nrate: { per_core_ghz: 0.5 Mpps }\n";
+    let described = describe(text, Syntax::Yaml).unwrap();
+    let info = &described[0].info;
+    assert_eq!(info.outputs, ["vp0", "safe"]);
+    assert_eq!(info.tags, ["url"]);
+    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Flow, 2000));
+    assert!(described[0].scaling.cores && !described[0].scaling.servers);
+    for (from, to, says) in [
+        ("port: vp1", "port: vp2", "`vp0`, `vp1`"),
+        ("0.5 Mpps", "1 Gbps", "add `packet_bytes`"),
+        ("0.5 Mpps", "0 Mpps", "above zero"),
+        ("[dst_port, src_ip, dst_ip, src_port, proto]", "[dst_port]", "write all five"),
+        ("{ method: metadata }", "{ method: port }", "add `port`"),
+    ] {
+        let text = text.replace(from, to);
+        let said = refused(&text, describe(&text, Syntax::Yaml));
+        assert!(said.contains(says), "{to}: {said}");
+    }
+}
+
+fn server(cores: u32) -> Server {
+    Server { name: "box".to_owned(), cores, ghz: 1.0, nic_bps: Some(10_000_000_000) }
+}
+
+/// A chain of `n` NFs of 1000 cycles each (what nothing is known about).
+fn chain(n: usize) -> Checked {
+    let nfs: String = (0..n).map(|i| format!("MacSwap x{i}; ")).collect();
+    let way: String = (0..n).map(|i| format!("x{i} -> ")).collect();
+    common::good(&format!("Port<0> p; Port<1> q; {nfs} pipelet {{ p -> {way} q; }}"))
+}
+
+#[test]
+fn an_objective_is_met_with_the_fewest_cores_or_it_is_said_why_not() {
+    let graph = chain(4).graph;
+    let wanted = |pps| Objective { pps, bps: None, latency: None };
+    // One core does 1 GHz / 4060 cycles.
+    let slow = choose(&graph, &wanted(200_000), &server(8)).unwrap().placement;
+    assert_eq!((slow.isolate, slow.cores), (Isolate::None, 1));
+    // More needs a core for each NF: at 900 kpps each is busy to 95 %.
+    let fast = choose(&graph, &wanted(900_000), &server(8)).unwrap().placement;
+    assert_eq!((fast.isolate, fast.cores), (Isolate::Each, 4));
+    let few = choose(&graph, &wanted(900_000), &server(3)).unwrap_err();
+    assert_eq!(few, ObjectiveError::Cores { needed: 4, server: "box".to_owned(), cores: 3 });
+    let never = choose(&graph, &wanted(2_000_000), &server(8)).unwrap_err();
+    assert!(matches!(never, ObjectiveError::TooSlow { cycles: 1060, .. }), "{never}");
+    let wire = Objective { bps: Some(20_000_000_000), ..wanted(1) };
+    assert!(matches!(choose(&graph, &wire, &server(8)), Err(ObjectiveError::Nic { .. })));
+}
+
+#[test]
+fn a_bound_on_latency_counts_the_waiting() {
+    let graph = chain(4).graph;
+    let read = |text: &str| {
+        let request = format!("{REQUEST}objective: {text}\n");
+        Request::read(&request, Syntax::Yaml, &With::firewall()).unwrap().objective.unwrap()
+    };
+    let late = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 60 } }");
+    // Alone a worker would be busy to 81 % and its packets wait; four wait less.
+    assert_eq!(choose(&graph, &late, &server(8)).unwrap().placement.isolate, Isolate::Each);
+    let soon = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 1 } }");
+    let error = choose(&graph, &soon, &server(8)).unwrap_err();
+    assert!(matches!(error, ObjectiveError::TooLate { best_us, .. } if best_us > 1.0), "{error}");
+    let bits = read("{ throughput: 1 Gbps, packet_bytes: 125 }");
+    assert_eq!((bits.pps, bits.bps), (1_000_000, Some(1_000_000_000)));
+    for (wrong, says) in [
+        ("{ throughput: fast }", "`2 Mpps`"),
+        ("{ throughput: 1 Gbps }", "add `packet_bytes`"),
+        ("{ latency: { percentile: 100, at_most_us: 1 } }", "percentile"),
+        ("{ latency: { percentile: 50, at_most_us: -1 } }", "above zero"),
+    ] {
+        let said = refused_request(&format!("{REQUEST}objective: {wrong}\n"));
+        assert!(said.contains(says) && said.contains("bad.yaml:14:"), "{wrong}: {said}");
+    }
+}
+
+#[test]
+fn a_hardware_description_has_servers_with_cores_clock_and_network() {
+    let text = "servers:\n  - { name: a, cores: 12, ghz: 2.1, nic: 10 Gbps }\n";
+    let read = Hardware::read(text, Syntax::Yaml).unwrap();
+    assert_eq!((read.servers[0].cores, read.servers[0].nic_bps), (12, Some(10_000_000_000)));
+    for (from, to, says) in [
+        ("cores: 12", "cores: 0", "at least 1"),
+        ("ghz: 2.1", "ghz: -2", "in GHz"),
+        ("10 Gbps", "10 Mpps", "in bits"),
+        ("servers:", "switches: []\nservers:", "unknown field `switches`"),
+    ] {
+        let text = text.replace(from, to);
+        let said = refused(&text, Hardware::read(&text, Syntax::Yaml));
+        assert!(said.contains(says), "{to}: {said}");
+    }
+}
+
+#[test]
+fn a_trust_domain_of_a_vnf_is_that_of_its_micro_nfs() {
+    let graph = request(REQUEST).graph;
+    let domains = [("fw".to_owned(), "guest".to_owned())].into();
+    let options = Options { isolate: Isolate::Each, cores: None, online: 4, domains };
+    let plan = Plan::build(&graph, &options).unwrap();
+    let domain = |name: &str| {
+        plan.segments.iter().find(|segment| segment.name == name).unwrap().domain.as_str()
+    };
+    assert_eq!([domain("fw/check"), domain("fw/filter"), domain("x")], ["guest", "guest", ""]);
+}
+
+#[test]
+fn the_schemas_in_docs_are_those_of_the_code() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/schemas");
+    for kind in DocumentKind::ALL {
+        let path = folder.join(format!("{kind}.json"));
+        let now = format!("{:#}\n", schema(kind).as_value());
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == now, "write `weir schema {kind}` to {}", path.display());
+    }
+}

@@ -1,0 +1,173 @@
+//! What the command knows of NFs: the library, outside programs, VNF templates, descriptions, and the
+//! hardware that plans are for.
+
+use crate::outside::OutsideArgs;
+use crate::policy::PolicyFailure;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weir_control::outside::Extended;
+use weir_plan::service::{Described, Hardware, Server, Syntax, Template, describe};
+use weir_plan::{Around, Catalog, ConfigProblem, NfInfo, PolicyError};
+
+/// The templates that come with weir.
+const SHIPPED: [(&str, &str); 4] = [
+    ("templates/app-firewall.yaml", include_str!("../../../templates/app-firewall.yaml")),
+    ("templates/edge-firewall.yaml", include_str!("../../../templates/edge-firewall.yaml")),
+    ("templates/load-balancer.yaml", include_str!("../../../templates/load-balancer.yaml")),
+    ("templates/monitor.yaml", include_str!("../../../templates/monitor.yaml")),
+];
+
+/// Options on documents beside the policy, which several commands have.
+#[derive(clap::Args)]
+pub struct DocumentArgs {
+    /// A VNF template (JSON or YAML); may be given several times. It goes before one of the same name
+    /// that comes with weir.
+    #[arg(long, value_name = "FILE")]
+    template: Vec<PathBuf>,
+    /// Descriptions of NF types without code (JSON or YAML): such can be checked, not run.
+    #[arg(long, value_name = "FILE")]
+    describe: Vec<PathBuf>,
+}
+
+/// All NF types and templates there are.
+pub struct Known {
+    pub programs: Extended,
+    described: BTreeMap<String, Described>,
+    templates: BTreeMap<String, Arc<Template>>,
+}
+
+impl Known {
+    /// Asks outside programs, and reads the documents.
+    pub fn load(outside: &OutsideArgs, documents: &DocumentArgs) -> Result<Self, PolicyFailure> {
+        let (described, templates) = (BTreeMap::new(), BTreeMap::new());
+        let mut known = Known { programs: outside.catalog()?, described, templates };
+        for path in &documents.describe {
+            let (text, syntax) = read(path)?;
+            let described = describe(&text, syntax).map_err(|e| wrong(&e, path, &text))?;
+            for one in described {
+                let name = one.info.name.clone();
+                if known.nf(&name).is_some() {
+                    return Err(PolicyFailure::Twice { path: path.clone(), name });
+                }
+                known.described.insert(name, one);
+            }
+        }
+        for (path, text) in SHIPPED {
+            let template = Template::read(text, Syntax::Yaml, &known);
+            let template = template.map_err(|e| wrong(&e, Path::new(path), text))?;
+            known.templates.insert(template.name().to_owned(), Arc::new(template));
+        }
+        for path in &documents.template {
+            let (text, syntax) = read(path)?;
+            let template = Template::read(&text, syntax, &known);
+            let template = template.map_err(|e| wrong(&e, path, &text))?;
+            known.templates.insert(template.name().to_owned(), Arc::new(template));
+        }
+        Ok(known)
+    }
+
+    /// All templates by name.
+    pub fn all_templates(&self) -> impl Iterator<Item = &Template> {
+        self.templates.values().map(Arc::as_ref)
+    }
+
+    /// All types that are described only.
+    pub fn all_described(&self) -> impl Iterator<Item = &Described> {
+        self.described.values()
+    }
+}
+
+impl Catalog for Known {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        let described = || self.described.get(type_name).map(|one| one.info.clone());
+        self.programs.nf(type_name).or_else(described)
+    }
+
+    fn types(&self) -> Vec<String> {
+        let mut all = self.programs.types();
+        all.extend(self.described.keys().cloned());
+        all.sort();
+        all
+    }
+
+    fn template(&self, name: &str) -> Option<Arc<Template>> {
+        self.templates.get(name).cloned()
+    }
+
+    fn templates(&self) -> Vec<String> {
+        self.templates.keys().cloned().collect()
+    }
+
+    fn has_code(&self, type_name: &str) -> bool {
+        !self.described.contains_key(type_name)
+    }
+
+    fn generate(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+        around: &Around,
+    ) -> Result<serde_json::Value, ConfigProblem> {
+        match self.has_code(type_name) {
+            true => self.programs.generate(type_name, config, around),
+            false => Ok(config.clone()),
+        }
+    }
+
+    /// What has no code takes any configuration.
+    fn check_config(
+        &self,
+        type_name: &str,
+        config: &serde_json::Value,
+    ) -> Result<(), ConfigProblem> {
+        match self.has_code(type_name) {
+            true => self.programs.check_config(type_name, config),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The server that plans are for: the first of a hardware description, else this machine.
+pub fn server(path: Option<&Path>) -> Result<Server, PolicyFailure> {
+    if let Some(path) = path {
+        let (text, syntax) = read(path)?;
+        let hardware = Hardware::read(&text, syntax).map_err(|e| wrong(&e, path, &text))?;
+        if let Some(server) = hardware.servers.into_iter().next() {
+            return Ok(server);
+        }
+    }
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = u32::try_from(cores).unwrap_or(u32::MAX);
+    let ghz = clock_rate().unwrap_or(2.0);
+    Ok(Server { name: "this machine".to_owned(), cores, ghz, nic_bps: None })
+}
+
+/// The clock rate of the first core in GHz, as far as the kernel says.
+fn clock_rate() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
+    let megahertz: f64 = line.split(':').nth(1)?.trim().parse().ok()?;
+    (10.0..100_000.0).contains(&megahertz).then_some(megahertz / 1e3)
+}
+
+/// A document's text and syntax.
+fn read(path: &Path) -> Result<(String, Syntax), PolicyFailure> {
+    let syntax = Syntax::of(path).ok_or_else(|| PolicyFailure::Syntax { path: path.to_owned() })?;
+    Ok((read_text(path)?, syntax))
+}
+
+/// A policy's or document's text, one byte more than it may have at most: what is longer is refused
+/// by its length, not read.
+pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
+    let read = |source| PolicyFailure::Read { path: path.to_owned(), source };
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(read)?;
+    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text).map_err(read)?;
+    Ok(text)
+}
+
+fn wrong(errors: &[PolicyError], path: &Path, text: &str) -> PolicyFailure {
+    PolicyFailure::Policy(weir_plan::render(errors, &path.display().to_string(), text))
+}

@@ -22,8 +22,8 @@ pub struct Woken {
     pub other: bool,
     /// The device's descriptor is in error.
     pub trouble: bool,
-    /// Somebody rang, or the device has something.
-    pub called: bool,
+    /// The device has something to read.
+    pub device: bool,
 }
 
 impl Doorbell {
@@ -86,11 +86,11 @@ impl Doorbell {
         }
         let [_, other, device] = fds.map(|f| f.revents());
         let mut count = [0; 8];
-        let rung = rustix::io::read(&self.0, &mut count).is_ok();
+        let _ = rustix::io::read(&self.0, &mut count);
         Ok(Woken {
             other: has_other && !other.is_empty(),
             trouble: has_device && device.intersects(!PollFlags::IN),
-            called: rung || (has_device && device.intersects(PollFlags::IN)),
+            device: has_device && device.intersects(PollFlags::IN),
         })
     }
 }

@@ -404,6 +404,11 @@ impl Ingress {
         something
     }
 
+    /// True when there is something to take.
+    pub fn waits(&mut self) -> bool {
+        self.lanes.iter_mut().any(|lane| !lane.ended && lane.ring.refresh() > 0)
+    }
+
     /// Takes back [`Ingress::sleep`].
     pub fn wake(&mut self) {
         self.lanes.iter_mut().for_each(|l| l.ring.wake());

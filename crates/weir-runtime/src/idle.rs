@@ -77,20 +77,23 @@ impl Idle {
         }
         let (progress, device) = step(station);
         let mut rested = Rested::Again;
+        let mut packets = progress == Progress::Did;
         if !matches!(progress, Progress::Did | Progress::Finished) {
             let timeout = later_ns.map_or(LONGEST, |ns| Duration::from_nanos(ns).min(LONGEST));
             let woken = station.bell.wait_with(Some(agent), device, timeout)?;
-            // Whoever is woken gets in line before the one that runs. Were each woken by the one before
-            // it, the order of turns would be that of the chain backwards, and a packet would need a
-            // round of all for each step; woken by the first, in order, they take turns in order.
-            if woken.called {
-                station.followers.iter().for_each(|follower| follower.ring());
-            }
+            packets = woken.device || station.ingress.waits();
             rested = match woken {
                 Woken { other: true, .. } => Rested::Orphan,
                 Woken { trouble: true, .. } => Rested::Trouble,
                 _ => Rested::Again,
             };
+        }
+        // Whoever is woken gets in line before the one that runs. Were each woken by the one before it,
+        // the order of turns would be that of the chain backwards, and a packet would need a round of
+        // all for each step; woken by the first, in order, they take turns in order. Only for packets:
+        // woken for less they would wake this one again, and nobody would rest.
+        if packets {
+            station.followers.iter().for_each(|follower| follower.ring());
         }
         station.ingress.wake();
         station.egress.wake();

@@ -17,13 +17,25 @@ fn worked(pid: Pid) -> Duration {
 
 #[test]
 fn an_idle_graph_takes_less_than_a_hundredth_of_a_core_and_leaves_nothing_behind() {
+    rests(&[]);
+}
+
+/// Workers that share a core wake each other together; they must not keep each other awake.
+#[test]
+fn an_idle_graph_on_given_cores_rests_too() {
+    let several = std::thread::available_parallelism().unwrap().get() > 1;
+    rests(&["--cores", if several { "0,1" } else { "0" }]);
+}
+
+fn rests(cores: &[&str]) {
     const WINDOW: Duration = Duration::from_secs(2);
     let scratch = Scratch::new("idle");
     let policy = scratch.policy(
         "Port<0> lan;  Port<1> wan;  MacSwap a;  MacSwap b;  MacSwap c;  MacSwap d;
         pipelet { lan -> a;  a [udp] -> b;  a [!udp] -> c;  b -> d;  c -> d;  d -> wan; }",
     );
-    let run = Run::start(&policy, &["--bind", "0=gen:rate=1", "--bind", "1=null"]);
+    let args = [&["--bind", "0=gen:rate=1", "--bind", "1=null"], cores].concat();
+    let run = Run::start(&policy, &args);
     let workers = run.wait_for_workers(6);
     // The promise is for the time after the first second; what is measured is a length of time.
     std::thread::sleep(Duration::from_secs(1).saturating_sub(run.started.elapsed()));

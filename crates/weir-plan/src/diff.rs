@@ -12,13 +12,15 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::graph::{NodeId, NodeKind};
-use crate::plan::{Plan, SegmentId};
+use crate::plan::{Plan, SegmentId, SegmentKind};
 
 /// A worker, by its segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WorkerFacts {
     /// Its nodes' names.
     pub nodes: Vec<String>,
+    /// The port number that it serves, if it is a device's service.
+    pub port: Option<u16>,
     /// The core that it is pinned on.
     pub core: Option<usize>,
     /// Its trust domain; empty for the graph's own.
@@ -51,6 +53,15 @@ pub struct RouteFacts {
     pub input: usize,
 }
 
+/// All ways out of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Routes {
+    /// In the order in which packets try them.
+    pub ways: Vec<RouteFacts>,
+    /// Outputs whose packets are dropped by policy when they take none.
+    pub else_dropped: Vec<String>,
+}
+
 /// A ring.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct RingFacts {
@@ -73,9 +84,8 @@ pub struct State {
     pub workers: BTreeMap<String, WorkerFacts>,
     /// By name.
     pub nfs: BTreeMap<String, NfFacts>,
-    /// By node: its ways out in the order in which packets try them, and whether what takes none is
-    /// dropped by policy.
-    pub routes: BTreeMap<String, (Vec<RouteFacts>, bool)>,
+    /// By node.
+    pub routes: BTreeMap<String, Routes>,
     /// All rings.
     pub rings: BTreeSet<RingFacts>,
 }
@@ -114,9 +124,9 @@ pub enum Action {
         /// The node.
         node: String,
         /// As they were.
-        from: Option<(Vec<RouteFacts>, bool)>,
+        from: Option<Routes>,
         /// As they shall be.
-        to: Option<(Vec<RouteFacts>, bool)>,
+        to: Option<Routes>,
     },
 }
 
@@ -197,6 +207,10 @@ impl State {
         for segment in &plan.segments {
             let facts = WorkerFacts {
                 nodes: segment.nodes.iter().map(|id| node_name(*id).to_owned()).collect(),
+                port: match segment.kind {
+                    SegmentKind::Rx { port, .. } | SegmentKind::Tx { port } => Some(port),
+                    SegmentKind::Nf | SegmentKind::Gate { .. } => None,
+                },
                 core: segment.core,
                 domain: segment.domain.clone(),
                 writes_packets: segment.writes_packets,
@@ -209,13 +223,13 @@ impl State {
                 let facts = NfFacts { type_name: info.name.clone(), config: config.clone() };
                 state.nfs.insert(node.name.clone(), facts);
             }
-            let mut routes = Vec::new();
+            let mut ways = Vec::new();
             for output in &node.outputs {
                 for branch in &output.branches {
                     let Some(edge) = plan.graph.edge(branch.edge) else {
                         continue;
                     };
-                    routes.push(RouteFacts {
+                    ways.push(RouteFacts {
                         output: output.name.clone(),
                         filter: branch.filter.as_ref().map(ToString::to_string).unwrap_or_default(),
                         to: node_name(edge.to).to_owned(),
@@ -223,9 +237,10 @@ impl State {
                     });
                 }
             }
-            let default_drop = node.outputs.iter().any(|output| output.default_drop);
-            if !routes.is_empty() || default_drop {
-                state.routes.insert(node.name.clone(), (routes, default_drop));
+            let dropped = node.outputs.iter().filter(|output| output.default_drop);
+            let else_dropped: Vec<String> = dropped.map(|output| output.name.clone()).collect();
+            if !ways.is_empty() || !else_dropped.is_empty() {
+                state.routes.insert(node.name.clone(), Routes { ways, else_dropped });
             }
         }
         for lane in &plan.lanes {
@@ -297,14 +312,17 @@ impl Display for Action {
             }
             Action::Route { node, to, .. } => {
                 write!(f, "route {node}:")?;
-                let (routes, default_drop) = to.clone().unwrap_or_default();
-                for (at, route) in routes.iter().enumerate() {
-                    write!(f, "{} {route}", if at == 0 { "" } else { ";" })?;
+                let Routes { ways, else_dropped } = to.clone().unwrap_or_default();
+                for (at, way) in ways.iter().enumerate() {
+                    write!(f, "{} {way}", if at == 0 { "" } else { ";" })?;
                 }
-                match (routes.is_empty(), default_drop) {
-                    (true, false) => f.write_str(" nowhere"),
-                    (_, true) => f.write_str("; else drop"),
-                    (false, false) => Ok(()),
+                if ways.is_empty() {
+                    f.write_str(" nowhere")?;
+                }
+                match else_dropped.as_slice() {
+                    [] => Ok(()),
+                    [one] if one.is_empty() => f.write_str("; else drop"),
+                    outputs => write!(f, "; else drop {}", outputs.join(", ")),
                 }
             }
         }
@@ -329,6 +347,10 @@ fn differences(from: &WorkerFacts, to: &WorkerFacts) -> String {
     let mut all = Vec::new();
     if from.nodes != to.nodes {
         all.push(format!("it runs {} instead of {}", to.nodes.join(", "), from.nodes.join(", ")));
+    }
+    if from.port != to.port {
+        let port = |port: Option<u16>| port.map_or("no port".to_owned(), |p| format!("port {p}"));
+        all.push(format!("it serves {} instead of {}", port(to.port), port(from.port)));
     }
     if from.core != to.core {
         all.push(format!("on {} instead of {}", core(to.core), core(from.core)));

@@ -76,7 +76,7 @@ pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
-pub use diff::{Action, NfFacts, RingFacts, RouteFacts, State, WorkerFacts, between, diff};
+pub use diff::{Action, NfFacts, RingFacts, RouteFacts, Routes, State, WorkerFacts, between, diff};
 pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
 pub use optimise::{

@@ -76,6 +76,32 @@ fn fusing_stops_the_single_workers_last() {
 }
 
 #[test]
+fn exchanged_ports_are_said() {
+    let text = |lan, wan| {
+        format!("Port<{lan}> lan; Port<{wan}> wan; MacSwap x; pipelet {{ lan -> x -> wan; }}")
+    };
+    assert_eq!(
+        said(&each(&text(0, 1)), &each(&text(1, 0))),
+        [
+            "restart worker rx:lan: it serves port 1 instead of port 0",
+            "restart worker tx:wan: it serves port 0 instead of port 1",
+        ]
+    );
+}
+
+#[test]
+fn what_is_dropped_by_policy_is_said_by_output() {
+    let text = |more: &str| {
+        format!("Port<0> a; Port<1> b; FW f; pipelet {{ a -> f; f [f.safe] -> b; {more} }}")
+    };
+    let (old, new) = (each(&text("f [f.unsafe] -> Drop;")), each(&text("default drop;")));
+    assert_eq!(
+        said(&old, &new),
+        ["route a: -> f; else drop", "route f: safe -> b; else drop safe, unsafe"]
+    );
+}
+
+#[test]
 fn another_core_is_said() {
     let text = format!("{HEAD} pipelet {{ lan -> x -> wan; }}");
     let on = |cores: &[usize]| plan(&text, Isolate::Each, Some(cores.to_vec()));
@@ -141,7 +167,7 @@ proptest! {
             let mut at = 0;
             while let Some(node) = reached.get(at) {
                 at += 1;
-                let to = state.routes.get(*node).into_iter().flat_map(|(routes, _)| routes);
+                let to = state.routes.get(*node).into_iter().flat_map(|routes| &routes.ways);
                 let to: Vec<&str> =
                     to.map(|r| r.to.as_str()).filter(|to| !reached.contains(to)).collect();
                 reached.extend(to);

@@ -68,7 +68,9 @@ impl Facts {
         let holds = |fact: &&Fact| {
             let (class, _) = fact.of;
             let Some(asked) = classes.info(class) else { return false };
-            let tag = own != Some(class) && asked.tags.iter().any(|tag| info.tags.contains(tag));
+            // Of several inputs each may say something else by the same tag.
+            let others = own != Some(class) || info.inputs.len() > 1;
+            let tag = others && asked.tags.iter().any(|tag| info.tags.contains(tag));
             written & looked_at(&asked.work.access) == 0 && !tag
         };
         Facts(self.0.iter().filter(holds).copied().collect())

@@ -90,7 +90,9 @@ fn vnfs(graph: &Graph) -> Vec<VnfTally> {
     };
     for (at, edge) in graph.edges().iter().enumerate() {
         let (from, to) = (place(edge.from), place(edge.to));
-        if from == to {
+        // What a VNF drops by an edge is counted as dropped, where it was.
+        let dropped = graph.node(edge.to).is_some_and(|to| to.kind == NodeKind::Drop);
+        if from == to || dropped {
             continue;
         }
         if let Some(vnf) = from.and_then(|from| vnfs.get_mut(from)) {

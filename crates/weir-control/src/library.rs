@@ -75,6 +75,8 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
             payload: touch(layers.payload),
         },
         effect: match d.effect {
+            // What it does at its own time is not done twice by being left out once.
+            _ if d.timers => Effect::Stateful,
             weir_nf::Effect::Pure => Effect::Pure,
             weir_nf::Effect::Idempotent => Effect::Idempotent,
             weir_nf::Effect::Stateful => Effect::Stateful,

@@ -229,7 +229,10 @@ fn work(descriptor: &Value) -> Work {
     let worst = Work::default();
     Work {
         access: serde_json::from_value(read("layers")).unwrap_or(worst.access),
-        effect: serde_json::from_value(read("effect")).unwrap_or(worst.effect),
+        effect: match read("timers") {
+            Value::Bool(true) => Effect::Stateful,
+            _ => serde_json::from_value(read("effect")).unwrap_or(worst.effect),
+        },
         affinity: serde_json::from_value(read("affinity")).unwrap_or(worst.affinity),
         cost_cycles: serde_json::from_value(read("cost_cycles")).unwrap_or(worst.cost_cycles),
         ..worst

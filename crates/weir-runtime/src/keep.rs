@@ -86,7 +86,7 @@ impl Keeper {
                 && !std::mem::replace(&mut self.too_large, true)
             {
                 self.notice = Some(format!(
-                    "what its NFs remember is not written down any more: {e}; should it die, its \
+                    "what its NFs remember is not written down while it is so: {e}; should it die, its \
                      successor goes on from what was written last"
                 ));
             }

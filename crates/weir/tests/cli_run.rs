@@ -199,27 +199,22 @@ fn documented() -> BTreeSet<String> {
 
 #[test]
 fn the_json_report_has_the_documented_fields_and_no_others() {
-    let chain = root().join("demo/chain.weir");
-    let chain = chain.to_str().unwrap();
-    for isolate in ["each", "none"] {
-        let rx = demo_rx();
-        let report = report(&[
-            "run",
-            chain,
-            "--bind",
-            &rx,
-            "--bind",
-            "1=null",
-            "--isolate",
-            isolate,
-            "--json",
-            "-q",
-        ]);
-        let mut found = BTreeSet::new();
-        paths(&report, "", &mut found);
-        assert_eq!(found, documented());
+    let (chain, vnfs) = ("demo/chain.weir", "examples/fig1-chain.yaml");
+    let rx = demo_rx();
+    let mut found = BTreeSet::new();
+    for (graph, isolate) in [(chain, "each"), (chain, "none"), (vnfs, "each")] {
+        let graph = root().join(graph);
+        let run = ["run", graph.to_str().unwrap(), "--isolate", isolate, "--json", "-q"];
+        let mut args = [&run[..], &["--bind", &rx, "--bind", "1=null"]].concat();
+        if graph.ends_with(vnfs) {
+            args.extend(["--bind", "2=null"]);
+        }
+        let report = report(&args);
         assert_eq!(report["version"], 1);
+        paths(&report, "", &mut found);
     }
+    // Every field of some run is documented, and every documented one is a field of some.
+    assert_eq!(found, documented());
 }
 
 #[test]

@@ -102,7 +102,9 @@ fn run_attacker(scratch: &Scratch, what: &str, when: When, sandbox: &str, trace:
     let program = hostile("hostile-nf");
     let program = program.to_str().unwrap();
     let run = ["run", &policy, "--bind", "0=gen:packets=1", "--bind", "1=null", "--json", "-q"];
-    weir(&[&run[..], &["--with", program, "--sandbox", sandbox]].concat())
+    // Some attacks take a good part of a second on a busy machine; none of them is about hanging.
+    let more = ["--with", program, "--sandbox", sandbox, "--patience", "10"];
+    weir(&[&run[..], &more].concat())
 }
 
 /// Tries an attack in all three ways.

@@ -36,10 +36,11 @@ impl Agent {
         let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         let of_source = lanes.filter(|(lane, _)| lane.to == w && lane.source == source);
         let reached = frontier(of_source.map(|(_, ring)| front(&ring.inspector)))?;
-        let more = self.setup.workers[w].creates || self.setup.workers[w].holders > 0;
-        // What waits for room goes before any promise.
-        let waits = more && self.is_blocked(w, source);
-        (!waits && self.promises_less(w, source, reached)).then_some(reached)
+        // What waits for room in it goes before any promise, and only itself can count that.
+        if self.sends_later(w) {
+            return None;
+        }
+        self.promises_less(w, source, reached).then_some(reached)
     }
 
     fn promises_less(&self, w: usize, source: u16, than: Seq) -> bool {
@@ -55,24 +56,26 @@ impl Agent {
         })
     }
 
+    /// True when worker `w` makes packets, or sends those that it took later.
+    fn sends_later(&self, w: usize) -> bool {
+        let worker = &self.setup.workers[w];
+        worker.creates || worker.holders > 0
+    }
+
     /// True when worker `w` may have no room for a packet of `source`.
     fn is_blocked(&self, w: usize, source: u16) -> bool {
-        let worker = &self.setup.workers[w];
-        // What µNFs made or released and waits for room may be of another source.
-        let any = worker.creates || worker.holders > 0;
         let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         lanes.any(|(lane, ring)| {
             let full = || ring.inspector.len() >= ring.inspector.capacity();
-            lane.from == w && (any || lane.source == source) && full()
+            lane.from == w && lane.source == source && full()
         })
     }
 
     /// True when worker `w` has packets before it that it may take in their order, and room further
-    /// on. What the others do can only make that truer. (A segment that makes packets may wait for
-    /// free buffers of its pool, which only itself can count: of it this is not known.)
+    /// on. What the others do can only make that truer. (A segment that makes or holds packets may wait
+    /// for free buffers, or for room for those that it has: of it this is not known.)
     fn can_take(&self, w: usize) -> bool {
-        let worker = &self.setup.workers[w];
-        if worker.creates {
+        if self.sends_later(w) {
             return false;
         }
         let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);

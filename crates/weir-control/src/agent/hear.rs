@@ -89,12 +89,13 @@ impl Agent {
             FromWorker::Done if early => {
                 self.convict(w, "said that it was done before its input had ended");
             }
-            FromWorker::Done => {
-                let state = std::mem::replace(&mut worker.state, State::Gone);
-                if let State::Running(process) = state {
-                    worker.state = State::Done(process);
+            FromWorker::Done => match std::mem::replace(&mut worker.state, State::Gone) {
+                State::Running(process) => worker.state = State::Done(process),
+                other => {
+                    worker.state = other;
+                    self.convict(w, "said twice that it was done");
                 }
-            }
+            },
         }
         Ok(true)
     }

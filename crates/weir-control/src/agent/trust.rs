@@ -62,6 +62,8 @@ struct Record {
     doubles: u64,
     /// What it holds, while it rests.
     resting: Option<Vec<u32>>,
+    /// Answers to come that were not waited for.
+    stale: u32,
     /// What its death cost, when that was mended during an audit.
     mended: Option<Damage>,
     /// It was ready once.
@@ -98,7 +100,13 @@ impl Trust {
     }
 
     pub(super) fn rests(&mut self, w: usize, held: Vec<u32>) {
-        self.records[w].resting = Some(held);
+        let record = &mut self.records[w];
+        // Its answer to an audit that did not wait for it.
+        if record.stale > 0 {
+            record.stale -= 1;
+            return;
+        }
+        record.resting = Some(held);
     }
 
     /// Remembers the rings of domain `d` as they are now.
@@ -417,6 +425,11 @@ impl Agent {
     pub(super) fn close(&mut self, w: usize) {
         let setup = &mut self.setup.workers[w];
         setup.end = EndSpec::Drain;
+        // From now on it counts as one of ours: the offender's program must not run in it again.
+        setup.program = None;
+        setup.writable = false;
+        setup.careful.clear();
+        setup.schedule.real_time = false;
         setup.attack = None;
         setup.nodes.iter_mut().for_each(|node| node.nf = None);
         self.events.push_back(Event::Quarantined { worker: w });

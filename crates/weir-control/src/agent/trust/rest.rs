@@ -33,6 +33,7 @@ impl Agent {
                 if !self.liveness.is_ready(w) {
                     // It has taken nothing yet, and will rest before it does.
                     self.trust.records[w].resting = Some(Vec::new());
+                    self.trust.records[w].stale += 1;
                 }
                 resting.push(w);
                 spent.push(self.spent(w));

@@ -10,7 +10,7 @@ use ask::{AskError, ask};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use weir_plan::{Around, Catalog, ConfigProblem, NfInfo, ProgramId, Work};
+use weir_plan::{Around, Catalog, ConfigProblem, Effect, NfInfo, ProgramId, Work};
 use weir_runtime::outside::{
     CheckAnswer, CheckRequest, DescribedNf, Description, catalogue as own_catalogue,
 };

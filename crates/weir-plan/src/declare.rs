@@ -13,7 +13,8 @@ use crate::check::MAX_PORTS;
 use crate::config::locate;
 use crate::error::Errors;
 use crate::nearest::nearest;
-use crate::service::{Template, Vnf};
+use crate::parse::MAX_DECLARATIONS;
+use crate::service::{Budget, Template, Vnf};
 use crate::span::{Lines, Name, Span};
 use crate::why::Why;
 
@@ -56,6 +57,10 @@ pub(crate) struct Declared<'a> {
     /// Port numbers: the last of a range and its declaration, by the first.
     ports: BTreeMap<u16, (u16, usize)>,
     port_count: usize,
+    /// µNFs in VNFs so far.
+    in_vnfs: usize,
+    /// What VNFs may still take.
+    budget: Budget,
 }
 
 impl<'a> Declared<'a> {
@@ -73,6 +78,8 @@ impl<'a> Declared<'a> {
             types: catalog.types().into_iter().chain(catalog.templates()).collect(),
             ports: BTreeMap::new(),
             port_count: 0,
+            in_vnfs: 0,
+            budget: Budget::default(),
         };
         for item in &policy.items {
             if errors.full() {
@@ -174,6 +181,13 @@ impl<'a> Declared<'a> {
     fn instance(&mut self, instance: &InstanceDecl, catalog: &dyn Catalog, errors: &mut Errors) {
         let type_name = &instance.type_name;
         if let Some(template) = catalog.template(&type_name.value) {
+            // A line of the policy can be as many µNFs as a template has: both count.
+            self.in_vnfs = self.in_vnfs.saturating_add(template.types.len());
+            if self.in_vnfs > MAX_DECLARATIONS {
+                errors.push(type_name.span, Why::TooManyDeclarations);
+                errors.stop();
+                return;
+            }
             let what = self.vnf(instance, &template, catalog, errors);
             self.declare(&instance.name, what, errors);
             return;
@@ -203,13 +217,13 @@ impl<'a> Declared<'a> {
     }
 
     fn vnf(
-        &self,
+        &mut self,
         instance: &InstanceDecl,
         template: &Template,
         catalog: &dyn Catalog,
         errors: &mut Errors,
     ) -> What {
-        match template.fill(&json(instance), catalog) {
+        match template.fill(&json(instance), catalog, &mut self.budget) {
             Ok(vnf) => What::Vnf(Box::new(vnf)),
             Err(problems) => {
                 for problem in problems {
@@ -217,6 +231,9 @@ impl<'a> Declared<'a> {
                     let name = instance.name.value.clone();
                     let template = template.name().to_owned();
                     errors.push(span, Why::Parameters { name, template, why: problem.why });
+                }
+                if self.budget.is_spent() {
+                    errors.stop();
                 }
                 What::Broken
             }

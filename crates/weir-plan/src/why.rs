@@ -26,7 +26,7 @@ pub enum Why {
     TooManyErrors,
     #[error("more than {MAX_EDGES} edges")]
     TooManyEdges,
-    #[error("more than {MAX_DECLARATIONS} statements outside pipelets")]
+    #[error("more than {MAX_DECLARATIONS} statements outside pipelets, or µNFs in VNFs")]
     TooManyDeclarations,
     #[error("more than {MAX_PORTS} port numbers")]
     TooManyPorts,

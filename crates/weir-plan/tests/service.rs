@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use weir_plan::service::{
-    DocumentKind, Hardware, Objective, ObjectiveError, Request, Server, Syntax, Template, choose,
-    describe, schema,
+    DocumentKind, Hardware, MAX_PARTS, Objective, ObjectiveError, Request, Server, Syntax,
+    Template, choose, describe, schema,
 };
 use weir_plan::{
     Affinity, Around, Catalog, Checked, ConfigProblem, Effect, Isolate, NfInfo, NodeKind, Options,
@@ -304,6 +304,81 @@ fn templates_are_checked_when_they_are_read() {
     }
 }
 
+/// A template of one µNF that takes its parameter `n` times.
+fn echo(n: usize) -> With {
+    let text = format!(
+        "template: Echo\nparameters: [{{ name: p, type: any, default: [] }}]\n\
+         nodes: [{{ name: x, type: L3L4Filter, config: {{ rules: [{}] }} }}]\n\
+         inputs: [{{ name: in, to: x }}]\nlinks: [{{ from: x, to: out }}]\noutputs: [{{ name: out }}]\n",
+        "$p,".repeat(n)
+    );
+    With(vec![Arc::new(template(&text))])
+}
+
+#[test]
+fn a_template_has_so_many_parts_at_most() {
+    let node = "  - { name: check, type: CheckIpHeader }\n";
+    let link = "  - { from: filter, to: out }\n";
+    let out = "  - { name: out }\n";
+    let input = "  - { name: in, to: check }\n";
+    let parameter = "  - { name: rules, type: list, default: [] }\n";
+    for (list, line) in [
+        ("nodes", node),
+        ("links", link),
+        ("outputs", out),
+        ("inputs", input),
+        ("parameters", parameter),
+    ] {
+        let text = FIREWALL.replace(line, &line.repeat(MAX_PARTS + 1));
+        let said = refused_template(&text);
+        assert!(said.contains(&format!("{list} in one template")), "{said:.300}");
+        assert!(said.contains("write at most 1024"), "{said:.300}");
+        // Names were not looked at.
+        assert_eq!(said.matches("error: ").count(), 1, "{said:.300}");
+    }
+}
+
+#[test]
+fn a_small_policy_of_vnfs_does_not_become_a_huge_graph() {
+    let nodes: String =
+        (0..1000).map(|i| format!("  - {{ name: n{i}, type: MacSwap }}\n")).collect();
+    let wide = format!(
+        "template: Wide\nnodes:\n{nodes}inputs: [{{ name: in, to: n0 }}]\n\
+         links: [{{ from: n0, to: out }}]\noutputs: [{{ name: out }}]\n"
+    );
+    let catalog = With(vec![Arc::new(template(&wide))]);
+    let vnfs: String = (0..102).map(|i| format!("Wide w{i};\n")).collect();
+    let text = format!("{vnfs}Port<0> p; pipelet {{ p -> w0 -> p; }}");
+    let said = refused(&text, check(&text, &catalog));
+    // The 101st is one too many, and the end of it.
+    assert!(said.starts_with("bad.yaml:101:1: error: ") && said.contains("µNFs in VNFs"), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+}
+
+#[test]
+fn parameters_are_filled_in_up_to_a_size_for_all_vnfs_together() {
+    let long = "x".repeat(1 << 20);
+    let text = format!("Port<0> p; Echo e0 {{ p: \"{long}\" }};\npipelet {{ p -> e0 -> p; }}");
+    assert!(check(&text, &echo(2)).is_ok());
+    for (what, text) in [
+        ("long strings", text),
+        ("many values", format!("Echo e0 {{ p: [{}] }};\n", "1,".repeat(20_000))),
+    ] {
+        let said = refused(&text, check(&text, &echo(100)));
+        assert!(said.contains("use fewer VNFs or shorter parameters"), "{what}: {said:.300}");
+    }
+    // Of names that no parameter has, as many are looked at as are shown.
+    let many: String = (0..50_000).map(|i| format!("q{i}: 1, ")).collect();
+    let unknown = format!("Echo e0 {{ {many} }};\n");
+    let said = refused(&unknown, check(&unknown, &echo(1)));
+    assert_eq!(said.matches("no parameter is called").count(), 100, "{said:.300}");
+    // Each is small, all are not, and the first too many ends it.
+    let vnfs: String = (0..200).map(|i| format!("Echo e{i} {{ p: [1, 2] }};\n")).collect();
+    let said = refused(&vnfs, check(&vnfs, &echo(10_000)));
+    assert_eq!(said.matches("use fewer VNFs").count(), 1, "{said:.300}");
+    assert!(!said.contains("bad.yaml:1:"), "{said:.300}");
+}
+
 #[test]
 fn hostile_documents_are_errors() {
     let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
@@ -373,6 +448,10 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
         ("0.5 Mpps", "0 Mpps", "above zero"),
         ("[dst_port, src_ip, dst_ip, src_port, proto]", "[dst_port]", "write all five"),
         ("{ method: metadata }", "{ method: port }", "add `port`"),
+        ("{ method: metadata }", "{ method: port, port: vp1 }", "tells `safe` already"),
+        ("  safe: ", "  vp0: ", "two ports are called `vp0`"),
+        ("[vp0, vp1]", "[vp0, vp1, vp0]", "two ports are called `vp0`"),
+        ("inputs: [in]", "inputs: [in, in]", "two ports are called `in`"),
     ] {
         let text = text.replace(from, to);
         let said = refused(&text, describe(&text, Syntax::Yaml));
@@ -419,6 +498,9 @@ fn a_bound_on_latency_counts_the_waiting() {
     let late = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 60 } }");
     // Alone a worker would be busy to 81 % and its packets wait; four wait less.
     assert_eq!(choose(&graph, &late, &server(8)).unwrap().placement.isolate, Isolate::Each);
+    // The waits of four are those of four with a core each, which two cores do not have.
+    let shared = choose(&graph, &late, &server(2)).unwrap_err();
+    assert!(matches!(shared, ObjectiveError::TooLate { .. }), "{shared}");
     let soon = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 1 } }");
     let error = choose(&graph, &soon, &server(8)).unwrap_err();
     assert!(matches!(error, ObjectiveError::TooLate { best_us, .. } if best_us > 1.0), "{error}");

@@ -91,7 +91,8 @@ impl PlanningArgs {
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
         let given = self.isolate.map(Isolate::from);
         let hardware = self.hardware.as_deref();
-        let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware)?;
+        let cores = self.cores.as_deref();
+        let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware, cores)?;
         if let Some(chosen) = chosen {
             crate::complain!("weir: {chosen}");
         }

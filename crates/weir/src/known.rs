@@ -129,8 +129,9 @@ impl Catalog for Known {
     }
 }
 
-/// The server that plans are for: the first of a hardware description, else this machine.
-pub fn server(path: Option<&Path>) -> Result<Server, PolicyFailure> {
+/// The server that plans are for: the first of a hardware description, else this machine,
+/// or what `--cores` leaves of it.
+pub fn server(path: Option<&Path>, given: Option<&[usize]>) -> Result<Server, PolicyFailure> {
     if let Some(path) = path {
         let (text, syntax) = read(path)?;
         let hardware = Hardware::read(&text, syntax).map_err(|e| wrong(&e, path, &text))?;
@@ -139,16 +140,32 @@ pub fn server(path: Option<&Path>) -> Result<Server, PolicyFailure> {
         }
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = given.map_or(cores, |given| cores.min(given.len()));
     let cores = u32::try_from(cores).unwrap_or(u32::MAX);
     let ghz = clock_rate().unwrap_or(2.0);
     Ok(Server { name: "this machine".to_owned(), cores, ghz, nic_bps: None })
 }
 
-/// The clock rate of the first core in GHz, as far as the kernel says.
+/// The clock rate in GHz that cores get to, as far as the kernel says: what one has right now depends
+/// on how busy it is.
 fn clock_rate() -> Option<f64> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("cpu MHz"))?;
-    let megahertz: f64 = line.split(':').nth(1)?.trim().parse().ok()?;
+    let path = "/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq";
+    let most = std::fs::read_to_string(path).ok().and_then(|kilohertz| {
+        let kilohertz: f64 = kilohertz.trim().parse().ok()?;
+        gigahertz(kilohertz / 1e3)
+    });
+    most.or_else(|| fastest(&std::fs::read_to_string("/proc/cpuinfo").ok()?))
+}
+
+/// The highest rate in `/proc/cpuinfo`, in GHz.
+fn fastest(cpuinfo: &str) -> Option<f64> {
+    let rates = cpuinfo.lines().filter(|line| line.starts_with("cpu MHz"));
+    let rates = rates.filter_map(|line| gigahertz(line.split(':').nth(1)?.trim().parse().ok()?));
+    rates.max_by(f64::total_cmp)
+}
+
+/// MHz in GHz, if a core could have so many.
+fn gigahertz(megahertz: f64) -> Option<f64> {
     (10.0..100_000.0).contains(&megahertz).then_some(megahertz / 1e3)
 }
 
@@ -170,4 +187,25 @@ pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
 
 fn wrong(errors: &[PolicyError], path: &Path, text: &str) -> PolicyFailure {
     PolicyFailure::Policy(weir_plan::render(errors, &path.display().to_string(), text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{fastest, server};
+
+    #[test]
+    fn of_this_machine_a_plan_is_for_the_cores_given_only() {
+        let cores = |given: &[usize]| server(None, Some(given)).map(|server| server.cores).ok();
+        assert_eq!(cores(&[0]), Some(1));
+        // Those that are not there do not count.
+        assert_eq!(cores(&[0; 100_000]), server(None, None).map(|server| server.cores).ok());
+    }
+
+    #[test]
+    fn the_clock_rate_is_that_of_the_fastest_core_not_of_an_idle_one() {
+        let cores = "processor\t: 0\ncpu MHz\t\t: 800.000\nprocessor\t: 1\ncpu MHz\t\t: 2100.000\n\
+                     processor\t: 2\ncpu MHz\t\t: unknown\n";
+        assert_eq!(fastest(cores), Some(2.1));
+        assert_eq!(fastest("processor\t: 0\n"), None);
+    }
 }

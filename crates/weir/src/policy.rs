@@ -129,21 +129,31 @@ pub fn has_code(graph: &Graph, path: &Path, catalog: &dyn Catalog) -> Result<(),
 }
 
 /// Which NFs share a worker: as the operator says, else as meets the objective at least cost, else
-/// none. Says in words what was chosen for an objective.
+/// none. Says in words what was chosen for an objective. `cores`: as `--cores` gives
+/// them.
 pub fn isolation(
     loaded: &Loaded,
     path: &Path,
     given: Option<Isolate>,
     hardware: Option<&Path>,
+    cores: Option<&[usize]>,
 ) -> Result<(Isolate, Option<String>), PolicyFailure> {
     let Some(objective) = &loaded.objective else {
         return Ok((given.unwrap_or(Isolate::Each), None));
     };
-    let server = known::server(hardware)?;
-    let choice = choose(&loaded.graph, objective, &server)
-        .map_err(|source| PolicyFailure::Objective { path: path.to_owned(), source })?;
-    let placement = choice.placement;
+    let server = known::server(hardware, cores)?;
     let name = |isolate| if isolate == Isolate::None { "none" } else { "each" };
+    let choice = match choose(&loaded.graph, objective, &server) {
+        Ok(choice) => choice,
+        Err(source) => {
+            let failure = PolicyFailure::Objective { path: path.to_owned(), source };
+            let Some(given) = given else { return Err(failure) };
+            // The operator decided: a word on it, even where words on choices are not wanted.
+            crate::complain!("weir: warning: {failure}; --isolate {} goes before it", name(given));
+            return Ok((given, None));
+        }
+    };
+    let placement = choice.placement;
     let latency = placement.latency_us.map_or_else(String::new, |us| format!(", {us:.1} µs"));
     let chosen = format!(
         "objective: --isolate {} meets it on {}: {} core(s) for NFs, up to {:.2} Mpps{latency} by the cost model",

@@ -223,11 +223,12 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     policy::has_code(&loaded.graph, &args.policy, &known)?;
     let given = args.isolate.map(Isolate::from);
     let hardware = args.hardware.as_deref();
-    let (isolate, chosen) = policy::isolation(&loaded, &args.policy, given, hardware)?;
+    let cores = args.cores.as_ref().map(|c| c.0.clone());
+    let (isolate, chosen) =
+        policy::isolation(&loaded, &args.policy, given, hardware, cores.as_deref())?;
     if let Some(chosen) = chosen.filter(|_| !args.quiet) {
         crate::complain!("weir: {chosen}");
     }
-    let cores = args.cores.as_ref().map(|c| c.0.clone());
     let plan =
         policy::plan(&loaded.graph, &args.policy, isolate, cores, &args.domain, args.consolidate)?;
     let mut binds = BTreeMap::new();

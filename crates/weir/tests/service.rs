@@ -162,6 +162,12 @@ fn an_objective_chooses_the_isolation_or_is_refused_with_the_reason() {
         &["check", &bold, "--hardware", &server],
         &["objective.yaml", "cannot be met", "ask for less"],
     );
+    // What the operator says goes before, with a word on it.
+    let shown = weir(&["check", &bold, "--hardware", &server, "--isolate", "none"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for text in ["warning: ", "cannot be met", "--isolate none goes before it"] {
+        assert!(shown.stderr.contains(text), "{}", shown.stderr);
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@
 //!
 //! `docs/service-chains.md` teaches them, `docs/schemas` has the JSON schemas.
 
+mod blueprint;
 mod descriptor;
 mod expand;
 mod hardware;
@@ -28,6 +29,10 @@ mod tree;
 mod typed;
 mod vnf;
 
+pub use blueprint::{
+    Parameter, ParameterType, TemplateDocument, TemplateInput, TemplateLink, TemplateNode,
+    TemplateOutput,
+};
 pub use descriptor::{DescriptorDocument, PaperTouch, Word, YesNo};
 pub(crate) use expand::configure;
 pub use expand::{SEPARATOR, expand};
@@ -41,9 +46,7 @@ pub use objective::{
 };
 pub use request::{Request, RequestDocument, RequestLink, RequestPort, RequestVnf};
 pub use schema::{DocumentKind, schema};
-pub use template::{
-    Parameter, ParameterType, Template, TemplateDocument, TemplateInput, TemplateLink,
-    TemplateNode, TemplateOutput, Way,
-};
+pub use template::{MAX_PARTS, Template, Way};
 pub use tree::{MAX_VALUES, Syntax};
+pub(crate) use vnf::Budget;
 pub use vnf::{Vnf, VnfNode, VnfOf};

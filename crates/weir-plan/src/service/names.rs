@@ -40,6 +40,12 @@ pub(crate) fn list(names: &[String]) -> String {
     shown.join(", ")
 }
 
+/// Adds a key to a JSON pointer.
+pub(crate) fn push_step(pointer: &mut String, key: &str) {
+    pointer.push('/');
+    pointer.push_str(&step(key));
+}
+
 /// A key as a step of a JSON pointer (RFC 6901).
 pub(crate) fn step(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")

@@ -1,6 +1,6 @@
 //! NF descriptions as E2 has them (§3.2), beside µNF descriptors.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -249,6 +249,13 @@ fn lists(info: &NfInfo, at: [&str; 3]) -> Vec<Problem> {
             let message = format!("{} of them", list.len());
             let instead = format!("write at most {MAX_PORTS}");
             problems.push(Problem { pointer: at.to_owned(), message, instead });
+            continue;
+        }
+        let mut seen = HashSet::new();
+        for (i, name) in list.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str())) {
+            let message = format!("two ports are called `{name}`, by their names or attributes");
+            let instead = "give each another name".to_owned();
+            problems.push(Problem { pointer: format!("{at}/{i}"), message, instead });
         }
     }
     problems
@@ -259,13 +266,22 @@ impl NfDocument {
     fn info(&self, problems: &mut Vec<Problem>) -> NfInfo {
         let mut outputs = self.ports.outputs.clone();
         let mut tags = Vec::new();
+        // By port: the attribute that it tells.
+        let mut told: BTreeMap<usize, &str> = BTreeMap::new();
         for (name, attribute) in &self.attributes {
             let pointer = format!("/attributes/{}", names::step(name));
             let port = attribute.port.as_ref();
             match (attribute.method, port.map(|port| (port, self.port(port)))) {
                 (Method::Metadata, None) => tags.push(name.clone()),
                 // The output takes the attribute's name: that is what policies write.
-                (Method::Port, Some((_, Some(at)))) => {
+                (Method::Port, Some((port, Some(at)))) => {
+                    if let Some(other) = told.insert(at, name) {
+                        problems.push(Problem {
+                            pointer: format!("{pointer}/port"),
+                            message: format!("the port `{port}` tells `{other}` already"),
+                            instead: "write another port".to_owned(),
+                        });
+                    }
                     if let Some(output) = outputs.get_mut(at) {
                         output.clone_from(name);
                     }

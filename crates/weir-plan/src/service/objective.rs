@@ -2,7 +2,7 @@
 //!
 //! The model is rough on purpose: an NF costs its description's cycles per packet, a ring
 //! [`RING_CYCLES`], and every packet takes the most expensive way. Waiting is that of an M/M/1 queue in front
-//! of each worker, whose p-quantile is the mean times ln(1/(1-p)); quantiles are added up along the
+//! of each worker, which has its core for itself when a latency is asked for; its p-quantile is the mean times ln(1/(1-p)); quantiles are added up along the
 //! way, which is more than the sum's quantile. The estimates are bounds, to be held against
 //! `weir bench`.
 
@@ -99,7 +99,8 @@ impl ObjectiveDocument {
 pub struct Placement {
     /// Which NFs share a worker.
     pub isolate: Isolate,
-    /// Cores for NFs at the objective's throughput; devices need one more.
+    /// Cores for NFs at the objective's throughput; devices need one more. With a bound on latency
+    /// each worker has its own, else they share cores as their loads allow.
     pub cores: u32,
     /// Packets per second that its slowest worker manages with a core of its own.
     pub pps: f64,
@@ -281,12 +282,12 @@ fn place(graph: &Graph, objective: &Objective, server: &Server, isolate: Isolate
         });
         waits.sum()
     });
-    Placement {
-        isolate,
-        cores: bins(loads.collect()),
-        pps: hertz / f64::from(slowest.max(1)),
-        latency_us,
-    }
+    // The waits above are bounds only while nothing else runs on a worker's core.
+    let cores = match objective.latency {
+        Some(_) => u32::try_from(workers.len()).unwrap_or(u32::MAX),
+        None => bins(loads.collect()),
+    };
+    Placement { isolate, cores, pps: hertz / f64::from(slowest.max(1)), latency_us }
 }
 
 /// The costs along the most expensive way through the NFs, each with `extra`.

@@ -2,137 +2,21 @@
 
 use std::collections::{HashMap, HashSet};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::catalog::{Catalog, NfInfo};
-use crate::error::{Errors, PolicyError};
+use crate::error::{Errors, MAX_ERRORS, PolicyError};
 use crate::nearest::nearest;
+use crate::service::blueprint::{TemplateDocument, TemplateLink, reference};
 use crate::service::names;
 use crate::service::tree::{Syntax, read};
 use crate::service::typed::{Document, typed};
 use crate::topo;
 use crate::why::Why;
 
-/// A VNF template as it is written: the µNFs that make the VNF, and the links between them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(title = "VNF template")]
-pub struct TemplateDocument {
-    /// Its name: what requests and policies use as the type of a VNF.
-    pub template: String,
-    /// What the VNF does, in one sentence.
-    #[serde(default)]
-    pub about: String,
-    /// What whoever uses it may set.
-    #[serde(default)]
-    pub parameters: Vec<Parameter>,
-    /// Its µNFs.
-    pub nodes: Vec<TemplateNode>,
-    /// Where packets come in. A VNF with one input needs no name for it in links.
-    pub inputs: Vec<TemplateInput>,
-    /// Where packets go from µNF to µNF, to an output of the VNF, or to `Drop`.
-    pub links: Vec<TemplateLink>,
-    /// Where packets leave. None: nothing leaves the VNF.
-    #[serde(default)]
-    pub outputs: Vec<TemplateOutput>,
-}
-
-/// A parameter of a template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Parameter {
-    /// Its name; configurations refer to it as `$name`.
-    pub name: String,
-    /// The type of its value.
-    #[serde(rename = "type")]
-    pub kind: ParameterType,
-    /// Its value unless given. Without one it must be given, unless it is optional.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub default: Option<Value>,
-    /// Left out, it leaves out the key that it is the value of, so that the µNF's default holds.
-    #[serde(default)]
-    pub optional: bool,
-    /// What it is for, with its unit.
-    #[serde(default)]
-    pub about: String,
-}
-
-/// The type of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ParameterType {
-    /// Text.
-    String,
-    /// A whole number.
-    Integer,
-    /// Any number.
-    Number,
-    /// `true` or `false`.
-    Boolean,
-    /// A list.
-    List,
-    /// A mapping.
-    Object,
-    /// Anything.
-    Any,
-}
-
-/// A µNF of a template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TemplateNode {
-    /// Its name in the template. In a VNF `fw` the µNF `check` is called `fw/check`.
-    pub name: String,
-    /// The µNF type.
-    #[serde(rename = "type")]
-    pub type_name: String,
-    /// Its configuration. A string `$name` stands for the value of that parameter; `$$` begins a
-    /// string with a `$`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub config: Option<Value>,
-}
-
-/// An input of a template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TemplateInput {
-    /// Its name.
-    pub name: String,
-    /// The µNF that gets what comes in here.
-    pub to: String,
-    /// By which of its inputs, if it has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
-}
-
-/// An output of a template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TemplateOutput {
-    /// Its name.
-    pub name: String,
-    /// True when it is fine that nothing is linked to it.
-    #[serde(default)]
-    pub optional: bool,
-}
-
-/// A link of a template.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TemplateLink {
-    /// The µNF that packets come from.
-    pub from: String,
-    /// Which of its outputs; without it all that no other link names.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// Where they go: a µNF, an output of the template, or `Drop`.
-    pub to: String,
-    /// By which input of that µNF, if it has several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<String>,
-}
+/// Nodes, links, inputs, outputs and parameters that a template has at most, of each.
+pub const MAX_PARTS: usize = 1024;
 
 /// Where the packets of a µNF's output go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,16 +118,19 @@ impl<'a> Resolver<'a> {
 
     fn template(mut self) -> Result<Template, Vec<PolicyError>> {
         let document = &self.document.value;
+        if self.too_large() {
+            return Err(self.errors.into_list());
+        }
         self.names();
+        let catalog = self.catalog;
         for (i, node) in document.nodes.iter().enumerate() {
-            let known = self.catalog.nf(&node.type_name);
+            let known = catalog.nf(&node.type_name);
             if known.is_none() {
-                let types = self.catalog.types();
                 self.unknown(
                     &format!("/nodes/{i}/type"),
                     &format!("no NF type is called `{}`", node.type_name),
                     &node.type_name,
-                    &types,
+                    || catalog.types(),
                 );
             }
             self.types.push(known);
@@ -266,12 +153,44 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn unknown(&mut self, pointer: &str, message: &str, name: &str, known: &[String]) {
+    /// Before names are looked at, which costs more than in proportion to their number.
+    fn too_large(&mut self) -> bool {
+        let document = &self.document.value;
+        let mut too_large = false;
+        for (list, len) in [
+            ("nodes", document.nodes.len()),
+            ("links", document.links.len()),
+            ("inputs", document.inputs.len()),
+            ("outputs", document.outputs.len()),
+            ("parameters", document.parameters.len()),
+        ] {
+            if len > MAX_PARTS {
+                let message = format!("{len} {list} in one template");
+                let instead = format!("write at most {MAX_PARTS}, or make several templates of it");
+                self.error(&format!("/{list}"), message, instead);
+                too_large = true;
+            }
+        }
+        too_large
+    }
+
+    /// A name that is none of `known`, which is asked for only if the error is to be said.
+    fn unknown(
+        &mut self,
+        pointer: &str,
+        message: &str,
+        name: &str,
+        known: impl FnOnce() -> Vec<String>,
+    ) {
+        if self.errors.full() {
+            return;
+        }
+        let known = known();
         let near = nearest(name, known.iter().map(String::as_str));
         let instead = match near {
             Some(near) => format!("write `{near}`"),
             None if known.is_empty() => "there is none: leave it out".to_owned(),
-            None => format!("write one of {}", names::list(known)),
+            None => format!("write one of {}", names::list(&known)),
         };
         self.error(pointer, message.to_owned(), instead);
     }
@@ -332,17 +251,20 @@ impl<'a> Resolver<'a> {
                 self.error(&format!("/parameters/{i}/default"), message, instead);
             }
         }
-        let known: Vec<String> = document.parameters.iter().map(|p| p.name.clone()).collect();
+        let known: HashSet<&str> = document.parameters.iter().map(|p| p.name.as_str()).collect();
+        let all = || document.parameters.iter().map(|p| p.name.clone()).collect();
         for (i, node) in document.nodes.iter().enumerate() {
-            let mut used = Vec::new();
-            if let Some(config) = &node.config {
-                references(config, format!("/nodes/{i}/config"), &mut used);
+            if self.errors.full() {
+                break;
             }
-            for (pointer, name) in used {
-                if !known.contains(&name) {
-                    let message = format!("`${name}` is not a parameter of this template");
-                    self.unknown(&pointer, &message, &name, &known);
-                }
+            let mut wrong = Vec::new();
+            if let Some(config) = &node.config {
+                let mut at = format!("/nodes/{i}/config");
+                unknown_references(config, &mut at, &known, &mut wrong);
+            }
+            for (pointer, name) in wrong {
+                let message = format!("`${name}` is not a parameter of this template");
+                self.unknown(&pointer, &message, &name, all);
             }
         }
     }
@@ -350,9 +272,10 @@ impl<'a> Resolver<'a> {
     /// The place of a µNF and its input.
     fn entry(&mut self, at: &str, node: &str, input: Option<&str>) -> Option<(usize, usize)> {
         let Some(place) = self.nodes.get(node).copied() else {
-            let known: Vec<String> =
-                self.document.value.nodes.iter().map(|n| n.name.clone()).collect();
-            self.unknown(&format!("{at}/to"), &format!("no node is called `{node}`"), node, &known);
+            let message = format!("no node is called `{node}`");
+            let document = &self.document.value;
+            let all = || document.nodes.iter().map(|node| node.name.clone()).collect();
+            self.unknown(&format!("{at}/to"), &message, node, all);
             return None;
         };
         let inputs = self.types.get(place)?.as_ref()?.inputs.clone();
@@ -368,7 +291,7 @@ impl<'a> Resolver<'a> {
         let found = inputs.iter().position(|name| name == input);
         if found.is_none() {
             let message = format!("`{node}` has no input called `{input}`");
-            self.unknown(&format!("{at}/input"), &message, input, &inputs);
+            self.unknown(&format!("{at}/input"), &message, input, || inputs.clone());
         }
         found.map(|found| (place, found))
     }
@@ -382,11 +305,15 @@ impl<'a> Resolver<'a> {
         let (labelled, plain): (Vec<_>, Vec<_>) =
             document.links.iter().enumerate().partition(|(_, link)| link.label.is_some());
         for (i, link) in labelled.into_iter().chain(plain) {
+            if self.errors.full() {
+                break;
+            }
             let at = format!("/links/{i}");
-            let known: Vec<String> = document.nodes.iter().map(|n| n.name.clone()).collect();
             let Some(from) = self.nodes.get(link.from.as_str()).copied() else {
                 let message = format!("no node is called `{}`", link.from);
-                self.unknown(&format!("{at}/from"), &message, &link.from, &known);
+                self.unknown(&format!("{at}/from"), &message, &link.from, || {
+                    document.nodes.iter().map(|node| node.name.clone()).collect()
+                });
                 continue;
             };
             let way = self.way(&at, link);
@@ -397,7 +324,8 @@ impl<'a> Resolver<'a> {
                     Some(output) => Some(output),
                     None => {
                         let message = format!("`{}` has no output called `{label}`", link.from);
-                        self.unknown(&format!("{at}/label"), &message, label, &info.outputs);
+                        let all = || info.outputs.clone();
+                        self.unknown(&format!("{at}/label"), &message, label, all);
                         continue;
                     }
                 },
@@ -429,11 +357,13 @@ impl<'a> Resolver<'a> {
             return Some(out.map_or(Way::Drop, Way::Out));
         }
         if !self.nodes.contains_key(link.to.as_str()) {
-            let nodes = document.nodes.iter().map(|node| node.name.clone());
-            let outputs = document.outputs.iter().map(|output| output.name.clone());
-            let known: Vec<String> = nodes.chain(outputs).chain(["Drop".to_owned()]).collect();
+            let known = || {
+                let nodes = document.nodes.iter().map(|node| node.name.clone());
+                let outputs = document.outputs.iter().map(|output| output.name.clone());
+                nodes.chain(outputs).chain(["Drop".to_owned()]).collect()
+            };
             let message = format!("no node or output is called `{}`", link.to);
-            self.unknown(&format!("{at}/to"), &message, &link.to, &known);
+            self.unknown(&format!("{at}/to"), &message, &link.to, known);
             return None;
         }
         let (node, input) = self.entry(at, &link.to, link.input.as_deref())?;
@@ -457,68 +387,36 @@ impl<'a> Resolver<'a> {
     }
 }
 
-impl ParameterType {
-    /// True for a value of this type.
-    pub(crate) fn takes(self, value: &Value) -> bool {
-        match self {
-            ParameterType::String => value.is_string(),
-            ParameterType::Integer => value.is_i64() || value.is_u64(),
-            ParameterType::Number => value.is_number(),
-            ParameterType::Boolean => value.is_boolean(),
-            ParameterType::List => value.is_array(),
-            ParameterType::Object => value.is_object(),
-            ParameterType::Any => true,
-        }
-    }
-
-    /// As a JSON schema names it; `None` for anything.
-    pub(crate) fn json_schema_type(self) -> Option<&'static str> {
-        match self {
-            ParameterType::String => Some("string"),
-            ParameterType::Integer => Some("integer"),
-            ParameterType::Number => Some("number"),
-            ParameterType::Boolean => Some("boolean"),
-            ParameterType::List => Some("array"),
-            ParameterType::Object => Some("object"),
-            ParameterType::Any => None,
-        }
-    }
-
-    /// In words.
-    pub(crate) fn what(self) -> &'static str {
-        match self {
-            ParameterType::String => "a string",
-            ParameterType::Integer => "a whole number",
-            ParameterType::Number => "a number",
-            ParameterType::Boolean => "true or false",
-            ParameterType::List => "a list",
-            ParameterType::Object => "an object",
-            ParameterType::Any => "a value",
-        }
-    }
-}
-
-/// The parameter that a string stands for.
-pub(crate) fn reference(text: &str) -> Option<&str> {
-    text.strip_prefix('$').filter(|name| !name.starts_with('$'))
-}
-
-/// All references in a value, with their JSON pointers.
-fn references(value: &Value, pointer: String, found: &mut Vec<(String, String)>) {
+/// The references in a value to what `known` has not, with their JSON pointers. `at` is the pointer to
+/// the value: it is written once per step, as copies for each value could be of any length together.
+fn unknown_references(
+    value: &Value,
+    at: &mut String,
+    known: &HashSet<&str>,
+    found: &mut Vec<(String, String)>,
+) {
+    let len = at.len();
     match value {
         Value::String(text) => {
-            if let Some(name) = reference(text) {
-                found.push((pointer, name.to_owned()));
+            if let Some(name) = reference(text)
+                && !known.contains(name)
+                && found.len() < MAX_ERRORS
+            {
+                found.push((at.clone(), name.to_owned()));
             }
         }
         Value::Array(list) => {
             for (i, value) in list.iter().enumerate() {
-                references(value, format!("{pointer}/{i}"), found);
+                names::push_step(at, &i.to_string());
+                unknown_references(value, at, known, found);
+                at.truncate(len);
             }
         }
         Value::Object(members) => {
             for (key, value) in members {
-                references(value, format!("{pointer}/{}", names::step(key)), found);
+                names::push_step(at, key);
+                unknown_references(value, at, known, found);
+                at.truncate(len);
             }
         }
         _ => {}

@@ -286,12 +286,18 @@ fn an_audit_waits_for_one_batch_of_a_slow_neighbour_and_does_not_end_it() {
 fn an_audit_ends_a_stopped_neighbour_without_taking_it_for_the_offender() {
     let scratch = Scratch::new("hostile-stopped");
     let policy = scratch.policy(SLOW);
-    let binds = ["0=gen:size=64,rate=20000", "1=null", "2=gen:size=64,rate=100", "3=null"];
+    let out = scratch.file("right.pcap");
+    let right = format!("3=pcap:tx={}", out.display());
+    let binds = ["0=gen:size=64,rate=20000", "1=null", "2=gen:size=64,rate=100", &right];
     // Without the patience that would end it sooner.
     let mut args = vec!["--attack", "hostile:7", "--offences", "1000000", "--patience", "0"];
     args.extend(binds.iter().flat_map(|bind| ["--bind", bind]));
     let mut run = Run::start(&policy, &args);
-    kill_process(run.wait_for_workers(6)["slow"], Signal::STOP).unwrap();
+    let slow = run.wait_for_workers(6)["slow"];
+    // Who passes packets on is ready; who is not ready yet is not waited for.
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 200);
+    wait_until("packets from the slow one", PATIENCE, some);
+    kill_process(slow, Signal::STOP).unwrap();
     run.wait_for_line("its end", |line| line.contains("worker slow was stopped: killed"));
     run.wait_for_line("its successor", |line| line.contains("worker slow runs again"));
     run.signal(Signal::INT);

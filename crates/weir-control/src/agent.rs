@@ -315,6 +315,7 @@ impl Agent {
             if at <= now {
                 // What its predecessor was told and did not take is over.
                 self.memory.workers[w].forget_commands();
+                self.trust.expects_nothing(w);
                 if self.stopping {
                     self.order(w, command::STOP);
                 }

@@ -99,6 +99,11 @@ impl Trust {
         self.records.get(w).map_or(0, |r| r.count)
     }
 
+    /// A successor begins, for which no command waits.
+    pub(super) fn expects_nothing(&mut self, w: usize) {
+        self.records[w].stale = 0;
+    }
+
     pub(super) fn rests(&mut self, w: usize, held: Vec<u32>) {
         let record = &mut self.records[w];
         // Its answer to an audit that did not wait for it.

@@ -125,9 +125,10 @@ impl Witness {
     }
 }
 
-impl Display for Witness {
-    /// One line of fields and tags, and the dump.
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+impl Witness {
+    /// Its fields, tags and numbers, and its length, in one line.
+    #[must_use]
+    pub fn headline(&self) -> String {
         let fields = self.fields();
         let tags = self.tags.iter().map(|t| {
             let not = if t.value { "" } else { "not " };
@@ -135,8 +136,16 @@ impl Display for Witness {
         });
         let numbers = self.numbers.iter().map(|n| format!("{} == {}", n.name, n.value));
         let fields = fields.iter().map(ToString::to_string);
-        let all: Vec<String> = fields.chain(tags).chain(numbers).collect();
-        write!(f, "{}, {} bytes", all.join(", "), self.packet.len())?;
+        let mut all: Vec<String> = fields.chain(tags).chain(numbers).collect();
+        all.push(format!("{} bytes", self.packet.len()));
+        all.join(", ")
+    }
+}
+
+impl Display for Witness {
+    /// The headline, and the dump below it.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.headline())?;
         if self.packet.is_empty() { Ok(()) } else { write!(f, "\n{}", self.hex_dump()) }
     }
 }

@@ -26,6 +26,8 @@ pub enum Item {
     Pipelet(Pipelet),
     /// `default drop;`
     DefaultDrop,
+    /// `first match;`
+    FirstMatch,
 }
 
 /// `Port<first-last> name;`
@@ -79,6 +81,8 @@ pub enum Statement {
     Chain(Chain),
     /// `default drop;`
     DefaultDrop,
+    /// `first match;`
+    FirstMatch,
 }
 
 /// One edge, or several that follow each other.
@@ -134,6 +138,7 @@ impl Display for Item {
             }
             Item::Pipelet(p) => p.fmt(f),
             Item::DefaultDrop => f.write_str("default drop;"),
+            Item::FirstMatch => f.write_str("first match;"),
         }
     }
 }
@@ -149,6 +154,7 @@ impl Display for Pipelet {
             match statement {
                 Statement::Chain(chain) => writeln!(f, "  {chain};")?,
                 Statement::DefaultDrop => f.write_str("  default drop;\n")?,
+                Statement::FirstMatch => f.write_str("  first match;\n")?,
             }
         }
         f.write_char('}')

@@ -7,6 +7,7 @@ use crate::catalog::Catalog;
 use crate::declare::{Declared, What};
 use crate::edges::{Link, Linker};
 use crate::error::{Errors, PolicyError, PolicyWarning};
+use crate::exact;
 use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
 use crate::parse::{Parsed, parse_all};
 use crate::service;
@@ -55,8 +56,14 @@ pub(crate) fn check_parsed(
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
-    let drops = default_drops(&policy);
+    let drops = Said::new(&policy, &Item::DefaultDrop, &Statement::DefaultDrop);
     let written = build(&declared, &links, &drops);
+    // As it was written: what is inside a template is not for the operator's text to answer.
+    let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
+    exact::judge(&written, &declared, &links, &|node| first.of(node), &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_list());
+    }
     let warnings = warn::warnings(&declared, &links, &written);
     let mut graph = service::expand(&written);
     if let Err(problems) = service::configure(&mut graph, catalog) {
@@ -145,35 +152,37 @@ fn refuse_port_arrays(declared: &Declared<'_>, links: &[Link], errors: &mut Erro
     }
 }
 
-/// Which nodes' unmatched packets the policy drops.
-struct DefaultDrops<'a> {
+/// Nodes of which the policy says something: all, or the sources of edges in pipelets that say so.
+struct Said<'a> {
     everywhere: bool,
-    /// Sources of edges in pipelets that say `default drop;`.
     sources: HashSet<&'a str>,
 }
 
-fn default_drops(policy: &Policy) -> DefaultDrops<'_> {
-    let mut drops = DefaultDrops { everywhere: false, sources: HashSet::new() };
-    for item in &policy.items {
-        match item {
-            Item::DefaultDrop => drops.everywhere = true,
-            Item::Pipelet(pipelet) if pipelet.statements.contains(&Statement::DefaultDrop) => {
-                for statement in &pipelet.statements {
-                    if let Statement::Chain(chain) = statement {
-                        drops.sources.insert(chain.from.value.as_str());
-                        let inner = chain.hops.iter().rev().skip(1);
-                        drops.sources.extend(inner.map(|hop| hop.to.value.as_str()));
-                    }
-                }
+impl<'a> Said<'a> {
+    fn new(policy: &'a Policy, everywhere: &Item, there: &Statement) -> Self {
+        let mut said =
+            Said { everywhere: policy.items.contains(everywhere), sources: HashSet::new() };
+        let pipelets = policy.items.iter().filter_map(|item| match item {
+            Item::Pipelet(pipelet) if pipelet.statements.contains(there) => Some(pipelet),
+            _ => None,
+        });
+        for statement in pipelets.flat_map(|pipelet| &pipelet.statements) {
+            if let Statement::Chain(chain) = statement {
+                said.sources.insert(chain.from.value.as_str());
+                let inner = chain.hops.iter().rev().skip(1);
+                said.sources.extend(inner.map(|hop| hop.to.value.as_str()));
             }
-            _ => {}
         }
+        said
     }
-    drops
+
+    fn of(&self, node: &str) -> bool {
+        self.everywhere || self.sources.contains(node)
+    }
 }
 
 /// Places of declarations to nodes: those that have edges, in the order of their declaration.
-fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> Graph {
+fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
     let mut used = vec![false; declared.list.len()];
     for end in links.iter().flat_map(|link| [link.from, link.to]) {
         if let Some(place) = used.get_mut(end) {
@@ -197,7 +206,7 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &DefaultDrops<'_>) -> G
             What::Drop => (NodeKind::Drop, Vec::new()),
             What::Address(_) | What::Broken => continue,
         };
-        let default_drop = drops.everywhere || drops.sources.contains(declaration.name.as_str());
+        let default_drop = drops.of(&declaration.name);
         let outputs = outputs
             .into_iter()
             .map(|name| Output { name, branches: Vec::new(), default_drop })

@@ -53,6 +53,7 @@ mod domains;
 mod draw;
 mod edges;
 mod error;
+mod exact;
 mod explain;
 mod graph;
 mod lanes;

@@ -216,6 +216,9 @@ impl Parser<'_> {
     }
 
     fn item(&mut self) -> Result<Item, Stop> {
+        if self.word() == Some("first") && self.first_match() {
+            return self.semicolon("`first match;`").map(|()| Item::FirstMatch);
+        }
         match self.word() {
             Some("pipelet") => self.pipelet().map(Item::Pipelet),
             Some("default") => self.default_drop().map(|()| Item::DefaultDrop),
@@ -225,7 +228,7 @@ impl Parser<'_> {
             Some(_) => self.instance().map(Item::Instance),
             None => Err(self.expected(
                 "a statement",
-                "`Type name;`, `Port<0> name;`, `Address name 10.0.0.0/8;`, `pipelet { ... }` or `default drop;`",
+                "`Type name;`, `Port<0> name;`, `Address name 10.0.0.0/8;`, `pipelet { ... }`, `default drop;` or `first match;`",
             )),
         }
     }
@@ -237,6 +240,18 @@ impl Parser<'_> {
         }
         self.advance();
         self.semicolon("`default drop;`")
+    }
+
+    /// Takes the words `first match`; false when `first` is a name.
+    fn first_match(&mut self) -> bool {
+        let mut ahead = self.lexer.clone();
+        let next = ahead.next();
+        let found = next.span.of(self.text) == "match";
+        if found {
+            self.advance();
+            self.advance();
+        }
+        found
     }
 
     fn port(&mut self) -> Result<PortDecl, Stop> {

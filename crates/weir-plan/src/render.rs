@@ -8,12 +8,16 @@ use crate::span::{Lines, Span};
 /// The most characters of a source line that are shown.
 const WIDTH: usize = 100;
 
-/// Errors as text, each with `file:line:column`, what is wrong, the line, and what to do. `text` is
+/// Errors as text, each with `file:line:column`, what is wrong, the line, the bytes of an example
+/// packet if there is one, and what to do. `text` is
 /// the policy they are about. Ends in a newline; empty without errors.
 #[must_use]
 pub fn render(errors: &[PolicyError], file: &str, text: &str) -> String {
     let lines = Lines::new(text);
-    errors.iter().map(|e| one(&lines, file, e.span, "error", &e.why, &e.why.instead())).collect()
+    errors
+        .iter()
+        .map(|e| one(&lines, file, e.span, "error", &e.why, &e.why.dump(), &e.why.instead()))
+        .collect()
 }
 
 /// Warnings as text, in the form of [`render`].
@@ -22,7 +26,7 @@ pub fn render_warnings(warnings: &[PolicyWarning], file: &str, text: &str) -> St
     let lines = Lines::new(text);
     warnings
         .iter()
-        .map(|w| one(&lines, file, w.span, "warning", &w.why, &w.why.instead()))
+        .map(|w| one(&lines, file, w.span, "warning", &w.why, "", &w.why.instead()))
         .collect()
 }
 
@@ -32,6 +36,7 @@ fn one(
     span: Span,
     severity: &str,
     why: &dyn Display,
+    dump: &str,
     instead: &str,
 ) -> String {
     let line = lines.line(span.start);
@@ -59,9 +64,10 @@ fn one(
     let number = line.to_string();
     let margin = " ".repeat(number.len());
     let message: String = why.to_string().chars().map(plain).collect();
+    let dump: String = dump.lines().map(|line| format!(" {margin} : {line}\n")).collect();
     let instead: String = instead.chars().map(plain).collect();
     format!(
-        "{file}:{line}:{column}: {severity}: {message}\n {number} | {shown}\n {margin} | {before}{marks}\n {margin} = {instead}\n"
+        "{file}:{line}:{column}: {severity}: {message}\n {number} | {shown}\n {margin} | {before}{marks}\n{dump} {margin} = {instead}\n"
     )
 }
 

@@ -7,7 +7,7 @@ use weir_filter::Expr;
 use crate::declare::{Declared, What};
 use crate::edges::Link;
 use crate::error::PolicyWarning;
-use crate::graph::{EdgeId, Graph, Node, NodeId, NodeKind};
+use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::merge::resolve;
 use crate::span::Span;
 use crate::warning::Warning;
@@ -20,7 +20,7 @@ pub(crate) fn warnings(
 ) -> Vec<PolicyWarning> {
     let mut list = Vec::new();
     unused(declared, links, &mut list);
-    dropped(declared, graph, &mut list);
+    unreached(declared, graph, &mut list);
     edges(declared, links, graph, &mut list);
     list.sort_by_key(|w| (w.span.start, w.span.end));
     list
@@ -38,60 +38,18 @@ fn unused(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>
     }
 }
 
-/// Nodes whose packets are evidently dropped, and NFs that get none.
-fn dropped(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarning>) {
+/// NFs that get no packets.
+fn unreached(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarning>) {
     let targets: HashSet<NodeId> = graph.edges().iter().map(|edge| edge.to).collect();
-    let sources: HashSet<NodeId> = graph.edges().iter().map(|edge| edge.from).collect();
     for (id, node) in graph.node_ids() {
-        let span = declared.get(&node.name).map_or(Span::default(), |(_, d)| d.span);
-        let name = || node.name.clone();
-        let mut warn = |why| list.push(PolicyWarning { span, why });
         let has_inputs = match &node.kind {
             NodeKind::Nf { info, .. } => !info.inputs.is_empty(),
             NodeKind::Vnf(_) => true,
             NodeKind::Port { .. } | NodeKind::Drop => false,
         };
         if has_inputs && !targets.contains(&id) {
-            warn(Warning::NoWayIn { name: name() });
-        }
-        let by_policy = node.outputs.iter().all(|output| output.default_drop);
-        if by_policy || (!node.is_nf() && !sources.contains(&id)) {
-            continue;
-        }
-        if !sources.contains(&id) {
-            warn(Warning::NoWayOut { name: name() });
-            continue;
-        }
-        outputs(node, &mut warn);
-    }
-}
-
-/// True for an output that its template says need not be linked.
-fn optional(node: &Node, output: usize) -> bool {
-    matches!(&node.kind, NodeKind::Vnf(vnf) if vnf.optional.contains(&output))
-}
-
-fn outputs(node: &Node, warn: &mut dyn FnMut(Warning)) {
-    let mut filters: HashSet<&Expr> = HashSet::new();
-    for (k, output) in node.outputs.iter().enumerate() {
-        match output.branches.as_slice() {
-            [] if optional(node, k) => {}
-            [] => warn(Warning::OutputDropped {
-                name: node.name.clone(),
-                output: output.name.clone(),
-            }),
-            [only] => {
-                // The same for several outputs is said once. Anything less plain is not evident.
-                if let Some(filter) = &only.filter
-                    && filters.insert(filter)
-                {
-                    warn(Warning::RestDropped {
-                        name: node.name.clone(),
-                        filter: filter.to_string(),
-                    });
-                }
-            }
-            _ => {}
+            let span = declared.get(&node.name).map_or(Span::default(), |(_, d)| d.span);
+            list.push(PolicyWarning { span, why: Warning::NoWayIn { name: node.name.clone() } });
         }
     }
 }

@@ -18,28 +18,6 @@ pub enum Warning {
         /// The instance.
         name: String,
     },
-    /// An NF whose packets have nowhere to go.
-    #[error("no edge leaves `{name}`, so all that it lets pass is dropped")]
-    NoWayOut {
-        /// The instance.
-        name: String,
-    },
-    /// An output that no edge takes packets from.
-    #[error("no edge takes what leaves `{name}` by `{output}`, so it is dropped")]
-    OutputDropped {
-        /// The instance.
-        name: String,
-        /// Its output.
-        output: String,
-    },
-    /// A single edge with a filter.
-    #[error("what leaves `{name}` and does not match `{filter}` is dropped")]
-    RestDropped {
-        /// The node.
-        name: String,
-        /// The filter of its only edge.
-        filter: String,
-    },
     /// An edge behind one that takes everything.
     #[error("no packet reaches this edge: the edge in line {line} takes all")]
     Unreachable {
@@ -58,17 +36,6 @@ impl Warning {
         match self {
             Warning::Unused { .. } => "leave its declaration out".to_owned(),
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
-            Warning::NoWayOut { name } => {
-                format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`")
-            }
-            Warning::OutputDropped { name, output } => {
-                format!(
-                    "write where to, as in `{name} [{name}.{output}] -> wan;`, or `default drop;`"
-                )
-            }
-            Warning::RestDropped { name, filter } => {
-                format!("write where to, as in `{name} [!({filter})] -> Drop;`, or `default drop;`")
-            }
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
         }

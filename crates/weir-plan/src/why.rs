@@ -1,6 +1,7 @@
 //! What can be wrong with a policy, and what to write instead.
 
 use thiserror::Error;
+use weir_logic::{Reason, Witness};
 
 use crate::check::MAX_PORTS;
 use crate::config::MAX_CONFIG_DEPTH;
@@ -122,6 +123,30 @@ pub enum Why {
         "packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other"
     )]
     Cycle { path: String },
+
+    // Exactly one way for each packet.
+    #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
+    Overlap { line: usize, example: Box<Witness> },
+    #[error(
+        "it is not proved that this edge and the one in line {line} never take the same packet: it {reason}"
+    )]
+    PerhapsOverlap { line: usize, reason: Reason },
+    #[error("no edge takes a packet from `{name}`{} such as {}", way(by), example.headline())]
+    Hole { name: String, by: String, example: Box<Witness> },
+    #[error(
+        "it is not proved that an edge takes each packet from `{name}`{}: it {reason}",
+        way(by)
+    )]
+    PerhapsHole { name: String, by: String, reason: Reason },
+    #[error("no edge takes what leaves `{name}` by `{output}`")]
+    OutputOpen { name: String, output: String },
+    #[error("no edge leaves `{name}`")]
+    NoWayOut { name: String },
+}
+
+/// By which output, if that must be said.
+fn way(by: &str) -> String {
+    if by.is_empty() { String::new() } else { format!(" by `{by}`") }
 }
 
 impl NotYet {
@@ -133,6 +158,15 @@ impl NotYet {
 }
 
 impl Why {
+    /// The bytes of an example, in hexadecimal, one line each 16; empty without one.
+    #[must_use]
+    pub fn dump(&self) -> String {
+        match self {
+            Why::Overlap { example, .. } | Why::Hole { example, .. } => example.hex_dump(),
+            _ => String::new(),
+        }
+    }
+
     /// What to do about it, as a clause like "write `;`".
     #[must_use]
     pub fn instead(&self) -> String {
@@ -224,6 +258,22 @@ impl Why {
                 "declare a port of its own for these packets, as in `Port<8> name;`".to_owned()
             }
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
+            Why::Overlap { .. } | Why::PerhapsOverlap { .. } => {
+                "let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write \
+                 `first match;` if the order of the text shall decide"
+                    .to_owned()
+            }
+            Why::Hole { name, .. } | Why::PerhapsHole { name, .. } => {
+                format!("write where they go, as in `{name} [udp] -> Drop;`, or `default drop;`")
+            }
+            Why::OutputOpen { name, output } => {
+                format!(
+                    "write where to, as in `{name} [{name}.{output}] -> wan;`, or `default drop;`"
+                )
+            }
+            Why::NoWayOut { name } => {
+                format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`")
+            }
             Why::Cycle { .. } => {
                 "leave one of these edges out, or declare a second instance for the way back"
                     .to_owned()

@@ -46,6 +46,9 @@ impl Parser<'_> {
         if self.word() == Some("default") {
             return self.default_drop().map(|()| Statement::DefaultDrop);
         }
+        if self.word() == Some("first") && self.first_match() {
+            return self.semicolon("`first match;`").map(|()| Statement::FirstMatch);
+        }
         let from = self.name("an edge", FORM)?;
         let mut hops = Vec::new();
         while hops.is_empty() || matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {

@@ -11,6 +11,9 @@ use crate::why::Why;
 /// After so many errors no more are looked for.
 pub const MAX_ERRORS: usize = 100;
 
+/// So many warnings are given, and a word on the rest.
+pub const MAX_WARNINGS: usize = 100;
+
 /// One error of a policy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub struct PolicyError {

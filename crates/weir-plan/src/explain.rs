@@ -27,11 +27,12 @@ impl Graph {
                         None => line(&mut out, indent, &format!("-> {to}")),
                     }
                 }
-                if output.branches.last().is_none_or(|last| last.filter.is_some())
+                // Without `default drop;` the branches are known to take everything.
+                if output.default_drop
+                    && output.branches.last().is_none_or(|last| last.filter.is_some())
                     && self.is_source(&node.kind, output)
                 {
-                    let why = if output.default_drop { "by policy" } else { "no edge" };
-                    line(&mut out, indent, &format!("else dropped ({why})"));
+                    line(&mut out, indent, "else dropped (by policy)");
                 }
             }
         }

@@ -82,8 +82,8 @@ pub struct Output {
     pub name: String,
     /// In policy order. Only the last may be without a filter.
     pub branches: Vec<Branch>,
-    /// True when the policy says `default drop;`: then what no branch takes is dropped by policy,
-    /// else for want of an edge.
+    /// True when the policy says `default drop;`: then what no branch takes is dropped by policy.
+    /// Else it was shown that there is no such packet.
     pub default_drop: bool,
 }
 

@@ -78,7 +78,7 @@ pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
 pub use diff::{Action, NfFacts, RingFacts, RouteFacts, Routes, State, WorkerFacts, between, diff};
-pub use error::{MAX_ERRORS, PolicyError, PolicyWarning};
+pub use error::{MAX_ERRORS, MAX_WARNINGS, PolicyError, PolicyWarning};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
 pub use optimise::{
     Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,

@@ -6,13 +6,13 @@ use weir_filter::Expr;
 
 use crate::declare::{Declared, What};
 use crate::edges::Link;
-use crate::error::PolicyWarning;
+use crate::error::{MAX_WARNINGS, PolicyWarning};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::merge::resolve;
 use crate::span::Span;
 use crate::warning::Warning;
 
-/// All warnings, in the order of the text. `links` are the graph's edges, in the same order.
+/// The warnings, in the order of the text. `links` are the graph's edges, in the same order.
 pub(crate) fn warnings(
     declared: &Declared<'_>,
     links: &[Link],
@@ -23,6 +23,17 @@ pub(crate) fn warnings(
     unreached(declared, graph, &mut list);
     edges(declared, links, graph, &mut list);
     list.sort_by_key(|w| (w.span.start, w.span.end));
+    capped(list)
+}
+
+/// The first [`MAX_WARNINGS`], and how many there are besides.
+fn capped(mut list: Vec<PolicyWarning>) -> Vec<PolicyWarning> {
+    let left = list.len().saturating_sub(MAX_WARNINGS);
+    if let Some(first) = list.get(MAX_WARNINGS) {
+        let word = PolicyWarning { span: first.span, why: Warning::TooMany { left } };
+        list.truncate(MAX_WARNINGS);
+        list.push(word);
+    }
     list
 }
 

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::error::MAX_WARNINGS;
+
 /// What is odd.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -27,6 +29,12 @@ pub enum Warning {
     /// An edge whose filter contradicts itself.
     #[error("no packet matches this edge's filter")]
     NeverMatches,
+    /// Stands at the first that is not shown.
+    #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]
+    TooMany {
+        /// How many that are.
+        left: usize,
+    },
 }
 
 impl Warning {
@@ -38,6 +46,7 @@ impl Warning {
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
+            Warning::TooMany { .. } => "correct these first".to_owned(),
         }
     }
 }

@@ -62,8 +62,12 @@ fn another_configuration_only_reconfigures() {
 
 #[test]
 fn another_filter_only_routes() {
-    let text = |filter: &str| format!("{HEAD} pipelet {{ lan [{filter}] -> x; x -> wan; }}");
-    assert_eq!(said(&each(&text("tcp")), &each(&text("udp"))), ["route lan: [udp] -> x"]);
+    let text =
+        |filter: &str| format!("{HEAD} pipelet {{ lan [{filter}] -> x; x -> wan; default drop; }}");
+    assert_eq!(
+        said(&each(&text("tcp")), &each(&text("udp"))),
+        ["route lan: [udp] -> x; else drop"]
+    );
 }
 
 #[test]
@@ -126,7 +130,8 @@ fn text(bits: u32) -> String {
         let filter = if bits >> (i + 8) & 1 == 1 { " [tcp port 80]" } else { "" };
         edges.push_str(&format!("{}{filter} -> {}; ", pair[0], pair[1]));
     }
-    if bits >> 14 & 1 == 1 {
+    // Filters leave holes.
+    if bits >> 14 & 1 == 1 || bits >> 8 & 0x1f != 0 {
         edges.push_str("default drop; ");
     }
     format!("{declared} pipelet {{ {edges} }}")

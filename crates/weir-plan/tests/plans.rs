@@ -147,7 +147,7 @@ fn graphs_and_plans_are_drawn() {
     let checked = good(DIAMOND);
     assert_eq!(
         checked.graph.to_text(),
-        "a (port 0)\n  [tcp] -> x\n  [not tcp] -> y\n  else dropped (no edge)\nb (port 1)\n  -> Drop\nx (MacSwap)\n  -> z\ny (MacSwap)\n  -> z\nz (MacSwap)\n  -> b\nDrop (drops)\n"
+        "a (port 0)\n  [tcp] -> x\n  [not tcp] -> y\nb (port 1)\n  -> Drop\nx (MacSwap)\n  -> z\ny (MacSwap)\n  -> z\nz (MacSwap)\n  -> b\nDrop (drops)\n"
     );
     let dot = plan(DIAMOND, Isolate::None).to_dot();
     assert!(dot.starts_with("digraph weir {\n") && dot.ends_with("}\n"));
@@ -174,6 +174,7 @@ fn policy() -> impl Strategy<Value = String> {
                 _ => "Drop".to_owned(),
             };
             let mut text: String = (0..ports).map(|i| format!("Port<{i}> p{i};\n")).collect();
+            text.push_str("first match; default drop;\n");
             (ports..ports + nfs).for_each(|i| text.push_str(&format!("CheckIpHeader n{i};\n")));
             let mut seen = BTreeSet::new();
             text.push_str("pipelet {\n");

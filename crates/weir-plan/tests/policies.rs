@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Types, branches, good, node};
-use weir_plan::{Bandwidth, NodeKind, Why, check, render, render_warnings};
+use weir_plan::{
+    Bandwidth, MAX_WARNINGS, NodeKind, PolicyError, Why, check, render, render_warnings,
+};
 
 const FIGURE_14: &str = "
 // First, instantiate NFs from application types.
@@ -74,7 +76,7 @@ fn b_weir_splits_by_port_without_a_warning() {
 
 #[test]
 fn a_chain_is_its_edges() {
-    let ports = "Port<0> lan; Port<1> wan; MacSwap x; MacSwap y; ";
+    let ports = "Port<0> lan; Port<1> wan; MacSwap x; MacSwap y; default drop;";
     let sugar = good(&format!("{ports} pipelet {{ lan [ip] -> x -> (1 Gbps) y -> wan; }}"));
     let plain = good(&format!("{ports} pipelet {{ lan [ip] -> x; x -> (1 Gbps) y; y -> wan; }}"));
     assert_eq!(sugar.graph, plain.graph);
@@ -84,7 +86,7 @@ fn a_chain_is_its_edges() {
 #[test]
 fn output_names_become_branches_of_their_output() {
     let checked = good(
-        "Port<0> lan; Port<1> wan; CheckIpHeader chk; MacSwap x;
+        "Port<0> lan; Port<1> wan; CheckIpHeader chk; MacSwap x; first match;
          pipelet { lan -> chk; chk [chk.ip && tcp port 80] -> x; chk [CheckIpHeader.non_ip || udp] -> wan; chk -> Drop; x -> wan; }",
     );
     assert_eq!(
@@ -111,17 +113,57 @@ fn an_instance_s_configuration_reaches_the_graph() {
 }
 
 #[test]
-fn default_drop_silences_the_warning_where_it_stands() {
-    let warned = |text: &str| good(text).warnings.len();
-    assert_eq!(warned("Port<0> a; Port<1> b; pipelet { a [ip] -> b; }"), 1);
-    assert_eq!(warned("Port<0> a; Port<1> b; default drop; pipelet { a [ip] -> b; }"), 0);
-    assert_eq!(warned("Port<0> a; Port<1> b; pipelet { a [ip] -> b; default drop; }"), 0);
+fn default_drop_allows_holes_where_it_stands() {
+    let holes = |text: &str| -> Vec<String> {
+        let hole = |e: &PolicyError| match &e.why {
+            Why::Hole { name, .. } => name.clone(),
+            why => panic!("{why}"),
+        };
+        check(&format!("Port<0> a; Port<1> b; {text}"), &Types)
+            .map_or_else(|errors| errors.iter().map(hole).collect(), |_| Vec::new())
+    };
+    assert_eq!(holes("pipelet { a [ip] -> b; }"), ["a"]);
+    assert_eq!(holes("default drop; pipelet { a [ip] -> b; }"), [""; 0]);
+    assert_eq!(holes("pipelet { a [ip] -> b; default drop; }"), [""; 0]);
+    assert_eq!(holes("pipelet { a [ip] -> b; default drop; } pipelet { b [ip] -> a; }"), ["b"]);
+}
+
+#[test]
+fn first_match_lets_the_order_decide_where_it_stands() {
+    let overlaps = |text: &str| -> Vec<usize> {
+        let line = |e: &PolicyError| match &e.why {
+            Why::Overlap { line, .. } => *line,
+            why => panic!("{why}"),
+        };
+        check(&format!("Port<0> a; Port<1> b;\n{text}"), &Types)
+            .map_or_else(|errors| errors.iter().map(line).collect(), |_| Vec::new())
+    };
+    assert_eq!(overlaps("pipelet { a [ip] -> Drop; a -> b; }"), [2]);
+    assert_eq!(overlaps("first match; pipelet { a [ip] -> Drop; a -> b; }"), [0; 0]);
+    assert_eq!(overlaps("pipelet { a [ip] -> Drop; first match; a -> b; }"), [0; 0]);
+    // It says nothing of nodes that the pipelet has no edge from.
     assert_eq!(
-        warned(
-            "Port<0> a; Port<1> b; pipelet { a [ip] -> b; default drop; } pipelet { b [ip] -> a; }"
-        ),
-        1
+        overlaps("pipelet { a -> b; first match; }\npipelet { b [ip] -> a; b -> Drop; }"),
+        [3]
     );
+    let checked = good("Port<0> a; Port<1> b; first match; pipelet { a [ip] -> Drop; a -> b; }");
+    assert_eq!(branches(&checked, "a"), [": [ip] -> Drop", ": -> b"]);
+}
+
+#[test]
+fn each_packet_may_have_one_way_without_one_edge_that_takes_all() {
+    for edges in [
+        "a [ip] -> b; a [ip6] -> Drop; a [!(ip || ip6)] -> b;",
+        "a [src net 10.0.0.0/9 || src net 10.128.0.0/9] -> b; a [!(src net 10.0.0.0/8)] -> Drop;",
+        "a [tcp dst portrange 0-1023] -> b; a [tcp dst portrange 1024-65535] -> Drop;
+         a [!(tcp dst portrange 0-65535)] -> b;",
+        "a -> c; c [c.ip && tcp] -> a; c [c.ip && !tcp] -> b; c [c.non_ip] -> Drop;",
+    ] {
+        let text =
+            format!("Port<0> a; Port<1> b; CheckIpHeader c; default drop; pipelet {{ {edges} }}");
+        good(&text);
+        good(&text.replace("default drop;", ""));
+    }
 }
 
 #[test]
@@ -137,7 +179,7 @@ fn an_edge_that_two_pipelets_share_is_one_edge() {
 #[test]
 fn edges_between_the_same_nodes_have_different_names() {
     let checked = good(
-        "Port<0> a; RateLimiter r; pipelet { a [tcp] -> [prio0] r; a [udp] -> [prio1] r; a [icmp] -> [RateLimiter.prio1] r; r -> a; }",
+        "Port<0> a; RateLimiter r; pipelet { a [tcp] -> [prio0] r; a [udp] -> [prio1] r; a [icmp] -> [RateLimiter.prio1] r; r -> a; default drop; }",
     );
     let edges: Vec<(&str, usize)> =
         checked.graph.edges().iter().map(|e| (e.name.as_str(), e.input)).collect();
@@ -154,7 +196,7 @@ fn edges_between_the_same_nodes_have_different_names() {
 
 #[test]
 fn warnings_say_what_is_probably_not_meant() {
-    let text = "Port<0> a;\nPort<1> b; MacSwap unused; Address mine 10.0.0.0/8;\nMacSwap x; MacSwap y; CheckIpHeader c;\npipelet {\n  a -> x;\n  a [tcp] -> b;\n  y -> b;\n  b -> c;\n  c [c.ip && c.non_ip] -> b;\n  c [c.ip] -> b; }";
+    let text = "Port<0> a;\nPort<1> b; MacSwap unused; Address mine 10.0.0.0/8;\nMacSwap x; MacSwap y; CheckIpHeader c; first match; default drop;\npipelet {\n  a -> x;\n  a [tcp] -> b;\n  y -> b;\n  b -> c;\n  c [c.ip && c.non_ip] -> b;\n  c [c.ip] -> b; }";
     let shown = render_warnings(&good(text).warnings, "w.weir", text);
     let heads: Vec<&str> = shown.lines().filter(|line| line.starts_with("w.weir")).collect();
     assert_eq!(
@@ -162,13 +204,26 @@ fn warnings_say_what_is_probably_not_meant() {
         [
             "w.weir:2:20: warning: `unused` is never used and left out",
             "w.weir:2:36: warning: `mine` is never used and left out",
-            "w.weir:3:9: warning: no edge leaves `x`, so all that it lets pass is dropped",
             "w.weir:3:20: warning: no edge leads to `y`, so it gets no packets",
-            "w.weir:3:37: warning: no edge takes what leaves `c` by `non_ip`, so it is dropped",
             "w.weir:6:3: warning: no packet reaches this edge: the edge in line 5 takes all",
             "w.weir:9:3: warning: no packet matches this edge's filter",
         ]
     );
+}
+
+#[test]
+fn warnings_beyond_the_limit_are_counted_in_one() {
+    let warned = |n: usize| -> Vec<String> {
+        let unused: String = (0..n).map(|i| format!("MacSwap x{i};\n")).collect();
+        let text = format!("Port<0> a;\n{unused}pipelet {{ a -> a; }}");
+        good(&text).warnings.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(warned(MAX_WARNINGS).len(), MAX_WARNINGS);
+    let many = warned(500);
+    assert_eq!(many.len(), MAX_WARNINGS + 1);
+    assert_eq!(many[0], "`x0` is never used and left out; leave its declaration out");
+    let last = &many[MAX_WARNINGS];
+    assert_eq!(last, "more than 100 warnings: 400 are not shown; correct these first");
 }
 
 #[test]
@@ -202,7 +257,13 @@ fn figure_14_with_single_ports_has_cycles_and_no_other_fault() {
 fn figure_14_without_its_way_back_is_sound() {
     let text = FIGURE_14.replace("Port<8-15>", "Port<8>");
     let (outbound, _) = text.split_once("pipelet { // inbound").unwrap();
-    let checked = good(outbound);
+    let why = check(outbound, &Types).unwrap_err().into_iter().map(|e| e.why);
+    let why: Vec<String> = why.map(|why| why.to_string()).collect();
+    // What the paper leaves to the inbound pipelet is a hole without it.
+    assert_eq!(why.len(), 2, "{why:?}");
+    assert!(why[0].starts_with("no edge takes a packet from `p` such as "), "{why:?}");
+    assert!(why[1].starts_with("no edge takes a packet from `f` by `safe` such as "), "{why:?}");
+    let checked = good(&format!("default drop; {outbound}"));
     assert_eq!(
         branches(&checked, "f"),
         ["safe: [not dst net 131.114.88.92/30] -> ext", "unsafe: -> Drop"]
@@ -217,8 +278,9 @@ fn figure_16_of_the_paper_lacks_only_what_its_dots_stand_for() {
         "{}",
         render(&errors, "f", FIGURE_16)
     );
-    let completed =
-        FIGURE_16.replace("r -> ...", "r -> wan;").replace("pipelet", "Port<8> wan; pipelet");
+    let completed = FIGURE_16
+        .replace("r -> ...", "r -> wan;")
+        .replace("pipelet", "Port<8> wan; default drop; pipelet");
     let checked = good(&completed);
     assert_eq!(checked.graph.edges().iter().map(|e| e.input).collect::<Vec<_>>(), [0, 1, 0]);
 }

@@ -67,7 +67,7 @@ fn hop() -> impl Strategy<Value = Hop> {
 fn statement() -> impl Strategy<Value = Statement> {
     let chain = (name(), prop::collection::vec(hop(), 1..4))
         .prop_map(|(from, hops)| Statement::Chain(Chain { from, hops }));
-    prop_oneof![9 => chain, 1 => Just(Statement::DefaultDrop)]
+    prop_oneof![9 => chain, 1 => Just(Statement::DefaultDrop), 1 => Just(Statement::FirstMatch)]
 }
 
 fn item() -> impl Strategy<Value = Item> {
@@ -96,6 +96,7 @@ fn item() -> impl Strategy<Value = Item> {
         (prop::option::of(name()), prop::collection::vec(statement(), 0..5))
             .prop_map(|(name, statements)| Item::Pipelet(Pipelet { name, statements })),
         Just(Item::DefaultDrop),
+        Just(Item::FirstMatch),
     ]
 }
 
@@ -127,7 +128,7 @@ fn try_all(text: &str) {
 
 const SOUND: &str = "// c\nPort<0> lan; Port<1-3> wan; Address n 10.0.0.0/8; CheckIpHeader chk; RateLimiter r;\n\
     L3L4Filter fw { default: \"pass\", rules: [ { action: 'drop', dst_port: 0x50, }, ], /* c */ };\n\
-    pipelet out { lan [tcp port 80] -> (10 Gbps) chk -> fw; chk [chk.ip && !(dst net n)] -> [prio0] r; r -> lan; default drop; }\n\
+    pipelet out { lan [tcp port 80] -> (10 Gbps) chk -> fw; chk [chk.ip && !(dst net n)] -> [prio0] r; r -> lan; first match; default drop; }\n\
     default drop;\n";
 
 proptest! {
@@ -151,7 +152,7 @@ proptest! {
     fn any_sequence_of_words_of_the_language_is_judged_without_a_panic(
         words in prop::collection::vec(prop::sample::select(vec![
             "pipelet", "Port", "<", "0", "-", "7", ">", "a", "b", ";", "{", "}", "[", "]", "(", ")", "->", "...", "default",
-            "drop", "Drop", "Tee", "MacSwap", "chk", "CheckIpHeader", ".", "ip", "&&", "!", "\"", "'", "//", "/*", "*/", "\n",
+            "drop", "first", "match", "Drop", "Tee", "MacSwap", "chk", "CheckIpHeader", ".", "ip", "&&", "!", "\"", "'", "//", "/*", "*/", "\n",
             ":", ",", "Address", "10.0.0.0/8", "10 Gbps", "§", "\\", "Clock", "Sink",
         ]), 0..60),
         blank in prop::sample::select(vec!["", " "]),

@@ -51,9 +51,9 @@ fn bytes(outcome: &Outcome, port: u16) -> Vec<Vec<u8>> {
 const PORTS: &str = "Port<0> lan; Port<1> wan; ";
 
 #[test]
-fn a_packet_takes_the_first_edge_whose_filter_matches() {
+fn under_first_match_a_packet_takes_the_first_edge_whose_filter_matches() {
     let policy = format!(
-        "{PORTS} MacSwap a; MacSwap b; pipelet {{ lan [tcp port 80] -> a; lan [tcp] -> b; \
+        "{PORTS} MacSwap a; MacSwap b; first match; pipelet {{ lan [tcp port 80] -> a; lan [tcp] -> b; \
          lan -> wan; a -> wan; b -> wan; }}"
     );
     let packets = [tcp(80), tcp(22), udp(), tcp(80)];
@@ -79,15 +79,15 @@ fn a_packet_takes_the_first_edge_whose_filter_matches() {
 }
 
 #[test]
-fn what_no_edge_takes_is_dropped_where_it_is_for_want_of_an_edge_or_by_policy() {
+fn what_no_edge_takes_is_dropped_where_it_is_by_policy() {
     let policy = |text: &str| format!("{PORTS} pipelet {{ {text} }}");
     let packets = [tcp(80), udp(), arp()];
     let all = packets.iter().map(Vec::len).sum();
     for (text, drops) in [
-        ("lan [tcp] -> wan;", &[("no-edge", 2)][..]),
-        ("lan [tcp] -> wan; default drop;", &[("policy", 2)]),
-        ("lan [tcp] -> wan; lan [udp] -> Drop;", &[("no-edge", 1), ("policy", 1)]),
-        ("lan [tcp] -> wan; lan -> Drop;", &[("policy", 2)]),
+        ("lan [tcp] -> wan; default drop;", &[("policy", 2)][..]),
+        ("lan [tcp] -> wan; lan [udp] -> Drop; default drop;", &[("policy", 2)]),
+        ("lan [tcp] -> wan; lan [!tcp] -> Drop;", &[("policy", 2)]),
+        ("first match; lan [tcp] -> wan; lan -> Drop;", &[("policy", 2)]),
     ] {
         let outcome = run(&policy(text), &packets);
         assert_eq!(outcome.nodes["rx:lan"], counts(3, all, drops), "{text}");

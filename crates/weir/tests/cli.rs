@@ -283,8 +283,8 @@ fn a_machine_without_proc_is_told_to_mount_it() {
 #[test]
 fn one_file_as_two_outputs_is_refused_before_it_exists() {
     let scratch = Scratch::new();
-    let policy =
-        scratch.write("policy.weir", "Port<0> a; Port<1> b; pipelet { a [ip] -> b; a -> a; }");
+    let policy = scratch
+        .write("policy.weir", "Port<0> a; Port<1> b; pipelet { a [ip] -> b; a [!ip] -> a; }");
     let (one, other) = (scratch.file("out.pcap"), scratch.path().join("./out.pcap"));
     let first = format!("0=pcap:rx={},tx={}", demo_capture().display(), one.display());
     let run = ["run", &policy, "--bind", &first, "--bind", &tx(&other)];

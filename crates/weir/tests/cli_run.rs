@@ -341,7 +341,8 @@ fn a_source_that_never_rests_does_not_hold_another_back() {
     let policy = scratch.write(
         "policy.weir",
         "Port<0> a; Port<1> b; Port<2> out; MacSwap l; MacSwap w; Busy slow { cycles: 2000 };
-         pipelet { a [udp src portrange 0-30000] -> l; a -> w; l -> w; b -> w; w -> slow; slow -> out; }",
+         pipelet { a [udp src portrange 0-30000] -> l; a [!(udp src portrange 0-30000)] -> w;
+            l -> w; b -> w; w -> slow; slow -> out; }",
     );
     let ended = weir(&[
         "run",

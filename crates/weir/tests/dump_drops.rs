@@ -37,7 +37,7 @@ fn discarded(outcome: &Outcome, by: impl Fn(&str) -> bool) -> Drops {
     drops
 }
 
-/// Drops by all that can: rules, a filter without an edge, a port's own edge, the policy's word; and
+/// Drops by all that can: rules, an edge to `Drop`, what no edge takes, an NF that only drops; and
 /// copies, so that more is dropped than comes in.
 const MANY: &str = "
 Port<0> lan;  Port<1> wan;
@@ -50,6 +50,8 @@ pipelet {
   swap [src port 80] -> wan;
   swap [dst port 80] -> Drop;
   swap [udp] -> sink;
+  first match;
+  default drop;
 }";
 
 #[test]
@@ -107,7 +109,8 @@ fn the_worker_that_writes_drops_can_be_killed_at_any_time() {
     // About half.
     let policy = scratch.policy(
         "Port<0> lan;  Port<1> wan;  MacSwap a;
-        pipelet { lan -> a;  a [dst portrange 6000-6003] -> Drop;  a [dst portrange 6004-6007] -> wan; }",
+        pipelet { lan -> a;  a [dst portrange 6000-6003] -> Drop;
+            a [!(dst portrange 6000-6003)] -> wan; }",
     );
     let file = scratch.file("drops.pcapng");
     let rx = format!("0=pcap:rx={}", input.display());

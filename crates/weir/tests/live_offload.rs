@@ -99,8 +99,10 @@ fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
     }
     std::fs::write(scratch.file("frames"), file).unwrap();
     let capture = scratch.file("out.pcap");
-    let policy =
-        scratch.policy("Port<0> a;  Port<1> b;  pipelet { a [ip or ip6 or vlan] -> b;  a -> b; }");
+    let policy = scratch.policy(
+        "Port<0> a;  Port<1> b;  pipelet { a [ip or ip6 or vlan] -> b;
+            a [!(ip or ip6 or vlan)] -> b; }",
+    );
     let bind = format!("1=pcap:tx={}", capture.display());
     let run = net.run(&policy, &["--bind", "0=afp:m0", "--bind", &bind]);
     // Something comes by itself (neighbour discovery); waited for is that the service listens.

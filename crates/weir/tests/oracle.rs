@@ -71,11 +71,13 @@ const PRIMITIVES: [&str; 18] = [
     "net fd00::/16",
 ];
 
-fn filter(choices: &mut Choices, depth: usize) -> String {
+/// A filter of some of `PRIMITIVES`.
+fn filter(choices: &mut Choices, primitives: &[&str], depth: usize) -> String {
     if depth == 0 || choices.one_in(2) {
-        return choices.of(&PRIMITIVES).to_owned();
+        return choices.of(primitives).to_owned();
     }
-    let (a, b) = (filter(choices, depth - 1), filter(choices, depth - 1));
+    let mut inner = || filter(choices, primitives, depth - 1);
+    let (a, b) = (inner(), inner());
     match choices.below(3) {
         0 => format!("!({a})"),
         1 => format!("({a}) && ({b})"),
@@ -142,8 +144,30 @@ fn icmp_error(choices: &mut Choices, one_order: bool) -> String {
     format!("{{ {v4}{v6}{limit} }}")
 }
 
+/// Filters for the ways out of one place, the last of which may be for the rest.
+fn ways_out(choices: &mut Choices, disjoint: bool, rest: bool) -> Vec<Option<String>> {
+    // A `vlan` moves what follows it in a filter: of those, complements are not written so easily.
+    let primitives: Vec<&str> =
+        PRIMITIVES.into_iter().filter(|p| !disjoint || !p.contains("vlan")).collect();
+    let n = choices.below(3);
+    let filters: Vec<String> = (0..n).map(|_| filter(choices, &primitives, 2)).collect();
+    let not = |filters: &[String]| {
+        let not: Vec<String> = filters.iter().map(|f| format!("!({f})")).collect();
+        (disjoint && !not.is_empty()).then(|| not.join(" && "))
+    };
+    let mut ways: Vec<Option<String>> = Vec::new();
+    for (i, filter) in filters.iter().enumerate() {
+        let before = not(&filters[..i]).map(|not| format!("{not} && ")).unwrap_or_default();
+        ways.push(Some(format!("{before}({filter})")));
+    }
+    if rest {
+        ways.push(not(&filters));
+    }
+    ways
+}
+
 /// A policy: NFs in a random order, each with random ways to later ones, to a port or to `Drop`, so
-/// that ways divide and meet again.
+/// that ways divide and meet again. Either filters exclude each other, or the order decides.
 fn policy(choices: &mut Choices, sources: &[&str]) -> String {
     let n = 1 + choices.below(7);
     let mut text = String::from("Port<0> lan; Port<1> wan;\n");
@@ -204,27 +228,31 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
             "wan".to_owned()
         }
     };
+    let disjoint = choices.one_in(2);
+    let mut holes = false;
     // What comes in goes to an NF, some of it elsewhere.
     for source in sources {
-        for _ in 0..choices.below(3) {
-            let (f, to) = (filter(choices, 2), target(choices, 0));
-            edge(&mut text, source, Some(f), &to);
-        }
+        let ways = ways_out(choices, disjoint, true);
+        let last = ways.len() - 1;
         let first = if kinds_of[0] == "IcmpError" { "[unreachable] n0" } else { "n0" };
-        edge(&mut text, source, None, first);
+        for (i, filter) in ways.into_iter().enumerate() {
+            let to = if i == last { first.to_owned() } else { target(choices, 0) };
+            edge(&mut text, source, filter, &to);
+        }
     }
     for (i, outs) in outputs.iter().enumerate() {
         let name = format!("n{i}");
         for out in *outs {
             let tag = (outs.len() > 1).then(|| format!("{name}.{out}"));
-            for _ in 0..choices.below(3) {
-                let (f, to) = (filter(choices, 2), target(choices, i + 1));
-                let f = tag.as_ref().map_or(f.clone(), |t| format!("{t} && ({f})"));
-                edge(&mut text, &name, Some(f), &to);
-            }
-            if !choices.one_in(5) {
+            let rest = !choices.one_in(5);
+            holes |= !rest;
+            for filter in ways_out(choices, disjoint, rest) {
                 let to = target(choices, i + 1);
-                edge(&mut text, &name, tag, &to);
+                let filter = match (&tag, filter) {
+                    (Some(tag), Some(filter)) => Some(format!("{tag} && ({filter})")),
+                    (tag, filter) => filter.or(tag.clone()),
+                };
+                edge(&mut text, &name, filter, &to);
             }
         }
     }
@@ -233,8 +261,11 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
     if sources.len() > 1 {
         edge(&mut text, &format!("n{}", n - 1), Some("tcp && udp".to_owned()), "lan");
     }
-    if choices.one_in(3) {
+    if holes || choices.one_in(3) {
         text += "  default drop;\n";
+    }
+    if !disjoint {
+        text += "  first match;\n";
     }
     text + "}\n"
 }

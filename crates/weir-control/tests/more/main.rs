@@ -281,7 +281,8 @@ fn a_delay_line_keeps_and_flushes() {
 }
 
 fn timers_come_exactly() {
-    let nfs = "Batcher b; Tee t; Null n; pipelet { lan [ip || ip6] -> b -> t; lan -> wan;
+    let nfs =
+        "Batcher b; Tee t; Null n; pipelet { lan [ip || ip6] -> b -> t; lan [!(ip || ip6)] -> wan;
         t [t.out] -> wan; t [t.copy] -> n -> wan; }";
     let outcome = compare("timers", nfs, &packets(2_000), false);
     assert!(outcome.created > 100 && outcome.nodes["b"].drops["filtered"] > 100);
@@ -289,8 +290,8 @@ fn timers_come_exactly() {
 
 fn headers_are_added_and_removed() {
     let nfs =
-        "Tagger a; Tagger b; pipelet { lan [ip] -> [tag] a; lan [vlan 9] -> [untag] a; lan -> wan;
-        a [vlan 7] -> [untag] b; a -> [tag] b; b -> wan; }";
+        "Tagger a; Tagger b; pipelet { lan [ip] -> [tag] a; lan [vlan 9] -> [untag] a;
+        lan [!(ip || vlan 9)] -> wan; a [vlan 7] -> [untag] b; a [!(vlan 7)] -> [tag] b; b -> wan; }";
     let outcome = compare("tags", nfs, &packets(1_000), true);
     // What was tagged and untagged is as before.
     let lengths = |sent: &[Sent]| sent.iter().map(|s| s.bytes.len()).sum::<usize>();

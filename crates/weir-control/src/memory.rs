@@ -468,6 +468,7 @@ impl Memory {
             name: worker.name.clone(),
             owner: w as u32 + 1,
             sources: setup.sources,
+            source_ports: setup.source_ports.clone(),
             arena,
             outward,
             ends,

@@ -100,6 +100,8 @@ pub struct Setup {
     pub lanes: Vec<LaneSetup>,
     /// Number of sources.
     pub sources: u16,
+    /// By source: the number of the policy's port that its packets come in by.
+    pub source_ports: Vec<u16>,
     /// Sizes.
     pub sizes: Sizes,
     /// Tag slots in use.

@@ -174,6 +174,7 @@ pub fn wire(
     // Which worker a segment became; segments of ports without a device become none.
     let mut index = vec![None; plan.segments.len()];
     let mut source_index = BTreeMap::new();
+    let mut source_ports = Vec::new();
     for (segment, i) in plan.segments.iter().zip(0..) {
         let end = match segment.kind {
             SegmentKind::Nf => EndSpec::None,
@@ -188,6 +189,7 @@ pub fn wire(
                 Some(device) if receives(device) => {
                     let n = source_index.len() as u16;
                     source_index.insert(source, n);
+                    source_ports.push(port);
                     EndSpec::Rx { device: device.clone(), port, source: n }
                 }
                 _ => continue,
@@ -268,6 +270,7 @@ pub fn wire(
         workers,
         lanes,
         sources: source_index.len() as u16,
+        source_ports,
         sizes,
         tags,
         seed: options.seed,

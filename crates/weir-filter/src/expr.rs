@@ -121,13 +121,20 @@ impl Expr {
         found
     }
 
-    /// What in it depends on more than the packet's bytes and an NF's verdict, as text: compared tags
-    /// and `ingress`, from left to right.
+    /// True when it asks for the port that a packet came in by.
+    #[must_use]
+    pub fn asks_ingress(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |e| found |= matches!(e, Expr::Ingress { .. }));
+        found
+    }
+
+    /// Tags that are compared with a value, as text, from left to right.
     #[must_use]
     pub fn values(&self) -> Vec<String> {
         let mut found = Vec::new();
         self.visit(&mut |e| {
-            if matches!(e, Expr::TagIs { .. } | Expr::Ingress { .. }) {
+            if matches!(e, Expr::TagIs { .. }) {
                 found.push(e.to_string());
             }
         });
@@ -147,7 +154,8 @@ impl Expr {
     }
 
     /// True when it holds what moves the offsets of all that stands right of it.
-    pub(crate) fn shifts(&self) -> bool {
+    #[must_use]
+    pub fn shifts(&self) -> bool {
         let mut found = false;
         self.visit(&mut |e| {
             found |= matches!(

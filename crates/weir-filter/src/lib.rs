@@ -39,7 +39,8 @@
 //! - `dst ip X`, `src ip X` (E2, figure 14): the same as `dst net X`, `src net X`.
 //! - Named addresses, given by the caller: see [`parse_with`].
 //! - `scope.name` is a tag ([`Expr::Tag`]), left for the caller: see [`Expr::resolve_tags`].
-//! - `scope.name == 3`, `scope.name ~ "pattern"` and `ingress == 2`: parsed, printed and folded, but
+//! - `ingress == 2`, left for the caller: see [`Expr::resolve_ingress`].
+//! - `scope.name == 3` and `scope.name ~ "pattern"`: parsed, printed and folded, but
 //!   [`Filter::compile`] refuses them by name so far.
 //! - `true` and `false`.
 //! - In `port 1 or ((2 or 3) or 4)` a list may begin with a bracket, and `ip[4-2]` needs no blanks.

@@ -1,4 +1,4 @@
-//! Partial evaluation: tags that are known are replaced and constants folded.
+//! Partial evaluation: tags and ports that are known are replaced and constants folded.
 
 use crate::expr::Expr;
 use crate::primitive::Primitive;
@@ -13,6 +13,25 @@ impl Expr {
     pub fn resolve_tags(&self, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) -> Expr {
         let mut shift_matters = false;
         fold(replace(self, value_of), &mut shift_matters)
+    }
+
+    /// The filter for packets that came in by this port of the policy, with constants folded as in
+    /// [`Expr::resolve_tags`].
+    #[must_use]
+    pub fn resolve_ingress(&self, port: u16) -> Expr {
+        let mut shift_matters = false;
+        fold(at_port(self, port), &mut shift_matters)
+    }
+}
+
+fn at_port(expr: &Expr, port: u16) -> Expr {
+    let all = |list: &[Expr]| list.iter().map(|e| at_port(e, port)).collect();
+    match expr {
+        Expr::Ingress { first, last } => constant((*first..=*last).contains(&port)),
+        Expr::Not(inner) => Expr::not(at_port(inner, port)),
+        Expr::And(list) => Expr::And(all(list)),
+        Expr::Or(list) => Expr::Or(all(list)),
+        other => other.clone(),
     }
 }
 

@@ -91,7 +91,7 @@ fn tags_ports_and_extension_headers_stand_beside_libpcaps_language() {
         r#"((http.url ~ "^/admin\d" and ids.score >= 16) or not ingress == 2-5) and fw.safe"#
     );
     assert_eq!(expr.tags(), [("fw", "safe")]);
-    assert_eq!(expr.values(), [r#"http.url ~ "^/admin\d""#, "ids.score >= 16", "ingress == 2-5"]);
+    assert_eq!(expr.values(), [r#"http.url ~ "^/admin\d""#, "ids.score >= 16"]);
     assert_eq!(canonical(r#"a.b ~ "\"x\"""#), r#"a.b ~ "\"x\"""#);
     assert_eq!(
         canonical("any tcp or any udp port 53 or 67"),
@@ -103,12 +103,32 @@ fn tags_ports_and_extension_headers_stand_beside_libpcaps_language() {
 
 #[test]
 fn what_does_not_run_yet_is_refused_by_name() {
-    for text in ["ids.score == 3", "http.url ~ \"x\"", "tcp and not ingress == 1"] {
+    for text in ["ids.score == 3", "tcp and not http.url ~ \"x\""] {
         let expr = parse(text).unwrap();
         let resolved = expr.resolve_tags(&mut |_, _| Some(true));
         let error = Filter::compile(&resolved).unwrap_err();
         assert!(matches!(error, CompileError::Value { .. }), "{text}: {error}");
         assert!(error.to_string().contains(&expr.values()[0]), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_filter_that_asks_for_the_port_is_compiled_for_each_port() {
+    let expr = parse("ingress == 2-5 and tcp or not (ingress == 1-3 or vlan) and ip").unwrap();
+    assert!(expr.asks_ingress());
+    assert!(matches!(Filter::compile(&expr), Err(CompileError::Value { .. })));
+    for (port, same) in [
+        (0, "not vlan and ip"),
+        (1, "(not (true or vlan)) and ip"),
+        (2, "(tcp or not (true or vlan)) and ip"),
+        (3, "(tcp or not (true or vlan)) and ip"),
+        (5, "(tcp or not vlan) and ip"),
+        (6, "not vlan and ip"),
+    ] {
+        let here = expr.resolve_ingress(port);
+        assert!(!here.asks_ingress(), "{here}");
+        assert_eq!(here.to_string(), same, "port {port}");
+        assert!(Filter::compile(&here).is_ok());
     }
 }
 

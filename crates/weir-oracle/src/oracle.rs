@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_capture::Timestamp;
-use weir_filter::naive_matches;
+use weir_filter::{Expr, naive_matches};
 use weir_mem::RegionError;
 use weir_mem::meta::TAG_SLOTS;
 use weir_nf::{BuildError, Env, Instance, Kind};
@@ -140,7 +140,7 @@ impl Oracle {
         self.times.push(input.time);
         let time = self.times.len() - 1;
         if let Some(packet) = self.bench.arrive(input, place, time) {
-            let next = self.leave(port, 0, &input.bytes);
+            let next = self.leave(port, 0, &input.bytes, input.port);
             self.walk(packet, rx, next);
         }
         Ok(())
@@ -207,7 +207,8 @@ impl Oracle {
             let next = match verdict.as_output() {
                 Some(output) => {
                     let bytes = self.bench.bytes(&packet);
-                    self.leave(from, usize::from(output), &bytes)
+                    let (port, ..) = self.bench.origin(&packet);
+                    self.leave(from, usize::from(output), &bytes, port)
                 }
                 None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
             };
@@ -215,13 +216,14 @@ impl Oracle {
         }
     }
 
-    /// The first edge of a node's output that takes the packet.
-    fn leave(&mut self, from: NodeId, output: usize, bytes: &[u8]) -> Next {
+    /// The first edge of a node's output that takes the packet, which came in by `port`.
+    fn leave(&mut self, from: NodeId, output: usize, bytes: &[u8], port: u16) -> Next {
         let Some(output) = self.graph.outputs(from).get(output) else {
             return Next::Nowhere(DropReason::NoEdge);
         };
         for branch in &output.branches {
-            if branch.filter.as_ref().is_some_and(|filter| !naive_matches(filter, bytes)) {
+            let takes = |filter: &Expr| naive_matches(&filter.resolve_ingress(port), bytes);
+            if !branch.filter.as_ref().is_none_or(takes) {
                 continue;
             }
             let Some(edge) = self.graph.edge(branch.edge) else { continue };

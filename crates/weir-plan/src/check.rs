@@ -47,7 +47,7 @@ pub(crate) fn check_parsed(
     let Parsed { policy, mut errors, lost } = parsed;
     let lines = Lines::new(text);
     let declared = Declared::new(&policy, catalog, &lines, &mut errors);
-    let links = link(&policy, &declared, &lost, &mut errors);
+    let mut links = link(&policy, &declared, &lost, &mut errors);
     if links.is_empty() && errors.is_empty() {
         errors.push(Span::new(text.len(), text.len()), Why::NoEdges);
     }
@@ -57,14 +57,22 @@ pub(crate) fn check_parsed(
         return Err(errors.into_list());
     }
     let drops = Said::new(&policy, &Item::DefaultDrop, &Statement::DefaultDrop);
-    let written = build(&declared, &links, &drops);
+    let mut written = build(&declared, &links, &drops);
     // As it was written: what is inside a template is not for the operator's text to answer.
     let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
-    exact::judge(&written, &declared, &links, &|node| first.of(node), &mut errors);
+    let judged = exact::judge(&written, &declared, &links, &|node| first.of(node), &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
-    let warnings = warn::warnings(&declared, &links, &written);
+    if !judged.added.is_empty() {
+        for added in judged.added {
+            if let Some(link) = links.get_mut(added.link) {
+                link.filter = Some(added.filter);
+            }
+        }
+        written = build(&declared, &links, &drops);
+    }
+    let warnings = warn::warnings(&declared, &links, &written, judged.notes);
     let mut graph = service::expand(&written);
     if let Err(problems) = service::configure(&mut graph, catalog) {
         for (id, problem) in problems {

@@ -23,6 +23,8 @@ pub(crate) struct Link {
     pub(crate) filter: Option<Expr>,
     pub(crate) bandwidth: Option<Bandwidth>,
     pub(crate) pipelet: Option<String>,
+    /// All pipelets that say it, counted from 1 in the order of the text.
+    pub(crate) pipelets: Vec<usize>,
     /// The whole edge.
     pub(crate) span: Span,
     /// Its destination's name.
@@ -99,6 +101,9 @@ impl<'a> Linker<'a> {
             } else if let Some(before) = before {
                 // Another traffic class that goes the same way.
                 before.bandwidth = before.bandwidth.or(hop.bandwidth);
+                if before.pipelets.last() != Some(&self.pipelets) {
+                    before.pipelets.push(self.pipelets);
+                }
             }
             return;
         }
@@ -110,6 +115,7 @@ impl<'a> Linker<'a> {
             filter,
             bandwidth: hop.bandwidth,
             pipelet: pipelet.cloned(),
+            pipelets: vec![self.pipelets],
             span,
             to_span: hop.to.span,
         });

@@ -27,15 +27,23 @@
 //!   fw [fw.safe && ip] -> x;                       // an output of the source, by instance or type
 //!   x -> [prio0] r;                                // an input of the destination
 //!   default drop;                                  // what these nodes' edges do not take: drop
+//!   first match;                                   // edges of these nodes in the text's order
 //! }
 //! default drop;                                    // the same for all nodes
+//! first match;
 //! ```
 //!
 //! # Meaning
 //!
-//! Edges that leave a node are tried in the order of the text; a packet takes the first whose filter
-//! matches, and none means that it is dropped. An edge without a named output takes packets of all
+//! Each packet that leaves a node takes exactly one edge (E2, appendix). [`check`] proves that the
+//! edges' filters are pairwise disjoint and take everything, or refuses the policy with an example
+//! packet. `first match;` lets the order of the text decide instead, so that filters may overlap;
+//! `default drop;` drops what no edge takes. An edge without a named output takes packets of all
 //! outputs. An edge that several pipelets have in common is one edge.
+//!
+//! Where edges of different pipelets overlap, the pipelets' traffic classes are added to them: the
+//! ports that a pipelet's packets come in by, and its filters there if pipelets share a port and no NF
+//! between may write. [`Warning::ClassAdded`] says so.
 //!
 //! `include`, tags of NFs other than the source, cycles among NFs, and arrays of ports as
 //! destinations are refused for now, each by name.
@@ -63,6 +71,7 @@ mod nearest;
 mod optimise;
 mod parse;
 mod plan;
+mod remedy;
 mod render;
 pub mod service;
 mod span;
@@ -88,6 +97,7 @@ pub use plan::{
     EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId,
     SegmentKind, Source, SourceId,
 };
+pub use remedy::NoClass;
 pub use render::{render, render_warnings};
 pub use span::{Name, Span, Spanned};
 pub use warning::Warning;

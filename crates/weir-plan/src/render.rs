@@ -26,7 +26,7 @@ pub fn render_warnings(warnings: &[PolicyWarning], file: &str, text: &str) -> St
     let lines = Lines::new(text);
     warnings
         .iter()
-        .map(|w| one(&lines, file, w.span, "warning", &w.why, "", &w.why.instead()))
+        .map(|w| one(&lines, file, w.span, w.why.severity(), &w.why, "", &w.why.instead()))
         .collect()
 }
 

@@ -12,13 +12,15 @@ use crate::merge::resolve;
 use crate::span::Span;
 use crate::warning::Warning;
 
-/// The warnings, in the order of the text. `links` are the graph's edges, in the same order.
+/// The warnings, in the order of the text. `links` are the graph's edges, in the same order;
+/// `notes` are what is to be said besides.
 pub(crate) fn warnings(
     declared: &Declared<'_>,
     links: &[Link],
     graph: &Graph,
+    notes: Vec<PolicyWarning>,
 ) -> Vec<PolicyWarning> {
-    let mut list = Vec::new();
+    let mut list = notes;
     unused(declared, links, &mut list);
     unreached(declared, graph, &mut list);
     edges(declared, links, graph, &mut list);

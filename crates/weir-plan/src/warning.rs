@@ -29,6 +29,16 @@ pub enum Warning {
     /// An edge whose filter contradicts itself.
     #[error("no packet matches this edge's filter")]
     NeverMatches,
+    /// An edge that was restricted, so that packets have one way.
+    #[error(
+        "added `{class}` to this edge: the traffic of its pipelet. Else it and the edge in line {line} took the same packets"
+    )]
+    ClassAdded {
+        /// The filter that was added.
+        class: String,
+        /// The line of the other edge, from 1.
+        line: usize,
+    },
     /// Stands at the first that is not shown.
     #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]
     TooMany {
@@ -38,6 +48,15 @@ pub enum Warning {
 }
 
 impl Warning {
+    /// What stands before it: `note` for what was done without being asked, else `warning`.
+    #[must_use]
+    pub fn severity(&self) -> &'static str {
+        match self {
+            Warning::ClassAdded { .. } => "note",
+            _ => "warning",
+        }
+    }
+
     /// What to do about it, as a clause like "write `;`".
     #[must_use]
     pub fn instead(&self) -> String {
@@ -46,6 +65,11 @@ impl Warning {
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
+            Warning::ClassAdded { class, .. } => {
+                format!(
+                    "write `{class}` into its filter yourself if it is right, else correct the filters"
+                )
+            }
             Warning::TooMany { .. } => "correct these first".to_owned(),
         }
     }

@@ -7,6 +7,7 @@ use crate::check::MAX_PORTS;
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::MAX_ERRORS;
 use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
+use crate::remedy::NoClass;
 
 /// Parts of the policy language that are known but not built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,18 +127,15 @@ pub enum Why {
 
     // Exactly one way for each packet.
     #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
-    Overlap { line: usize, example: Box<Witness> },
+    Overlap { line: usize, example: Box<Witness>, class: Option<NoClass> },
     #[error(
-        "it is not proved that this edge and the one in line {line} never take the same packet: it {reason}"
+        "it is not proved that this edge and the one in line {line} never take the same packet: {reason}"
     )]
     PerhapsOverlap { line: usize, reason: Reason },
     #[error("no edge takes a packet from `{name}`{} such as {}", way(by), example.headline())]
-    Hole { name: String, by: String, example: Box<Witness> },
-    #[error(
-        "it is not proved that an edge takes each packet from `{name}`{}: it {reason}",
-        way(by)
-    )]
-    PerhapsHole { name: String, by: String, reason: Reason },
+    Hole { name: String, by: String, example: Box<Witness>, added: bool, rest: Option<String> },
+    #[error("it is not proved that an edge takes each packet from `{name}`{}: {reason}", way(by))]
+    PerhapsHole { name: String, by: String, reason: Reason, rest: Option<String> },
     #[error("no edge takes what leaves `{name}` by `{output}`")]
     OutputOpen { name: String, output: String },
     #[error("no edge leaves `{name}`")]
@@ -258,13 +256,25 @@ impl Why {
                 "declare a port of its own for these packets, as in `Port<8> name;`".to_owned()
             }
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
+            Why::Overlap { class: Some(class), .. } => {
+                format!("{class}; let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write `first match;` if the order of the text shall decide")
+            }
             Why::Overlap { .. } | Why::PerhapsOverlap { .. } => {
                 "let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write \
                  `first match;` if the order of the text shall decide"
                     .to_owned()
             }
+            Why::Hole { added: true, .. } => {
+                "its edges overlap but for the traffic classes of their pipelets, and with these packets \
+                 have no way; write where they go in the pipelet that they belong to, or `default drop;`"
+                    .to_owned()
+            }
+            Why::Hole { name, rest: Some(rest), .. }
+            | Why::PerhapsHole { name, rest: Some(rest), .. } => {
+                format!("write where they go, as in `{name} [{rest}] -> Drop;`, or `default drop;`")
+            }
             Why::Hole { name, .. } | Why::PerhapsHole { name, .. } => {
-                format!("write where they go, as in `{name} [udp] -> Drop;`, or `default drop;`")
+                format!("write an edge from `{name}` for what its filters do not match, or `default drop;`")
             }
             Why::OutputOpen { name, output } => {
                 format!(

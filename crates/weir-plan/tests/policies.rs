@@ -151,6 +151,25 @@ fn first_match_lets_the_order_decide_where_it_stands() {
 }
 
 #[test]
+fn the_edge_that_a_hole_s_error_proposes_closes_it() {
+    for edges in [
+        "a [ip] -> b;",
+        "a [ip && tcp] -> b; a [udp && !(ip)] -> Drop;",
+        "a [tcp dst portrange 0-1023] -> b; a [tcp dst portrange 1024-65535] -> Drop; a [!tcp] -> b;",
+        "a -> c; c [c.ip && tcp] -> a; c [c.non_ip] -> Drop;",
+        "a [ingress == 1] -> b;",
+    ] {
+        let head = "Port<0> a; Port<1> b; CheckIpHeader c;";
+        let errors = check(&format!("{head} pipelet {{ {edges} }}"), &Types).unwrap_err();
+        let [PolicyError { why: Why::Hole { name, rest: Some(rest), .. }, .. }] = &errors[..]
+        else {
+            panic!("{errors:?}");
+        };
+        good(&format!("{head} pipelet {{ {edges} {name} [{rest}] -> Drop; }}"));
+    }
+}
+
+#[test]
 fn each_packet_may_have_one_way_without_one_edge_that_takes_all() {
     for edges in [
         "a [ip] -> b; a [ip6] -> Drop; a [!(ip || ip6)] -> b;",

@@ -4,8 +4,8 @@ use crate::careful::{CLEAN, Careful};
 use crate::layout::{EDGE_WORDS, Layout, NODE_WORDS};
 use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
 use std::time::Instant;
-use weir_filter::Filter;
-use weir_mem::{Arena, Seq};
+use weir_filter::{CompileError, Expr, Filter};
+use weir_mem::{Arena, Seq, SharedBytes};
 use weir_nf::{BuildError, Descriptor, Env, Instance, Outcome, Site};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
@@ -31,7 +31,7 @@ pub enum SegmentError {
         /// Name of the instance.
         name: String,
         /// Why.
-        source: weir_filter::CompileError,
+        source: CompileError,
     },
     /// A node's µNF is to be that of a node that has none to lend.
     #[error("{0}: it shares a µNF with no earlier node of its type that remembers nothing")]
@@ -48,8 +48,39 @@ pub(crate) enum Target {
     Drop,
 }
 
+/// Which packets take a branch.
+enum Takes {
+    All,
+    These(Filter),
+    /// What asks for the port that packets came in by, answered for each source when it was built.
+    BySource(Vec<Filter>),
+}
+
+impl Takes {
+    /// `ports` are the sources' ports.
+    fn new(filter: Option<&Expr>, ports: &[u16]) -> Result<Self, CompileError> {
+        Ok(match filter {
+            None => Takes::All,
+            Some(filter) if filter.asks_ingress() => {
+                let compile = |port: &u16| Filter::compile(&filter.resolve_ingress(*port));
+                Takes::BySource(ports.iter().map(compile).collect::<Result<_, _>>()?)
+            }
+            Some(filter) => Takes::These(Filter::compile(filter)?),
+        })
+    }
+
+    #[inline(always)]
+    fn takes(&self, bytes: &SharedBytes<'_>, source: usize) -> bool {
+        match self {
+            Takes::All => true,
+            Takes::These(filter) => filter.matches(bytes),
+            Takes::BySource(filters) => filters.get(source).is_some_and(|f| f.matches(bytes)),
+        }
+    }
+}
+
 pub(crate) struct Branch {
-    filter: Option<Filter>,
+    takes: Takes,
     pub(crate) target: Target,
     /// First of the edge's words in the ledger.
     words: Option<usize>,
@@ -258,7 +289,7 @@ impl Segment {
         };
         if let Some(output) = same {
             let branches = node.outputs.get(output).map(Vec::as_slice);
-            if let Some([Branch { filter: None, target, words }]) = branches {
+            if let Some([Branch { takes: Takes::All, target, words }]) = branches {
                 if judged {
                     self.verdicts.fill(Verdict::FIRST);
                 }
@@ -329,7 +360,7 @@ impl Segment {
         };
         let bytes = way.arena.bytes(packet.entry());
         let branches = self.nodes.get(i).and_then(|n| n.outputs.get(usize::from(output)));
-        let takes = |b: &&Branch| b.filter.as_ref().is_none_or(|f| f.matches(&bytes));
+        let takes = |b: &&Branch| b.takes.takes(&bytes, way.source);
         let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
             return self.discard(packet, DropReason::NoEdge, i, way);
         };
@@ -431,10 +462,9 @@ fn node(
                 TargetSpec::Lane => Target::Lane { edge },
                 TargetSpec::Drop => Target::Drop,
             };
-            let filter = b.filter.as_ref().map(Filter::compile).transpose();
-            let filter =
-                filter.map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
-            list.push(Branch { filter, target, words });
+            let takes = Takes::new(b.filter.as_ref(), &spec.source_ports)
+                .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
+            list.push(Branch { takes, target, words });
         }
         outputs.push(list);
     }

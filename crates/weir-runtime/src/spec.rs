@@ -5,7 +5,7 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -213,6 +213,8 @@ pub struct WorkerSpec {
     pub owner: u32,
     /// Number of sources in the graph.
     pub sources: u16,
+    /// By source: the number of the policy's port that its packets came in by.
+    pub source_ports: Vec<u16>,
     /// Packet memory of what comes in.
     pub arena: ArenaSpec,
     /// Packet memory of what goes out, where that is another trust domain's: a gate's.

@@ -50,9 +50,8 @@ pipelet {
   swap [src port 80] -> wan;
   swap [dst port 80] -> Drop;
   swap [udp] -> sink;
-  first match;
-  default drop;
-}";
+}
+first match; default drop;";
 
 #[test]
 fn what_is_dropped_is_in_the_file_with_its_reason_and_who_dropped_it() {

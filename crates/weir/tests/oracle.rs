@@ -50,7 +50,9 @@ fn seed() -> u64 {
     })
 }
 
-const PRIMITIVES: [&str; 18] = [
+const PRIMITIVES: [&str; 20] = [
+    "ingress == 0",
+    "ingress == 1",
     "ip",
     "ip6",
     "tcp",
@@ -261,13 +263,14 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
     if sources.len() > 1 {
         edge(&mut text, &format!("n{}", n - 1), Some("tcp && udp".to_owned()), "lan");
     }
+    text += "}\n";
     if holes || choices.one_in(3) {
-        text += "  default drop;\n";
+        text += "default drop;\n";
     }
     if !disjoint {
-        text += "  first match;\n";
+        text += "first match;\n";
     }
-    text + "}\n"
+    text
 }
 
 /// A run of the demo's packets, as received by `port`, stamped with port and place.

@@ -92,6 +92,11 @@ struct Meeting {
     verdict: Verdict,
 }
 
+/// True for an output that its template says need not be linked.
+fn optional(node: &Node, output: usize) -> bool {
+    matches!(&node.kind, NodeKind::Vnf(vnf) if vnf.optional.contains(&output))
+}
+
 struct Judge<'a, 'd> {
     universe: &'a mut Universe,
     declared: &'a Declared<'d>,
@@ -110,7 +115,8 @@ struct Judge<'a, 'd> {
 impl Judge<'_, '_> {
     fn node(&mut self, ordered: bool, judgement: &mut Judgement) {
         if self.ways.is_empty() {
-            if self.node.outputs.iter().any(|output| !output.default_drop) {
+            let mut outputs = self.node.outputs.iter().enumerate();
+            if outputs.any(|(k, output)| !output.default_drop && !optional(self.node, k)) {
                 self.errors.push(self.span, Why::NoWayOut { name: self.node.name.clone() });
             }
             return;
@@ -125,8 +131,10 @@ impl Judge<'_, '_> {
         }
         let added = judgement.added.len() > before;
         let node = self.node;
-        for output in node.outputs.iter().filter(|output| !output.default_drop) {
-            self.covered(&output.name, added);
+        for (k, output) in node.outputs.iter().enumerate() {
+            if !output.default_drop {
+                self.covered(&output.name, optional(node, k), added);
+            }
         }
     }
 
@@ -278,14 +286,16 @@ impl Judge<'_, '_> {
         (text.len() <= LONGEST_REST).then_some(text)
     }
 
-    /// `added` says that ways were restricted.
-    fn covered(&mut self, output: &str, added: bool) {
+    /// `may_be_open` says that the output need not have a way, `added` that ways were restricted.
+    fn covered(&mut self, output: &str, may_be_open: bool, added: bool) {
         let mut classes: Vec<Class> = self.taken(output).into_iter().map(|(_, c)| c).collect();
         let name = || self.node.name.clone();
         let by = if self.node.outputs.len() > 1 { output.to_owned() } else { String::new() };
         if classes.is_empty() {
-            self.errors
-                .push(self.span, Why::OutputOpen { name: name(), output: output.to_owned() });
+            if !may_be_open {
+                let why = Why::OutputOpen { name: name(), output: output.to_owned() };
+                self.errors.push(self.span, why);
+            }
             return;
         }
         // What cannot get here need not go anywhere.

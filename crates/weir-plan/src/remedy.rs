@@ -173,10 +173,19 @@ impl<'a> Classes<'a> {
             }
         }
         let writer = behind.into_iter().find_map(|nf| match self.declared.list.get(nf) {
-            Some(d) if matches!(&d.what, What::Nf { info, .. } if info.writes_packets) => Some(d),
+            Some(d) if writes(&d.what) => Some(d),
             _ => None,
         });
         writer.map_or(Ok(()), |d| Err(NoClass::Rewritten(d.name.clone())))
+    }
+}
+
+/// True for an NF that may write packets, and a VNF one of whose µNFs may.
+fn writes(what: &What) -> bool {
+    match what {
+        What::Nf { info, .. } => info.writes_packets,
+        What::Vnf(vnf) => vnf.info.writes_packets,
+        What::Port { .. } | What::Address(_) | What::Drop | What::Broken => false,
     }
 }
 

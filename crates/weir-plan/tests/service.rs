@@ -123,13 +123,15 @@ links:
   - { from: fw, label: out, to: wan }
   - { from: fw, label: other, to: wan }
   - { from: x, to: wan, bandwidth: 1 Gbps }
+first_match: true
 ";
 
 #[test]
 fn a_request_is_the_policy_that_says_the_same_and_both_expand_to_the_same_micro_nfs() {
     let policy = "Port<0> lan; Port<1> wan; Firewall fw { default: \"pass\" }; MacSwap x;
         pipelet chain { lan -> fw; fw [(tcp port 80) && fw.out] -> x; fw [fw.out] -> wan;
-          fw [fw.other] -> wan; x -> (1 Gbps) wan; }";
+          fw [fw.other] -> wan; x -> (1 Gbps) wan; }
+        first match;";
     let written = check(policy, &With::firewall()).unwrap();
     let checked = request(REQUEST);
     assert_eq!(checked.written, written.written);
@@ -156,7 +158,7 @@ fn json_and_yaml_say_the_same() {
         vnfs: [{ name: "fw", type: "Firewall", parameters: { default: "pass" } }, { name: "x", type: "MacSwap" }],
         links: [{ from: "lan", to: "fw" }, { from: "fw", label: "out", filter: "tcp port 80", to: "x" },
           { from: "fw", label: "out", to: "wan" }, { from: "fw", label: "other", to: "wan" },
-          { from: "x", to: "wan", bandwidth: "1 Gbps" }], /* JSON5 */ }"#;
+          { from: "x", to: "wan", bandwidth: "1 Gbps" }], first_match: true, /* JSON5 */ }"#;
     let read = Request::read(json, Syntax::Json, &With::firewall()).unwrap();
     assert_eq!(read.checked.graph, request(REQUEST).graph);
 }
@@ -178,24 +180,34 @@ fn vnfs_that_follow_each_other_are_linked_micro_nf_to_micro_nf() {
 }
 
 #[test]
-fn what_no_edge_of_a_vnf_takes_is_dropped_for_the_reason_that_its_policy_gives() {
-    for default_drop in [false, true] {
-        let text = format!(
+fn what_no_edge_of_a_vnf_takes_is_dropped_only_if_the_policy_says_so() {
+    let with = |default_drop: bool| {
+        format!(
             "service: s\nports: [{{ name: p, number: 0 }}]\nvnfs: [{{ name: fw, type: Firewall }}]\n\
              links:\n  - {{ from: p, to: fw }}\n  - {{ from: fw, filter: tcp, to: p }}\ndefault_drop: {default_drop}\n"
-        );
-        let checked = request(&text);
-        assert_eq!(branches(&checked, "fw/check"), ["ip: -> fw/filter", "non_ip: [tcp] -> p"]);
-        assert_eq!(branches(&checked, "fw/filter"), ["out: [tcp] -> p"]);
-        let (_, check) = common::node(&checked, "fw/check");
-        let drops: Vec<_> = check.outputs.iter().map(|output| output.default_drop).collect();
-        // Inside the VNF all of `ip` has a way.
-        assert_eq!(drops, [false, default_drop]);
-    }
+        )
+    };
+    let said = refused_request(&with(false));
+    assert!(said.contains("no edge takes a packet from `fw` by `out` such as"), "{said}");
+    let checked = request(&with(true));
+    assert_eq!(branches(&checked, "fw/check"), ["ip: -> fw/filter", "non_ip: [tcp] -> p"]);
+    assert_eq!(branches(&checked, "fw/filter"), ["out: [tcp] -> p"]);
+    let (_, check) = common::node(&checked, "fw/check");
+    let drops: Vec<_> = check.outputs.iter().map(|output| output.default_drop).collect();
+    // Inside the VNF all of `ip` has a way.
+    assert_eq!(drops, [false, true]);
 }
 
 #[test]
-fn a_template_may_drop_and_an_output_without_a_link_is_worth_a_warning_unless_optional() {
+fn links_of_which_several_match_are_refused_unless_their_order_decides() {
+    let said = refused_request(&REQUEST.replace("first_match: true", "first_match: false"));
+    let place = place_of(REQUEST, "{ from: fw, label: out, to: wan }");
+    assert!(said.contains(&format!("{place}: error: this edge and the one in line 10")), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+}
+
+#[test]
+fn a_template_may_drop_and_an_output_must_have_a_link_unless_optional() {
     let drops = FIREWALL.replace("to: other }", "to: Drop }");
     let catalog = With(vec![Arc::new(template(&drops))]);
     let policy = "Port<0> p; Firewall fw; pipelet { p -> fw; fw [fw.out] -> p; }";
@@ -207,9 +219,13 @@ fn a_template_may_drop_and_an_output_without_a_link_is_worth_a_warning_unless_op
             .replace(", optional: true }\n  - { name: other", "")
             .replace("{ name: other, optional: true }", "{ name: other }"),
     ))]);
-    let warnings = check(policy, &strict).unwrap().warnings;
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].to_string().contains("other"), "{}", warnings[0]);
+    let said = refused(policy, check(policy, &strict));
+    assert!(said.contains("no edge takes what leaves `fw` by `other`"), "{said}");
+    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    // Optional means that it may have no link, not that a link may take half of it.
+    let half = policy.replace("fw [fw.out] -> p", "fw [fw.out] -> p; fw [fw.other && arp] -> p");
+    let said = refused(&half, check(&half, &With::firewall()));
+    assert!(said.contains("no edge takes a packet from `fw` by `other` such as"), "{said}");
 }
 
 #[test]

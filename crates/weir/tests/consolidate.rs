@@ -91,8 +91,8 @@ const WAYS: &str = "Port<0> lan; Port<1> wan;
     CheckIpHeader a_ip; CheckIpHeader b_ip; HttpClassifier a_http; HttpClassifier b_http;
     L3L4Filter a_rules { rules: [{ action: \"drop\", src_port: 80 }] };
     L3L4Filter b_rules { rules: [{ action: \"drop\", src_port: 80 }] };
-    pipelet { lan [tcp] -> a_ip; lan -> b_ip;
-        a_ip [a_ip.ip] -> a_http; b_ip [b_ip.ip] -> b_http; b_ip [b_ip.non_ip] -> wan;
+    pipelet { lan [tcp] -> a_ip; lan [!tcp] -> b_ip;
+        a_ip [a_ip.ip] -> a_http; a_ip [a_ip.non_ip] -> Drop; b_ip [b_ip.ip] -> b_http; b_ip [b_ip.non_ip] -> wan;
         a_http [a_http.http] -> a_rules -> wan; a_http [a_http.other] -> wan;
         b_http -> b_rules -> wan; }";
 

@@ -34,12 +34,15 @@ pub struct RequestDocument {
     /// The VNFs.
     #[serde(default)]
     pub vnfs: Vec<RequestVnf>,
-    /// Where packets go from port to VNF to port. Of the links that leave the same port or VNF a
-    /// packet takes the first whose label and filter it matches.
+    /// Where packets go from port to VNF to port. Of the links that leave the same port or VNF each
+    /// packet must match exactly one, by label and filter.
     pub links: Vec<RequestLink>,
     /// True: what no link takes is dropped by intention, not for want of a link.
     #[serde(default)]
     pub default_drop: bool,
+    /// True: of several links that match a packet it takes the first.
+    #[serde(default)]
+    pub first_match: bool,
     /// What the chain is to achieve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub objective: Option<ObjectiveDocument>,
@@ -211,6 +214,9 @@ impl<'a> Reader<'a> {
         items.push(Item::Pipelet(Pipelet { name: Some(name), statements }));
         if document.default_drop {
             items.push(Item::DefaultDrop);
+        }
+        if document.first_match {
+            items.push(Item::FirstMatch);
         }
         Policy { items }
     }

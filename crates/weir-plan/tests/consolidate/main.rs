@@ -14,7 +14,9 @@ fn options(isolate: Isolate, online: usize) -> Options {
     Options { isolate, cores: None, online, domains: BTreeMap::new() }
 }
 
+/// The plan of a policy of which only what it says matters here: the rest is dropped.
 fn plan(text: &str, options: &Options) -> Plan {
+    let text = &format!("{text}\nfirst match; default drop;");
     let checked = check(text, &Types).unwrap_or_else(|e| panic!("{}", render(&e, "p", text)));
     Plan::consolidated(&checked.graph, options).unwrap()
 }

@@ -96,6 +96,7 @@ fn policy(choices: &mut Choices) -> String {
         }
         text += &edge(choices, port, Vec::new(), 0);
     }
+    let mut holes = false;
     for (i, (_, outputs)) in kinds.iter().enumerate() {
         let name = format!("n{i}");
         // An edge for all outputs, or some for each.
@@ -109,15 +110,18 @@ fn policy(choices: &mut Choices) -> String {
                 let filter = tag.iter().cloned().chain([choices_filter(choices)]).collect();
                 text += &edge(choices, &name, filter, i + 1);
             }
-            if !choices.one_in(8) {
+            if choices.one_in(8) {
+                holes = true;
+            } else {
                 text += &edge(choices, &name, tag.into_iter().collect(), i + 1);
             }
         }
     }
-    if choices.one_in(3) {
-        text += "  default drop;\n";
+    text += "}\nfirst match;\n";
+    if choices.one_in(3) || holes {
+        text += "default drop;\n";
     }
-    text + "}\n"
+    text
 }
 
 fn choices_filter(choices: &mut Choices) -> String {

@@ -201,7 +201,7 @@ fn what_no_edge_of_a_vnf_takes_is_dropped_only_if_the_policy_says_so() {
 #[test]
 fn links_of_which_several_match_are_refused_unless_their_order_decides() {
     let said = refused_request(&REQUEST.replace("first_match: true", "first_match: false"));
-    let place = place_of(REQUEST, "{ from: fw, label: out, to: wan }");
+    let place = place_of(REQUEST, "fw, label: out, to: wan }");
     assert!(said.contains(&format!("{place}: error: this edge and the one in line 10")), "{said}");
     assert_eq!(said.matches("error: ").count(), 1, "{said}");
 }
@@ -234,7 +234,7 @@ fn the_configuration_generator_sees_the_neighbours_in_the_expanded_graph() {
     let checked = check(policy, &With::firewall()).unwrap();
     let NodeKind::Nf { config, .. } = &common::node(&checked, "x").1.kind else { panic!() };
     assert_eq!(*config, json!({ "next": "fw/check", "from": ["p"] }));
-    let nowhere = "Port<0> p; Proxy x; pipelet { p -> x; default drop; }";
+    let nowhere = "Port<0> p; Proxy x; pipelet { p -> x; } default drop;";
     let said = refused(nowhere, check(nowhere, &With::firewall()));
     assert!(said.contains("bad.yaml:1:18") && said.contains("it leads nowhere"), "{said}");
 }
@@ -529,7 +529,7 @@ fn a_bound_on_latency_counts_the_waiting() {
         ("{ latency: { percentile: 50, at_most_us: -1 } }", "above zero"),
     ] {
         let said = refused_request(&format!("{REQUEST}objective: {wrong}\n"));
-        assert!(said.contains(says) && said.contains("bad.yaml:14:"), "{wrong}: {said}");
+        assert!(said.contains(says) && said.contains("bad.yaml:15:"), "{wrong}: {said}");
     }
 }
 

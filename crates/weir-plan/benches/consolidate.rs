@@ -72,7 +72,7 @@ fn graph(n: usize, configurations: usize) -> Graph {
         writeln!(text, "  n{i} [n{i}.a && tcp] -> {far};\n  n{i} [n{i}.a] -> {near};").unwrap();
         writeln!(text, "  n{i} [n{i}.b] -> wan;").unwrap();
     }
-    check(&(text + "}\n"), &Types).unwrap().graph
+    check(&(text + "}\nfirst match;\n"), &Types).unwrap().graph
 }
 
 fn main() {

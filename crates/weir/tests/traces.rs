@@ -109,7 +109,7 @@ const DEPARTMENTS: &str = "Port<0> lan; Port<1> wan;
         web_http [web_http.http] -> web_rules -> out_ip; web_http [web_http.other] -> out_ip;
     }
     pipelet rest {
-        lan -> rest_ip; rest_ip [rest_ip.ip] -> rest_http; rest_ip [rest_ip.non_ip] -> out_ip;
+        lan [!(tcp port 80 || vlan)] -> rest_ip; rest_ip [rest_ip.ip] -> rest_http; rest_ip [rest_ip.non_ip] -> out_ip;
         rest_http [rest_http.http] -> rest_rules -> out_ip; rest_http [rest_http.other] -> out_ip;
     }
     pipelet out {

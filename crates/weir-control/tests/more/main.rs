@@ -252,7 +252,7 @@ fn copies_of_copies_are_all_made() {
 fn one_full_lane_of_two() {
     // A batch makes twice as many packets as the one lane holds, and the other stays empty at first.
     let nfs = "Tee t; Null n; pipelet {
-        lan -> t; t [t.out] -> n; t [t.copy] -> n; n [arp] -> wan; n -> wan; }";
+        lan -> t; t [t.out] -> n; t [t.copy] -> n; n [arp] -> wan; n [!arp] -> wan; }";
     let is_arp = |p: &Input| p.bytes[12..14] == [0x08, 0x06];
     let (arp, mut input): (Vec<_>, Vec<_>) = packets(2_000).into_iter().partition(is_arp);
     input.extend(arp);

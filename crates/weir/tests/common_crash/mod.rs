@@ -233,9 +233,9 @@ impl Run {
     /// Waits until so many workers are there and have taken their work up: each has attached to
     /// its memory (which root can see) or closed its sandbox behind it.
     pub fn wait_for_workers(&self, n: usize) -> BTreeMap<String, Pid> {
-        let mut workers = BTreeMap::new();
-        wait_until("all workers to run", PATIENCE, || {
-            workers = self.workers();
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let workers = self.workers();
             let maps = |pid: &Pid| std::fs::read_to_string(proc(*pid, "maps")).unwrap_or_default();
             let closed = |pid: &Pid| {
                 let status = std::fs::read_to_string(proc(*pid, "status")).unwrap_or_default();
@@ -243,9 +243,22 @@ impl Run {
                 filters.and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n > 1)
             };
             let attached = |pid: &Pid| maps(pid).contains("memfd:weir") || closed(pid);
-            workers.len() == n && workers.values().all(attached)
-        });
-        workers
+            if workers.len() == n && workers.values().all(attached) {
+                return workers;
+            }
+            if Instant::now() >= end {
+                let state = |pid: &Pid| {
+                    let of = |file| std::fs::read_to_string(proc(*pid, file)).unwrap_or_default();
+                    format!("{:?} in {:?} {:?}", state_of(*pid), of("wchan"), of("schedstat"))
+                };
+                let each: Vec<_> =
+                    workers.iter().map(|(n, p)| (n, attached(p), state(p))).collect();
+                let said: Vec<_> = self.lines.try_iter().map(|(_, line)| line).collect();
+                panic!("not all of {n} workers run after {PATIENCE:?}: {each:#?}\n{said:#?}");
+            }
+            // Only how often to look; nothing depends on it.
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// Waits for a line on standard error that `wants` takes; gives when it came and what it was.

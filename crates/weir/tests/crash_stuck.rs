@@ -48,6 +48,13 @@ fn a_worker_that_is_ready_twice_is_named() {
         run.wait_for_line("the naming", |line| line.contains(named));
     }
     run.wait_for_line("the drain", |line| line.contains("worker a is not started again"));
+    // What drains is weir's own program: the offender's has no say in it any more.
+    let exe = |pid: Pid| std::fs::read_link(proc(pid, "exe")).ok();
+    wait_until("a drain of weir's own", PATIENCE, || {
+        let workers = run.workers();
+        let drain = workers.get("a").and_then(|pid| exe(*pid));
+        drain.is_some() && drain == workers.get("tx:wan").and_then(|pid| exe(*pid))
+    });
     run.signal(Signal::INT);
     assert_eq!(run.finish().code, Some(0));
 }

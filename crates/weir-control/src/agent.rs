@@ -360,6 +360,7 @@ impl Agent {
                 self.memory.forget_stack(w);
             }
         }
+        self.clear_tainted();
         Census::take(&self.setup, &self.memory)
     }
 }

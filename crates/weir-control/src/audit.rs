@@ -77,6 +77,31 @@ pub(crate) fn audit(
     audited
 }
 
+/// Takes home what lies in lanes of domain `d` when all workers have ended, and says how many packets
+/// that were: a hostile worker may say that a stream has ended before it has passed on all of it.
+pub(crate) fn clear_lanes(setup: &Setup, memory: &mut Memory, d: usize) -> u64 {
+    let shape = memory.domains[d].shape();
+    let mut left = std::collections::BTreeSet::new();
+    for (_, ring) in
+        setup.lanes.iter().zip(&memory.lanes).filter(|(l, _)| setup.lane_domain(l) == d)
+    {
+        ring.inspector.rewrite(|entry| {
+            left.extend(place(&entry, shape));
+            Entry::marker(Marker::Void, entry.seq())
+        });
+    }
+    for &buffer in &left {
+        memory.domains[d].owners.set(buffer, Owner::AGENT);
+        if let Some(p) = memory.pool_of(d, buffer) {
+            memory.pools[p].give.stage(buffer);
+        }
+    }
+    for pool in memory.pools.iter_mut().filter(|p| p.domain == d) {
+        pool.give.publish();
+    }
+    left.len() as u64
+}
+
 fn number(worker: usize) -> Owner {
     Owner(worker as u32 + 1)
 }

@@ -8,7 +8,7 @@
 mod rest;
 
 use super::{Agent, AgentError, Event, State};
-use crate::audit::place;
+use crate::audit::{clear_lanes, place};
 use crate::memory::Memory;
 use crate::recover::{Damage, disown};
 use crate::setup::Setup;
@@ -411,6 +411,14 @@ impl Agent {
         self.trust.tainted[d] = true;
         let freed = self.audit(d)?;
         Ok(Damage { swept: freed, ..damage })
+    }
+
+    /// When all workers have ended: nobody takes any more what was left in the lanes of a domain that an
+    /// offender was in. It is missing from its output, as [`crate::report::Balance::hostile`] says.
+    pub(super) fn clear_tainted(&mut self) {
+        for d in (0..self.trust.tainted.len()).filter(|d| self.trust.tainted[*d]) {
+            clear_lanes(&self.setup, &mut self.memory, d);
+        }
     }
 
     /// One more offence of `w`: true when it was one too many, and a drain takes its place.

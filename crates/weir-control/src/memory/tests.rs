@@ -1,9 +1,12 @@
 use super::*;
+use crate::audit::clear_lanes;
+use crate::census::Census;
 use crate::library::Library;
 use crate::wiring::{RunOptions, wire};
 use rustix::fd::AsRawFd;
 use std::collections::BTreeSet;
 use weir_device::DeviceSpec;
+use weir_mem::{Owner, Seq};
 use weir_nfs as _;
 use weir_plan::{Isolate, Options, Plan};
 
@@ -111,4 +114,44 @@ fn a_successor_does_not_find_what_was_cleared() {
     // A service has none: nothing to do.
     memory.clear_kept(worker(&setup, "rx:lan"));
     assert_eq!((kept("guest").read(), kept("a").read()), (None, Some(b"fine".to_vec())));
+}
+
+/// The lane from the gate to the guest.
+fn into_guest(setup: &Setup) -> usize {
+    setup.lanes.iter().position(|lane| lane.to == worker(setup, "guest")).unwrap()
+}
+
+fn packet(buffer: u32) -> Entry {
+    Entry::packet(buffer, 0, 60, Seq::new(buffer.into()), 0)
+}
+
+fn write(setup: &Setup, memory: &Memory, entries: &[Entry]) {
+    let mut producer = memory.lanes[into_guest(setup)].produce().unwrap();
+    for entry in entries {
+        assert!(producer.stage(*entry));
+    }
+    producer.publish();
+}
+
+#[test]
+fn what_lies_in_lanes_when_all_have_ended_goes_home_once() {
+    let setup = guest_in_the_middle();
+    let mut memory = Memory::new(&setup).unwrap();
+    let nonsense = Entry::packet(9_999, 0, 60, Seq::new(0), 0);
+    write(&setup, &memory, &[packet(1), packet(2), packet(1), nonsense]);
+    let d = setup.workers[worker(&setup, "guest")].domain;
+    // The pool's worker has taken its buffers, and passed on two.
+    let p = memory.pools.iter().position(|p| p.domain == d).unwrap();
+    memory.pools[p].allocation.inspector.clear();
+    memory.pools[p].give.resync();
+    let gate = Owner(memory.pools[p].worker as u32 + 1);
+    (0..64).for_each(|b| memory.domains[d].owners.set(b, gate));
+    let before = Census::of_domain(&setup, &memory, d);
+    assert_eq!(clear_lanes(&setup, &mut memory, d), 2);
+    let after = Census::of_domain(&setup, &memory, d);
+    assert_eq!((before.in_lanes, after.in_lanes), (3, 0));
+    // Three entries were two buffers.
+    assert_eq!(after.free, before.free + 2);
+    assert_eq!(after.free + after.held, after.buffers);
+    assert_eq!(clear_lanes(&setup, &mut memory, d), 0);
 }

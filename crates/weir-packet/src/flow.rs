@@ -1,8 +1,10 @@
 //! Which connection a packet belongs to, and a hash that spreads connections over workers.
 
+mod fields;
 mod fragments;
 mod hash;
 
+pub use fields::{FieldsError, FlowFields};
 pub use fragments::{FragmentTable, LIFETIME_NS};
 pub use hash::FlowHasher;
 

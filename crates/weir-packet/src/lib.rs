@@ -9,7 +9,7 @@ mod reason;
 pub mod wire;
 
 pub use bytes::Bytes;
-pub use flow::{Direction, FlowHasher, FlowKey, FragmentTable};
+pub use flow::{Direction, FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable};
 pub use headers::{Depth, Fragment, HeaderFault, L3, Layers, check_ip, parse};
 pub use packet::{Access, BATCH, Packets, Pkt, ReadOnly, ReadWrite, TagSlot, Verdict, layers_of};
 pub use reason::{DropReason, REASONS};

@@ -4,6 +4,7 @@
 //! a lane has one producer, one consumer and one source, the packets on it are in sequence, and
 //! fan-in is a merge of sorted streams: see [`Ingress`].
 
+pub mod balance;
 mod doorbell;
 mod egress;
 mod ingress;

@@ -74,6 +74,20 @@ impl FlowHasher {
         self.sip.hash(bytes)
     }
 
+    /// A hash for frames without a flow (ARP, LLDP and the like): of the two MAC addresses, whichever way
+    /// the frame goes.
+    #[inline]
+    pub fn hash_frame<B: Bytes + ?Sized>(&self, bytes: &B) -> u64 {
+        let to = bytes.array::<6>(0).unwrap_or_default();
+        let from = bytes.array::<6>(6).unwrap_or_default();
+        let (a, b) = if to < from { (to, from) } else { (from, to) };
+        let mut both = [0; 12];
+        let (first, second) = both.split_at_mut(6);
+        first.copy_from_slice(&a);
+        second.copy_from_slice(&b);
+        self.hash_bytes(&both)
+    }
+
     /// The hash of the flow that a packet belongs to; `layers` must have depth L3. `None` when the
     /// packet is not IP. Later fragments hash by their addresses only: see [`super::FragmentTable`].
     #[inline]

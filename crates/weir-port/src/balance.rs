@@ -1,0 +1,156 @@
+//! The balance port: one NF's packets over several instances of it (µNF paper §V-B; E2 §5.1).
+//!
+//! A packet's flow hash has a bucket, and the bucket an instance. To go from n to n + 1 instances is to
+//! give the new one a share of the buckets, so few flows move; with pins, those under way do not move
+//! at all (E2 §5.3).
+
+mod buckets;
+mod pins;
+
+pub use buckets::{BUCKETS, Buckets, BucketsError, MOST_INSTANCES};
+pub use pins::Pins;
+
+use weir_packet::headers::Layers;
+use weir_packet::{Bytes, FlowFields, FlowHasher, FragmentTable};
+
+/// Fragmented datagrams whose first fragment is remembered, so that later ones follow it.
+const FRAGMENTED: usize = 1024;
+
+/// What decides which instance a packet goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// In turn, by the weights; packets of a flow meet different instances.
+    RoundRobin,
+    /// To the instance with the least waiting before it, for its weight; so too.
+    LeastLoaded,
+    /// Packets that agree in these fields meet the same instance.
+    Flow {
+        /// The fields.
+        fields: FlowFields,
+        /// How many flows stay where they are when weights change; 0: their buckets decide.
+        pinned: usize,
+        /// Seconds without packets after which a pinned flow has ended.
+        idle_s: u32,
+        /// New flows go to the instance with the least waiting before it. Needs pins.
+        least_loaded: bool,
+    },
+}
+
+/// Distributes packets.
+#[derive(Debug)]
+pub struct Balance {
+    rule: Rule,
+    weights: Vec<u32>,
+    buckets: Buckets,
+    hasher: FlowHasher,
+    pins: Option<Pins>,
+    fragments: Option<FragmentTable>,
+    turn: u16,
+}
+
+impl Balance {
+    /// Over as many instances as there are weights. Equal seeds distribute alike, in every process.
+    ///
+    /// # Errors
+    /// When there are too many instances, or none has a weight.
+    pub fn new(rule: Rule, weights: &[u32], seed: u128) -> Result<Self, BucketsError> {
+        let hasher = FlowHasher::new(seed);
+        let (pins, fragments) = match rule {
+            Rule::Flow { fields, pinned, idle_s, .. } => (
+                (pinned > 0).then(|| Pins::new(pinned, idle_s)),
+                fields.asks_ports().then(|| FragmentTable::new(FRAGMENTED, hasher)),
+            ),
+            Rule::RoundRobin | Rule::LeastLoaded => (None, None),
+        };
+        let buckets = Buckets::new(weights)?;
+        Ok(Balance { rule, weights: weights.to_vec(), buckets, hasher, pins, fragments, turn: 0 })
+    }
+
+    /// Changes weights and the number of instances; gives how many buckets moved. A weight of 0: no
+    /// new flows, but those that are pinned stay. Pinned flows of an instance that is not there any
+    /// more go where their buckets go.
+    ///
+    /// # Errors
+    /// As [`Balance::new`]; nothing has changed then.
+    pub fn reweigh(&mut self, weights: &[u32]) -> Result<usize, BucketsError> {
+        let moved = self.buckets.reweigh(weights)?;
+        self.weights = weights.to_vec();
+        Ok(moved)
+    }
+
+    /// The pinned flows, if any are.
+    pub fn pins(&mut self) -> Option<&mut Pins> {
+        self.pins.as_mut()
+    }
+
+    /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time;
+    /// `ends`: it is the last of its flow (TCP FIN, RST). `waiting`: packets before each instance; only
+    /// looked at by rules that ask for the load.
+    #[inline]
+    pub fn instance<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+        ends: bool,
+        waiting: &[usize],
+    ) -> u8 {
+        match self.rule {
+            Rule::RoundRobin => {
+                // By an odd number of buckets on: each comes once in a round, and their neighbours
+                // far apart, so that weights hold over short times too.
+                self.turn = self.turn.wrapping_add(40_503);
+                self.buckets.at(self.turn)
+            }
+            Rule::LeastLoaded => least(&self.weights, waiting),
+            Rule::Flow { fields, least_loaded, .. } => {
+                let hash = self.hash(bytes, layers, fields, now_ns);
+                let (buckets, weights) = (&self.buckets, &self.weights);
+                let choose = || match least_loaded {
+                    true => least(weights, waiting),
+                    false => buckets.instance(hash),
+                };
+                match &mut self.pins {
+                    None => buckets.instance(hash),
+                    Some(pins) => {
+                        let there = |i: u8| usize::from(i) < weights.len();
+                        pins.instance(hash, now_ns, ends, there, choose)
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn hash<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        fields: FlowFields,
+        now_ns: u64,
+    ) -> u64 {
+        let flow = match &mut self.fragments {
+            Some(fragments) => fragments.key(bytes, layers, now_ns),
+            None => weir_packet::FlowKey::from_packet(bytes, layers),
+        };
+        match flow {
+            Some((key, direction)) => self.hasher.hash(&key.narrowed(fields, direction)),
+            None => self.hasher.hash_frame(bytes),
+        }
+    }
+}
+
+/// The instance with the least waiting for its weight; of equal ones the first.
+#[inline]
+fn least(weights: &[u32], waiting: &[usize]) -> u8 {
+    let load = |i: usize| waiting.get(i).copied().unwrap_or(0) as u128;
+    let mut best: Option<(u8, u128, u128)> = None;
+    for (i, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0) {
+        let (load, weight) = (load(i), u128::from(*weight));
+        // load / weight < best's, without a division.
+        if best.is_none_or(|(_, l, w)| load * w < l * weight) {
+            best = Some((i as u8, load, weight));
+        }
+    }
+    best.map_or(0, |(i, ..)| i)
+}

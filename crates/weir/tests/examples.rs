@@ -4,15 +4,16 @@
 
 mod common_oracle;
 
-use common_oracle::catalog::Shipped;
+use common_oracle::catalog::WithTemplates;
 use common_oracle::drops::{discarded, dumped};
 use common_oracle::random::{Choices, places, seed, stamped, write_capture};
+use common_oracle::vnfs::{Vnf, vnfs};
 use common_oracle::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use weir_oracle::{Input, Oracle, Outcome, read_capture};
+use weir_oracle::{Input, Oracle, read_capture};
 use weir_plan::service::{Request, Syntax};
 use weir_plan::{Graph, NodeKind};
 
@@ -35,7 +36,7 @@ fn examples() -> Vec<PathBuf> {
 
 /// The graph as written: nothing left out or merged.
 fn load(path: &Path) -> Graph {
-    let (text, catalog) = (std::fs::read_to_string(path).unwrap(), Shipped::new());
+    let (text, catalog) = (std::fs::read_to_string(path).unwrap(), WithTemplates::shipped());
     let checked = match Syntax::of(path) {
         None => weir_plan::check(&text, &catalog),
         Some(syntax) => Request::read(&text, syntax, &catalog).map(|request| request.checked),
@@ -57,36 +58,6 @@ fn ports(graph: &Graph) -> (Vec<u16>, Vec<u16>) {
         }
     }
     (receive, send)
-}
-
-/// A VNF's line in the report: packets in and out, drops by reason.
-type Vnf = (u64, u64, BTreeMap<String, u64>);
-
-/// What the report must say of each VNF: from the oracle's counters of edges and µNFs.
-fn vnfs(graph: &Graph, expected: &Outcome) -> BTreeMap<String, Vnf> {
-    let of = |id| graph.node(id).unwrap().vnf.as_ref().map(|vnf| vnf.instance.clone());
-    let mut vnfs: BTreeMap<String, Vnf> = BTreeMap::new();
-    for (id, node) in graph.node_ids() {
-        let Some(name) = of(id) else { continue };
-        let drops = &mut vnfs.entry(name).or_default().2;
-        for (reason, count) in &expected.nodes[&node.name].drops {
-            *drops.entry((*reason).to_owned()).or_default() += count;
-        }
-    }
-    for edge in graph.edges() {
-        let (from, to) = (of(edge.from), of(edge.to));
-        let packets = expected.edges[&edge.name].packets;
-        if from == to {
-            continue;
-        }
-        if let Some(vnf) = from.and_then(|name| vnfs.get_mut(&name)) {
-            vnf.1 += packets;
-        }
-        if let Some(vnf) = to.and_then(|name| vnfs.get_mut(&name)) {
-            vnf.0 += packets;
-        }
-    }
-    vnfs
 }
 
 fn reported_vnfs(report: &Value) -> BTreeMap<String, Vnf> {
@@ -220,7 +191,7 @@ fn each_example_does_with_generated_packets_and_every_capture_what_it_says() {
 /// Else what they do would not be seen.
 #[test]
 fn generated_packets_come_to_every_nf_of_the_examples_and_leave_by_every_port() {
-    let packets = traffic::packets(&mut Choices(1), 20_000);
+    let packets = traffic::packets(&mut Choices(1), 6000);
     for path in examples() {
         let graph = load(&path);
         let (receive, send) = ports(&graph);

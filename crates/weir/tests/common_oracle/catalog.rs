@@ -1,4 +1,4 @@
-//! The library with the VNF templates that come with weir: what the command knows.
+//! The library with VNF templates.
 
 use super::root;
 use serde_json::Value;
@@ -8,21 +8,30 @@ use weir_control::library::Library;
 use weir_plan::service::{Syntax, Template};
 use weir_plan::{Around, Catalog, ConfigProblem, NfInfo};
 
-pub struct Shipped(BTreeMap<String, Arc<Template>>);
+/// The library and VNF templates.
+pub struct WithTemplates(BTreeMap<String, Arc<Template>>);
 
-impl Shipped {
-    pub fn new() -> Self {
+impl WithTemplates {
+    /// Those that come with weir: what the command knows.
+    pub fn shipped() -> Self {
+        let entries = std::fs::read_dir(root().join("templates")).unwrap();
+        Self::of(entries.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()))
+    }
+
+    /// Those of these texts (YAML).
+    pub fn of(texts: impl IntoIterator<Item = String>) -> Self {
         let mut templates = BTreeMap::new();
-        for entry in std::fs::read_dir(root().join("templates")).unwrap() {
-            let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
-            let template = Template::read(&text, Syntax::Yaml, &Library).unwrap();
+        for text in texts {
+            let template = Template::read(&text, Syntax::Yaml, &Library);
+            let template =
+                template.unwrap_or_else(|e| panic!("{}", weir_plan::render(&e, "template", &text)));
             templates.insert(template.name().to_owned(), Arc::new(template));
         }
-        Shipped(templates)
+        WithTemplates(templates)
     }
 }
 
-impl Catalog for Shipped {
+impl Catalog for WithTemplates {
     fn nf(&self, type_name: &str) -> Option<NfInfo> {
         Library.nf(type_name)
     }

@@ -7,6 +7,7 @@ pub mod catalog;
 pub mod drops;
 pub mod random;
 pub mod traffic;
+pub mod vnfs;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};

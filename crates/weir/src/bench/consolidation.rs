@@ -54,7 +54,7 @@ pub enum ConsolidationError {
     Open { path: PathBuf, source: weir_capture::OpenError },
     #[error("{}: {source}", path.display())]
     Read { path: PathBuf, source: weir_capture::ReadError },
-    #[error("{}: no Ethernet frame in it; give a capture of an Ethernet interface", .0.display())]
+    #[error("{}: no whole Ethernet frame of up to 9,014 bytes in it; give a capture of an Ethernet interface", .0.display())]
     None(PathBuf),
     #[error("no veth pairs: {0}; `--no-veth` leaves out what needs them")]
     Pairs(String),
@@ -129,7 +129,13 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
         args.core
     );
     let mut captures = Vec::new();
-    for (path, frames) in &recorded {
+    for (path, (frames, left_out)) in &recorded {
+        if *left_out > 0 {
+            println!(
+                "{}: {left_out} records left out: not Ethernet, cut, or longer than {LONGEST} bytes",
+                path.display()
+            );
+        }
         let mut samples = Vec::new();
         for round in 1..=args.rounds.max(1) {
             // Back and forth, so that no configuration always comes behind the same one.
@@ -161,19 +167,24 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
 /// Longest frame that is replayed, in bytes: what a veth pair of this MTU carries.
 const LONGEST: usize = 9_014;
 
-/// The Ethernet frames of a capture that were captured whole.
-fn frames(path: &Path) -> Result<Vec<Vec<u8>>, ConsolidationError> {
+/// The Ethernet frames of a capture that were captured whole, and how many records are none, or are too long.
+fn frames(path: &Path) -> Result<(Vec<Vec<u8>>, usize), ConsolidationError> {
     let open = |source| ConsolidationError::Open { path: path.to_owned(), source };
     let read = |source| ConsolidationError::Read { path: path.to_owned(), source };
     let mut reader = weir_capture::Reader::open(path).map_err(open)?;
-    let mut frames = Vec::new();
+    let (mut frames, mut left_out) = (Vec::new(), 0);
     while let Some(record) = reader.next().map_err(read)? {
         let whole = record.bytes.len() == record.wire_len as usize;
         if record.link.is_ethernet() && whole && (14..=LONGEST).contains(&record.bytes.len()) {
             frames.push(record.bytes.to_vec());
+        } else {
+            left_out += 1;
         }
     }
-    if frames.is_empty() { Err(ConsolidationError::None(path.to_owned())) } else { Ok(frames) }
+    if frames.is_empty() {
+        return Err(ConsolidationError::None(path.to_owned()));
+    }
+    Ok((frames, left_out))
 }
 
 /// The clock rate that the kernel states, in MHz: on x86 that of the time stamp counter where clock rates do not

@@ -3,6 +3,7 @@
 use super::ConsolidationArgs;
 use super::chain;
 use super::net;
+use crate::bench::latency::LatencyError;
 use crate::bench::latency::proc::spent;
 use crate::bench::machine::pin;
 use crate::bench::sample::{BenchError, wait_until_ready, watch};
@@ -80,7 +81,7 @@ impl Sample {
 /// Numbers of one moment.
 #[derive(Default)]
 struct Moment {
-    /// Processor time and timed packets by what they were for, in nanoseconds; not yet by packet.
+    /// Processor time so far by what workers are, in nanoseconds.
     cost: BTreeMap<String, f64>,
     /// By node of all workers: type and counts.
     nodes: Vec<(String, NodeCounts)>,
@@ -306,7 +307,7 @@ impl Feeder {
             }
             return Ok(());
         }
-        let failed = |e| BenchError::from(super::super::latency::LatencyError::from(e));
+        let failed = |e| BenchError::from(LatencyError::from(e));
         self.source.step().map_err(failed)?;
         // It takes what the source gave, whatever else it has to do first.
         let target = self.source.packets();
@@ -319,5 +320,5 @@ impl Feeder {
 }
 
 fn step_of(agent: &Agent, worker: usize) -> Result<Stepper, BenchError> {
-    Ok(agent.stepper(worker).map_err(super::super::latency::LatencyError::from)?)
+    Ok(agent.stepper(worker).map_err(LatencyError::from)?)
 }

@@ -38,7 +38,8 @@ docs: ## Builds the documentation of the code, target/doc
 bench: ## Measures chains on this machine (docs/performance.md)
 	@$(SETUP) rust linker; cargo build --release --locked -p weir; $(WEIR) bench chain; \
 	  $(WEIR) bench latency; \
-	  $(WEIR) bench firewall --kind acl,fw,ipc --payloads demo/http.pcap
+	  $(WEIR) bench firewall --kind acl,fw,ipc --payloads demo/http.pcap; \
+	  $(WEIR) bench consolidation
 
 proofs: ## Memory protocol: loom models, the same on broken builds, ThreadSanitizer
 	@$(SETUP) rust linker; ci/mem-proofs.sh

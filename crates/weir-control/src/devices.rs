@@ -56,7 +56,7 @@ pub fn open(binds: &BTreeMap<u16, DeviceSpec>) -> Result<Taps, WiringError> {
 pub(crate) fn receives(device: &DeviceSpec) -> bool {
     match device {
         DeviceSpec::Pcap { rx, .. } => rx.is_some(),
-        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => true,
+        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Replay(_) => true,
         DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => true,
         DeviceSpec::Null => false,
     }
@@ -67,7 +67,7 @@ pub(crate) fn sends(device: &DeviceSpec) -> bool {
     match device {
         DeviceSpec::Pcap { tx, .. } => tx.is_some(),
         DeviceSpec::Null | DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => true,
-        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => false,
+        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Replay(_) => false,
     }
 }
 

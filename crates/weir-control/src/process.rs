@@ -67,7 +67,10 @@ fn profile(end: &EndSpec) -> Profile {
         EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::None => return Profile::Nf,
     };
     match device {
-        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Null => Profile::Nf,
+        DeviceSpec::Generator(_)
+        | DeviceSpec::Listed(_)
+        | DeviceSpec::Replay(_)
+        | DeviceSpec::Null => Profile::Nf,
         DeviceSpec::Pcap { .. } => Profile::Capture,
         DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => Profile::Live,
     }

@@ -265,6 +265,7 @@ impl Report {
                         DeviceSpec::Pcap { .. } => place[3],
                         DeviceSpec::Generator(_)
                         | DeviceSpec::Listed(_)
+                        | DeviceSpec::Replay(_)
                         | DeviceSpec::Afp(_)
                         | DeviceSpec::Tap(_) => place[0],
                         DeviceSpec::Null => 0,
@@ -279,7 +280,10 @@ impl Report {
                         DeviceSpec::Pcap { .. } => place[3],
                         DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => place[0],
                         // It keeps no count of its own.
-                        DeviceSpec::Generator(_) | DeviceSpec::Listed(_) | DeviceSpec::Null => sent,
+                        DeviceSpec::Generator(_)
+                        | DeviceSpec::Listed(_)
+                        | DeviceSpec::Replay(_)
+                        | DeviceSpec::Null => sent,
                     };
                     (worker.name.clone(), "tx".to_owned())
                 }

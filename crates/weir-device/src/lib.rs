@@ -11,6 +11,7 @@ mod listed;
 mod live;
 mod null;
 pub mod offload;
+mod replay;
 mod room;
 mod spec;
 mod sys;
@@ -23,6 +24,7 @@ pub use generator::Generator;
 pub use listed::{Listed, ListedFlow, ListedSpec};
 pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap, longest_packet, retake_tap};
 pub use null::Null;
+pub use replay::{Replay, ReplaySpec};
 pub use room::Room;
 pub use spec::{DeviceSpec, GeneratorSpec, Rate, SpecError};
 
@@ -117,6 +119,7 @@ pub fn open_rx(
         DeviceSpec::Pcap { rx: Some(path), .. } => Some(Box::new(CaptureRx::open(path, place)?)),
         DeviceSpec::Generator(spec) => Some(Box::new(Generator::new(spec, place))),
         DeviceSpec::Listed(spec) => Some(Box::new(Listed::new(spec, place))),
+        DeviceSpec::Replay(spec) => Some(Box::new(Replay::new(spec, place))),
         DeviceSpec::Afp(name) => Some(Box::new(PacketRx::open(name, place)?)),
         DeviceSpec::Tap(name) => Some(Box::new(TapRx::new(name, place, tap)?)),
         DeviceSpec::Pcap { rx: None, .. } | DeviceSpec::Null => None,
@@ -148,8 +151,9 @@ pub fn open_tx(
         DeviceSpec::Null => Some(Box::new(Null)),
         DeviceSpec::Afp(name) => Some(Box::new(PacketTx::open(name, place, tells)?)),
         DeviceSpec::Tap(name) => Some(Box::new(TapTx::new(name, place, tap, tells)?)),
-        DeviceSpec::Pcap { tx: None, .. } | DeviceSpec::Generator(_) | DeviceSpec::Listed(_) => {
-            None
-        }
+        DeviceSpec::Pcap { tx: None, .. }
+        | DeviceSpec::Generator(_)
+        | DeviceSpec::Listed(_)
+        | DeviceSpec::Replay(_) => None,
     })
 }

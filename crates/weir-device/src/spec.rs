@@ -19,6 +19,8 @@ pub enum DeviceSpec {
     Generator(GeneratorSpec),
     /// Packets of given flows; for measurements, which bind it without text.
     Listed(crate::ListedSpec),
+    /// Recorded frames over and over; for measurements, which bind it without text.
+    Replay(crate::ReplaySpec),
     /// Packets vanish.
     Null,
     /// An interface of the machine, by a packet socket: everything that comes in by it is received.
@@ -35,6 +37,7 @@ impl DeviceSpec {
             DeviceSpec::Pcap { .. }
             | DeviceSpec::Generator(_)
             | DeviceSpec::Listed(_)
+            | DeviceSpec::Replay(_)
             | DeviceSpec::Null => None,
         }
     }

@@ -1,6 +1,7 @@
 //! `weir bench`.
 
 mod chain;
+mod consolidation;
 mod firewall;
 mod instructions;
 mod latency;
@@ -20,6 +21,8 @@ pub struct BenchArgs {
 enum BenchCommand {
     /// Throughput of MacSwap chains, isolated and fused alternating.
     Chain(chain::ChainArgs),
+    /// What a service chain of VNFs costs, with the work that they repeat and without, by type of µNF.
+    Consolidation(consolidation::ConsolidationArgs),
     /// Throughput of a firewall: header check, packet filter and HTTP classifier in one segment.
     Firewall(firewall::FirewallArgs),
     /// How long one packet takes through MacSwaps, polling and from sleep, and what an idle graph
@@ -34,6 +37,7 @@ enum BenchCommand {
 pub fn main(args: &BenchArgs) -> ExitCode {
     match &args.command {
         BenchCommand::Chain(args) => chain::main(args),
+        BenchCommand::Consolidation(args) => consolidation::main(args),
         BenchCommand::Firewall(args) => firewall::main(args),
         BenchCommand::Latency(args) => latency::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),

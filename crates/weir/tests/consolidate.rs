@@ -127,6 +127,36 @@ fn merged_nfs_have_counters_reports_and_ways_of_their_own() {
     assert!(expected.nodes.values().all(|n| n.packets > 0), "nothing goes one way: {expected:?}");
 }
 
+/// Nothing of what it measures is judged here: that depends on the machine.
+#[test]
+fn the_bench_divides_what_each_configuration_costs_among_types_devices_and_rings() {
+    if std::thread::available_parallelism().map_or(1, std::num::NonZero::get) < 2 {
+        println!("skipped: measurements need two cores");
+        return;
+    }
+    let scratch = Scratch::new();
+    let json = scratch.file("samples.json");
+    let (capture, json_name) = (demo_capture(), json.to_str().unwrap().to_owned());
+    let core = first_core();
+    let args = ["bench", "consolidation", "--no-veth", "--rounds", "1", "--seconds", "0.4"];
+    let more = ["--capture", capture.to_str().unwrap(), "--json", &json_name, "--core", &core];
+    let ended = weir(&[&args[..], &more].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let results: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let samples = results["captures"][0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 6, "{results:#}");
+    for sample in samples {
+        let ns = sample["ns"].as_object().unwrap();
+        let parts: Vec<_> = ns.keys().map(String::as_str).collect();
+        let types = ["CheckIpHeader", "CountUrl", "HttpClassifier", "L3L4Filter", "ValidateUrl"];
+        let others = ["FromDevice", "ToDevice", "rings"];
+        let mut expected = [&types[..], &others].concat();
+        expected.sort_unstable();
+        assert_eq!(parts, expected, "{sample}");
+        assert!(sample["packets"].as_u64().unwrap() > 0, "{sample}");
+    }
+}
+
 #[cfg(feature = "faults")]
 #[test]
 fn a_merged_worker_that_dies_is_mended_like_any_other() {

@@ -5,37 +5,11 @@ mod common_crash;
 mod common_oracle;
 
 use common_crash::{BATCH, Run, number, read_capture, wait_until, write_capture};
+use common_oracle::drops::{discarded, dumped};
 use common_oracle::{Scratch, assert_sound, demo_capture, demo_rx, oracle, root, tx, weir};
 use rustix::process::{Signal, kill_process};
-use std::collections::BTreeMap;
 use std::path::Path;
-use weir_capture::Reader;
-use weir_oracle::{Outcome, read_capture as read_input};
-
-/// Bytes, wire length, nanoseconds, comment: how often.
-type Drops = BTreeMap<(Vec<u8>, u32, u64, String), u64>;
-
-fn dumped(path: &Path) -> Drops {
-    let mut reader = Reader::open(path).unwrap();
-    let mut drops = Drops::new();
-    while let Some(r) = reader.next().unwrap() {
-        let comment = String::from_utf8(r.comment.unwrap().to_vec()).unwrap();
-        *drops.entry((r.bytes.to_vec(), r.wire_len, r.time.to_ns(), comment)).or_default() += 1;
-    }
-    assert!(reader.warning().is_none(), "{}: {:?}", path.display(), reader.warning());
-    drops
-}
-
-/// Those of the oracle that `by` takes.
-fn discarded(outcome: &Outcome, by: impl Fn(&str) -> bool) -> Drops {
-    let mut drops = Drops::new();
-    for d in outcome.discarded.iter().filter(|d| by(&d.by)) {
-        let comment = format!("{} by {}", d.reason, d.by);
-        let packet = (d.packet.bytes.clone(), d.packet.wire_len, d.packet.time.to_ns(), comment);
-        *drops.entry(packet).or_default() += 1;
-    }
-    drops
-}
+use weir_oracle::read_capture as read_input;
 
 /// Drops by all that can: rules, an edge to `Drop`, what no edge takes, an NF that only drops; and
 /// copies, so that more is dropped than comes in.

@@ -6,49 +6,13 @@
 
 mod common_oracle;
 
+use common_oracle::random::{Choices, places, seed, stamped, write_capture};
 use common_oracle::*;
 use std::fmt::Write;
-use std::path::Path;
-use weir_capture::{
-    Format, LinkType, Precision, RawTime, Record as Captured, TimeFormat, Timestamp, Writer,
-};
 use weir_oracle::{Input, Sent, read_capture};
 
 /// Policies a run.
 const POLICIES: u64 = 20;
-
-/// A seeded source of choices: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-struct Choices(u64);
-
-impl Choices {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n as u64) as usize
-    }
-
-    fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-}
-
-/// The seed of this run: `WEIR_SEED`, or a new one.
-fn seed() -> u64 {
-    let given = std::env::var("WEIR_SEED").ok().map(|s| s.parse().unwrap());
-    given.unwrap_or_else(|| {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        now.unwrap().as_nanos() as u64
-    })
-}
 
 const PRIMITIVES: [&str; 20] = [
     "ingress == 0",
@@ -277,33 +241,7 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
 fn packets(choices: &mut Choices, all: &[Input], port: u16) -> Vec<Input> {
     let n = choices.below(1500);
     let first = choices.below(all.len() - n);
-    let stamp = |(place, input): (usize, &Input)| Input {
-        port,
-        time: Timestamp {
-            raw: RawTime::from_fields(u32::from(port), place as u32),
-            format: TimeFormat::PcapMicros,
-        },
-        ..input.clone()
-    };
-    all[first..first + n].iter().enumerate().map(stamp).collect()
-}
-
-fn write_capture(path: &Path, packets: &[Input]) {
-    let (precision, link) = (Precision::Micros, LinkType::ETHERNET);
-    let mut writer = Writer::create(path, Format::Pcap { precision, link }).unwrap();
-    for p in packets {
-        let (bytes, wire_len, time) = (p.bytes.as_slice(), p.wire_len, p.time);
-        let record = Captured { bytes, wire_len, time, link, interface: 0, comment: None };
-        writer.append(&record).unwrap();
-    }
-    writer.commit().unwrap();
-}
-
-/// The places in `source`'s stream that what came in by it has, in the order in which it stands there.
-/// How a packet and what was made because of it stand to each other is open.
-fn places(records: &[Record], source: u16) -> Vec<u32> {
-    let fields = records.iter().map(|r| r.2.raw.fields());
-    fields.filter(|f| f.0 == u32::from(source)).map(|f| f.1).collect()
+    stamped(&all[first..first + n], port)
 }
 
 /// Runs one random policy isolated and fused; `sources` are the ports that receive.

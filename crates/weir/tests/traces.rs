@@ -5,27 +5,9 @@
 mod common_oracle;
 
 use common_oracle::*;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use weir_oracle::read_capture;
-
-/// The shared captures; none when they are not there.
-fn shared() -> Vec<PathBuf> {
-    let folder = root().join("../shared/traces");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: shared/traces not there");
-        return Vec::new();
-    };
-    let paths = entries.map(|e| e.unwrap().path());
-    let is_capture = |p: &PathBuf| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng");
-    let mut paths: Vec<_> = paths.filter(is_capture).collect();
-    paths.sort();
-    paths
-}
-
-fn has_ethernet(path: &Path) -> bool {
-    weir_capture::scan(path).unwrap().link_types.keys().any(|l| l.is_ethernet())
-}
 
 /// Runs `policy` on all captures that have Ethernet records, isolated and fused, two at a time.
 fn on_all_captures(policy: &str, identity: bool) {

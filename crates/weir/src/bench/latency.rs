@@ -3,7 +3,7 @@
 //! services that workers run; everything between them is workers as `weir run` starts them.
 
 mod bare;
-mod proc;
+pub mod proc;
 
 use super::chain_policy;
 use super::machine::{Machine, pin, round_trip};

@@ -59,6 +59,8 @@ pub enum BenchError {
     #[error(transparent)]
     Payloads(#[from] super::firewall::PayloadError),
     #[error(transparent)]
+    Consolidation(#[from] super::consolidation::ConsolidationError),
+    #[error(transparent)]
     Rules(#[from] weir_classify::BuildError),
 }
 

@@ -3,6 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod catalog;
+pub mod drops;
+pub mod random;
+pub mod traffic;
+pub mod vnfs;
+
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
@@ -29,6 +35,25 @@ pub fn root() -> PathBuf {
 /// The project's own capture.
 pub fn demo_capture() -> PathBuf {
     root().join("demo/http.pcap")
+}
+
+/// The shared captures; none when they are not there.
+pub fn shared() -> Vec<PathBuf> {
+    let folder = root().join("../shared/traces");
+    let Ok(entries) = std::fs::read_dir(&folder) else {
+        println!("skipped: shared/traces not there");
+        return Vec::new();
+    };
+    let paths = entries.map(|e| e.unwrap().path());
+    let is_capture = |p: &PathBuf| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng");
+    let mut paths: Vec<_> = paths.filter(is_capture).collect();
+    paths.sort();
+    paths
+}
+
+/// Whether a capture has Ethernet records.
+pub fn has_ethernet(path: &Path) -> bool {
+    weir_capture::scan(path).unwrap().link_types.keys().any(|l| l.is_ethernet())
 }
 
 /// A policy that does nothing.

@@ -9,7 +9,7 @@
 use crate::batch::{HeaderBatch, LANES};
 use crate::classifier::NO_RULE;
 use crate::compiled::{ALL_PORTS, Compiled, DPORT, Key, SPORT, WORDS};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// Rules of one list at most: 8 words of 64.
 pub(crate) const MAX_VECTOR_RULES: usize = 512;
@@ -53,6 +53,15 @@ impl Test {
         match self {
             Test::Masked { mask, value } => chunk & mask == value,
             Test::Range(first, last) => (first..=last).contains(&chunk),
+        }
+    }
+
+    /// The bits that it looks at.
+    fn bits(self) -> u16 {
+        match self {
+            Test::Masked { mask, .. } => mask,
+            Test::Range(..) if self.is_open() => 0,
+            Test::Range(..) => u16::MAX,
         }
     }
 
@@ -197,25 +206,12 @@ impl<const W: usize> Vectors<W> {
 impl<const W: usize> Chunk<W> {
     /// `None` when there are too many classes.
     fn build(tests: &[Test], chunk: usize) -> Option<Self> {
-        // Between two starts all values are alike.
-        let mut starts = BTreeSet::from([0_u32]);
-        for test in tests {
-            match test.starts() {
-                Some(these) => starts.extend(these.into_iter().filter(|&at| at < VALUES as u32)),
-                None => {
-                    starts.extend(0..VALUES as u32);
-                    break;
-                }
-            }
-        }
         let mut distinct: HashMap<[u64; W], u16> = HashMap::new();
         let mut vectors: Vec<[u64; W]> = Vec::new();
-        let mut table = Box::new([0_u16; VALUES]);
-        let ends = starts.iter().copied().skip(1).chain([VALUES as u32]);
-        for (&start, end) in starts.iter().zip(ends) {
+        let mut class_of = |value: u16| {
             let mut vector = [0; W];
             for (bit, test) in tests.iter().enumerate() {
-                if test.accepts(start as u16) {
+                if test.accepts(value) {
                     set(&mut vector, bit);
                 }
             }
@@ -224,10 +220,30 @@ impl<const W: usize> Chunk<W> {
                 // Few, or the check below ends it.
                 (vectors.len() - 1) as u16
             });
-            if vectors.len() > MAX_CLASSES {
-                return None;
+            (vectors.len() <= MAX_CLASSES).then_some(class)
+        };
+        let mut table = Box::new([0_u16; VALUES]);
+        if let Some(starts) = tests.iter().map(|test| test.starts()).collect::<Option<Vec<_>>>() {
+            // Between two starts all values are alike.
+            let mut starts = [&[0], starts.as_flattened()].concat();
+            starts.sort_unstable();
+            starts.dedup();
+            starts.retain(|&start| start < VALUES as u32);
+            let ends = starts.iter().copied().skip(1).chain([VALUES as u32]);
+            for (&start, end) in starts.iter().zip(ends) {
+                let class = class_of(start as u16)?;
+                table.get_mut(start as usize..end as usize).unwrap_or_default().fill(class);
             }
-            table.get_mut(start as usize..end as usize).unwrap_or_default().fill(class);
+        } else {
+            // Values are alike that have the same bits where some test looks.
+            let looked_at = tests.iter().fold(0, |bits, test| bits | test.bits());
+            for value in 0..=u16::MAX {
+                let alike = value & looked_at;
+                // It is no greater, so its class is known unless it is the value itself.
+                let class =
+                    if alike < value { table[usize::from(alike)] } else { class_of(value)? };
+                table[usize::from(value)] = class;
+            }
         }
         let classes = if vectors.len() <= 256 {
             Classes::Few(Box::new(table.map(|class| class as u8)))

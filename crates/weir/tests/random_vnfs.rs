@@ -15,7 +15,7 @@ use weir_oracle::{Counts, Input, Oracle, Outcome};
 use weir_plan::{Consolidated, Done, EdgeId, Isolate, Options, Tally, check, consolidate, render};
 
 /// Policies a run.
-const POLICIES: u64 = 200;
+const POLICIES: u64 = 600;
 /// Packets of each.
 const PACKETS: usize = 120;
 

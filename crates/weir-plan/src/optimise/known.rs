@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weir_filter::Expr;
+use weir_filter::{Expr, TagTest};
 
 use crate::catalog::NfInfo;
 use crate::domains::domain_of;
@@ -15,6 +15,7 @@ use crate::graph::{Branch, Edge, EdgeId, Graph, NodeId, NodeKind};
 use crate::optimise::change::{Change, Done, Kept, Layer};
 use crate::optimise::facts::{Classes, Fact, Facts, looked_at, repeats};
 use crate::plan::Options;
+use crate::tags;
 
 /// Where the packets of one branch of one output go, up to the next node that still sees them.
 pub(super) struct Course {
@@ -40,6 +41,7 @@ pub(super) struct Threaded {
 pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
     let mut threading = Threading {
         graph,
+        tests: tags::tests(graph),
         options,
         classes: Classes::new(graph),
         into: vec![Vec::new(); graph.nodes().len()],
@@ -64,6 +66,8 @@ pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
 
 struct Threading<'g> {
     graph: &'g Graph,
+    /// All tests of tags.
+    tests: Vec<(&'g str, &'g str, &'g TagTest)>,
     options: &'g Options,
     classes: Classes<'g>,
     /// By node: the courses that lead there.
@@ -123,6 +127,9 @@ impl<'g> Threading<'g> {
         let Some(fact) = fact else { return Sent::Into };
         if info.work.keeps {
             return Sent::Though(fact, Kept::Remembers);
+        }
+        if tags::is_asked(self.graph, id, &self.tests) {
+            return Sent::Though(fact, Kept::Asked);
         }
         let graph = self.graph;
         let output = graph.outputs(id).get(fact.output);

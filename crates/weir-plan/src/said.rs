@@ -1,6 +1,6 @@
 //! What filters say of NFs: outputs of the edge's own source, and tags of NFs before it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_filter::{Expr, TagTest};
 
@@ -120,6 +120,14 @@ pub(crate) fn tag(
     })
 }
 
+/// Where a tag has been said.
+struct Heard {
+    /// Of some packets.
+    some: BTreeSet<usize>,
+    /// Not of all: packets may come there past who says it.
+    past: BTreeSet<usize>,
+}
+
 /// Tests of tags that packets may come to without having met who sets them.
 pub(crate) fn unset(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>) {
     let mut out = vec![Vec::new(); declared.list.len()];
@@ -128,36 +136,36 @@ pub(crate) fn unset(declared: &Declared<'_>, links: &[Link], list: &mut Vec<Poli
             next.push(link.to);
         }
     }
+    let hear = |scope: &str, name: &str, kind: TagKind| {
+        let sets = |d: &Declaration| {
+            let mut tags = infos(&d.what).into_iter().flat_map(|info| &info.tags);
+            tags.any(|tag| tag.name == name && tag.kind == kind)
+        };
+        let named = named(declared, scope).into_iter();
+        let setters: BTreeSet<usize> = named.filter(|(_, d)| sets(d)).map(|(i, _)| i).collect();
+        let ports = declared.list.iter().enumerate();
+        let ports = ports.filter(|(_, d)| matches!(d.what, What::Port { .. })).map(|(i, _)| i);
+        let ports: BTreeSet<usize> = ports.collect();
+        Heard {
+            past: reached(&out, ports.iter().copied(), &setters),
+            // What a port sends does not come back.
+            some: reached(&out, setters.into_iter(), &ports),
+        }
+    };
+    let mut known: BTreeMap<(&str, &str, TagKind), Heard> = BTreeMap::new();
     for link in links {
-        let mut told: Vec<(&str, &str)> = Vec::new();
+        let mut told = BTreeSet::new();
         for (scope, name, test) in link.filter.iter().flat_map(Expr::tag_tests) {
-            if (scope, name) == ENTRY || told.contains(&(scope, name)) {
+            if (scope, name) == ENTRY || !told.insert((scope, name)) {
                 continue;
             }
-            told.push((scope, name));
-            let sets = |d: &Declaration| {
-                let mut tags = infos(&d.what).into_iter().flat_map(|info| &info.tags);
-                tags.any(|tag| tag.name == name && tag.kind == kind(test))
-            };
-            let setters: BTreeSet<usize> = named(declared, scope)
-                .into_iter()
-                .filter(|(_, d)| sets(d))
-                .map(|(i, _)| i)
-                .collect();
-            let tag = format!("{scope}.{name}");
-            let behind = reached(&out, setters.iter().copied(), &BTreeSet::new());
-            let why = if !behind.contains(&link.from) {
-                Warning::TagUnset { tag, never: true }
-            } else {
-                let ports = declared.list.iter().enumerate();
-                let ports = ports.filter(|(_, d)| matches!(d.what, What::Port { .. }));
-                let past = reached(&out, ports.map(|(i, _)| i), &setters);
-                if setters.contains(&link.from) || !past.contains(&link.from) {
-                    continue;
-                }
-                Warning::TagUnset { tag, never: false }
-            };
-            list.push(PolicyWarning { span: link.span, why });
+            let key = (scope, name, kind(test));
+            let heard = known.entry(key).or_insert_with(|| hear(scope, name, kind(test)));
+            let never = !heard.some.contains(&link.from);
+            if never || heard.past.contains(&link.from) {
+                let why = Warning::TagUnset { tag: format!("{scope}.{name}"), never };
+                list.push(PolicyWarning { span: link.span, why });
+            }
         }
     }
 }

@@ -215,18 +215,13 @@ impl Tags {
     }
 }
 
-/// True when some filter of the graph tests a tag that this node sets.
-pub(crate) fn is_asked(graph: &Graph, node: NodeId, tests: &[(&str, &str, &TagTest)]) -> bool {
-    tests.iter().any(|(scope, name, test)| {
-        // Cheap first: most NFs have no tags at all.
-        graph.node(node).is_some_and(|n| says(n, name, kind(test)))
-            && setters(graph, scope, name, kind(test)).contains(&node)
-    })
-}
-
-/// All tests of tags in a graph's filters.
-pub(crate) fn tests(graph: &Graph) -> Vec<(&str, &str, &TagTest)> {
-    graph.edges().iter().filter_map(|e| e.filter.as_ref()).flat_map(Expr::tag_tests).collect()
+/// The nodes that set a tag which some filter of the graph tests.
+pub(crate) fn asked(graph: &Graph) -> BTreeSet<NodeId> {
+    let filters = graph.edges().iter().filter_map(|edge| edge.filter.as_ref());
+    let tests = filters.flat_map(Expr::tag_tests);
+    let names: BTreeSet<(&str, &str, TagKind)> =
+        tests.map(|(scope, name, test)| (scope, name, kind(test))).collect();
+    names.into_iter().flat_map(|(scope, name, kind)| setters(graph, scope, name, kind)).collect()
 }
 
 /// The kind of tag that a test is for.

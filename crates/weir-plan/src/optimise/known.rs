@@ -4,10 +4,10 @@
 //! ways are only ever sent on to later NFs; so each is either sent past it, or counts for what is
 //! known behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use weir_filter::{Expr, TagTest};
+use weir_filter::Expr;
 
 use crate::catalog::NfInfo;
 use crate::domains::domain_of;
@@ -41,7 +41,7 @@ pub(super) struct Threaded {
 pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
     let mut threading = Threading {
         graph,
-        tests: tags::tests(graph),
+        asked: tags::asked(graph),
         options,
         classes: Classes::new(graph),
         into: vec![Vec::new(); graph.nodes().len()],
@@ -66,8 +66,8 @@ pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
 
 struct Threading<'g> {
     graph: &'g Graph,
-    /// All tests of tags.
-    tests: Vec<(&'g str, &'g str, &'g TagTest)>,
+    /// NFs whose tags filters ask for.
+    asked: BTreeSet<NodeId>,
     options: &'g Options,
     classes: Classes<'g>,
     /// By node: the courses that lead there.
@@ -128,7 +128,7 @@ impl<'g> Threading<'g> {
         if info.work.keeps {
             return Sent::Though(fact, Kept::Remembers);
         }
-        if tags::is_asked(self.graph, id, &self.tests) {
+        if self.asked.contains(&id) {
             return Sent::Though(fact, Kept::Asked);
         }
         let graph = self.graph;

@@ -67,11 +67,11 @@ pub(super) fn merge(
 fn candidates(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
     let mut places: HashMap<(Alike<'_>, &str), usize> = HashMap::new();
     let mut lists: Vec<(u32, Vec<NodeId>)> = Vec::new();
-    let tests = tags::tests(graph);
+    let asked = tags::asked(graph);
     for id in graph.order() {
         let Some((alike, info)) = graph.node(*id).and_then(alike) else { continue };
         // One µNF sets its tags in one way.
-        if !repeats(info) || tags::is_asked(graph, *id, &tests) {
+        if !repeats(info) || asked.contains(id) {
             continue;
         }
         let place = places.entry((alike, domain_of(graph, options, *id))).or_insert(lists.len());

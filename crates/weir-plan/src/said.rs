@@ -21,13 +21,12 @@ pub(crate) enum Said {
     Tag,
 }
 
+/// Says what `scope.name` is that is tested so, or what is wrong with it.
+type Asking<'a> = dyn FnMut(&str, &str, Option<&TagTest>) -> Result<Said, Why> + 'a;
+
 /// `expr` with tests of flags where it names tags without a comparison. `what` says what a name is, or
 /// what is wrong with it; that goes into `wrong`, with the text in question.
-pub(crate) fn settle(
-    expr: &Expr,
-    what: &mut dyn FnMut(&str, &str, Option<&TagTest>) -> Result<Said, Why>,
-    wrong: &mut Vec<(String, Why)>,
-) -> Expr {
+pub(crate) fn settle(expr: &Expr, what: &mut Asking<'_>, wrong: &mut Vec<(String, Why)>) -> Expr {
     let mut all = |list: &[Expr]| list.iter().map(|e| settle(e, what, wrong)).collect();
     match expr {
         Expr::Tag { scope, name } => match what(scope, name, None) {

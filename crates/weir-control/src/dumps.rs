@@ -45,6 +45,7 @@ pub(crate) fn add(
             name: name.clone(),
             nf: None,
             outputs: Vec::new(),
+            tags: Vec::new(),
             fan_in: 1,
             instance_of: None,
         }];

@@ -1,7 +1,9 @@
 //! The µNFs linked into this program, as the plan sees them.
 
 use weir_nf::Descriptor;
-use weir_plan::{Access, Affinity, Around, Catalog, ConfigProblem, Effect, NfInfo, Touch, Work};
+use weir_plan::{
+    Access, Affinity, Around, Catalog, ConfigProblem, Effect, NfInfo, TagInfo, TagKind, Touch, Work,
+};
 
 /// The µNFs linked into this program, as the plan sees them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +24,7 @@ impl Catalog for Library {
             resizes: r.descriptor.resizes,
             creates: r.descriptor.creates,
             holds: r.descriptor.holds,
-            tags: r.descriptor.tags.iter().map(|t| t.name.to_owned()).collect(),
+            tags: r.descriptor.tags.iter().map(|t| tag(t.name, t.kind)).collect(),
             program: None,
             work: work(r.descriptor, r.keeps),
         })
@@ -57,6 +59,16 @@ impl Catalog for Library {
             Err(e) => Err(ConfigProblem { path: String::new(), why: e.to_string() }),
         }
     }
+}
+
+/// A tag's declaration as the planner's.
+pub(crate) fn tag(name: &str, kind: weir_nf::TagKind) -> TagInfo {
+    let kind = match kind {
+        weir_nf::TagKind::Flag => TagKind::Flag,
+        weir_nf::TagKind::Number => TagKind::Number,
+        weir_nf::TagKind::Text => TagKind::Text,
+    };
+    TagInfo { name: name.to_owned(), kind }
 }
 
 /// The SDK's words for what a µNF does as the planner's.

@@ -484,7 +484,7 @@ impl Memory {
             edges: worker.edges.clone(),
             end: worker.end.clone(),
             device: setup.device(w).map(|fd| fds.lend(fd.as_fd())),
-            tags: setup.tags.clone(),
+            clear_tags: setup.clear_tags,
             seed: setup.seed,
             schedule: worker.schedule.clone(),
             live: setup.is_live(),

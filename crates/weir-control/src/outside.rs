@@ -203,8 +203,6 @@ fn fault(nf: &DescribedNf) -> Option<&'static str> {
             && text.chars().all(fits)
     };
     let ports = |list: &[String]| (1..=64).contains(&list.len()) && list.iter().all(|n| word(n));
-    let tag =
-        |t: &String| !t.is_empty() && t.len() <= 64 && t.chars().all(|c| c.is_ascii_graphic());
     if !word(&nf.name) {
         return Some("a name that is no word (letters, digits and _, 64 at most)");
     }
@@ -214,7 +212,7 @@ fn fault(nf: &DescribedNf) -> Option<&'static str> {
     if !nf.domain.is_empty() && !word(&nf.domain) {
         return Some("a trust domain that is no word");
     }
-    if nf.tags.len() > 64 || !nf.tags.iter().all(tag) {
+    if nf.tags.len() > 64 || !nf.tags.iter().all(|(name, _)| word(name)) {
         return Some("more than 64 tags, or one that is no word");
     }
     if nf.summary.len() > 400 || nf.summary.chars().any(char::is_control) {
@@ -254,7 +252,7 @@ impl Catalog for Extended {
             resizes: nf.resizes,
             creates: nf.creates,
             holds: nf.holds,
-            tags: nf.tags.clone(),
+            tags: nf.tags.iter().map(|(name, kind)| crate::library::tag(name, *kind)).collect(),
             program: Some(program),
             work: work(&nf.descriptor),
         })

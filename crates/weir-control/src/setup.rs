@@ -104,8 +104,8 @@ pub struct Setup {
     pub source_ports: Vec<u16>,
     /// Sizes.
     pub sizes: Sizes,
-    /// Tag slots in use.
-    pub tags: Vec<(String, u8)>,
+    /// Whether some filter asks for tags.
+    pub clear_tags: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// Descriptors of TAP interfaces by name. They are the agent's, so the interfaces outlive the

@@ -9,10 +9,12 @@ use weir_capture::{Precision, ScanError, TimeFormat};
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
+use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Node, NodeId, NodeKind, Plan, Segment, SegmentId, SegmentKind,
+    Branch, EdgeId, EdgeKind, Mark, Node, NodeId, NodeKind, Place, Plan, Segment, SegmentId,
+    SegmentKind, Tags, TagsError,
 };
-use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec, TargetSpec};
+use weir_runtime::spec::{BranchSpec, EndSpec, MarkSpec, NodeSpec, ScheduleSpec, TargetSpec};
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +92,9 @@ pub enum WiringError {
         /// Its link types.
         found: String,
     },
+    /// Filters ask for more of tags than packets can carry.
+    #[error(transparent)]
+    Tags(#[from] TagsError),
     /// More than the layout can number.
     #[error("{what}: {n} are more than {most}")]
     TooMany {
@@ -166,6 +171,7 @@ pub fn wire(
     options: &RunOptions,
 ) -> Result<Setup, WiringError> {
     check_binds(plan, binds)?;
+    let tags = Tags::assign(&plan.graph)?;
     let nanoseconds = captures
         .values()
         .any(|s| s.time_formats.keys().any(|t: &TimeFormat| t.in_pcap() == Precision::Nanos));
@@ -209,7 +215,7 @@ pub fn wire(
         if let Some(slot) = index.get_mut(i) {
             *slot = Some(workers.len());
         }
-        workers.push(worker(plan, SegmentId(i as u32), segment, end, options, &domains));
+        workers.push(worker(plan, &tags, SegmentId(i as u32), segment, end, options, &domains));
     }
     if source_index.is_empty() {
         let rx = plan.segments.iter().filter_map(|s| match s.kind {
@@ -263,8 +269,6 @@ pub fn wire(
     let sizes = sizes(plan, binds, captures, options);
     let pools = workers.iter().filter(|w| w.has_home()).count();
     limit("packet buffers", pools << sizes.pool_bits, MAX_BUFFERS as usize)?;
-    let tags = tags(plan);
-    limit("tags", tags.len(), weir_mem::meta::TAG_SLOTS)?;
     Ok(Setup {
         domains,
         workers,
@@ -272,7 +276,7 @@ pub fn wire(
         sources: source_index.len() as u16,
         source_ports,
         sizes,
-        tags,
+        clear_tags: tags.any(),
         seed: options.seed,
         taps: BTreeMap::new(),
         programs: options.programs.clone(),
@@ -286,20 +290,6 @@ fn domains(plan: &Plan) -> Vec<String> {
         plan.segments.iter().map(|s| s.domain.as_str()).collect();
     let others = named.into_iter().filter(|name| !name.is_empty());
     std::iter::once("").chain(others).map(str::to_owned).collect()
-}
-
-/// Slots for the tags that more than one NF of the policy names: what only one names, nobody else
-/// would read or write.
-fn tags(plan: &Plan) -> Vec<(String, u8)> {
-    let mut users: BTreeMap<&str, std::collections::BTreeSet<&str>> = BTreeMap::new();
-    for node in plan.graph.nodes() {
-        let NodeKind::Nf { info, .. } = &node.kind else { continue };
-        for tag in &info.tags {
-            users.entry(tag).or_default().insert(&info.name);
-        }
-    }
-    let used = users.into_iter().filter(|(_, users)| users.len() > 1);
-    used.zip(0..).map(|((name, _), slot)| (name.to_owned(), slot)).collect()
 }
 
 fn port_name(plan: &Plan, segment: &Segment) -> String {
@@ -347,6 +337,7 @@ fn sizes(
 
 fn worker(
     plan: &Plan,
+    tags: &Tags,
     id: SegmentId,
     segment: &Segment,
     end: EndSpec,
@@ -367,16 +358,24 @@ fn worker(
         let from = plan.lanes_into(id).next().and_then(|lane| plan.segment(lane.from));
         takes_from = from.map_or(0, |from| index(&from.domain));
         let name = segment.name.clone();
-        gate = Some(NodeSpec { name, nf: None, outputs: Vec::new(), fan_in: 1, instance_of: None });
+        gate = Some(NodeSpec {
+            name,
+            nf: None,
+            outputs: Vec::new(),
+            tags: Vec::new(),
+            fan_in: 1,
+            instance_of: None,
+        });
     }
     let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
     let nodes = nodes.map(|(n, node)| NodeSpec {
         name: node.name.clone(),
+        tags: settings(tags, n),
         nf: match &node.kind {
             NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
             NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
         },
-        outputs: if is_tx { Vec::new() } else { outputs(plan, id, segment, node, &edges) },
+        outputs: if is_tx { Vec::new() } else { outputs(plan, tags, id, segment, node, &edges) },
         fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
         instance_of: instance_of(plan, segment, n),
     });
@@ -448,8 +447,20 @@ fn service_schedule(options: &RunOptions) -> ScheduleSpec {
     }
 }
 
+/// The tags that a node is to set.
+fn settings(tags: &Tags, node: NodeId) -> Vec<TagSpec> {
+    let place = |place: &Place| match place.clone() {
+        Place::Flag { slot, bit } => TagPlace::Flag { slot, bit },
+        Place::Number { slot } => TagPlace::Number { slot },
+        Place::Text { slot, bit, patterns } => TagPlace::Text { slot, bit, patterns },
+    };
+    let all = tags.of(node).iter();
+    all.map(|s| TagSpec { name: s.name.clone(), place: place(&s.place) }).collect()
+}
+
 fn outputs(
     plan: &Plan,
+    tags: &Tags,
     id: SegmentId,
     segment: &Segment,
     node: &Node,
@@ -466,15 +477,22 @@ fn outputs(
             _ => TargetSpec::Drop,
         }
     };
+    let mark = |m: Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
     let branch = |b: &Branch| BranchSpec {
-        filter: b.filter.clone(),
+        filter: b.filter.as_ref().map(|filter| tags.place(filter)),
         edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
         target: target(b.edge),
+        mark: plan.graph.edge(b.edge).and_then(|edge| tags.mark(edge)).map(mark),
     };
     let output = |o: &weir_plan::Output| {
         let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
         if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
-            branches.push(BranchSpec { filter: None, edge: None, target: TargetSpec::Drop });
+            branches.push(BranchSpec {
+                filter: None,
+                edge: None,
+                target: TargetSpec::Drop,
+                mark: None,
+            });
         }
         branches
     };

@@ -25,10 +25,9 @@ pub enum CompileError {
         /// The tag's name.
         name: String,
     },
-    /// A test of something that is not in the packet's bytes.
-    #[error(
-        "`{test}` does not run yet: only outputs, as in `fw.safe`, and the packet's bytes are tested"
-    )]
+    /// A test of what is said of a packet: [`Expr::place_tags`] and [`Expr::resolve_ingress`] come
+    /// first.
+    #[error("the test `{test}` has no place")]
     Value {
         /// The test as text.
         test: String,
@@ -96,6 +95,12 @@ enum Ask {
         at: u32,
         mask: u32,
     },
+    /// Bits of a tag slot.
+    Tag {
+        slot: u8,
+        shift: u8,
+        mask: u32,
+    },
     Other(u32),
 }
 
@@ -106,6 +111,7 @@ impl Ask {
             Field::Fixed { at, size: Size::Two, mask } => Ask::Two { at, mask },
             Field::Fixed { at, size: Size::Four, mask } => Ask::Four { at, mask },
             Field::Behind { header, at, size: Size::Two, mask } => Ask::Behind { header, at, mask },
+            Field::Tag { slot, shift, mask } => Ask::Tag { slot, shift, mask },
             _ => {
                 let number = slow.iter().position(|known| known == field).unwrap_or(slow.len());
                 if number == slow.len() {
@@ -166,10 +172,18 @@ impl Filter {
         &self.expr
     }
 
-    /// True when `packet`, an Ethernet frame, matches.
+    /// True when `packet`, an Ethernet frame without tags, matches.
     #[inline]
     #[must_use]
     pub fn matches<B: Bytes + ?Sized>(&self, packet: &B) -> bool {
+        self.matches_tagged(packet, |_| 0)
+    }
+
+    /// True when `packet`, an Ethernet frame, matches. `word` says what stands in each of its tag slots;
+    /// it is asked for slots only when the filter tests them.
+    #[inline]
+    #[must_use]
+    pub fn matches_tagged<B: Bytes + ?Sized>(&self, packet: &B, word: impl Fn(u8) -> u64) -> bool {
         let mut at = self.entry;
         while let Some(step) = self.steps.get(at as usize) {
             let value = match step.ask {
@@ -179,6 +193,8 @@ impl Filter {
                 Ask::Behind { header, at, mask } => behind(packet, header, at)
                     .and_then(|at| packet.be16(at as usize))
                     .map(|n| u32::from(n) & mask),
+                // The mask has 32 bits: what it leaves fits.
+                Ask::Tag { slot, shift, mask } => Some((word(slot) >> (shift & 63)) as u32 & mask),
                 Ask::Other(n) => self.slow.get(n as usize).and_then(|field| field.value(packet)),
             };
             at = match value {

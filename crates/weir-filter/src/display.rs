@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter, Write};
 
 use crate::arith::{Arith, Compare, Header, Relation, Size};
-use crate::expr::{Expr, TagTest};
+use crate::expr::{Expr, SlotTest, TagTest};
 use crate::primitive::{
     AnyTest, Direction, Family, Group, IpFamily, LlcKind, Primitive, Protocol, Transport,
 };
@@ -20,6 +20,10 @@ impl Display for Expr {
             }
             Expr::TagIs { scope, name, test: TagTest::Matches(pattern) } => {
                 write!(f, "{scope}.{name} ~ \"{}\"", quoted(pattern))
+            }
+            Expr::TagIs { scope, name, test: TagTest::Flag } => write!(f, "{scope}.{name}"),
+            Expr::Slot(SlotTest { slot, mask, first, last }) => {
+                write!(f, "slot {slot} & {mask:#x} in {first:#x}-{last:#x}")
             }
             Expr::Ingress { first, last } if first == last => write!(f, "ingress == {first}"),
             Expr::Ingress { first, last } => write!(f, "ingress == {first}-{last}"),

@@ -35,6 +35,9 @@ pub enum Expr {
         /// What it must be.
         test: TagTest,
     },
+    /// Bits of a packet's tag slots: what a [`Expr::TagIs`] comes down to when the planner has given its
+    /// tag a place ([`Expr::place_tags`]). No text means it.
+    Slot(SlotTest),
     /// `ingress == 2`: the number of the policy's port that the packet came in by, `first ..= last`.
     Ingress {
         /// Lowest port number.
@@ -54,6 +57,9 @@ pub enum Expr {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TagTest {
+    /// It is a flag, and true. Written without a comparison, so [`crate::parse`] takes it for an
+    /// [`Expr::Tag`]: the caller knows which of them are flags of NFs further back.
+    Flag,
     /// A number that compares so.
     Number {
         /// How.
@@ -64,6 +70,19 @@ pub enum TagTest {
     /// Bytes in which this regular expression is found somewhere (the syntax of the crate `regex`,
     /// over bytes). [`crate::parse`] takes only what compiles within [`crate::MAX_PATTERN`] bytes.
     Matches(String),
+}
+
+/// A test of a slot: `word & mask` is from `first` to `last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SlotTest {
+    /// Which slot.
+    pub slot: u8,
+    /// Bits that count: one run of ones.
+    pub mask: u64,
+    /// The least, with its bits where the mask has them.
+    pub first: u64,
+    /// The most.
+    pub last: u64,
 }
 
 impl Expr {
@@ -109,7 +128,7 @@ impl Expr {
     }
 
     /// The tags in it, from left to right, with repetitions; those that are compared with a value are
-    /// not among them: see [`Expr::values`].
+    /// not among them: see [`Expr::tag_tests`].
     #[must_use]
     pub fn tags(&self) -> Vec<(&str, &str)> {
         let mut found = Vec::new();
@@ -129,13 +148,21 @@ impl Expr {
         found
     }
 
-    /// Tags that are compared with a value, as text, from left to right.
+    /// True when it looks at tag slots.
     #[must_use]
-    pub fn values(&self) -> Vec<String> {
+    pub fn asks_slots(&self) -> bool {
+        let mut found = false;
+        self.visit(&mut |e| found |= matches!(e, Expr::Slot(_)));
+        found
+    }
+
+    /// The tests of tags' values in it: scope, name and test, from left to right.
+    #[must_use]
+    pub fn tag_tests(&self) -> Vec<(&str, &str, &TagTest)> {
         let mut found = Vec::new();
         self.visit(&mut |e| {
-            if matches!(e, Expr::TagIs { .. }) {
-                found.push(e.to_string());
+            if let Expr::TagIs { scope, name, test } = e {
+                found.push((scope.as_str(), name.as_str(), test));
             }
         });
         found
@@ -179,6 +206,7 @@ impl Expr {
             | Expr::Primitive(_)
             | Expr::Tag { .. }
             | Expr::TagIs { .. }
+            | Expr::Slot(_)
             | Expr::Ingress { .. } => {}
         }
     }

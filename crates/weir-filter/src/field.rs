@@ -30,13 +30,17 @@ pub(crate) enum Field {
     Chain { network: u32, family: IpFamily, number: u8 },
     /// What `any` finds behind tags, labels and extension headers.
     Any(AnyField),
+    /// Bits of a tag slot from `shift` on. Not in the packet's bytes: see `Filter::matches_tagged`.
+    Tag { slot: u8, shift: u8, mask: u32 },
 }
 
 impl Field {
     /// Its values are at most 0xffff.
     pub(crate) fn is_short(&self) -> bool {
         match self {
-            Field::Fixed { mask, .. } | Field::Behind { mask, .. } => *mask <= 0xffff,
+            Field::Fixed { mask, .. } | Field::Behind { mask, .. } | Field::Tag { mask, .. } => {
+                *mask <= 0xffff
+            }
             Field::Compared { .. } | Field::Chain { .. } | Field::Any(_) => true,
             Field::Length | Field::Value(_) => false,
         }
@@ -75,7 +79,7 @@ impl Field {
                 chain::holds(packet, *network, *family, *number).map(u32::from)
             }
             Field::Any(any) => any.value(packet),
-            Field::Fixed { .. } | Field::Behind { .. } | Field::Length => None,
+            Field::Fixed { .. } | Field::Behind { .. } | Field::Length | Field::Tag { .. } => None,
         }
     }
 }

@@ -40,8 +40,7 @@
 //! - Named addresses, given by the caller: see [`parse_with`].
 //! - `scope.name` is a tag ([`Expr::Tag`]), left for the caller: see [`Expr::resolve_tags`].
 //! - `ingress == 2`, left for the caller: see [`Expr::resolve_ingress`].
-//! - `scope.name == 3` and `scope.name ~ "pattern"`: parsed, printed and folded, but
-//!   [`Filter::compile`] refuses them by name so far.
+//! - `scope.name == 3` and `scope.name ~ "pattern"`, left for the caller: see [`Expr::place_tags`].
 //! - `true` and `false`.
 //! - In `port 1 or ((2 or 3) or 4)` a list may begin with a bracket, and `ip[4-2]` needs no blanks.
 //!
@@ -73,7 +72,7 @@ mod words;
 pub use arith::{Arith, Compare, Header, Operator, Relation, Size};
 pub use compile::{CompileError, Filter};
 pub use error::{ParseError, Why};
-pub use expr::{Expr, MAX_PATTERN, TagTest};
+pub use expr::{Expr, MAX_PATTERN, SlotTest, TagTest};
 pub use naive::naive_matches;
 pub use net::{Mac, Net, NetError};
 pub use offsets::Misplaced;

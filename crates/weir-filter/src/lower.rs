@@ -6,7 +6,7 @@ mod network;
 
 use crate::arith::Size;
 use crate::cond::{Cond, FieldId, Fields};
-use crate::expr::Expr;
+use crate::expr::{Expr, SlotTest};
 use crate::field::{AnyField, Field};
 use crate::offsets::{Misplaced, Offsets};
 use crate::primitive::{AnyTest, Direction, Group, Primitive, Protocol, Transport};
@@ -72,6 +72,7 @@ impl Lower {
             Expr::TagIs { .. } | Expr::Ingress { .. } => {
                 return Err(LowerError::Value(expr.to_string()));
             }
+            Expr::Slot(test) => Cond::Term(Box::new(self.slot(*test))),
             Expr::And(list) => Cond::All(all(list)?),
             Expr::Or(list) => Cond::Any(all(list)?),
             Expr::Not(inner) => Cond::not(self.expression(inner)?),
@@ -176,6 +177,34 @@ impl Lower {
                 Cond::All(vec![protocol, directed(direction, src, dst)])
             }
         }
+    }
+
+    /// In numbers of 32 bits: as one when the mask fits, else the high half and the low.
+    fn slot(&mut self, SlotTest { slot, mask, first, last }: SlotTest) -> Cond {
+        if first > last || mask == 0 {
+            return Cond::Const(first <= last && first == 0);
+        }
+        let half = |n: u64, shift: u32| u32::try_from(n >> shift & 0xffff_ffff).unwrap_or(u32::MAX);
+        let low_bit = mask.trailing_zeros();
+        let mut within = |shift: u32, mask: u32, first: u32, last: u32| {
+            let shift = u8::try_from(shift).unwrap_or(0);
+            let field = self.id(Field::Tag { slot, shift, mask });
+            Cond::In(field, if first <= last { vec![(first, last)] } else { Vec::new() })
+        };
+        if mask >> low_bit <= u64::from(u32::MAX) {
+            let of = |n| half(n, low_bit);
+            return within(low_bit, of(mask), of(first), of(last));
+        }
+        let (high, low) = (half(mask, 32), half(mask, 0));
+        let ((a, b), (c, d)) = ((half(first, 32), half(first, 0)), (half(last, 32), half(last, 0)));
+        if a == c {
+            return Cond::All(vec![within(32, high, a, c), within(0, low, b, d)]);
+        }
+        Cond::Any(vec![
+            Cond::All(vec![within(32, high, a, a), within(0, low, b, u32::MAX)]),
+            within(32, high, a.saturating_add(1), c.saturating_sub(1)),
+            Cond::All(vec![within(32, high, c, c), within(0, low, 0, d)]),
+        ])
     }
 
     fn ethernet(&self) -> Result<(), Misplaced> {

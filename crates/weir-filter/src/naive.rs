@@ -11,7 +11,7 @@ use crate::primitive::{Direction, Primitive};
 
 /// True when `packet`, an Ethernet frame, matches `expr`. Slow; for tests and oracles.
 ///
-/// A tag that was not resolved is false, as is a test of a tag's value or of the ingress port, and a
+/// A tag that was not resolved is false, as is a test of a tag's value, of a slot or of the ingress port, and a
 /// primitive that stands where libpcap does not take it.
 #[must_use]
 pub fn naive_matches(expr: &Expr, packet: &[u8]) -> bool {
@@ -39,7 +39,11 @@ struct Place<'p> {
 fn expression(expr: &Expr, place: &mut Place<'_>) -> bool {
     match expr {
         Expr::True => true,
-        Expr::False | Expr::Tag { .. } | Expr::TagIs { .. } | Expr::Ingress { .. } => false,
+        Expr::False
+        | Expr::Tag { .. }
+        | Expr::TagIs { .. }
+        | Expr::Slot(_)
+        | Expr::Ingress { .. } => false,
         Expr::Not(inner) => !expression(inner, place),
         Expr::And(list) => {
             let mut all = true;

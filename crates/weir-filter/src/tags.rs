@@ -1,6 +1,6 @@
 //! Partial evaluation: tags and ports that are known are replaced and constants folded.
 
-use crate::expr::Expr;
+use crate::expr::{Expr, SlotTest, TagTest};
 use crate::primitive::Primitive;
 
 impl Expr {
@@ -22,6 +22,21 @@ impl Expr {
         let mut shift_matters = false;
         fold(at_port(self, port), &mut shift_matters)
     }
+
+    /// Replaces tests of tags' values by what `place(scope, name, test)` gives for them, and folds the
+    /// constants that come of it as [`Expr::resolve_tags`] does.
+    #[must_use]
+    pub fn place_tags(&self, place: &mut dyn FnMut(&str, &str, &TagTest) -> Expr) -> Expr {
+        let mut shift_matters = false;
+        fold(placed(self, place), &mut shift_matters)
+    }
+
+    /// The filter for a packet whose slots have these words.
+    #[must_use]
+    pub fn resolve_slots(&self, word: &dyn Fn(u8) -> u64) -> Expr {
+        let mut shift_matters = false;
+        fold(with_words(self, word), &mut shift_matters)
+    }
 }
 
 fn at_port(expr: &Expr, port: u16) -> Expr {
@@ -29,6 +44,29 @@ fn at_port(expr: &Expr, port: u16) -> Expr {
     match expr {
         Expr::Ingress { first, last } => constant((*first..=*last).contains(&port)),
         Expr::Not(inner) => Expr::not(at_port(inner, port)),
+        Expr::And(list) => Expr::And(all(list)),
+        Expr::Or(list) => Expr::Or(all(list)),
+        other => other.clone(),
+    }
+}
+
+fn placed(expr: &Expr, place: &mut dyn FnMut(&str, &str, &TagTest) -> Expr) -> Expr {
+    match expr {
+        Expr::TagIs { scope, name, test } => place(scope, name, test),
+        Expr::Not(inner) => Expr::not(placed(inner, place)),
+        Expr::And(list) => Expr::And(list.iter().map(|e| placed(e, place)).collect()),
+        Expr::Or(list) => Expr::Or(list.iter().map(|e| placed(e, place)).collect()),
+        other => other.clone(),
+    }
+}
+
+fn with_words(expr: &Expr, word: &dyn Fn(u8) -> u64) -> Expr {
+    let all = |list: &[Expr]| list.iter().map(|e| with_words(e, word)).collect();
+    match expr {
+        Expr::Slot(SlotTest { slot, mask, first, last }) => {
+            constant((*first..=*last).contains(&(word(*slot) & mask)))
+        }
+        Expr::Not(inner) => Expr::not(with_words(inner, word)),
         Expr::And(list) => Expr::And(all(list)),
         Expr::Or(list) => Expr::Or(all(list)),
         other => other.clone(),
@@ -48,6 +86,7 @@ fn replace(expr: &Expr, value_of: &mut dyn FnMut(&str, &str) -> Option<bool>) ->
         | Expr::False
         | Expr::Primitive(_)
         | Expr::TagIs { .. }
+        | Expr::Slot(_)
         | Expr::Ingress { .. } => expr.clone(),
     }
 }
@@ -67,6 +106,7 @@ fn fold(expr: Expr, shift_matters: &mut bool) -> Expr {
         | Expr::False
         | Expr::Tag { .. }
         | Expr::TagIs { .. }
+        | Expr::Slot(_)
         | Expr::Ingress { .. }
         | Expr::Primitive(Primitive::Any(_) | Primitive::Ether { .. }) => expr,
         Expr::Primitive(_) => {
@@ -93,7 +133,11 @@ fn value(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::True => Some(true),
         Expr::False => Some(false),
-        Expr::Primitive(_) | Expr::Tag { .. } | Expr::TagIs { .. } | Expr::Ingress { .. } => None,
+        Expr::Primitive(_)
+        | Expr::Tag { .. }
+        | Expr::TagIs { .. }
+        | Expr::Slot(_)
+        | Expr::Ingress { .. } => None,
         Expr::Not(inner) => value(inner).map(|v| !v),
         Expr::And(list) => decide(list, false),
         Expr::Or(list) => decide(list, true),

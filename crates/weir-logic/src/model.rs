@@ -113,7 +113,11 @@ impl Model {
                 let ranges = ranges(*compare, *value);
                 self.said(&key, &ranges, 64, expr)
             }
-            Expr::TagIs { test: TagTest::Matches(_), .. } => {
+            Expr::TagIs { scope, name, test: TagTest::Flag } => {
+                self.said(&format!("{scope}.{name}"), &[(1, 1)], 1, expr)
+            }
+            // Where a tag stands says nothing of what it means.
+            Expr::TagIs { test: TagTest::Matches(_), .. } | Expr::Slot(_) => {
                 Ok(self.opaque(&expr.to_string(), &[(1, 1)], 1, expr)?.yes)
             }
             Expr::Ingress { first, last } => {

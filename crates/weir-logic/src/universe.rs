@@ -414,6 +414,9 @@ fn with_values(expr: &Expr, number: &dyn Fn(&str) -> Option<u64>) -> Expr {
         Expr::TagIs { scope, name, test: TagTest::Number { compare, value } } => {
             (format!("{scope}.{name}"), ranges(*compare, *value))
         }
+        Expr::TagIs { scope, name, test: TagTest::Flag } => {
+            (format!("{scope}.{name}"), vec![(1, 1)])
+        }
         Expr::Ingress { first, last } => {
             (INGRESS.to_owned(), vec![(u64::from(*first), u64::from(*last))])
         }

@@ -5,8 +5,9 @@ use crate::flows::FlowTable;
 use crate::held::Held;
 use crate::nf::Nf;
 use crate::pool::{Fresh, Pool};
+use crate::tags::{FlagTag, NumberTag, Ready, TagError, TagSpec, TextTag};
 use weir_mem::{Arena, Seq, SharedBytes};
-use weir_packet::{Access, Depth, Direction, DropReason, FlowKey, Pkt, TagSlot, Verdict};
+use weir_packet::{Access, Depth, Direction, DropReason, FlowKey, Pkt, Verdict};
 
 /// Time as packets tell it. One per µNF; never goes back.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,16 +26,34 @@ impl Clock {
 /// What a µNF may ask while its configuration is compiled.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
-    /// Slots of the tags that the planner assigned, by name. A tag that nobody uses has none.
-    pub tags: Vec<(String, u8)>,
+    /// The µNF's tags that some policy tests.
+    tags: Ready,
     /// Seed of everything random: runs with equal seeds are equal.
     pub seed: u64,
 }
 
 impl Env {
-    /// The slot of the tag called `name`, when somebody uses it.
-    pub fn tag(&self, name: &str) -> Option<TagSlot> {
-        self.tags.iter().find(|(n, _)| n == name).map(|&(_, slot)| TagSlot(slot))
+    /// With the places of those tags that somebody asks for.
+    ///
+    /// # Errors
+    /// When a place cannot be, or a pattern is none.
+    pub fn new(tags: &[TagSpec], seed: u64) -> Result<Self, TagError> {
+        Ok(Env { tags: Ready::new(tags)?, seed })
+    }
+
+    /// The flag `name` of the descriptor's tags; `None` when nobody asks for it: then do not work it out.
+    pub fn flag(&self, name: &str) -> Option<FlagTag> {
+        self.tags.flag(name)
+    }
+
+    /// The number `name` of the descriptor's tags; `None` when nobody asks for it.
+    pub fn number(&self, name: &str) -> Option<NumberTag> {
+        self.tags.number(name)
+    }
+
+    /// The text `name` of the descriptor's tags; `None` when nobody asks for it.
+    pub fn text(&self, name: &str) -> Option<TextTag> {
+        self.tags.text(name)
     }
 }
 

@@ -67,21 +67,21 @@ pub enum Affinity {
 }
 
 /// The type of a tag's value.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TagKind {
-    /// Zero or one.
-    Bool,
-    /// A number.
+    /// True or not, and not until it is said.
+    Flag,
+    /// A number of up to 64 bits.
     Number,
-    /// Bytes of the packet: offset in the low 32 bits, length in the high 32 bits.
-    Span,
+    /// Bytes, for regular expressions.
+    Text,
 }
 
-/// A named attribute that the µNF attaches to packets or reads from them.
+/// A named attribute that the µNF attaches to packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct TagDecl {
-    /// Its name, such as `http.url`.
+    /// Its name, such as `url`: policies write `http.url` for what the instance `http` says.
     pub name: &'static str,
     /// Type of its value.
     pub kind: TagKind,
@@ -111,7 +111,7 @@ pub struct Descriptor {
     pub affinity: Affinity,
     /// Cost hint in processor cycles per packet.
     pub cost_cycles: u32,
-    /// Tags that it attaches or reads.
+    /// Tags that it attaches.
     pub tags: &'static [TagDecl],
     /// Trust domain: µNFs of one domain share packet memory; between domains packets are copied.
     /// Empty for the graph's own. An operator may say otherwise (`--domain`).

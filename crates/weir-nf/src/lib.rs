@@ -15,6 +15,7 @@ mod instance;
 mod nf;
 mod pool;
 mod registry;
+mod tags;
 pub mod testing;
 mod timers;
 mod wheel;
@@ -30,6 +31,7 @@ pub use instance::{BuildError, Instance, Outcome, RestoreError, Site};
 pub use nf::{ConfigError, Merge, Neighbours, Nf, NoConfig};
 pub use pool::{Fresh, Pool};
 pub use registry::{Registration, find, registrations};
+pub use tags::{FlagTag, NumberTag, TagError, TagPlace, TagSpec, TextTag};
 pub use timers::MOST_TIMERS;
 
 #[doc(hidden)]
@@ -39,6 +41,5 @@ pub use serde;
 pub use serde_json;
 pub use weir_packet::{
     Access, BATCH, Bytes, Depth, DropReason, FlowHasher, FlowKey, Fragment, HeaderFault, L3,
-    Layers, Packets, Pkt, ReadOnly, ReadWrite, TagSlot, Verdict, check_ip, checksum, flow, headers,
-    wire,
+    Layers, Packets, Pkt, ReadOnly, ReadWrite, Verdict, check_ip, checksum, flow, headers, wire,
 };

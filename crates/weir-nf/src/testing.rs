@@ -6,9 +6,9 @@ use crate::nf::Nf;
 use crate::pool::Pool;
 use serde_json::Value;
 use weir_mem::arena::HEADROOM;
-use weir_mem::meta::{Arrival, Arrived};
+use weir_mem::meta::{Arrival, Arrived, TAG_SLOTS};
 use weir_mem::{Arena, ArenaShape, Entry, RegionError, Seq};
-use weir_packet::{BATCH, DropReason, Packet, Verdict};
+use weir_packet::{BATCH, DropReason, Packet, Verdict, tag_word_of};
 
 /// Why a test bench could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,8 @@ pub struct Seen {
     pub verdict: Result<&'static str, DropReason>,
     /// The packet's bytes afterwards.
     pub bytes: Vec<u8>,
+    /// What stands in its tag slots afterwards.
+    pub tags: [u64; TAG_SLOTS],
 }
 
 impl Seen {
@@ -124,6 +126,9 @@ impl Bench {
         let bytes = self.arena.bytes(packet.entry());
         let mut copy = vec![0; bytes.len()];
         bytes.copy_to(0, &mut copy);
+        let tag = |slot: usize| u8::try_from(slot).unwrap_or(u8::MAX);
+        let tags =
+            std::array::from_fn(|slot| tag_word_of(self.arena.view(), packet.entry(), tag(slot)));
         let index = packet.into_entry().index();
         let verdict = match verdict.as_output() {
             _ if verdict == Verdict::HELD => Ok("(held)"),
@@ -133,7 +138,7 @@ impl Bench {
         if verdict != Ok("(held)") {
             if index < 256 { self.for_nf.push(index) } else { self.free.push(index) }
         }
-        Seen { verdict, bytes: copy }
+        Seen { verdict, bytes: copy, tags }
     }
 
     fn collect(&mut self) {

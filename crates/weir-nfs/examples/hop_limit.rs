@@ -4,19 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_nf::{
     Affinity, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowState, LayerAccess,
-    Merge, Nf, Packets, ReadOnly, TagDecl, TagKind, TagSlot, Touch,
+    Merge, Nf, NumberTag, Packets, ReadOnly, TagDecl, TagKind, Touch,
 };
 
 /// Drops packets whose TTL or hop limit is below a minimum, and packets of flows that had too many
 /// of them.
 ///
-/// *Outputs:* `ip`, `non_ip`. *Drops:* `expired`. *Tag:* `hops.left`, what the header says.
+/// *Outputs:* `ip`, `non_ip`. *Drops:* `expired`. *Tag:* `left`, what the header says.
 /// *Source:* RFC 791 §3.1, RFC 8200 §3.
 #[derive(Debug)]
 pub struct HopLimit {
     min: u8,
     strikes: u32,
-    left: Option<TagSlot>,
+    left: Option<NumberTag>,
 }
 
 /// Configuration of [`HopLimit`].
@@ -71,7 +71,7 @@ impl Nf for HopLimit {
         effect: Effect::Stateful,
         affinity: Affinity::Flow,
         cost_cycles: 80,
-        tags: &[TagDecl { name: "hops.left", kind: TagKind::Number }],
+        tags: &[TagDecl { name: "left", kind: TagKind::Number }],
         ..Descriptor::BASE
     };
     type Access = ReadOnly;
@@ -84,7 +84,7 @@ impl Nf for HopLimit {
             let why = "0 lets everything pass; the least is 1".to_owned();
             return Err(ConfigError { at: "/min".to_owned(), why });
         }
-        let left = env.tag("hops.left");
+        let left = env.number("left");
         Ok(HopLimit { min: config.min, strikes: config.strikes, left })
     }
 
@@ -95,8 +95,8 @@ impl Nf for HopLimit {
                 packet.send(NON_IP);
                 continue;
             };
-            if let Some(slot) = self.left {
-                packet.set_tag(slot, ttl.into());
+            if let Some(left) = &self.left {
+                left.set(&packet, ttl.into());
             }
             let expired = ttl < self.min;
             let flow = ctx.flow(&packet);
@@ -129,6 +129,7 @@ mod tests {
     use serde_json::json;
     use weir_nf::testing::Bench;
     use weir_nf::wire::Frame;
+    use weir_nf::{TagPlace, TagSpec};
 
     fn frame(ttl: u8) -> Vec<u8> {
         Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).udp(7, 7).ttl(ttl).vlan(7).build()
@@ -150,6 +151,17 @@ mod tests {
         let seen = bench.run(&[frame(9), frame(1), frame(9), frame(1), frame(9)]);
         let passes: Vec<_> = seen.iter().map(|s| s.verdict.is_ok()).collect();
         assert_eq!(passes, [true, false, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_left_is_told_to_those_who_ask() {
+        let place = TagPlace::Number { slot: 0 };
+        let env = Env::new(&[TagSpec { name: "left".to_owned(), place }], 0).unwrap();
+        let mut bench = Bench::with_env::<HopLimit>(json!({"min": 1}), &env).unwrap();
+        let arp = Frame::other(0x0806).payload(&[0; 28]).build();
+        // One more than the number; 0 says that there is none.
+        let words: Vec<_> = bench.run(&[frame(9), arp]).iter().map(|s| s.tags[0]).collect();
+        assert_eq!(words, [10, 0]);
     }
 
     #[test]

@@ -7,18 +7,19 @@ use weir_http::{Request, is_http, request};
 use weir_nf::headers::plain_v4;
 use weir_nf::{
     Bytes, ConfigError, Ctx, Depth, Descriptor, Effect, Env, LayerAccess, Nf, NoConfig, Packets,
-    ReadOnly, TagDecl, TagKind, TagSlot, Touch,
+    ReadOnly, TagDecl, TagKind, TextTag, Touch,
 };
 
 /// Tells HTTP/1.x from everything else by what TCP segments begin with, on whatever port.
 ///
 /// *Outputs:* `http` (segments that begin with a request or status line, whole or cut); `other`
-/// (the rest: not IP, not TCP, no payload, the middle of a body). *Config:* none. *Tag:* `http.url`,
-/// where the target of the first request is when its request line is whole. *Source:* RFC 9112 §3
-/// and §4; the µNF paper's HTTPClassifier. Segments are judged one by one, without reassembly.
+/// (the rest: not IP, not TCP, no payload, the middle of a body). *Config:* none. *Tags:* `url` and
+/// `method` (texts), target and method of the first request when its request line is whole.
+/// *Source:* RFC 9112 §3 and §4; the µNF paper's HTTPClassifier. Segments are judged one by one, without reassembly.
 #[derive(Debug)]
 pub struct HttpClassifier {
-    url: Option<TagSlot>,
+    url: Option<TextTag>,
+    method: Option<TextTag>,
     scratch: RefCell<Scratch>,
 }
 
@@ -40,7 +41,10 @@ impl Nf for HttpClassifier {
             payload: Touch::Read,
         },
         cost_cycles: 100,
-        tags: &[TagDecl { name: "http.url", kind: TagKind::Span }],
+        tags: &[
+            TagDecl { name: "url", kind: TagKind::Text },
+            TagDecl { name: "method", kind: TagKind::Text },
+        ],
         effect: Effect::Pure,
         ..Descriptor::BASE
     };
@@ -51,7 +55,7 @@ impl Nf for HttpClassifier {
 
     fn build(_: NoConfig, env: &Env) -> Result<Self, ConfigError> {
         let scratch = RefCell::new(Scratch::new());
-        Ok(HttpClassifier { url: env.tag("http.url"), scratch })
+        Ok(HttpClassifier { url: env.text("url"), method: env.text("method"), scratch })
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
@@ -67,11 +71,16 @@ impl Nf for HttpClassifier {
             };
             let head = http_head(scratch, &packet.bytes(), payload.clone());
             packet.send(if head.is_some() { HTTP } else { OTHER });
-            if let (Some(slot), Some(head)) = (self.url, head)
+            if (self.url.is_some() || self.method.is_some())
+                && let Some(head) = head
                 && let Request::Whole(first) = request(head)
             {
-                let start = payload.start + usize::from(first.target.start);
-                packet.set_tag(slot, start as u64 | u64::from(first.target.len) << 32);
+                if let Some(url) = &self.url {
+                    url.set(&packet, first.target.of(head));
+                }
+                if let Some(method) = &self.method {
+                    method.set(&packet, first.method.as_str().as_bytes());
+                }
             }
         }
     }

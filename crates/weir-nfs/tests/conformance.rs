@@ -12,7 +12,7 @@ use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
 use weir_nf::{
     ConfigError, Ctx, Depth, Descriptor, DropReason, Env, LayerAccess, Nf, NoConfig, Packets,
-    ReadWrite, Touch, registrations,
+    ReadWrite, TagKind, TagPlace, TagSpec, Touch, registrations,
 };
 use weir_nfs::{
     busy::Busy, check_ip_header::CheckIpHeader, count_subnet::CountSubnet, count_url::CountUrl,
@@ -29,8 +29,15 @@ struct Subject {
 }
 
 fn subject<N: Nf>(config: Value) -> Subject {
-    let tags = N::DESCRIPTOR.tags.iter().zip(0..).map(|(t, slot)| (t.name.to_owned(), slot));
-    let env = Env { tags: tags.collect(), seed: 1 };
+    let tags = N::DESCRIPTOR.tags.iter().zip(0..).map(|(tag, slot)| TagSpec {
+        name: tag.name.to_owned(),
+        place: match tag.kind {
+            TagKind::Flag => TagPlace::Flag { slot, bit: 5 },
+            TagKind::Number => TagPlace::Number { slot },
+            TagKind::Text => TagPlace::Text { slot, bit: 60, patterns: vec!["a.c".to_owned()] },
+        },
+    });
+    let env = Env::new(&tags.collect::<Vec<_>>(), 1).unwrap();
     Subject { descriptor: &N::DESCRIPTOR, bench: Bench::with_env::<N>(config, &env).unwrap() }
 }
 

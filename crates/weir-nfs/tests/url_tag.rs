@@ -1,41 +1,62 @@
-//! The tag that HttpClassifier attaches.
+//! The tags that HttpClassifier attaches.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 use serde_json::Value;
-use weir_mem::arena::HEADROOM;
-use weir_mem::{Arena, ArenaShape, Entry, Seq};
+use weir_nf::testing::Bench;
 use weir_nf::wire::Frame;
-use weir_nf::{Env, Pool, Site, Verdict, find};
-use weir_nfs as _;
-use weir_packet::Packet;
+use weir_nf::{Env, TagPlace, TagSpec};
+use weir_nfs::http_classifier::HttpClassifier;
 
-/// The bytes that `http.url` in slot 3 points to after HttpClassifier saw the frame.
-fn tagged(frame: &[u8], env: &Env) -> Vec<u8> {
-    let arena = Arena::private(ArenaShape::new(1, 2048)).unwrap();
-    let mut entry = Entry::packet(0, HEADROOM, frame.len() as u16, Seq::new(0), 0);
-    assert!(arena.bytes_mut(&mut entry).unwrap().write(0, frame));
-    let mut packets = [Packet::admit(entry, arena.view()).unwrap()];
-    let mut nf = find("HttpClassifier").unwrap().make(&Value::Null, env).unwrap();
-    let pool = Pool::default();
-    let site = Site { arena: &arena, pool: &pool };
-    nf.process(&mut packets, &mut [Verdict::FIRST], 0, site);
-    let tag = arena.meta(packets[0].entry()).unwrap().tags[3].get();
-    let (start, len) = (tag as u32 as usize, (tag >> 32) as usize);
-    frame[start..start + len].to_vec()
+fn text(name: &str, bit: u8, patterns: &[&str]) -> TagSpec {
+    let patterns = patterns.iter().map(ToString::to_string).collect();
+    TagSpec { name: name.to_owned(), place: TagPlace::Text { slot: 3, bit, patterns } }
+}
+
+fn tags_of(payload: &[u8]) -> u64 {
+    let specs = [
+        text("url", 8, &["^/admin", "\\.php$"]),
+        text("method", 10, &["^GET$"]),
+        text("url", 60, &["q=[0-9]"]),
+    ];
+    let env = Env::new(&specs, 0).unwrap();
+    let mut bench = Bench::with_env::<HttpClassifier>(Value::Null, &env).unwrap();
+    let frame = Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).tcp(1, 80, 24).vlan(7);
+    let seen = bench.run(&[frame.payload(payload).build()]);
+    let tags = seen.first().unwrap().tags;
+    assert!(tags.iter().enumerate().all(|(slot, word)| slot == 3 || *word == 0), "{tags:?}");
+    tags[3]
+}
+
+const ADMIN: u64 = 1 << 8;
+const PHP: u64 = 1 << 9;
+const GET: u64 = 1 << 10;
+const QUERY: u64 = 1 << 60;
+
+#[test]
+fn url_and_method_are_those_of_the_first_whole_request_line() {
+    let long = format!("\r\nGET /admin{}?q=1 HTTP/1.1\r\n\r\n", "x".repeat(900));
+    assert_eq!(tags_of(long.as_bytes()), ADMIN | GET | QUERY);
+    assert_eq!(tags_of(b"POST /admin/a.php HTTP/1.0\r\n\r\nGET /b HTTP/1.0\r\n\r\n"), ADMIN | PHP);
+    assert_eq!(tags_of(b"GET http://h/admin HTTP/1.0\r\n\r\n"), GET);
+    // Cut, an answer, something else.
+    assert_eq!(tags_of(b"GET /admin"), 0);
+    assert_eq!(tags_of(b"HTTP/1.1 200 OK\r\n\r\n/admin"), 0);
+    assert_eq!(tags_of(b"something else /admin"), 0);
 }
 
 #[test]
-fn http_url_spans_the_target_of_a_whole_request_line_and_nothing_else() {
-    let env = Env { tags: vec![("http.url".to_owned(), 3)], seed: 0 };
+fn without_a_place_no_tag_is_set() {
+    let mut bench = Bench::new::<HttpClassifier>(Value::Null).unwrap();
     let frame = Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).tcp(1, 80, 24);
-    let tag = |payload: &'static [u8]| tagged(&frame.vlan(7).payload(payload).build(), &env);
-    let long = format!("/{}?q=1", "x".repeat(900));
-    let request = format!("\r\nGET {long} HTTP/1.1\r\n\r\n");
-    assert_eq!(tagged(&frame.payload(request.as_bytes()).build(), &env), long.as_bytes());
-    assert_eq!(tag(b"GET http://h/a HTTP/1.0\r\n\r\nGET /b HTTP/1.0\r\n\r\n"), b"http://h/a");
-    assert_eq!(tag(b"GET /cut"), b"");
-    assert_eq!(tag(b"HTTP/1.1 200 OK\r\n\r\n"), b"");
-    assert_eq!(tag(b"something else"), b"");
-    let untagged = tagged(&frame.payload(b"GET / HTTP/1.0\r\n\r\n").build(), &Env::default());
-    assert_eq!(untagged, b"");
+    let seen = bench.run(&[frame.payload(b"GET /admin HTTP/1.0\r\n\r\n").build()]);
+    assert_eq!((seen[0].output(), seen[0].tags), ("http", [0; 8]));
+}
+
+#[test]
+fn a_pattern_or_a_place_that_there_is_not_is_an_error() {
+    let error = Env::new(&[text("url", 0, &["("])], 0).unwrap_err();
+    assert!(error.to_string().contains("tag `url`"), "{error}");
+    assert!(Env::new(&[text("url", 63, &["a", "b"])], 0).is_err());
+    let place = TagPlace::Number { slot: 8 };
+    assert!(Env::new(&[TagSpec { name: "n".to_owned(), place }], 0).is_err());
 }

@@ -4,7 +4,7 @@ use weir_mem::arena::HEADROOM;
 use weir_mem::meta::{Arrival, Arrived};
 use weir_mem::{Arena, ArenaShape, Entry, RegionError, Seq};
 use weir_nf::{Instance, Kind, Leaving, Pool, Site};
-use weir_packet::{Packet, Verdict};
+use weir_packet::{Packet, TagBits, Verdict, set_tag_of, tag_word_of};
 
 use crate::Input;
 
@@ -67,6 +67,16 @@ impl Bench {
             (m.source_port.get(), m.wire_len.get(), m.raw_time.get() as usize)
         });
         (port, packet.entry().seq().get() as usize, wire, time)
+    }
+
+    /// What stands in a packet's tag slot.
+    pub(crate) fn tag_word(&self, packet: &Packet, slot: u8) -> u64 {
+        tag_word_of(self.arena.view(), packet.entry(), slot)
+    }
+
+    /// Writes into a packet's tags.
+    pub(crate) fn mark(&self, packet: &Packet, bits: TagBits, word: u64) {
+        set_tag_of(self.arena.view(), packet.entry(), bits, word);
     }
 
     /// A packet has left, or was dropped.

@@ -1,14 +1,13 @@
 //! The walk.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use weir_capture::Timestamp;
 use weir_filter::{Expr, naive_matches};
 use weir_mem::RegionError;
-use weir_mem::meta::TAG_SLOTS;
-use weir_nf::{BuildError, Env, Instance, Kind};
-use weir_packet::{DropReason, Packet};
-use weir_plan::{Graph, Node, NodeId, NodeKind};
+use weir_nf::{BuildError, Env, Instance, Kind, TagError, TagPlace, TagSpec};
+use weir_packet::{DropReason, Packet, TagBits};
+use weir_plan::{Graph, Mark, Node, NodeId, NodeKind, Place, Setting, Tags, TagsError};
 
 use crate::bench::{Bench, Done, LONGEST};
 use crate::{Counts, Discarded, Input, Outcome, Sent};
@@ -25,6 +24,17 @@ pub enum OracleError {
         /// Why.
         source: BuildError,
     },
+    /// Filters ask for more of tags than packets can carry.
+    #[error(transparent)]
+    Tags(#[from] TagsError),
+    /// A µNF's tags cannot be set.
+    #[error("{name}: {source}")]
+    Tag {
+        /// Name of the instance.
+        name: String,
+        /// Why.
+        source: TagError,
+    },
     /// No memory.
     #[error(transparent)]
     Memory(#[from] RegionError),
@@ -36,6 +46,7 @@ pub enum OracleError {
 /// A policy, ready to be executed once.
 pub struct Oracle {
     graph: Graph,
+    tags: Tags,
     /// By node.
     nfs: Vec<Option<Box<dyn Instance>>>,
     bench: Bench,
@@ -61,8 +72,9 @@ impl Oracle {
     /// # Errors
     /// [`OracleError`].
     pub fn new(graph: &Graph, ports: &[u16]) -> Result<Self, OracleError> {
-        let env = Env { tags: tags(graph), seed: 0 };
-        let nfs = graph.nodes().iter().map(|n| make(n, &env)).collect::<Result<Vec<_>, _>>()?;
+        let tags = Tags::assign(graph)?;
+        let make = |(id, node): (NodeId, &Node)| make(node, tags.of(id));
+        let nfs = graph.node_ids().map(make).collect::<Result<Vec<_>, _>>()?;
         let mut outcome = Outcome::default();
         for edge in graph.edges() {
             outcome.edges.insert(edge.name.clone(), Counts::default());
@@ -86,6 +98,7 @@ impl Oracle {
         Ok(Oracle {
             last: vec![0; nfs.len()],
             graph: graph.clone(),
+            tags,
             nfs,
             bench: Bench::new()?,
             received: BTreeMap::new(),
@@ -140,7 +153,7 @@ impl Oracle {
         self.times.push(input.time);
         let time = self.times.len() - 1;
         if let Some(packet) = self.bench.arrive(input, place, time) {
-            let next = self.leave(port, 0, &input.bytes, input.port);
+            let next = self.leave(port, 0, &packet);
             self.walk(packet, rx, next);
         }
         Ok(())
@@ -205,28 +218,33 @@ impl Oracle {
                 Some(Kind::Released) | None => {}
             }
             let next = match verdict.as_output() {
-                Some(output) => {
-                    let bytes = self.bench.bytes(&packet);
-                    let (port, ..) = self.bench.origin(&packet);
-                    self.leave(from, usize::from(output), &bytes, port)
-                }
+                Some(output) => self.leave(from, usize::from(output), &packet),
                 None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
             };
             self.walk(packet, name.clone(), next);
         }
     }
 
-    /// The first edge of a node's output that takes the packet, which came in by `port`.
-    fn leave(&mut self, from: NodeId, output: usize, bytes: &[u8], port: u16) -> Next {
+    /// The first edge of a node's output that takes the packet.
+    fn leave(&mut self, from: NodeId, output: usize, packet: &Packet) -> Next {
+        let bytes = self.bench.bytes(packet);
+        let (port, ..) = self.bench.origin(packet);
         let Some(output) = self.graph.outputs(from).get(output) else {
             return Next::Nowhere(DropReason::NoEdge);
         };
         for branch in &output.branches {
-            let takes = |filter: &Expr| naive_matches(&filter.resolve_ingress(port), bytes);
+            let takes = |filter: &Expr| {
+                let placed = self.tags.place(filter).resolve_ingress(port);
+                let said = placed.resolve_slots(&|slot| self.bench.tag_word(packet, slot));
+                naive_matches(&said, &bytes)
+            };
             if !branch.filter.as_ref().is_none_or(takes) {
                 continue;
             }
             let Some(edge) = self.graph.edge(branch.edge) else { continue };
+            if let Some(Mark { slot, mask, word }) = self.tags.mark(edge) {
+                self.bench.mark(packet, TagBits { slot, mask }, word);
+            }
             self.outcome.edges.entry(edge.name.clone()).or_default().count(bytes.len());
             return Next::Node(edge.to, u8::try_from(edge.input).unwrap_or(u8::MAX));
         }
@@ -245,25 +263,24 @@ impl Oracle {
     }
 }
 
-/// A slot for each tag that an NF of the policy names, as far as there are slots.
-fn tags(graph: &Graph) -> Vec<(String, u8)> {
-    let mut names = BTreeSet::new();
-    for node in graph.nodes() {
-        if let NodeKind::Nf { info, .. } = &node.kind
-            && let Ok(registration) = weir_nf::find(&info.name)
-        {
-            names.extend(registration.descriptor.tags.iter().map(|tag| tag.name.to_owned()));
-        }
-    }
-    names.into_iter().take(TAG_SLOTS).zip(0..).collect()
-}
-
-fn make(node: &Node, env: &Env) -> Result<Option<Box<dyn Instance>>, OracleError> {
+fn make(node: &Node, tags: &[Setting]) -> Result<Option<Box<dyn Instance>>, OracleError> {
     let NodeKind::Nf { info, config } = &node.kind else {
         return Ok(None);
     };
-    let made = weir_nf::find(&info.name).and_then(|r| r.make(config, env));
+    let specs: Vec<TagSpec> = tags.iter().map(spec).collect();
+    let env = Env::new(&specs, 0)
+        .map_err(|source| OracleError::Tag { name: node.name.clone(), source })?;
+    let made = weir_nf::find(&info.name).and_then(|r| r.make(config, &env));
     made.map(Some).map_err(|source| OracleError::Nf { name: node.name.clone(), source })
+}
+
+fn spec(setting: &Setting) -> TagSpec {
+    let place = match setting.place.clone() {
+        Place::Flag { slot, bit } => TagPlace::Flag { slot, bit },
+        Place::Number { slot } => TagPlace::Number { slot },
+        Place::Text { slot, bit, patterns } => TagPlace::Text { slot, bit, patterns },
+    };
+    TagSpec { name: setting.name.clone(), place }
 }
 
 /// The name of a port's service, with the number for an array of ports.

@@ -11,6 +11,9 @@ pub mod wire;
 pub use bytes::Bytes;
 pub use flow::{Direction, FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable};
 pub use headers::{Depth, Fragment, HeaderFault, L3, Layers, check_ip, parse};
-pub use packet::{Access, BATCH, Packets, Pkt, ReadOnly, ReadWrite, TagSlot, Verdict, layers_of};
+pub use packet::{
+    Access, BATCH, Packets, Pkt, ReadOnly, ReadWrite, TagBits, Verdict, layers_of, set_tag_of,
+    tag_word_of,
+};
 pub use reason::{DropReason, REASONS};
 pub use weir_mem::Packet;

@@ -201,18 +201,10 @@ impl<'p, A: Access> Pkt<'p, A> {
         layers_of(self.arena, self.packet.entry(), depth)
     }
 
-    /// The value of a tag; 0 when nobody has set it.
+    /// Writes those of `word`'s bits that a tag has; the others stay.
     #[inline]
-    pub fn tag(&self, slot: TagSlot) -> u64 {
-        self.meta().and_then(|m| m.tags.get(slot.0 as usize)).map_or(0, |t| t.get())
-    }
-
-    /// Sets a tag.
-    #[inline]
-    pub fn set_tag(&self, slot: TagSlot, value: u64) {
-        if let Some(tag) = self.meta().and_then(|m| m.tags.get(slot.0 as usize)) {
-            tag.set(value);
-        }
+    pub fn set_tag(&self, at: TagBits, word: u64) {
+        set_tag_of(self.arena, self.packet.entry(), at, word);
     }
 
     /// Its ring entry: the SDK's way to know which packet caused another.
@@ -327,6 +319,25 @@ fn remembered(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
     layers
 }
 
-/// Which of a packet's tag slots a named tag has; the planner assigns it.
+/// The bits of a packet's tag slots that a tag has; the planner assigns them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TagSlot(pub u8);
+pub struct TagBits {
+    /// The slot.
+    pub slot: u8,
+    /// Its bits.
+    pub mask: u64,
+}
+
+/// What stands in a tag slot of the packet in `entry`; 0 when nobody has set it.
+#[inline]
+pub fn tag_word_of(arena: ArenaView<'_>, entry: &Entry, slot: u8) -> u64 {
+    arena.meta(entry).and_then(|m| m.tags.get(usize::from(slot))).map_or(0, |t| t.get())
+}
+
+/// Writes those of `word`'s bits that a tag of the packet in `entry` has; the others stay.
+#[inline]
+pub fn set_tag_of(arena: ArenaView<'_>, entry: &Entry, at: TagBits, word: u64) {
+    if let Some(tag) = arena.meta(entry).and_then(|m| m.tags.get(usize::from(at.slot))) {
+        tag.set(tag.get() & !at.mask | word & at.mask);
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::describe::Work;
@@ -31,9 +32,9 @@ pub struct NfInfo {
     /// How many packets it holds at most at a time.
     #[serde(default)]
     pub holds: u32,
-    /// Names of the tags that it attaches or reads.
+    /// The tags that it attaches.
     #[serde(default)]
-    pub tags: Vec<String>,
+    pub tags: Vec<TagInfo>,
     /// The program whose code it is; `None` for the library's. Every program has the library's, none
     /// has another program's: two of different programs never share a worker.
     #[serde(default)]
@@ -41,6 +42,29 @@ pub struct NfInfo {
     /// What merging and moving it may rely on.
     #[serde(default)]
     pub work: Work,
+}
+
+/// A tag that an NF attaches to packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TagInfo {
+    /// Its name, without the NF's.
+    pub name: String,
+    /// What its value is.
+    pub kind: TagKind,
+}
+
+/// What a tag's value is.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum TagKind {
+    /// True or not: `fw.safe`.
+    Flag,
+    /// A number: `ids.score >= 3`.
+    Number,
+    /// Bytes: `http.url ~ "^/admin"`.
+    Text,
 }
 
 /// An outside program, by its place in the operator's list.

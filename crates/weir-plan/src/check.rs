@@ -10,8 +10,10 @@ use crate::error::{Errors, PolicyError, PolicyWarning};
 use crate::exact;
 use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
 use crate::parse::{Parsed, parse_all};
+use crate::remedy;
 use crate::service;
 use crate::span::{Lines, Span};
+use crate::tags::Tags;
 use crate::topo;
 use crate::warn;
 use crate::why::Why;
@@ -94,6 +96,12 @@ pub(crate) fn check_parsed(
             };
             errors.push(span, why);
         }
+        return Err(errors.into_list());
+    }
+    if let Err(error) = Tags::assign(&graph) {
+        let asks = |link: &&Link| link.filter.as_ref().is_some_and(|f| !f.tag_tests().is_empty());
+        let span = links.iter().find(asks).map_or(Span::default(), |link| link.span);
+        errors.push(span, Why::Tags(error));
         return Err(errors.into_list());
     }
     Ok(Checked { graph, written, warnings })
@@ -223,8 +231,10 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
         nodes.push(Node { name: declaration.name.clone(), kind, outputs, vnf: None });
     }
     let id = |index: usize| ids.get(index).copied().flatten();
+    let by_entry = links.iter().filter_map(|link| link.filter.as_ref()).any(remedy::asks_entry);
+    let numbers = if by_entry { remedy::entry_numbers(declared, links) } else { Vec::new() };
     let mut graph = Graph { nodes, edges: Vec::new(), order: Vec::new() };
-    for link in links {
+    for (i, link) in links.iter().enumerate() {
         if let (Some(from), Some(to)) = (id(link.from), id(link.to)) {
             graph.add(Edge {
                 name: String::new(),
@@ -235,6 +245,7 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
                 filter: link.filter.clone(),
                 bandwidth: link.bandwidth,
                 pipelet: link.pipelet.clone(),
+                entry: numbers.get(i).copied().flatten(),
             });
         }
     }

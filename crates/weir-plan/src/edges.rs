@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::Ipv4Addr;
 
-use weir_filter::{Expr, Net, Why as FilterWhy};
+use weir_filter::{Expr, Net, TagTest, Why as FilterWhy};
 
 use crate::ast::{Hop, Pipelet, Statement};
 use crate::bandwidth::Bandwidth;
@@ -11,6 +11,7 @@ use crate::catalog::NfInfo;
 use crate::declare::{Declared, What};
 use crate::error::Errors;
 use crate::nearest::nearest;
+use crate::said::{self, Said};
 use crate::span::{Name, Span, Spanned};
 use crate::why::Why;
 
@@ -195,21 +196,36 @@ impl<'a> Linker<'a> {
                 return Err(());
             }
         };
-        let mut sound = Ok(Some(()));
-        for test in expr.values() {
-            errors.push(written.span, Why::ValueTest { test });
-            sound = Err(());
-        }
-        let Some(source) = source else {
-            return sound.map(|_| Some(expr));
+        let mut wrong = Vec::new();
+        let mut what = |scope: &str, name: &str, test: Option<&TagTest>| {
+            self.said(scope, name, test, source, from)
         };
-        for (scope, name) in expr.tags() {
-            if let Err(why) = self.tag(scope, name, source, from) {
-                errors.push(find(written, &format!("{scope}.{name}")), why);
-                sound = Err(());
-            }
+        let expr = said::settle(&expr, &mut what, &mut wrong);
+        let sound = wrong.is_empty();
+        for (text, why) in wrong {
+            errors.push(find(written, &text), why);
         }
-        sound.map(|_| Some(expr))
+        sound.then_some(Some(expr)).ok_or(())
+    }
+
+    /// What `scope.name` is: an output of the source before a tag.
+    fn said(
+        &self,
+        scope: &str,
+        name: &str,
+        test: Option<&TagTest>,
+        source: Option<usize>,
+        from: &str,
+    ) -> Result<Said, Why> {
+        let output = source.map(|source| self.tag(scope, name, source, from));
+        match (output, test) {
+            (Some(Ok(())), None) => Ok(Said::Output),
+            (Some(Ok(())), Some(_)) => Err(Why::OutputTest { output: format!("{scope}.{name}") }),
+            (output, test) => match said::tag(self.declared, scope, name, test)? {
+                Some(said) => Ok(said),
+                None => output.unwrap_or(Ok(())).map(|()| Said::Output),
+            },
+        }
     }
 
     /// The value of an address. One whose declaration is wrong has some value: its error is enough.

@@ -139,9 +139,16 @@ impl Judge<'_, '_> {
     }
 
     fn set_domain(&mut self) {
-        let asks = |way: &Way<'_>| way.filter.as_ref().is_some_and(Expr::asks_ingress);
-        self.domain = self.ways.iter().any(asks).then(|| {
-            let came_by = self.classes.came_by(&self.classes.upstream(self.index));
+        let asks = |what: fn(&Expr) -> bool| {
+            self.ways.iter().any(|way| way.filter.as_ref().is_some_and(what))
+        };
+        let (ingress, entry) = (asks(Expr::asks_ingress), asks(remedy::asks_entry));
+        self.domain = (ingress || entry).then(|| {
+            let upstream = self.classes.upstream(self.index);
+            let came_by = match entry {
+                true => self.classes.entered(self.index, &upstream),
+                false => self.classes.came_by(&upstream),
+            };
             self.universe.class(&came_by)
         });
     }
@@ -195,7 +202,7 @@ impl Judge<'_, '_> {
     /// Adds the classes of their pipelets to the ways that meet. What meets all the same is an error.
     fn remedy(&mut self, meetings: Vec<Meeting>, judgement: &mut Judgement) {
         let upstream = self.classes.upstream(self.index);
-        let class = |at: usize| -> Option<Result<Expr, NoClass>> {
+        let class = |at: usize| -> Option<Result<remedy::Class, NoClass>> {
             let way = self.ways.get(at)?;
             let pairs = meetings.iter().map(|meeting| meeting.ways);
             let others = pairs.filter_map(|(a, b)| match at {
@@ -207,7 +214,8 @@ impl Judge<'_, '_> {
                 others.filter_map(|other| self.ways.get(other)).map(|way| way.link).collect();
             (!others.is_empty()).then(|| self.classes.of(way.link, &others, &upstream))
         };
-        let added: Vec<Option<Result<Expr, NoClass>>> = (0..self.ways.len()).map(class).collect();
+        let added: Vec<Option<Result<remedy::Class, NoClass>>> =
+            (0..self.ways.len()).map(class).collect();
         let failed = |at: usize| match added.get(at) {
             Some(Some(Err(why))) => Some(why.clone()),
             _ => None,
@@ -225,7 +233,7 @@ impl Judge<'_, '_> {
         for (way, class) in self.ways.iter_mut().zip(&added) {
             if let Some(Ok(class)) = class {
                 let filter = way.filter.take().unwrap_or(Expr::True);
-                way.filter = Some(remedy::and(class.clone(), filter));
+                way.filter = Some(remedy::and(class.expr.clone(), filter));
             }
         }
         self.set_domain();
@@ -250,7 +258,13 @@ impl Judge<'_, '_> {
                 _ => None,
             });
             let line = other.map_or(0, |other| self.line(other));
-            let why = Warning::ClassAdded { class: class.to_string(), line };
+            let why = match class.entered {
+                None => Warning::ClassAdded { class: class.expr.to_string(), line },
+                Some((entries, writer)) => {
+                    let entries = entries.into_iter().map(|link| self.classes.line(link)).collect();
+                    Warning::EntryAdded { entries, line, writer }
+                }
+            };
             judgement.notes.push(PolicyWarning { span: way.link.span, why });
         }
     }

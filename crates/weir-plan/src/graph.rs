@@ -90,7 +90,7 @@ pub struct Output {
 /// A way out of an output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
-    /// Which packets take it; `None` for all that get here. Free of tags.
+    /// Which packets take it; `None` for all that get here. Free of outputs, not of tags.
     pub filter: Option<Expr>,
     /// The edge.
     pub edge: EdgeId,
@@ -116,6 +116,10 @@ pub struct Edge {
     pub bandwidth: Option<Bandwidth>,
     /// The pipelet it was first written in.
     pub pipelet: Option<String>,
+    /// For an edge from a port: its number in tests of the edge that packets entered by, if there are
+    /// any.
+    #[serde(default)]
+    pub entry: Option<u32>,
 }
 
 /// A checked policy graph. Its NFs form no cycle.

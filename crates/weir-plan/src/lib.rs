@@ -42,10 +42,13 @@
 //! outputs. An edge that several pipelets have in common is one edge.
 //!
 //! Where edges of different pipelets overlap, the pipelets' traffic classes are added to them: the
-//! ports that a pipelet's packets come in by, and its filters there if pipelets share a port and no NF
-//! between may write. [`Warning::ClassAdded`] says so.
+//! ports that a pipelet's packets come in by, and its filters there if pipelets share a port. Behind an NF
+//! that may write these say nothing any more: packets then carry the edge that they left their port by, as
+//! a tag. [`Warning::ClassAdded`] and [`Warning::EntryAdded`] say so.
 //!
-//! `include`, tags of NFs other than the source, cycles among NFs, and arrays of ports as
+//! A filter may ask for tags of any NF: what nobody has said of a packet is false ([`Tags`]).
+//!
+//! `include`, cycles among NFs, and arrays of ports as
 //! destinations are refused for now, each by name.
 
 mod ast;
@@ -73,8 +76,10 @@ mod parse;
 mod plan;
 mod remedy;
 mod render;
+mod said;
 pub mod service;
 mod span;
+mod tags;
 mod topo;
 mod warn;
 mod warning;
@@ -82,7 +87,7 @@ mod why;
 
 pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
 pub use bandwidth::Bandwidth;
-pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId};
+pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId, TagInfo, TagKind};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
@@ -100,5 +105,6 @@ pub use plan::{
 pub use remedy::NoClass;
 pub use render::{render, render_warnings};
 pub use span::{Name, Span, Spanned};
+pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};
 pub use warning::Warning;
 pub use why::{NotYet, Why};

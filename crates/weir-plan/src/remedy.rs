@@ -1,13 +1,16 @@
 //! E2's remedy for packets that have several ways (E2, appendix): the traffic class of its pipelet is
 //! added to each ambiguous edge. A pipelet's class is what comes in by the ports that its edges leave.
+//! Behind an NF that may write, filters say nothing of how a packet came in: there a tag carries
+//! the number of the edge by which the packet left its port, and is tested instead.
 
 use std::collections::BTreeSet;
 
 use thiserror::Error;
-use weir_filter::Expr;
+use weir_filter::{Compare, Expr, TagTest};
 
 use crate::declare::{Declared, What};
 use crate::edges::Link;
+use crate::tags::ENTRY;
 
 /// Why the classes of two edges' pipelets do not tell their packets apart.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -19,11 +22,6 @@ pub enum NoClass {
     /// A pipelet begins in the middle.
     #[error("a pipelet of theirs has no edge from a port, so it has no traffic class to add")]
     NoPort,
-    /// An NF before may have changed what the class is about.
-    #[error(
-        "their pipelets share a port, and which packets are whose is not visible any more behind `{0}`, which may write packets"
-    )]
-    Rewritten(String),
     /// A class looks behind tags, as `vlan` does, which would move what the edge's filter looks at.
     #[error(
         "their pipelets share a port, and the filters there cannot be joined to these: they look behind tags or labels"
@@ -34,8 +32,18 @@ pub enum NoClass {
     Common,
 }
 
+/// What tells a pipelet's packets from others.
+pub(crate) struct Class {
+    pub(crate) expr: Expr,
+    /// Where it asks by which edges packets entered: these edges, by their places among the links, and
+    /// the NF because of which it does.
+    pub(crate) entered: Option<(Vec<usize>, String)>,
+}
+
 /// A pipelet's edge from a port.
 struct Entrance<'a> {
+    link: usize,
+    number: u32,
     port: usize,
     first: u16,
     last: u16,
@@ -50,6 +58,26 @@ pub(crate) struct Classes<'a> {
     into: Vec<Vec<usize>>,
     /// By pipelet: its edges from ports.
     entrances: Vec<Vec<Entrance<'a>>>,
+    /// By link, for edges from ports: their numbers.
+    numbers: Vec<Option<u32>>,
+}
+
+/// For each link from a port its number, from 1 in the order of the text.
+pub(crate) fn entry_numbers(declared: &Declared<'_>, links: &[Link]) -> Vec<Option<u32>> {
+    let mut next = 1_u32..;
+    let from_port = |link: &Link| matches!(what(declared, link.from), What::Port { .. });
+    links.iter().map(|link| if from_port(link) { next.next() } else { None }).collect()
+}
+
+/// True when it asks by which edge packets entered.
+pub(crate) fn asks_entry(filter: &Expr) -> bool {
+    filter.tag_tests().iter().any(|(scope, name, _)| (*scope, *name) == ENTRY)
+}
+
+fn entered_by(number: u32) -> Expr {
+    let (scope, name) = (ENTRY.0.to_owned(), ENTRY.1.to_owned());
+    let test = TagTest::Number { compare: Compare::Equal, value: number.into() };
+    Expr::TagIs { scope, name, test }
 }
 
 /// What is upstream of a node.
@@ -65,6 +93,7 @@ impl<'a> Classes<'a> {
     pub(crate) fn new(declared: &'a Declared<'a>, links: &'a [Link]) -> Self {
         let mut into = vec![Vec::new(); declared.list.len()];
         let mut entrances: Vec<Vec<Entrance<'a>>> = Vec::new();
+        let numbers = entry_numbers(declared, links);
         for (i, link) in links.iter().enumerate() {
             if let Some(list) = into.get_mut(link.to) {
                 list.push(i);
@@ -78,11 +107,13 @@ impl<'a> Classes<'a> {
                 }
                 if let Some(list) = entrances.get_mut(pipelet) {
                     let filter = link.filter.as_ref();
-                    list.push(Entrance { port: link.from, first: *first, last: *last, filter });
+                    let number = numbers.get(i).copied().flatten().unwrap_or_default();
+                    let (port, first, last) = (link.from, *first, *last);
+                    list.push(Entrance { link: i, number, port, first, last, filter });
                 }
             }
         }
-        Self { declared, links, into, entrances }
+        Self { declared, links, into, entrances, numbers }
     }
 
     /// Where the packets of a declared node come from.
@@ -114,6 +145,22 @@ impl<'a> Classes<'a> {
         any(numbers.collect())
     }
 
+    /// That a packet entered by one of the edges that may lead from these ports to `node`. What comes in
+    /// by a port leaves it by one of that port's own edges.
+    pub(crate) fn entered(&self, node: usize, upstream: &Upstream) -> Expr {
+        let mut all = Vec::new();
+        for (link, number) in self.links.iter().zip(&self.numbers) {
+            let leads = link.to == node || upstream.nfs.contains(&link.to);
+            if let (true, Some(number), What::Port { first, last }) =
+                (leads, number, what(self.declared, link.from))
+            {
+                let ingress = Expr::Ingress { first: *first, last: *last };
+                all.push(Expr::And(vec![ingress, entered_by(*number)]));
+            }
+        }
+        any(all)
+    }
+
     /// What tells the packets of the edge `link`, out of a node with this upstream, from those of
     /// `others`: the class of its pipelets.
     pub(crate) fn of(
@@ -121,7 +168,7 @@ impl<'a> Classes<'a> {
         link: &Link,
         others: &[&Link],
         upstream: &Upstream,
-    ) -> Result<Expr, NoClass> {
+    ) -> Result<Class, NoClass> {
         if others.iter().any(|o| o.pipelets.iter().any(|p| link.pipelets.contains(p))) {
             return Err(NoClass::SamePipelet);
         }
@@ -130,8 +177,15 @@ impl<'a> Classes<'a> {
         for other in others {
             shared |= !self.ports(other)?.is_disjoint(&own);
         }
-        if shared {
-            self.unchanged(&own, upstream)?;
+        if shared && let Some(writer) = self.writer(&own, upstream) {
+            let mut entered: Vec<usize> = self.entrances_of(link).map(|e| e.link).collect();
+            entered.sort_unstable();
+            entered.dedup();
+            let mut numbers: Vec<u32> = self.entrances_of(link).map(|e| e.number).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            let expr = any(numbers.into_iter().map(entered_by).collect());
+            return Ok(Class { expr, entered: Some((entered, writer)) });
         }
         let mut class = Vec::new();
         for entrance in self.entrances_of(link) {
@@ -145,11 +199,16 @@ impl<'a> Classes<'a> {
                 class.push(part);
             }
         }
-        Ok(any(class))
+        Ok(Class { expr: any(class), entered: None })
     }
 
     fn entrances_of(&self, link: &Link) -> impl Iterator<Item = &Entrance<'a>> {
         link.pipelets.iter().filter_map(|p| self.entrances.get(*p)).flatten()
+    }
+
+    /// The line of a link, from 1.
+    pub(crate) fn line(&self, link: usize) -> usize {
+        self.links.get(link).map_or(0, |link| self.declared.lines.line(link.span.start))
     }
 
     /// The declared ports at which the edge's pipelets begin.
@@ -161,8 +220,8 @@ impl<'a> Classes<'a> {
         Ok(self.entrances_of(link).map(|entrance| entrance.port).collect())
     }
 
-    /// No NF between these ports and a node may write, nor that node itself.
-    fn unchanged(&self, ports: &BTreeSet<usize>, upstream: &Upstream) -> Result<(), NoClass> {
+    /// An NF between these ports and a node that may write, or that node itself.
+    fn writer(&self, ports: &BTreeSet<usize>, upstream: &Upstream) -> Option<String> {
         let mut behind = BTreeSet::new();
         let mut todo: Vec<usize> = ports.iter().copied().collect();
         while let Some(at) = todo.pop() {
@@ -172,11 +231,10 @@ impl<'a> Classes<'a> {
                 }
             }
         }
-        let writer = behind.into_iter().find_map(|nf| match self.declared.list.get(nf) {
-            Some(d) if writes(&d.what) => Some(d),
+        behind.into_iter().find_map(|nf| match self.declared.list.get(nf) {
+            Some(d) if writes(&d.what) => Some(d.name.clone()),
             _ => None,
-        });
-        writer.map_or(Ok(()), |d| Err(NoClass::Rewritten(d.name.clone())))
+        })
     }
 }
 

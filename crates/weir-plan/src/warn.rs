@@ -9,6 +9,7 @@ use crate::edges::Link;
 use crate::error::{MAX_WARNINGS, PolicyWarning};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::merge::resolve;
+use crate::said;
 use crate::span::Span;
 use crate::warning::Warning;
 
@@ -24,6 +25,7 @@ pub(crate) fn warnings(
     unused(declared, links, &mut list);
     unreached(declared, graph, &mut list);
     edges(declared, links, graph, &mut list);
+    said::unset(declared, links, &mut list);
     list.sort_by_key(|w| (w.span.start, w.span.end));
     capped(list)
 }

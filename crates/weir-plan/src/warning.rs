@@ -39,6 +39,29 @@ pub enum Warning {
         /// The line of the other edge, from 1.
         line: usize,
     },
+    /// An edge that was restricted to packets that entered by certain edges.
+    #[error(
+        "added to this edge that packets entered by {}: the traffic of its pipelet. Else it and the edge in line {line} took the same packets, and behind `{writer}`, which may write packets, a tag must tell",
+        entered(entries)
+    )]
+    EntryAdded {
+        /// The lines of the edges from ports, from 1.
+        entries: Vec<usize>,
+        /// The line of the other edge, from 1.
+        line: usize,
+        /// The NF behind which packets need not look as they came in.
+        writer: String,
+    },
+    /// A test of a tag that packets need not have.
+    #[error(
+        "{}, so this test of `{tag}` is false", if *never { "no packet here has passed an NF that says it" } else { "packets come here that have not passed an NF that says it" }
+    )]
+    TagUnset {
+        /// The tag.
+        tag: String,
+        /// True when no way leads here from who sets it.
+        never: bool,
+    },
     /// Stands at the first that is not shown.
     #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]
     TooMany {
@@ -47,12 +70,21 @@ pub enum Warning {
     },
 }
 
+/// `the edge in line 3`, `the edges in lines 3 and 5`.
+fn entered(lines: &[usize]) -> String {
+    let all: Vec<String> = lines.iter().map(usize::to_string).collect();
+    match all.as_slice() {
+        [one] => format!("the edge in line {one}"),
+        all => format!("the edges in lines {}", all.join(", ")),
+    }
+}
+
 impl Warning {
     /// What stands before it: `note` for what was done without being asked, else `warning`.
     #[must_use]
     pub fn severity(&self) -> &'static str {
         match self {
-            Warning::ClassAdded { .. } => "note",
+            Warning::ClassAdded { .. } | Warning::EntryAdded { .. } => "note",
             _ => "warning",
         }
     }
@@ -69,6 +101,17 @@ impl Warning {
                 format!(
                     "write `{class}` into its filter yourself if it is right, else correct the filters"
                 )
+            }
+            Warning::EntryAdded { .. } => {
+                "nothing to write if it is right, else let the filters exclude each other"
+                    .to_owned()
+            }
+            Warning::TagUnset { tag, never: true } => {
+                format!("lead the packets through that NF first, or leave `{tag}` out")
+            }
+            Warning::TagUnset { .. } => {
+                "nothing to write if it is right, else lead all packets through that NF first"
+                    .to_owned()
             }
             Warning::TooMany { .. } => "correct these first".to_owned(),
         }

@@ -3,11 +3,13 @@
 use thiserror::Error;
 use weir_logic::{Reason, Witness};
 
+use crate::catalog::TagKind;
 use crate::check::MAX_PORTS;
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::MAX_ERRORS;
 use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
 use crate::remedy::NoClass;
+use crate::tags::TagsError;
 
 /// Parts of the policy language that are known but not built yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,8 +108,14 @@ pub enum Why {
     UnknownOutput { scope: String, name: String, nearest: Option<String>, outputs: Vec<String> },
     #[error("`{scope}.{name}` is about `{scope}`, but these packets come from `{from}`")]
     OtherScope { scope: String, name: String, from: String, outputs: Vec<String> },
-    #[error("`{test}` is understood, but does not run yet")]
-    ValueTest { test: String },
+    #[error("`{output}` is an output, which has no value")]
+    OutputTest { output: String },
+    #[error("`{scope}` sets no tag called `{name}`")]
+    UnknownTag { scope: String, name: String, nearest: Option<String>, tags: Vec<String> },
+    #[error("`{tag}` is {}, and is not tested like that", what_is(*kind))]
+    TagTest { tag: String, kind: TagKind },
+    #[error("{0}")]
+    Tags(TagsError),
     #[error("`{name}` has no input called `{input}`")]
     UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
     #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
@@ -140,6 +148,14 @@ pub enum Why {
     OutputOpen { name: String, output: String },
     #[error("no edge leaves `{name}`")]
     NoWayOut { name: String },
+}
+
+fn what_is(kind: TagKind) -> &'static str {
+    match kind {
+        TagKind::Flag => "a flag",
+        TagKind::Number => "a number",
+        TagKind::Text => "a text",
+    }
 }
 
 /// By which output, if that must be said.
@@ -240,10 +256,18 @@ impl Why {
                     outputs.iter().map(|output| format!("{from}.{output}")).collect();
                 format!("write an output of `{from}`: {}", list(&outputs))
             }
-            Why::ValueTest { .. } => {
-                "write an output, as in `[fw.safe]`, a filter on packets, or edges from the ports themselves"
-                    .to_owned()
+            Why::OutputTest { output } => format!("write `[{output}]`"),
+            Why::UnknownTag { nearest, tags, .. } => {
+                suggestion(nearest.as_deref(), tags, "its tags are")
             }
+            Why::TagTest { tag, kind: TagKind::Flag } => format!("write `{tag}` or `!{tag}`"),
+            Why::TagTest { tag, kind: TagKind::Number } => {
+                format!("compare it, as in `{tag} == 3` or `{tag} >= 3`")
+            }
+            Why::TagTest { tag, kind: TagKind::Text } => {
+                format!("write a pattern, as in `{tag} ~ \"^/admin\"`")
+            }
+            Why::Tags(_) => "test fewer tags".to_owned(),
             Why::UnknownInput { nearest, inputs, .. } => {
                 suggestion(nearest.as_deref(), inputs, "its inputs are")
             }

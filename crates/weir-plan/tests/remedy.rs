@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Types, branches, good};
-use weir_plan::{Why, check, render_warnings};
+use weir_plan::{Tags, Why, check, render_warnings};
 
 /// E2's figure 14 as far as graphs go that have no cycle: ports are single, and the way in has a
 /// firewall and a proxy of its own. The NAT is on both ways.
@@ -98,11 +98,57 @@ fn pipelets_that_share_a_port_are_told_apart_by_their_filters_where_nothing_writ
             "out: [ingress == 0 and not tcp port 80 and not udp] -> Drop",
         ]
     );
-    // Behind an NF that may write, the filters say nothing of what came in.
-    let errors = check(&text.replace("TYPE", "NAT"), &Types).unwrap_err();
+    // Behind an NF that may write, the filters say nothing of what came in: a tag does.
+    let text = text.replace("TYPE", "NAT");
+    let checked = good(&text);
+    assert_eq!(
+        branches(&checked, "g"),
+        [
+            "out: [Port.entry == 1] -> a",
+            "out: [Port.entry == 2 and udp] -> b",
+            "out: [Port.entry == 2 and not udp] -> Drop",
+        ]
+    );
+    let shown = render_warnings(&checked.warnings, "p.weir", &text);
+    assert!(
+        shown.starts_with(
+            "p.weir:2:52: note: added to this edge that packets entered by the edge in line 2: the traffic of its pipelet. Else it and the edge in line 3 took the same packets, and behind `g`, which may write packets, a tag must tell"
+        ),
+        "{shown}"
+    );
+    // Who enters by which edge is marked, in one slot.
+    let tags = Tags::assign(&checked.graph).unwrap();
+    let marks: Vec<_> =
+        checked.graph.edges().iter().map(|e| tags.mark(e).map(|m| m.word)).collect();
+    assert_eq!(marks[..3], [Some(2), None, None]);
+    assert_eq!(marks.iter().flatten().collect::<Vec<_>>(), [&2, &3]);
+}
+
+#[test]
+fn an_entrance_of_both_pipelets_tells_nothing() {
+    let text = "Port<0> lan; Port<1> a; Port<2> b; NAT g; TYPE f;
+         pipelet { lan [tcp] -> g; g -> a; }
+         pipelet { lan [tcp] -> g; lan [!tcp] -> g; g -> b; }";
+    let errors = check(&text.replace("TYPE f", "FW f"), &Types).unwrap_err();
     let why: Vec<String> = errors.iter().map(|e| e.why.instead()).collect();
-    assert_eq!(why.len(), 2, "{why:?}");
-    assert!(why.iter().all(|why| why.contains("`g`, which may write packets")), "{why:?}");
+    assert!(
+        why[0].starts_with("their pipelets' traffic classes have packets in common"),
+        "{why:?}"
+    );
+}
+
+#[test]
+fn what_enters_by_the_edge_of_a_third_pipelet_needs_a_way_too() {
+    let text = "Port<0> lan; Port<1> a; Port<2> b; NAT g; L3L4Filter f;
+         pipelet { lan [tcp] -> g; g -> a; }
+         pipelet { lan [udp] -> g; g -> b; }
+         pipelet { lan [!(tcp || udp)] -> f; f -> TO; }";
+    good(&text.replace("TO", "a"));
+    let errors = check(&text.replace("TO", "g"), &Types).unwrap_err();
+    assert!(
+        matches!(&errors[..], [e] if matches!(&e.why, Why::Hole { name, added: true, .. } if name == "g")),
+        "{errors:?}"
+    );
 }
 
 #[test]

@@ -15,6 +15,7 @@ use weir_plan::{
     Affinity, Around, Catalog, Checked, ConfigProblem, Effect, Isolate, NfInfo, NodeKind, Options,
     Plan, Touch, check, render,
 };
+use weir_plan::{TagInfo, TagKind};
 
 const FIREWALL: &str = "\
 template: Firewall
@@ -450,12 +451,13 @@ fn what_a_descriptor_leaves_out_is_the_worst() {
 #[test]
 fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
     let text = "nf: Ids\nports: { inputs: [in], outputs: [vp0, vp1] }\n\
-        attributes:\n  safe: { method: port, port: vp1 }\n  url: { method: metadata }\n\
+        attributes:\n  safe: { method: port, port: vp1 }\n  url: { method: metadata, type: text }\n  odd: { method: metadata }\n\
         affinity: [dst_port, src_ip, dst_ip, src_port, proto]\nscaling: { cores: true }\nrate: { per_core_ghz: 0.5 Mpps }\n";
     let described = describe(text, Syntax::Yaml).unwrap();
     let info = &described[0].info;
     assert_eq!(info.outputs, ["vp0", "safe"]);
-    assert_eq!(info.tags, ["url"]);
+    let tag = |name: &str, kind| TagInfo { name: name.to_owned(), kind };
+    assert_eq!(info.tags, [tag("odd", TagKind::Flag), tag("url", TagKind::Text)]);
     assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Flow, 2000));
     assert!(described[0].scaling.cores && !described[0].scaling.servers);
     for (from, to, says) in [
@@ -464,7 +466,12 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
         ("0.5 Mpps", "0 Mpps", "above zero"),
         ("[dst_port, src_ip, dst_ip, src_port, proto]", "[dst_port]", "write all five"),
         ("{ method: metadata }", "{ method: port }", "add `port`"),
-        ("{ method: metadata }", "{ method: port, port: vp1 }", "tells `safe` already"),
+        (
+            "{ method: metadata, type: text }",
+            "{ method: port, port: vp0, type: text }",
+            "leave `type` out",
+        ),
+        ("{ method: metadata }", "{ method: port, port: vp1 }", "tells `odd` already"),
         ("  safe: ", "  vp0: ", "two ports are called `vp0`"),
         ("[vp0, vp1]", "[vp0, vp1, vp0]", "two ports are called `vp0`"),
         ("inputs: [in]", "inputs: [in, in]", "two ports are called `in`"),

@@ -95,7 +95,7 @@ impl Job {
             end,
             segment,
             packets: Vec::with_capacity(BATCH),
-            clear_tags: !spec.tags.is_empty(),
+            clear_tags: spec.clear_tags,
             batches: 0,
             live: spec.live.then(Instant::now),
             keeper,

@@ -29,6 +29,7 @@ mod schedule;
 pub mod segment;
 pub mod spec;
 mod station;
+mod takes;
 pub mod worker;
 
 pub use careful::fingerprint;

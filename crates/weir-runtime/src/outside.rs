@@ -6,6 +6,7 @@ use crate::spec::PROTOCOL_VERSION;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::OnceLock;
+use weir_nf::TagKind;
 
 /// The package whose NFs are the library's.
 const LIBRARY: &str = "weir-nfs";
@@ -48,8 +49,8 @@ pub struct DescribedNf {
     pub creates: u8,
     /// How many packets it holds at most.
     pub holds: u32,
-    /// Names of its tags.
-    pub tags: Vec<String>,
+    /// Its tags: names and kinds.
+    pub tags: Vec<(String, TagKind)>,
     /// Its whole descriptor, as `weir nf show` prints it.
     pub descriptor: Value,
     /// JSON schema of its configuration.
@@ -88,7 +89,7 @@ impl Description {
             resizes: r.descriptor.resizes,
             creates: r.descriptor.creates,
             holds: r.descriptor.holds,
-            tags: r.descriptor.tags.iter().map(|t| t.name.to_owned()).collect(),
+            tags: r.descriptor.tags.iter().map(|t| (t.name.to_owned(), t.kind)).collect(),
             descriptor: serde_json::to_value(r.descriptor).unwrap_or(Value::Null),
             schema: serde_json::to_value(r.schema()).unwrap_or(Value::Null),
         });

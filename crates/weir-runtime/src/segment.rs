@@ -3,10 +3,11 @@
 use crate::careful::{CLEAN, Careful};
 use crate::layout::{EDGE_WORDS, Layout, NODE_WORDS};
 use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
+use crate::takes::Takes;
 use std::time::Instant;
-use weir_filter::{CompileError, Expr, Filter};
-use weir_mem::{Arena, Seq, SharedBytes};
-use weir_nf::{BuildError, Descriptor, Env, Instance, Outcome, Site};
+use weir_filter::CompileError;
+use weir_mem::{Arena, Seq};
+use weir_nf::{BuildError, Descriptor, Env, Instance, Outcome, Site, TagError};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
 
@@ -24,6 +25,14 @@ pub enum SegmentError {
         name: String,
         /// Why.
         source: BuildError,
+    },
+    /// A µNF's tags cannot be set.
+    #[error("{name}: {source}")]
+    Tags {
+        /// Name of the instance.
+        name: String,
+        /// Why.
+        source: TagError,
     },
     /// An edge's filter cannot be compiled.
     #[error("{name}: {source}")]
@@ -46,37 +55,6 @@ pub(crate) enum Target {
     Node { node: usize, input: usize },
     Lane { edge: usize },
     Drop,
-}
-
-/// Which packets take a branch.
-enum Takes {
-    All,
-    These(Filter),
-    /// What asks for the port that packets came in by, answered for each source when it was built.
-    BySource(Vec<Filter>),
-}
-
-impl Takes {
-    /// `ports` are the sources' ports.
-    fn new(filter: Option<&Expr>, ports: &[u16]) -> Result<Self, CompileError> {
-        Ok(match filter {
-            None => Takes::All,
-            Some(filter) if filter.asks_ingress() => {
-                let compile = |port: &u16| Filter::compile(&filter.resolve_ingress(*port));
-                Takes::BySource(ports.iter().map(compile).collect::<Result<_, _>>()?)
-            }
-            Some(filter) => Takes::These(Filter::compile(filter)?),
-        })
-    }
-
-    #[inline(always)]
-    fn takes(&self, bytes: &SharedBytes<'_>, source: usize) -> bool {
-        match self {
-            Takes::All => true,
-            Takes::These(filter) => filter.matches(bytes),
-            Takes::BySource(filters) => filters.get(source).is_some_and(|f| f.matches(bytes)),
-        }
-    }
 }
 
 pub(crate) struct Branch {
@@ -140,10 +118,9 @@ pub struct Segment {
 impl Segment {
     /// Builds the µNFs of `spec`.
     pub fn new(spec: &WorkerSpec) -> Result<Self, SegmentError> {
-        let env = Env { tags: spec.tags.clone(), seed: spec.seed };
         let mut nodes = Vec::with_capacity(spec.nodes.len());
         for (i, n) in spec.nodes.iter().enumerate() {
-            let node = node(i, n, spec, &env, &nodes)?;
+            let node = node(i, n, spec, &nodes)?;
             nodes.push(node);
         }
         let careful = nodes.iter().any(|n| n.careful.is_some());
@@ -360,7 +337,7 @@ impl Segment {
         };
         let bytes = way.arena.bytes(packet.entry());
         let branches = self.nodes.get(i).and_then(|n| n.outputs.get(usize::from(output)));
-        let takes = |b: &&Branch| b.takes.takes(&bytes, way.source);
+        let takes = |b: &&Branch| b.takes.takes(&bytes, way.source, &packet, way.arena);
         let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
             return self.discard(packet, DropReason::NoEdge, i, way);
         };
@@ -419,13 +396,7 @@ impl Segment {
     }
 }
 
-fn node(
-    i: usize,
-    n: &NodeSpec,
-    spec: &WorkerSpec,
-    env: &Env,
-    earlier: &[Node],
-) -> Result<Node, SegmentError> {
+fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, earlier: &[Node]) -> Result<Node, SegmentError> {
     let layout = Layout::of(spec);
     let build = |source| SegmentError::Build { name: n.name.clone(), source };
     // A quarantined node has no µNF, and needs none of another's.
@@ -438,7 +409,9 @@ fn node(
         _ if lent.is_some() => None,
         Some((kind, config)) => {
             let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
-            let made = weir_nf::find(kind).and_then(|r| r.make(&config, env));
+            let env = Env::new(&n.tags, spec.seed)
+                .map_err(|source| SegmentError::Tags { name: n.name.clone(), source })?;
+            let made = weir_nf::find(kind).and_then(|r| r.make(&config, &env));
             Some(made.map_err(build)?)
         }
         None => None,
@@ -462,7 +435,7 @@ fn node(
                 TargetSpec::Lane => Target::Lane { edge },
                 TargetSpec::Drop => Target::Drop,
             };
-            let takes = Takes::new(b.filter.as_ref(), &spec.source_ports)
+            let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, b.mark)
                 .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
             list.push(Branch { takes, target, words });
         }
@@ -492,7 +465,7 @@ fn lent(
 ) -> Result<&'static Descriptor, SegmentError> {
     let nf = lender.and_then(|node| node.nf.as_ref());
     let nf = nf.filter(|nf| !nf.remembers() && !nf.descriptor().does_more());
-    let nf = nf.filter(|_| spec.is_some_and(|spec| spec.nf == n.nf));
+    let nf = nf.filter(|_| spec.is_some_and(|spec| spec.nf == n.nf && spec.tags == n.tags));
     nf.map(|nf| nf.descriptor()).ok_or_else(|| SegmentError::Shared(n.name.clone()))
 }
 

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 use weir_device::DeviceSpec;
 use weir_filter::Expr;
+use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -117,6 +118,19 @@ pub struct BranchSpec {
     pub edge: Option<u16>,
     /// Where it leads.
     pub target: TargetSpec,
+    /// What is written into the tag slots of packets that take it.
+    pub mark: Option<MarkSpec>,
+}
+
+/// Bits of a tag slot, and what they become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkSpec {
+    /// The slot.
+    pub slot: u8,
+    /// Which bits.
+    pub mask: u64,
+    /// What they become.
+    pub word: u64,
 }
 
 /// One node of a segment.
@@ -128,9 +142,11 @@ pub struct NodeSpec {
     pub nf: Option<(String, String)>,
     /// For each output the edges, in the order in which they are tried.
     pub outputs: Vec<Vec<BranchSpec>>,
+    /// The tags that the µNF is to set.
+    pub tags: Vec<TagSpec>,
     /// Edges that lead here; with more than one, packets are brought into sequence.
     pub fan_in: u16,
-    /// An earlier node of the segment whose µNF this one is too: of equal type and configuration, and
+    /// An earlier node of the segment whose µNF this one is too: of equal type, configuration and tags, and
     /// with nothing that it remembers. Everything else each has to itself.
     pub instance_of: Option<u16>,
 }
@@ -246,8 +262,8 @@ pub struct WorkerSpec {
     pub end: EndSpec,
     /// The device's descriptor, of a device that the agent holds open (a TAP interface).
     pub device: Option<Fd>,
-    /// Slots of tags in use.
-    pub tags: Vec<(String, u8)>,
+    /// Whether packets arrive with empty tag slots: some filter of the graph asks for tags.
+    pub clear_tags: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// How it shares the machine.

@@ -61,6 +61,8 @@ pub enum Done {
 pub enum Kept {
     /// Its report could not be given without it.
     Remembers,
+    /// Filters ask for what it says of packets by tags.
+    Asked,
     /// Packets of the output divide, or are dropped there.
     Divides,
 }
@@ -116,6 +118,7 @@ impl fmt::Display for Change {
             Done::Kept { by, why } => {
                 let why = match why {
                     Kept::Remembers => "it keeps counters of its own",
+                    Kept::Asked => "filters ask for its tags",
                     Kept::Divides => "what leaves it by that output divides or is dropped",
                 };
                 write!(f, "stays, though {by} has its answer: {why}")

@@ -4,7 +4,7 @@
 //! ways are only ever sent on to later NFs; so each is either sent past it, or counts for what is
 //! known behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use weir_filter::Expr;
@@ -15,6 +15,7 @@ use crate::graph::{Branch, Edge, EdgeId, Graph, NodeId, NodeKind};
 use crate::optimise::change::{Change, Done, Kept, Layer};
 use crate::optimise::facts::{Classes, Fact, Facts, looked_at, repeats};
 use crate::plan::Options;
+use crate::tags;
 
 /// Where the packets of one branch of one output go, up to the next node that still sees them.
 pub(super) struct Course {
@@ -40,6 +41,7 @@ pub(super) struct Threaded {
 pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
     let mut threading = Threading {
         graph,
+        asked: tags::asked(graph),
         options,
         classes: Classes::new(graph),
         into: vec![Vec::new(); graph.nodes().len()],
@@ -64,6 +66,8 @@ pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
 
 struct Threading<'g> {
     graph: &'g Graph,
+    /// NFs whose tags filters ask for.
+    asked: BTreeSet<NodeId>,
     options: &'g Options,
     classes: Classes<'g>,
     /// By node: the courses that lead there.
@@ -123,6 +127,9 @@ impl<'g> Threading<'g> {
         let Some(fact) = fact else { return Sent::Into };
         if info.work.keeps {
             return Sent::Though(fact, Kept::Remembers);
+        }
+        if self.asked.contains(&id) {
+            return Sent::Though(fact, Kept::Asked);
         }
         let graph = self.graph;
         let output = graph.outputs(id).get(fact.output);

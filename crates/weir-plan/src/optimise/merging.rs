@@ -15,6 +15,7 @@ use crate::graph::{Graph, NodeId};
 use crate::optimise::change::{Change, Done};
 use crate::optimise::facts::{Alike, alike, repeats};
 use crate::plan::{Isolate, Options};
+use crate::tags;
 use crate::topo;
 
 /// The NFs to merge, as lists.
@@ -66,9 +67,11 @@ pub(super) fn merge(
 fn candidates(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
     let mut places: HashMap<(Alike<'_>, &str), usize> = HashMap::new();
     let mut lists: Vec<(u32, Vec<NodeId>)> = Vec::new();
+    let asked = tags::asked(graph);
     for id in graph.order() {
         let Some((alike, info)) = graph.node(*id).and_then(alike) else { continue };
-        if !repeats(info) {
+        // One µNF sets its tags in one way.
+        if !repeats(info) || asked.contains(id) {
             continue;
         }
         let place = places.entry((alike, domain_of(graph, options, *id))).or_insert(lists.len());

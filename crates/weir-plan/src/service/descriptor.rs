@@ -1,9 +1,11 @@
 //! µNF descriptors in the µNF paper's own form (§IV-D).
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::NfInfo;
+use crate::catalog::{NfInfo, TagInfo, TagKind};
 use crate::describe::{Access, Affinity, Effect, Touch, Work};
 
 /// A µNF descriptor: what a µNF does to packets. What it leaves out is taken as the worst: stateful,
@@ -38,6 +40,9 @@ pub struct DescriptorDocument {
     /// Names of its outputs; one, `out`, unless given.
     #[serde(default)]
     pub outputs: Option<Vec<String>>,
+    /// The tags that it attaches: `flag`, `number` or `text` by name.
+    #[serde(default)]
+    pub tags: BTreeMap<String, TagKind>,
     /// Processor cycles per packet, roughly.
     #[serde(default)]
     pub cost_cycles: Option<u32>,
@@ -112,7 +117,11 @@ impl DescriptorDocument {
             resizes: writes,
             creates: 0,
             holds: 0,
-            tags: Vec::new(),
+            tags: self
+                .tags
+                .iter()
+                .map(|(name, kind)| TagInfo { name: name.clone(), kind: *kind })
+                .collect(),
             program: None,
             work: Work {
                 access,

@@ -210,6 +210,7 @@ impl<'g> Expansion<'g> {
                     filter,
                     bandwidth: draft.bandwidth,
                     pipelet: draft.pipelet,
+                    entry: None,
                 });
             }
         }

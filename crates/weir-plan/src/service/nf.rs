@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bandwidth::Bandwidth;
-use crate::catalog::NfInfo;
+use crate::catalog::{NfInfo, TagInfo, TagKind};
 use crate::config::Config;
 use crate::describe::{Affinity, Effect, Work};
 use crate::error::PolicyError;
@@ -97,6 +97,9 @@ pub struct Attribute {
     /// The port that packets with this attribute leave by. Policies may then write `nf.attribute`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
+    /// What a tag's value is; a flag unless given.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<TagKind>,
 }
 
 /// The means by which an attribute is told.
@@ -272,7 +275,15 @@ impl NfDocument {
             let pointer = format!("/attributes/{}", names::step(name));
             let port = attribute.port.as_ref();
             match (attribute.method, port.map(|port| (port, self.port(port)))) {
-                (Method::Metadata, None) => tags.push(name.clone()),
+                (Method::Metadata, None) => {
+                    let kind = attribute.kind.unwrap_or(TagKind::Flag);
+                    tags.push(TagInfo { name: name.clone(), kind });
+                }
+                (Method::Port, _) if attribute.kind.is_some() => problems.push(Problem {
+                    pointer: format!("{pointer}/type"),
+                    message: format!("`{name}` is told by a port, which has no value"),
+                    instead: "leave `type` out, or write `method: metadata`".to_owned(),
+                }),
                 // The output takes the attribute's name: that is what policies write.
                 (Method::Port, Some((port, Some(at)))) => {
                     if let Some(other) = told.insert(at, name) {

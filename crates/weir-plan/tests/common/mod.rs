@@ -4,7 +4,8 @@
 
 use serde_json::Value;
 use weir_plan::{
-    Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, ProgramId, Work, check, render,
+    Catalog, Checked, ConfigProblem, NfInfo, Node, NodeId, ProgramId, TagInfo, TagKind, Work,
+    check, render,
 };
 
 pub struct Types;
@@ -23,6 +24,10 @@ const TYPES: [(&str, &[&str], &[&str], bool); 11] = [
     ("Others", &["in"], &["out"], true),
 ];
 
+fn tag(name: &str, kind: TagKind) -> TagInfo {
+    TagInfo { name: name.to_owned(), kind }
+}
+
 impl Catalog for Types {
     fn nf(&self, type_name: &str) -> Option<NfInfo> {
         let (name, inputs, outputs, writes_packets) =
@@ -38,7 +43,11 @@ impl Catalog for Types {
             resizes: false,
             creates: 0,
             holds: 0,
-            tags: Vec::new(),
+            tags: match *name {
+                "Proxy" => vec![tag("url", TagKind::Text), tag("score", TagKind::Number)],
+                "FW" => vec![tag("clean", TagKind::Flag)],
+                _ => Vec::new(),
+            },
             work: Work::default(),
             program: match *name {
                 "Theirs" => Some(ProgramId(0)),

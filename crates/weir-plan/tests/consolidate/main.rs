@@ -146,6 +146,18 @@ fn what_writes_the_same_again_is_left_out_if_it_has_one_way_out() {
 }
 
 #[test]
+fn what_filters_ask_for_by_its_tags_stays() {
+    let text = "Port<0> a; Port<1> b; HttpClassifier x; HttpClassifier y; CheckLink c;
+        pipelet { a -> x -> y -> c; c [ASKS] -> b; c [!ASKS] -> a; }";
+    assert_eq!(nfs(&thread(&text.replace("ASKS", "tcp"))), ["x", "c"]);
+    assert_eq!(nfs(&thread(&text.replace("ASKS", "x.url ~ \"z\""))), ["x", "c"]);
+    for scope in ["y", "HttpClassifier"] {
+        let text = text.replace("ASKS", &format!("{scope}.url ~ \"z\""));
+        assert_eq!(nfs(&thread(&text)), ["x", "y", "c"], "{scope}");
+    }
+}
+
+#[test]
 fn a_tag_that_another_may_have_set_since_is_set_again() {
     let text = "Port<0> a; Port<1> b; HttpClassifier x; Mark w; HttpClassifier y;
         pipelet { a -> x; x [x.http] -> w; w -> y; y [y.http] -> b; }";

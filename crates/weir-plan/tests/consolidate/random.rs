@@ -242,6 +242,7 @@ fn the_random_policies_are_such_that_everything_is_done_to_them() {
             Done::Merged { one_instance: false, .. } => "merged, counters apart",
             Done::Kept { why: weir_plan::Kept::Remembers, .. } => "kept: remembers",
             Done::Kept { why: weir_plan::Kept::Divides, .. } => "kept: divides",
+            Done::Kept { why: weir_plan::Kept::Asked, .. } => panic!("no policy here has tags"),
         };
         *count.entry(name).or_default() += 1;
     }

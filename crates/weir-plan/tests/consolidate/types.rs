@@ -1,7 +1,10 @@
 //! µNF types as descriptions, and what each does: to packets of four layers and a tag.
 
 use serde_json::Value;
-use weir_plan::{Access, Affinity, Catalog, ConfigProblem, Effect, NfInfo, ProgramId, Touch, Work};
+use weir_plan::{
+    Access, Affinity, Catalog, ConfigProblem, Effect, NfInfo, ProgramId, TagInfo, TagKind, Touch,
+    Work,
+};
 
 use Effect::{Idempotent, Pure, Stateful};
 use Touch::{Nop, Read, Write};
@@ -108,7 +111,11 @@ impl Catalog for Types {
             resizes: t.name == "Grow",
             creates: u8::from(t.name == "Copy"),
             holds: 0,
-            tags: strings(t.tags),
+            tags: t
+                .tags
+                .iter()
+                .map(|name| TagInfo { name: (*name).to_owned(), kind: TagKind::Text })
+                .collect(),
             program: (t.name == "Theirs").then_some(ProgramId(0)),
             work: Work {
                 access: Access { l2, l3, l4, payload },

@@ -456,7 +456,7 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
     let info = &described[0].info;
     assert_eq!(info.outputs, ["vp0", "safe"]);
     assert_eq!(info.tags, ["url"]);
-    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Flow, 2000));
+    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Tuple, 2000));
     assert!(described[0].scaling.cores && !described[0].scaling.servers);
     for (from, to, says) in [
         ("port: vp1", "port: vp2", "`vp0`, `vp1`"),

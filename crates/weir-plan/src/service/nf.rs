@@ -308,7 +308,7 @@ impl NfDocument {
             None => worst.affinity,
             Some(fields) if fields.is_empty() => Affinity::None,
             Some(fields) if fields == [AffinityField::SrcIp] => Affinity::Source,
-            Some(fields) if fields == ALL_FIELDS => Affinity::Flow,
+            Some(fields) if fields == ALL_FIELDS => Affinity::Tuple,
             Some(_) => {
                 problems.push(Problem {
                     pointer: "/affinity".to_owned(),
@@ -347,7 +347,13 @@ impl NfDocument {
             holds: 0,
             tags,
             program: None,
-            work: Work { affinity, cost_cycles, effect: Effect::External, ..worst },
+            work: Work {
+                affinity,
+                cost_cycles,
+                effect: Effect::External,
+                scales: self.scaling.cores,
+                ..worst
+            },
         }
     }
 

@@ -2,7 +2,8 @@
 
 use weir_nf::Descriptor;
 use weir_plan::{
-    Access, Affinity, Around, Catalog, ConfigProblem, Effect, NfInfo, TagInfo, TagKind, Touch, Work,
+    Access, Affinity, Around, Catalog, ConfigProblem, Effect, Field, FieldSet, NfInfo, TagInfo,
+    TagKind, Touch, Work,
 };
 
 /// The µNFs linked into this program, as the plan sees them.
@@ -71,6 +72,32 @@ pub(crate) fn tag(name: &str, kind: weir_nf::TagKind) -> TagInfo {
     TagInfo { name: name.to_owned(), kind }
 }
 
+/// The SDK's words for fields as the planner's.
+fn fields(d: &Descriptor, wanted: weir_nf::Touch) -> FieldSet {
+    let these = d.fields.iter().filter(|(_, touch)| *touch == wanted);
+    these.map(|(field, _)| field_of(*field)).collect::<Vec<_>>().into()
+}
+
+const fn field_of(field: weir_nf::Field) -> Field {
+    match field {
+        weir_nf::Field::EthDst => Field::EthDst,
+        weir_nf::Field::EthSrc => Field::EthSrc,
+        weir_nf::Field::EthType => Field::EthType,
+        weir_nf::Field::Vlan => Field::Vlan,
+        weir_nf::Field::IpSrc => Field::IpSrc,
+        weir_nf::Field::IpDst => Field::IpDst,
+        weir_nf::Field::IpTtl => Field::IpTtl,
+        weir_nf::Field::IpTos => Field::IpTos,
+        weir_nf::Field::IpProto => Field::IpProto,
+        weir_nf::Field::IpLength => Field::IpLength,
+        weir_nf::Field::IpOther => Field::IpOther,
+        weir_nf::Field::L4Src => Field::L4Src,
+        weir_nf::Field::L4Dst => Field::L4Dst,
+        weir_nf::Field::L4Flags => Field::L4Flags,
+        weir_nf::Field::L4Other => Field::L4Other,
+    }
+}
+
 /// The SDK's words for what a µNF does as the planner's.
 fn work(d: &Descriptor, keeps: bool) -> Work {
     let touch = |touch| match touch {
@@ -101,5 +128,9 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
         },
         cost_cycles: d.cost_cycles,
         keeps,
+        reads: fields(d, weir_nf::Touch::Read),
+        writes: fields(d, weir_nf::Touch::Write),
+        // Its affinity says how packets are divided.
+        scales: true,
     }
 }

@@ -10,7 +10,9 @@ use ask::{AskError, ask};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use weir_plan::{Around, Catalog, ConfigProblem, Effect, NfInfo, ProgramId, Work};
+use weir_plan::{
+    Around, Catalog, ConfigProblem, Effect, Field, FieldSet, NfInfo, ProgramId, Touch, Work,
+};
 use weir_runtime::outside::{
     CheckAnswer, CheckRequest, DescribedNf, Description, catalogue as own_catalogue,
 };
@@ -225,6 +227,11 @@ fn fault(nf: &DescribedNf) -> Option<&'static str> {
 fn work(descriptor: &Value) -> Work {
     let read = |name: &str| descriptor.get(name).cloned().unwrap_or_default();
     let worst = Work::default();
+    let fields: Vec<(Field, Touch)> = serde_json::from_value(read("fields")).unwrap_or_default();
+    let touched = |wanted: Touch| -> FieldSet {
+        let these = fields.iter().filter(|(_, touch)| *touch == wanted);
+        these.map(|(field, _)| *field).collect::<Vec<_>>().into()
+    };
     Work {
         access: serde_json::from_value(read("layers")).unwrap_or(worst.access),
         effect: match read("timers") {
@@ -233,6 +240,10 @@ fn work(descriptor: &Value) -> Work {
         },
         affinity: serde_json::from_value(read("affinity")).unwrap_or(worst.affinity),
         cost_cycles: serde_json::from_value(read("cost_cycles")).unwrap_or(worst.cost_cycles),
+        reads: touched(Touch::Read),
+        writes: touched(Touch::Write),
+        // Who says what must meet says how packets may be divided.
+        scales: read("affinity").is_string(),
         ..worst
     }
 }

@@ -63,6 +63,20 @@ impl Shape {
         }
     }
 
+    /// With another look.
+    #[must_use]
+    pub fn looking(mut self, look: Look) -> Self {
+        self.look = look;
+        self
+    }
+
+    /// With another title.
+    #[must_use]
+    pub fn titled(mut self, title: &str) -> Self {
+        title.clone_into(&mut self.title);
+        self
+    }
+
     /// Puts it into a group.
     #[must_use]
     pub fn within(mut self, group: GroupId) -> Self {
@@ -148,6 +162,12 @@ impl Diagram {
     /// Adds an arrow.
     pub fn arrow(&mut self, arrow: Arrow) {
         self.arrows.push(arrow);
+    }
+
+    /// The drawing for Graphviz, of any size.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        crate::dot::write(self)
     }
 
     /// The drawing as a complete SVG document, packets flowing from left to right.

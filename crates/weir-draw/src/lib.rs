@@ -1,4 +1,4 @@
-//! Layered drawings of directed graphs as SVG: a pure function from what is to be seen to a picture,
+//! Layered drawings of directed graphs as SVG (and as DOT, for whoever has Graphviz): a pure function from what is to be seen to a picture,
 //! without an outside program and without a script in it.
 //!
 //! ```
@@ -17,6 +17,7 @@
 //! and Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001).
 
 mod diagram;
+mod dot;
 mod place;
 mod svg;
 

@@ -12,6 +12,42 @@ pub enum Touch {
     Write,
 }
 
+/// A field of a layer, for µNFs that do not touch all of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Field {
+    /// Destination MAC address.
+    EthDst,
+    /// Source MAC address.
+    EthSrc,
+    /// The type that follows the addresses and tags.
+    EthType,
+    /// VLAN tags.
+    Vlan,
+    /// Source address of the IP header.
+    IpSrc,
+    /// Destination address of the IP header.
+    IpDst,
+    /// TTL or hop limit.
+    IpTtl,
+    /// Type of service or traffic class.
+    IpTos,
+    /// Protocol or next header.
+    IpProto,
+    /// Total or payload length.
+    IpLength,
+    /// What else the IP header has: version, fragmentation, flow label, options, extension headers.
+    IpOther,
+    /// Source port.
+    L4Src,
+    /// Destination port.
+    L4Dst,
+    /// TCP's flags.
+    L4Flags,
+    /// What else the transport header has.
+    L4Other,
+}
+
 /// What is done to each layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct LayerAccess {
@@ -101,6 +137,10 @@ pub struct Descriptor {
     pub outputs: &'static [&'static str],
     /// What it does to each layer.
     pub layers: LayerAccess,
+    /// Which fields it reads or writes, of layers of which it does not touch all; a layer of which none is
+    /// named counts as a whole. Checksums over what it writes go without saying. µNFs that touch different
+    /// fields may work side by side.
+    pub fields: &'static [(Field, Touch)],
     /// Whether it may drop packets.
     pub may_drop: bool,
     /// Whether it adds or removes headers.
@@ -140,6 +180,7 @@ impl Descriptor {
         inputs: &["in"],
         outputs: &["out"],
         layers: LayerAccess::NONE,
+        fields: &[],
         may_drop: false,
         resizes: false,
         // What nobody says must not allow anything: neither leaving it out nor merging it.

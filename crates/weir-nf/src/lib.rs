@@ -22,7 +22,7 @@ mod wheel;
 
 pub use ctx::{Cause, Ctx, Env, FlowOf};
 pub use descriptor::{
-    Affinity, DEFAULT_HOLDS, Descriptor, Effect, LayerAccess, TagDecl, TagKind, Touch,
+    Affinity, DEFAULT_HOLDS, Descriptor, Effect, Field, LayerAccess, TagDecl, TagKind, Touch,
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{FlowState, FlowTable};

@@ -7,7 +7,8 @@ pub use prefix::{Counts, Prefixes, Subnets};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_nf::{
-    ConfigError, Ctx, Depth, Descriptor, Effect, Env, LayerAccess, Nf, Packets, ReadOnly, Touch,
+    ConfigError, Ctx, Depth, Descriptor, Effect, Env, Field, LayerAccess, Nf, Packets, ReadOnly,
+    Touch,
 };
 
 /// Counts packets and bytes (on the wire) per subnet, each packet under the longest prefix that its
@@ -53,6 +54,12 @@ impl Nf for CountSubnet {
         name: "CountSubnet",
         summary: "Counts packets and bytes per subnet",
         layers: LayerAccess { l2: Touch::Read, l3: Touch::Read, ..LayerAccess::NONE },
+        fields: &[
+            (Field::EthType, Touch::Read),
+            (Field::Vlan, Touch::Read),
+            (Field::IpSrc, Touch::Read),
+            (Field::IpDst, Touch::Read),
+        ],
         effect: Effect::Stateful,
         cost_cycles: 80,
         ..Descriptor::BASE

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_nf::serde_json::json;
 use weir_nf::{
-    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FlowHasher, FlowKey, FlowState,
-    LayerAccess, Neighbours, Nf, Packets, ReadOnly, Touch,
+    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, Field, FlowHasher, FlowKey,
+    FlowState, LayerAccess, Neighbours, Nf, Packets, ReadOnly, Touch,
 };
 
 /// Sends each flow to one of up to 16 back-ends, by a seeded hash of the flow.
@@ -82,6 +82,15 @@ impl Nf for LoadBalancer {
             l4: Touch::Read,
             ..LayerAccess::NONE
         },
+        fields: &[
+            (Field::EthType, Touch::Read),
+            (Field::Vlan, Touch::Read),
+            (Field::IpSrc, Touch::Read),
+            (Field::IpDst, Touch::Read),
+            (Field::IpProto, Touch::Read),
+            (Field::IpLength, Touch::Read),
+            (Field::IpOther, Touch::Read),
+        ],
         effect: Effect::Stateful,
         affinity: Affinity::Flow,
         cost_cycles: 120,

@@ -1,7 +1,8 @@
 //! Swaps the MAC addresses: what goes out goes back to where it came from.
 
 use weir_nf::{
-    ConfigError, Ctx, Descriptor, Effect, Env, LayerAccess, Nf, NoConfig, Packets, ReadWrite, Touch,
+    ConfigError, Ctx, Descriptor, Effect, Env, Field, LayerAccess, Nf, NoConfig, Packets,
+    ReadWrite, Touch,
 };
 
 /// Swaps source and destination MAC address of every frame; frames under 12 bytes pass as they are.
@@ -16,6 +17,7 @@ impl Nf for MacSwap {
         name: "MacSwap",
         summary: "Swaps source and destination MAC address",
         layers: LayerAccess { l2: Touch::Write, ..LayerAccess::NONE },
+        fields: &[(Field::EthDst, Touch::Write), (Field::EthSrc, Touch::Write)],
         // Not idempotent: going through twice gives the addresses back.
         effect: Effect::Stateful,
         cost_cycles: 10,

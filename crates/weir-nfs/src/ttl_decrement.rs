@@ -5,8 +5,8 @@ use serde::Deserialize;
 use weir_nf::checksum::update_u16;
 use weir_nf::headers::proto;
 use weir_nf::{
-    Bytes, ConfigError, Ctx, Depth, Descriptor, Effect, Env, L3, LayerAccess, Nf, Packets, Pkt,
-    ReadWrite, Touch,
+    Bytes, ConfigError, Ctx, Depth, Descriptor, Effect, Env, Field, L3, LayerAccess, Nf, Packets,
+    Pkt, ReadWrite, Touch,
 };
 
 /// Takes one from the TTL (IPv6: hop limit) of every IP packet, and corrects the IPv4 header's checksum.
@@ -135,6 +135,16 @@ impl Nf for TtlDecrement {
             l4: Touch::Read,
             ..LayerAccess::NONE
         },
+        fields: &[
+            (Field::EthType, Touch::Read),
+            (Field::Vlan, Touch::Read),
+            (Field::IpSrc, Touch::Read),
+            (Field::IpDst, Touch::Read),
+            (Field::IpTtl, Touch::Write),
+            (Field::IpProto, Touch::Read),
+            (Field::IpLength, Touch::Read),
+            (Field::IpOther, Touch::Read),
+        ],
         // Not idempotent: twice is two hops.
         effect: Effect::Stateful,
         cost_cycles: 30,

@@ -11,8 +11,8 @@ use std::cell::RefCell;
 use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
 use weir_nf::{
-    ConfigError, Ctx, Depth, Descriptor, DropReason, Env, LayerAccess, Nf, NoConfig, Packets,
-    ReadWrite, TagKind, TagPlace, TagSpec, Touch, registrations,
+    ConfigError, Ctx, Depth, Descriptor, DropReason, Env, Field, LayerAccess, Nf, NoConfig,
+    Packets, ReadWrite, TagKind, TagPlace, TagSpec, Touch, registrations,
 };
 use weir_nfs::{
     busy::Busy, check_ip_header::CheckIpHeader, count_subnet::CountSubnet, count_url::CountUrl,
@@ -78,6 +78,51 @@ fn changed(before: &[u8], after: &[u8]) -> [bool; 4] {
     std::array::from_fn(|i| before[bounds[i]..bounds[i + 1]] != after[bounds[i]..bounds[i + 1]])
 }
 
+/// A byte that changed, of a field that is not declared to be written though others of its layer are.
+fn undeclared_field(
+    descriptor: &Descriptor,
+    before: &[u8],
+    after: &[u8],
+) -> Option<(usize, Option<Field>)> {
+    let layers = weir_packet::parse(before, Depth::L4);
+    let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
+    // Of layer 2 and of IP: the field of a byte and the first field of its layer; checksums have none.
+    let field = |at: usize| match (at, at.wrapping_sub(l3)) {
+        (0..6, _) => Some(Field::EthDst),
+        (6..12, _) => Some(Field::EthSrc),
+        _ if at < l3 => Some(Field::EthType),
+        (_, n) if before.get(l3).is_some_and(|first| first >> 4 == 4) => match n {
+            1 => Some(Field::IpTos),
+            2..4 => Some(Field::IpLength),
+            8 => Some(Field::IpTtl),
+            9 => Some(Field::IpProto),
+            10..12 => None,
+            12..16 => Some(Field::IpSrc),
+            16..20 => Some(Field::IpDst),
+            _ => Some(Field::IpOther),
+        },
+        (_, n) => match n {
+            4..6 => Some(Field::IpLength),
+            6 => Some(Field::IpProto),
+            7 => Some(Field::IpTtl),
+            8..24 => Some(Field::IpSrc),
+            24..40 => Some(Field::IpDst),
+            _ => Some(Field::IpOther),
+        },
+    };
+    let declared = |at: usize| {
+        let of_l2 =
+            |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::EthType | Field::Vlan);
+        let of_l3 = |f: Field| format!("{f:?}").starts_with("Ip");
+        let named = |f: &Field| if at < l3 { of_l2(*f) } else { of_l3(*f) };
+        let mut here = descriptor.fields.iter().filter(|(f, _)| named(f)).peekable();
+        here.peek().is_none()
+            || field(at).is_none_or(|f| here.any(|(g, touch)| *g == f && *touch == Touch::Write))
+    };
+    let end = l4.max(l3).min(before.len());
+    (0..end).find(|at| before[*at] != after[*at] && !declared(*at)).map(|at| (at, field(at)))
+}
+
 fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), String> {
     match after.verdict {
         Ok(output) if !descriptor.outputs.contains(&output) => return Err(output.to_owned()),
@@ -90,6 +135,9 @@ fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), Str
     }
     let declared = descriptor.layers;
     let layers = [declared.l2, declared.l3, declared.l4, declared.payload];
+    if let Some((at, field)) = undeclared_field(descriptor, before, &after.bytes) {
+        return Err(format!("undeclared write of {field:?}: byte {at}"));
+    }
     let changed = changed(before, &after.bytes);
     match changed.iter().zip(layers).any(|(changed, touch)| *changed && touch != Touch::Write) {
         true => Err(format!("undeclared writes: {changed:?}")),
@@ -216,7 +264,7 @@ fn every_nf_runs_unconfigured_and_refuses_unknown_keys_by_schema_and_by_parsing(
     }
 }
 
-/// Declares to write layer 2 only and to drop nothing; changes byte `AT`, or drops, or sends to an
+/// Declares to write the destination MAC address only and to drop nothing; changes byte `AT`, or drops, or sends to an
 /// output that it does not have.
 struct Liar<const AT: usize>;
 
@@ -224,6 +272,7 @@ impl<const AT: usize> Nf for Liar<AT> {
     const DESCRIPTOR: Descriptor = Descriptor {
         name: "Liar",
         layers: LayerAccess { l2: Touch::Write, ..LayerAccess::NONE },
+        fields: &[(Field::EthDst, Touch::Write)],
         ..Descriptor::BASE
     };
     type Access = ReadWrite;
@@ -257,6 +306,7 @@ fn an_nf_that_does_what_it_has_not_declared_is_found_out() {
     let judge = |subject: Subject| conform(&mut [subject], &packets).err();
     assert_eq!(judge(subject::<Liar<3>>(json!(null))), None);
     for (subject, why) in [
+        (subject::<Liar<7>>(json!(null)), "undeclared write of Some(EthSrc)"),
         (subject::<Liar<20>>(json!(null)), "undeclared writes"),
         (subject::<Liar<35>>(json!(null)), "undeclared writes"),
         (subject::<Liar<44>>(json!(null)), "undeclared writes"),

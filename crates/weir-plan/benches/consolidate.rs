@@ -41,6 +41,7 @@ impl Catalog for Types {
                 affinity: Affinity::None,
                 cost_cycles: 50,
                 keeps: false,
+                ..Work::default()
             },
         })
     }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::fields::FieldSet;
+
 /// What is done to one layer of a packet (the µNF paper's NOP, ReadOnly and ReadWrite, §IV-D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -51,6 +53,8 @@ pub enum Affinity {
     Flow,
     /// All packets of a source address.
     Source,
+    /// One direction of a flow: packets with the same 5-tuple.
+    Tuple,
 }
 
 /// What the planner may rely on when it moves, merges or removes a µNF. The default is the worst:
@@ -68,6 +72,12 @@ pub struct Work {
     pub cost_cycles: u32,
     /// True when it keeps counters or tables of its own, which its VNF's report shows.
     pub keeps: bool,
+    /// Which fields of a layer are read, for layers of which not all is.
+    pub reads: FieldSet,
+    /// Which fields of a layer are written, for layers of which not all is.
+    pub writes: FieldSet,
+    /// True when it may run several times on a server, packets divided by its affinity.
+    pub scales: bool,
 }
 
 impl Access {
@@ -86,6 +96,9 @@ impl Default for Work {
             affinity: Affinity::Source,
             cost_cycles: 1_000,
             keeps: true,
+            reads: FieldSet::EMPTY,
+            writes: FieldSet::EMPTY,
+            scales: false,
         }
     }
 }

@@ -95,7 +95,7 @@ impl Graph {
     }
 }
 
-fn shape(node: &Node) -> Shape {
+pub(crate) fn shape(node: &Node) -> Shape {
     let look = match node.kind {
         NodeKind::Port { .. } => Look::Port,
         NodeKind::Nf { .. } | NodeKind::Vnf(_) => Look::Work,
@@ -108,7 +108,7 @@ fn shape(node: &Node) -> Shape {
     }
 }
 
-fn label(edge: &Edge) -> String {
+pub(crate) fn label(edge: &Edge) -> String {
     let filter = edge.filter.as_ref().map(ToString::to_string);
     let bandwidth = edge.bandwidth.as_ref().map(|bandwidth| format!("({bandwidth})"));
     [filter, bandwidth].into_iter().flatten().collect::<Vec<_>>().join(" ")

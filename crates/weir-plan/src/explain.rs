@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::graph::{Edge, Graph, NodeId, NodeKind};
+use crate::graph::{Edge, Graph, NodeKind};
 use crate::plan::{EdgeKind, Plan, SegmentId, SegmentKind};
 
 impl Graph {
@@ -63,26 +63,7 @@ impl Graph {
     /// The graph for Graphviz.
     #[must_use]
     pub fn to_dot(&self) -> String {
-        let mut out = head();
-        for (id, node) in self.node_ids() {
-            let shape = if node.is_nf() { "box" } else { "ellipse" };
-            let label = format!("{}\n{}", node.name, kind(&node.kind));
-            line(&mut out, 1, &format!("n{} [shape={shape}, label={}];", id.0, quoted(&label)));
-        }
-        for edge in &self.edges {
-            self.dot_edge(&mut out, edge, "");
-        }
-        out.push_str("}\n");
-        out
-    }
-
-    fn dot_edge(&self, out: &mut String, edge: &Edge, more: &str) {
-        let filter = edge.filter.as_ref().map(ToString::to_string).unwrap_or_default();
-        line(
-            out,
-            1,
-            &format!("n{} -> n{} [label={}{more}];", edge.from.0, edge.to.0, quoted(&filter)),
-        );
+        self.to_diagram("").to_dot()
     }
 }
 
@@ -141,61 +122,8 @@ impl Plan {
     /// The plan for Graphviz: segments as boxes around their nodes, rings dashed.
     #[must_use]
     pub fn to_dot(&self) -> String {
-        let mut out = head();
-        for (i, segment) in self.segments.iter().enumerate() {
-            line(&mut out, 1, &format!("subgraph cluster_{i} {{"));
-            line(&mut out, 2, &format!("label={};", quoted(&segment.name)));
-            if let SegmentKind::Gate { .. } = segment.kind {
-                line(&mut out, 2, &format!("s{i}gate [shape=diamond, label=\"copies\"];"));
-            }
-            for node in &segment.nodes {
-                let name = self.graph.node(*node).map_or("", |node| node.name.as_str());
-                line(
-                    &mut out,
-                    2,
-                    &format!("{} [shape=box, label={}];", self.dot_id(i, *node), quoted(name)),
-                );
-            }
-            line(&mut out, 1, "}");
-        }
-        for edge in self.edges.iter().filter(|edge| !matches!(edge.kind, EdgeKind::Ring)) {
-            let ends = |node: NodeId| {
-                self.segments.iter().position(|segment| segment.nodes.contains(&node))
-            };
-            let from = ends(edge.from).map_or_else(String::new, |i| self.dot_id(i, edge.from));
-            match edge.kind {
-                EdgeKind::Drop => {
-                    line(&mut out, 1, "drop [shape=ellipse, label=\"Drop\"];");
-                    line(&mut out, 1, &format!("{from} -> drop;"));
-                }
-                _ => {
-                    let to = ends(edge.to).map_or_else(String::new, |i| self.dot_id(i, edge.to));
-                    line(&mut out, 1, &format!("{from} -> {to};"));
-                }
-            }
-        }
-        for lane in &self.lanes {
-            if let Some(edge) = self.graph.edge(lane.edge) {
-                let end = |segment: SegmentId, node| match self.segment(segment).map(|s| s.kind) {
-                    Some(SegmentKind::Gate { .. }) => format!("s{}gate", segment.index()),
-                    _ => self.dot_id(segment.index(), node),
-                };
-                let (from, to) = (end(lane.from, edge.from), end(lane.to, edge.to));
-                line(&mut out, 1, &format!("{from} -> {to} [style=dashed];"));
-            }
-        }
-        out.push_str("}\n");
-        out
+        self.to_diagram("").to_dot()
     }
-
-    /// A port is in an Rx and in a Tx segment, so the segment is part of the name.
-    fn dot_id(&self, segment: usize, node: NodeId) -> String {
-        format!("s{segment}n{}", node.0)
-    }
-}
-
-fn head() -> String {
-    "digraph weir {\n  rankdir=LR;\n".to_owned()
 }
 
 fn line(out: &mut String, indent: usize, text: &str) {
@@ -212,9 +140,4 @@ pub(crate) fn kind(kind: &NodeKind) -> String {
         NodeKind::Vnf(vnf) => vnf.info.name.clone(),
         NodeKind::Drop => "drops".to_owned(),
     }
-}
-
-/// A DOT string.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }

@@ -52,32 +52,38 @@
 //! destinations are refused for now, each by name.
 
 mod ast;
+mod auto;
 mod bandwidth;
 mod catalog;
 mod check;
 mod config;
 mod cores;
+mod cost;
 mod declare;
 mod describe;
 mod diff;
 mod domains;
 mod draw;
+mod draw_stages;
 mod edges;
 mod error;
 mod exact;
 mod explain;
+mod fields;
 mod graph;
 mod lanes;
 mod lexer;
 mod merge;
 mod nearest;
 mod optimise;
+mod parallel;
 mod parse;
 mod plan;
 mod remedy;
 mod render;
 mod said;
 pub mod service;
+mod size;
 mod span;
 mod tags;
 mod topo;
@@ -90,12 +96,18 @@ pub use bandwidth::Bandwidth;
 pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId, TagInfo, TagKind};
 pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
+pub use cost::{BRANCH_CYCLES, RING_CYCLES, latency_cycles, saved_percent};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
 pub use diff::{Action, NfFacts, RingFacts, RouteFacts, Routes, State, WorkerFacts, between, diff};
 pub use error::{MAX_ERRORS, MAX_WARNINGS, PolicyError, PolicyWarning};
+pub use fields::{Field, FieldSet, Touched};
 pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
 pub use optimise::{
     Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,
+};
+pub use parallel::{
+    Allowed, Apart, Conflict, Parallel, Stage, Verdict, WORTH_PERCENT, judge, pairs_table,
+    parallelise,
 };
 pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
 pub use plan::{
@@ -104,6 +116,10 @@ pub use plan::{
 };
 pub use remedy::NoClass;
 pub use render::{render, render_warnings};
+pub use size::{
+    Estimate, Instances, Key, MAX_INSTANCES, MEAN_PACKET_BYTES, Over, SizedEdge, SizedNf, Split,
+    Way, size,
+};
 pub use span::{Name, Span, Spanned};
 pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};
 pub use warning::Warning;

@@ -1,10 +1,12 @@
 //! The plan: which worker runs what, and how the workers are wired.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::auto;
 use crate::catalog::ProgramId;
 use crate::cores;
 use crate::domains::{self, domain_of};
@@ -24,6 +26,18 @@ pub enum Isolate {
     Each,
     /// None: one worker runs all NFs.
     None,
+    /// As many workers as the server's cores make good use of, by the cost model.
+    Auto,
+}
+
+impl fmt::Display for Isolate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Isolate::Each => "each",
+            Isolate::None => "none",
+            Isolate::Auto => "auto",
+        })
+    }
 }
 
 /// What a plan is made for.
@@ -51,6 +65,19 @@ pub enum PlanError {
     TooManyLanes {
         /// How many rings it needs.
         count: usize,
+    },
+    /// `auto` has more to keep apart than cores for it.
+    #[error(
+        "--isolate auto: trust domains and outside programs make {workers} NF workers, and {cores} core(s) hold {most}; \
+         give more cores, or put neighbours into one domain"
+    )]
+    TooManyWorkers {
+        /// How many there would be.
+        workers: usize,
+        /// How many there may be.
+        most: usize,
+        /// Cores for NFs.
+        cores: usize,
     },
     /// A trust domain is given to an NF that there is not.
     #[error("--domain {instance}=...: the policy has no NF {instance}; it has {has}")]
@@ -213,7 +240,7 @@ impl Plan {
     /// Divides a graph into segments and wires them.
     ///
     /// # Errors
-    /// When it needs too many rings.
+    /// When it needs too many rings or workers, or a domain is given to an NF that there is not.
     pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
         Self::of(graph, options, Vec::new(), Tally::plain(graph), Vec::new())
@@ -222,7 +249,7 @@ impl Plan {
     /// As [`Plan::build`], for what [`crate::consolidate`] makes of the graph.
     ///
     /// # Errors
-    /// When it needs too many rings.
+    /// When it needs too many rings or workers, or a domain is given to an NF that there is not.
     pub fn consolidated(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
         let Consolidated { graph, merged, tally, changes } = optimise::consolidate(graph, options);
@@ -236,7 +263,7 @@ impl Plan {
         tally: Tally,
         changes: Vec<Change>,
     ) -> Result<Self, PlanError> {
-        let mut segments = segments(graph, options, &merged);
+        let mut segments = segments(graph, options, &merged)?;
         let real_time_ok = cores::assign(&mut segments, options);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
@@ -283,7 +310,11 @@ pub(crate) struct Home {
     pub(crate) inward: Option<SegmentId>,
 }
 
-fn segments(graph: &Graph, options: &Options, merged: &[Vec<NodeId>]) -> Vec<Segment> {
+fn segments(
+    graph: &Graph,
+    options: &Options,
+    merged: &[Vec<NodeId>],
+) -> Result<Vec<Segment>, PlanError> {
     let mut segments = Vec::new();
     let mut source = 0_u32;
     for (id, node) in graph.node_ids() {
@@ -300,6 +331,7 @@ fn segments(graph: &Graph, options: &Options, merged: &[Vec<NodeId>]) -> Vec<Seg
     let runs: Vec<Vec<NodeId>> = match options.isolate {
         Isolate::Each => optimise::in_order(graph, merged),
         Isolate::None => runs(graph, options),
+        Isolate::Auto => auto::runs(graph, options)?,
     };
     segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));
     for (id, node) in graph.node_ids() {
@@ -311,7 +343,7 @@ fn segments(graph: &Graph, options: &Options, merged: &[Vec<NodeId>]) -> Vec<Seg
             }
         }
     }
-    domains::with_gates(graph, options, segments)
+    Ok(domains::with_gates(graph, options, segments))
 }
 
 fn port_name(direction: &str, node: &Node, port: u16) -> String {

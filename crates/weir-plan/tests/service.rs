@@ -458,7 +458,7 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
     assert_eq!(info.outputs, ["vp0", "safe"]);
     let tag = |name: &str, kind| TagInfo { name: name.to_owned(), kind };
     assert_eq!(info.tags, [tag("odd", TagKind::Flag), tag("url", TagKind::Text)]);
-    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Flow, 2000));
+    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Tuple, 2000));
     assert!(described[0].scaling.cores && !described[0].scaling.servers);
     for (from, to, says) in [
         ("port: vp1", "port: vp2", "`vp0`, `vp1`"),

@@ -1,23 +1,30 @@
 //! `weir explain`: what becomes of a policy, stage by stage.
 
-use crate::known::{DocumentArgs, Known};
+use crate::cores::{self, Cores};
+use crate::known::{self, DocumentArgs, Known};
 use crate::outside::OutsideArgs;
-use crate::policy::{self, Consolidate, PolicyFailure};
+use crate::policy::{self, Consolidate, Loaded, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_plan::{Isolate, Plan};
+use weir_plan::{Instances, Isolate, Parallel, Plan};
 
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stage {
     /// The pipelets as they are written.
     Policy,
-    /// All pipelets in one graph, one node per NF.
+    /// All pipelets in one graph, one node per NF; VNFs are NFs.
     Merged,
+    /// That graph with VNFs replaced by their µNFs.
+    Units,
     /// That graph without work that is done already, and what was done to it.
     Consolidated,
+    /// Which µNFs may work on a packet at the same time, and why others may not.
+    Parallel,
+    /// How many instances the expected traffic needs, and how packets are divided over them.
+    Instances,
     /// Workers, cores, rings.
     Plan,
 }
@@ -64,9 +71,9 @@ pub struct PlanningArgs {
     /// ways share a worker.
     #[arg(long, value_enum, default_value = "on")]
     consolidate: Consolidate,
-    /// Cores to use: the first for devices, the others for NFs.
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
-    cores: Option<Vec<usize>>,
+    /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs.
+    #[arg(long, value_parser = cores::parse)]
+    cores: Option<Cores>,
     /// Puts an NF into a trust domain.
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
@@ -79,25 +86,42 @@ pub struct PlanningArgs {
     pub outside: OutsideArgs,
 }
 
+/// A policy's stages of planning.
+struct Planned {
+    loaded: Loaded,
+    plan: Plan,
+    parallel: Parallel,
+    instances: Instances,
+}
+
 impl PlanningArgs {
     /// The plan of a policy, whose warnings go to standard error.
     pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
-        self.planned(path, self.consolidate)
+        let planned = self.planned(path)?;
+        for warning in planned.instances.warnings() {
+            crate::complain!("weir: warning: {warning}");
+        }
+        Ok(planned.plan)
     }
 
-    fn planned(&self, path: &Path, consolidate: Consolidate) -> Result<Plan, PolicyFailure> {
+    fn planned(&self, path: &Path) -> Result<Planned, PolicyFailure> {
         let known = Known::load(&self.outside, &self.documents)?;
         let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
         let given = self.isolate.map(Isolate::from);
         let hardware = self.hardware.as_deref();
-        let cores = self.cores.as_deref();
-        let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware, cores)?;
+        let cores = self.cores.as_ref().map(|cores| cores.0.clone());
+        let (isolate, chosen) =
+            policy::isolation(&loaded, path, given, hardware, cores.as_deref())?;
         if let Some(chosen) = chosen {
             crate::complain!("weir: {chosen}");
         }
-        let cores = self.cores.clone();
-        policy::plan(&loaded.graph, path, isolate, cores, &self.domain, consolidate)
+        let server = known::server(hardware, cores.as_deref())?;
+        let options = policy::options(isolate, cores, &self.domain)?;
+        let plan = policy::plan_with(&loaded.graph, path, &options, self.consolidate)?;
+        let parallel = weir_plan::parallelise(&plan.graph, &options);
+        let instances = weir_plan::size(&plan.graph, &server, loaded.objective.as_ref());
+        Ok(Planned { loaded, plan, parallel, instances })
     }
 }
 
@@ -112,8 +136,8 @@ enum ExplainError {
     Json(#[from] serde_json::Error),
     #[error("weir explain: {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
-    #[error("weir explain: the stage `policy` has no {0}; ask for text or svg")]
-    NotAsWritten(&'static str),
+    #[error("weir explain: the stage `policy` has no JSON; ask for text, dot or svg")]
+    NoJson,
 }
 
 pub fn main(args: &ExplainArgs) -> ExitCode {
@@ -147,28 +171,57 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
         // Checked as a whole first: what is drawn is what would run.
         let known = Known::load(&args.planning.outside, &args.planning.documents)?;
         let written = policy::written(&args.policy, &known)?;
+        let diagram = || written.to_diagram(&title("pipelets as written"));
         return match args.format {
             Format::Text => Ok(written.to_string()),
-            Format::Svg => Ok(written.to_diagram(&title("pipelets as written")).to_svg()?),
-            Format::Dot => Err(ExplainError::NotAsWritten("DOT")),
-            Format::Json => Err(ExplainError::NotAsWritten("JSON")),
+            Format::Dot => Ok(diagram().to_dot()),
+            Format::Svg => Ok(diagram().to_svg()?),
+            Format::Json => Err(ExplainError::NoJson),
         };
     }
-    let (consolidate, heading) = match args.stage {
-        Stage::Merged => (Consolidate::Off, "merged policy graph"),
-        _ => (args.planning.consolidate, "consolidated policy graph"),
-    };
-    let plan = args.planning.planned(&args.policy, consolidate)?;
-    let graph = &plan.graph;
-    Ok(match (args.format, args.stage) {
-        (Format::Text, Stage::Plan) => plan.to_text(),
-        (Format::Text, _) => graph.to_text() + &plan.changes_to_text(),
-        (Format::Dot, Stage::Plan) => plan.to_dot(),
-        (Format::Dot, _) => graph.to_dot(),
-        (Format::Svg, Stage::Plan) => plan.to_diagram(&title("plan")).to_svg()?,
-        (Format::Svg, _) => graph.to_diagram(&title(heading)).to_svg()?,
-        (Format::Json, Stage::Plan) => lines(&plan)?,
-        (Format::Json, _) => lines(graph)?,
+    let Planned { loaded, plan, parallel, instances } = args.planning.planned(&args.policy)?;
+    Ok(match args.format {
+        Format::Text => match args.stage {
+            Stage::Policy | Stage::Merged => loaded.written.to_text(),
+            Stage::Units => loaded.graph.to_text(),
+            Stage::Consolidated => plan.graph.to_text() + &plan.changes_to_text(),
+            Stage::Parallel => match parallel.to_text(&plan.graph) {
+                none if none.is_empty() => "no NF follows another\n".to_owned(),
+                text => text,
+            },
+            Stage::Instances => instances.to_text(),
+            Stage::Plan => plan.to_text() + &parallel.to_text(&plan.graph),
+        },
+        Format::Dot | Format::Svg => {
+            let diagram = match args.stage {
+                Stage::Policy | Stage::Merged => {
+                    loaded.written.to_diagram(&title("merged policy graph"))
+                }
+                Stage::Units => loaded.graph.to_diagram(&title("µNFs")),
+                Stage::Consolidated => {
+                    plan.consolidation_diagram(&loaded.graph, &title("consolidated policy graph"))
+                }
+                Stage::Parallel => parallel.to_diagram(&plan.graph, &title("parallel stages")),
+                Stage::Instances => instances.to_diagram(&plan.graph, &title("instance graph")),
+                Stage::Plan => plan.to_diagram(&title("plan")),
+            };
+            if args.format == Format::Dot { diagram.to_dot() } else { diagram.to_svg()? }
+        }
+        Format::Json => match args.stage {
+            Stage::Policy | Stage::Merged => lines(&loaded.written)?,
+            Stage::Units => lines(&loaded.graph)?,
+            Stage::Consolidated => {
+                let Plan { graph, merged, changes, .. } = &plan;
+                lines(&serde_json::json!({ "graph": graph, "merged": merged, "changes": changes }))?
+            }
+            Stage::Parallel => {
+                lines(&serde_json::json!({ "graph": plan.graph, "parallel": parallel }))?
+            }
+            Stage::Instances => {
+                lines(&serde_json::json!({ "graph": plan.graph, "instances": instances }))?
+            }
+            Stage::Plan => lines(&plan)?,
+        },
     })
 }
 

@@ -79,6 +79,8 @@ pub enum PolicyFailure {
 /// A checked policy and what is odd about it.
 pub struct Loaded {
     pub graph: Graph,
+    /// As it is written: VNFs are one node each.
+    pub written: Graph,
     pub warnings: String,
     /// What a service request is to achieve.
     pub objective: Option<Objective>,
@@ -99,7 +101,7 @@ pub fn load(
         .map_err(|errors| wrong(&errors, &file, &text, only_library))?;
     let Request { checked, objective, .. } = request;
     let warnings = weir_plan::render_warnings(&checked.warnings, &file, &text);
-    Ok(Loaded { graph: checked.graph, warnings, objective })
+    Ok(Loaded { graph: checked.graph, written: checked.written, warnings, objective })
 }
 
 /// A policy as it is written, or as a service request says it. It is checked all the same.
@@ -142,14 +144,13 @@ pub fn isolation(
         return Ok((given.unwrap_or(Isolate::Each), None));
     };
     let server = known::server(hardware, cores)?;
-    let name = |isolate| if isolate == Isolate::None { "none" } else { "each" };
     let choice = match choose(&loaded.graph, objective, &server) {
         Ok(choice) => choice,
         Err(source) => {
             let failure = PolicyFailure::Objective { path: path.to_owned(), source };
             let Some(given) = given else { return Err(failure) };
             // The operator decided: a word on it, even where words on choices are not wanted.
-            crate::complain!("weir: warning: {failure}; --isolate {} goes before it", name(given));
+            crate::complain!("weir: warning: {failure}; --isolate {given} goes before it");
             return Ok((given, None));
         }
     };
@@ -157,14 +158,14 @@ pub fn isolation(
     let latency = placement.latency_us.map_or_else(String::new, |us| format!(", {us:.1} µs"));
     let chosen = format!(
         "objective: --isolate {} meets it on {}: {} core(s) for NFs, up to {:.2} Mpps{latency} by the cost model",
-        name(placement.isolate),
+        placement.isolate,
         server.name,
         placement.cores,
         placement.pps / 1e6,
     );
     let word = match given {
         Some(given) if given != placement.isolate => {
-            format!("{chosen}; --isolate {} goes before it", name(given))
+            format!("{chosen}; --isolate {given} goes before it")
         }
         _ => chosen,
     };
@@ -185,7 +186,7 @@ fn check(
     let checked = weir_plan::check(text, catalog)
         .map_err(|errors| wrong(&errors, file, text, only_library))?;
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
-    Ok(Loaded { graph: checked.graph, warnings, objective: None })
+    Ok(Loaded { graph: checked.graph, written: checked.written, warnings, objective: None })
 }
 
 fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {
@@ -233,6 +234,22 @@ pub enum Consolidate {
     Off,
 }
 
+/// What a plan for this machine is made for.
+pub fn options(
+    isolate: Isolate,
+    cores: Option<Vec<usize>>,
+    domains: &[(String, String)],
+) -> Result<Options, PolicyFailure> {
+    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut given = BTreeMap::new();
+    for (instance, name) in domains {
+        if given.insert(instance.clone(), name.clone()).is_some() {
+            return Err(PolicyFailure::DomainTwice(instance.clone()));
+        }
+    }
+    Ok(Options { isolate, cores, online, domains: given })
+}
+
 /// Plans a graph for this machine.
 pub fn plan(
     graph: &Graph,
@@ -242,18 +259,19 @@ pub fn plan(
     domains: &[(String, String)],
     consolidate: Consolidate,
 ) -> Result<Plan, PolicyFailure> {
-    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut given = BTreeMap::new();
-    for (instance, name) in domains {
-        if given.insert(instance.clone(), name.clone()).is_some() {
-            return Err(PolicyFailure::DomainTwice(instance.clone()));
-        }
-    }
-    let domains = given;
-    let options = Options { isolate, cores, online, domains };
+    plan_with(graph, path, &options(isolate, cores, domains)?, consolidate)
+}
+
+/// Plans a graph.
+pub fn plan_with(
+    graph: &Graph,
+    path: &Path,
+    options: &Options,
+    consolidate: Consolidate,
+) -> Result<Plan, PolicyFailure> {
     let plan = match consolidate {
-        Consolidate::On => Plan::consolidated(graph, &options),
-        Consolidate::Off => Plan::build(graph, &options),
+        Consolidate::On => Plan::consolidated(graph, options),
+        Consolidate::Off => Plan::build(graph, options),
     };
     plan.map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
 }

@@ -27,6 +27,8 @@ pub enum IsolateArg {
     Each,
     /// None: all run in one.
     None,
+    /// As many as the cores make good use of, by the cost model.
+    Auto,
 }
 
 impl From<IsolateArg> for Isolate {
@@ -34,6 +36,7 @@ impl From<IsolateArg> for Isolate {
         match arg {
             IsolateArg::Each => Isolate::Each,
             IsolateArg::None => Isolate::None,
+            IsolateArg::Auto => Isolate::Auto,
         }
     }
 }

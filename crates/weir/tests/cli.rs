@@ -107,7 +107,7 @@ fn every_command_explains_itself() {
     }
     refused(&["fly"], &["fly"]);
     refused(&["run"], &["POLICY"]);
-    refused(&["run", "x", "--isolate", "some"], &["each", "none"]);
+    refused(&["run", "x", "--isolate", "some"], &["each", "none", "auto"]);
 }
 
 #[test]
@@ -122,6 +122,33 @@ fn check_says_that_a_policy_is_right_and_runs_nothing() {
 }
 
 #[test]
+fn cores_are_written_alike_for_every_command() {
+    let chain = root().join("demo/chain.weir");
+    let chain = chain.to_str().unwrap();
+    let core = first_core();
+    let range = format!("{core}-{core}");
+    for command in [&["check", chain][..], &["explain", chain], &["diff", chain, chain]] {
+        let ended = weir(&[command, &["--cores", &range]].concat());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        refused(&[command, &["--cores", "x"]].concat(), &["write cores such as 0,1 or 0-3"]);
+    }
+}
+
+#[test]
+fn check_warns_of_an_nf_that_is_too_slow_for_the_stated_traffic_and_may_not_be_split() {
+    let scratch = Scratch::new();
+    let described =
+        scratch.write("slow.json", r#"{ "nf": "Slow", "rate": { "per_core_ghz": "1 kpps" } }"#);
+    let text = "Port<0> lan; Port<1> wan; Slow s; pipelet { lan -> (1 Mpps) s -> wan; }";
+    let policy = scratch.write("slow.weir", text);
+    let ended = weir(&["check", &policy, "--describe", &described]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains("weir: warning: s: 1.00 Mpps are expected"), "{ended:?}");
+    let shown = weir(&["explain", &policy, "--describe", &described, "--stage", "instances"]);
+    assert!(shown.stdout.contains("its description allows one"), "{shown:?}");
+}
+
+#[test]
 fn explain_shows_each_stage_in_each_format() {
     let chain = root().join("demo/chain.weir");
     let chain = chain.to_str().unwrap();
@@ -132,17 +159,24 @@ fn explain_shows_each_stage_in_each_format() {
             assert!(ended.stdout.contains(name), "{}", ended.stdout);
         }
     }
-    for stage in ["merged", "plan"] {
+    for stage in ["merged", "units", "consolidated", "parallel", "instances", "plan"] {
         let show = |format: &str| {
             let ended = weir(&["explain", chain, "--stage", stage, "--format", format]);
             assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""), "{stage} {format}");
             ended.stdout
         };
-        assert!(show("text").contains("edge_rules"));
+        assert!(show("text").contains("edge_rules"), "{stage}");
         assert!(show("dot").starts_with("digraph"));
         assert!(show("svg").contains(">edge_rules</text>"));
         let json: serde_json::Value = serde_json::from_str(&show("json")).unwrap();
         assert!(json.to_string().contains("\"edge_rules\""));
+    }
+    // What was left out is there in each format, with the reason.
+    for format in ["text", "dot", "svg", "json"] {
+        let args = ["explain", chain, "--stage", "consolidated", "--format", format];
+        let shown = weir(&args).stdout;
+        assert!(shown.contains("mon_ip"), "{format}: {shown}");
+        assert!(shown.contains(if format == "json" { "known" } else { "left out" }), "{shown}");
     }
     let written = weir(&["explain", chain, "--stage", "policy"]).stdout;
     assert!(written.contains("pipelet"), "{written}");
@@ -153,7 +187,7 @@ fn explain_shows_each_stage_in_each_format() {
     let ended = weir(&args);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));
     assert!(std::fs::read_to_string(file).unwrap().starts_with("<svg"));
-    refused(&["explain", chain, "--stage", "policy", "--format", "json"], &["text or svg"]);
+    refused(&["explain", chain, "--stage", "policy", "--format", "json"], &["text, dot or svg"]);
     let ended = weir(&["explain", chain, "-o", "/nowhere/x.svg"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("/nowhere/x.svg: No such file"), "{}", ended.stderr);

@@ -264,8 +264,11 @@ fn one(seed: u64, sources: &[u16]) {
     let expected = oracle(&policy, &[0, 1], &input);
     // On one core workers of equal work are merged whatever the machine has.
     let pinned = choices.one_in(2).then(first_core);
-    let other = choices.of(&["each", "none"]);
-    for (isolate, consolidate) in [("each", "on"), ("none", "on"), (other, "off")] {
+    let other = choices.of(&["each", "none", "auto"]);
+    // To `auto` one core named four times is one for devices and three to share NFs among.
+    let three = vec![first_core(); 4].join(",");
+    for (isolate, consolidate) in [("each", "on"), ("none", "on"), ("auto", "on"), (other, "off")] {
+        let pinned = if isolate == "auto" { Some(&three) } else { pinned.as_ref() };
         let what = format!(
             "seed {seed}, {} sources, --isolate {isolate} --consolidate {consolidate} --cores {pinned:?} \
              --ring {ring} --pool {pool}\n{policy}",
@@ -282,7 +285,7 @@ fn one(seed: u64, sources: &[u16]) {
         let mut args = vec!["run", &file, "--bind", &lan, "--bind", &wan];
         args.extend(["--isolate", isolate, "--consolidate", consolidate, "--spin", "20"]);
         args.extend(["--ring", ring, "--pool", pool, "--no-real-time", "--json", "-q"]);
-        args.extend(pinned.as_ref().into_iter().flat_map(|core| ["--cores", core.as_str()]));
+        args.extend(pinned.into_iter().flat_map(|core| ["--cores", core.as_str()]));
         let ended = weir(&args);
         assert_eq!(ended.code, Some(0), "{what}{ended:?}");
         // With several sources, or copies that meet, the order in which an NF sees packets is open, and

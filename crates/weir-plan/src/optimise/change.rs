@@ -91,8 +91,13 @@ impl fmt::Display for Layer {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}): ", self.nodes.join(", "), self.kind)?;
-        match &self.done {
+        write!(f, "{} ({}): {}", self.nodes.join(", "), self.kind, self.done)
+    }
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Done::Known { by, others, reads } => {
                 let others = if *others { " or another of its kind" } else { "" };
                 write!(f, "left out: every packet passed {by}{others}")?;

@@ -41,8 +41,7 @@ pub use nf::{
     AffinityField, Attribute, Described, Method, NfDocument, NfKind, Ports, Rate, Scaling, describe,
 };
 pub use objective::{
-    Choice, LatencyDocument, Objective, ObjectiveDocument, ObjectiveError, Placement, RING_CYCLES,
-    choose,
+    Choice, LatencyDocument, Objective, ObjectiveDocument, ObjectiveError, Placement, choose,
 };
 pub use request::{Request, RequestDocument, RequestLink, RequestPort, RequestVnf};
 pub use schema::{DocumentKind, schema};

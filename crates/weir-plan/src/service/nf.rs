@@ -319,7 +319,7 @@ impl NfDocument {
             None => worst.affinity,
             Some(fields) if fields.is_empty() => Affinity::None,
             Some(fields) if fields == [AffinityField::SrcIp] => Affinity::Source,
-            Some(fields) if fields == ALL_FIELDS => Affinity::Flow,
+            Some(fields) if fields == ALL_FIELDS => Affinity::Tuple,
             Some(_) => {
                 problems.push(Problem {
                     pointer: "/affinity".to_owned(),
@@ -358,7 +358,13 @@ impl NfDocument {
             holds: 0,
             tags,
             program: None,
-            work: Work { affinity, cost_cycles, effect: Effect::External, ..worst },
+            work: Work {
+                affinity,
+                cost_cycles,
+                effect: Effect::External,
+                scales: self.scaling.cores,
+                ..worst
+            },
         }
     }
 

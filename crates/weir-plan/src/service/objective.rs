@@ -1,7 +1,7 @@
 //! What a chain is to achieve, and the cheapest way to it by the cost model.
 //!
 //! The model is rough on purpose: an NF costs its description's cycles per packet, a ring
-//! [`RING_CYCLES`], and every packet takes the most expensive way. Waiting is that of an M/M/1 queue in front
+//! [`RING_CYCLES`](crate::RING_CYCLES), and every packet takes the most expensive way. Waiting is that of an M/M/1 queue in front
 //! of each worker, which has its core for itself when a latency is asked for; its p-quantile is the mean times ln(1/(1-p)); quantiles are added up along the
 //! way, which is more than the sum's quantile. The estimates are bounds, to be held against
 //! `weir bench`.
@@ -11,13 +11,10 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::bandwidth::Bandwidth;
-use crate::graph::{Graph, Node, NodeKind};
+use crate::cost::{RING_CYCLES, bins, cycles as cost};
+use crate::graph::{Graph, Node};
 use crate::plan::Isolate;
 use crate::service::hardware::Server;
-
-/// Cycles per packet for a ring between two workers, both ends together (docs/architecture.md:
-/// 48 Mpps over four stages).
-pub const RING_CYCLES: u32 = 60;
 
 /// An objective as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -247,13 +244,6 @@ fn why_not(
     ObjectiveError::TooLate { percentile, best_us, wanted_us }
 }
 
-fn cost(node: &Node) -> u32 {
-    match &node.kind {
-        NodeKind::Nf { info, .. } => info.work.cost_cycles,
-        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => 0,
-    }
-}
-
 /// What the model says of running `graph` this way.
 fn place(graph: &Graph, objective: &Objective, server: &Server, isolate: Isolate) -> Placement {
     let pps = objective.pps as f64;
@@ -265,7 +255,8 @@ fn place(graph: &Graph, objective: &Objective, server: &Server, isolate: Isolate
             let one = longest(graph, 0).iter().fold(RING_CYCLES, |sum, c| sum.saturating_add(*c));
             (vec![one], vec![one])
         }
-        Isolate::Each => (
+        // Of `auto` nothing better is known than of each.
+        Isolate::Each | Isolate::Auto => (
             nfs().map(|node| cost(node).saturating_add(RING_CYCLES)).collect(),
             longest(graph, RING_CYCLES),
         ),
@@ -322,17 +313,4 @@ fn longest(graph: &Graph, extra: u32) -> Vec<u32> {
     }
     way.reverse();
     way
-}
-
-/// How many cores hold these loads (1.0 is a whole core): first fit, the heaviest first.
-fn bins(mut loads: Vec<f64>) -> u32 {
-    loads.sort_by(|a, b| b.total_cmp(a));
-    let mut cores: Vec<f64> = Vec::new();
-    for load in loads {
-        match cores.iter_mut().find(|core| **core + load <= 1.0) {
-            Some(core) => *core += load,
-            None => cores.push(load),
-        }
-    }
-    u32::try_from(cores.len()).unwrap_or(u32::MAX)
 }

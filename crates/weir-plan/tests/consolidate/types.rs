@@ -123,6 +123,7 @@ impl Catalog for Types {
                 affinity: Affinity::None,
                 cost_cycles: if t.name == "HttpClassifier" { 100 } else { 50 },
                 keeps: t.keeps,
+                ..Work::default()
             },
         })
     }

@@ -1,0 +1,172 @@
+//! How packets are divided over the instances of each NF, and where that need not be done anew.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{SizedNf, Traffic};
+use crate::describe::Affinity;
+use crate::fields::{Field, FieldSet};
+use crate::graph::{Edge, EdgeId, Graph, NodeId, NodeKind};
+
+/// What packets have in common that meet at the same instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Key {
+    /// Nothing: any instance will do.
+    Any,
+    /// The source address.
+    Source,
+    /// The 5-tuple.
+    Tuple,
+    /// The flow: the 5-tuple in either direction.
+    Flow,
+}
+
+impl Key {
+    fn of(affinity: Affinity) -> Self {
+        match affinity {
+            Affinity::None => Key::Any,
+            Affinity::Source => Key::Source,
+            Affinity::Tuple => Key::Tuple,
+            Affinity::Flow => Key::Flow,
+        }
+    }
+
+    /// The fields that it is made of.
+    const fn fields(self) -> FieldSet {
+        match self {
+            Key::Any => FieldSet::EMPTY,
+            Key::Source => FieldSet::of(&[Field::IpSrc]),
+            Key::Tuple | Key::Flow => FieldSet::of(&[
+                Field::IpSrc,
+                Field::IpDst,
+                Field::IpProto,
+                Field::L4Src,
+                Field::L4Dst,
+            ]),
+        }
+    }
+
+    /// True when packets that are the same by `wanted` are the same by this key too, so that who is
+    /// divided by this key has them together. (Equal 5-tuples have the same source; the two directions of a
+    /// flow have not.)
+    #[must_use]
+    pub const fn satisfies(self, wanted: Key) -> bool {
+        match wanted {
+            Key::Any => true,
+            Key::Source => matches!(self, Key::Source),
+            Key::Tuple => matches!(self, Key::Source | Key::Tuple | Key::Flow),
+            Key::Flow => matches!(self, Key::Flow),
+        }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Key::Any => "in turn",
+            Key::Source => "by source address",
+            Key::Tuple => "by 5-tuple",
+            Key::Flow => "by flow",
+        })
+    }
+}
+
+/// A division: of packets that are the same by the key, all are at the same one of `count` instances. The hash
+/// is the same everywhere, so equal divisions send a packet to instances of equal number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Split {
+    /// By what.
+    pub key: Key,
+    /// Into how many.
+    pub count: u32,
+}
+
+/// How an edge's packets find their instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// There is one instance.
+    Single,
+    /// Each is hashed by the key.
+    Hashed(Key),
+    /// Not hashed again: instance i of the NF before sends to instance i, modulo their number, of this one.
+    Direct(Key),
+}
+
+/// Decides the division of each NF that has several instances; gives the way of each edge.
+pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> Vec<Way> {
+    let mut splits: Vec<Option<Split>> = vec![None; graph.nodes().len()];
+    let mut into: Vec<Vec<EdgeId>> = vec![Vec::new(); graph.nodes().len()];
+    for (id, edge) in graph.edge_ids() {
+        if let Some(list) = into.get_mut(edge.to.index()) {
+            list.push(id);
+        }
+    }
+    let mut ways = vec![Way::Single; graph.edges().len()];
+    for nf in nfs.iter_mut().filter(|nf| nf.count > 1) {
+        let coming = into.get(nf.node.index()).map(Vec::as_slice).unwrap_or_default();
+        let split = choose(graph, traffic, nf, coming, &splits);
+        nf.split = Some(split);
+        if let Some(place) = splits.get_mut(nf.node.index()) {
+            *place = Some(split);
+        }
+        for id in coming {
+            let before = graph.edge(*id).and_then(|edge| kept(graph, edge, &splits));
+            if let Some(way) = ways.get_mut(id.index()) {
+                *way = match before {
+                    Some(before) if continues(before, split) => Way::Direct(split.key),
+                    _ => Way::Hashed(split.key),
+                };
+            }
+        }
+    }
+    ways
+}
+
+/// The division for an NF: that of the busiest edge that has one it can go on with, else by its own
+/// affinity. All its edges then keep to it, as its packets must meet whichever way they come.
+fn choose(
+    graph: &Graph,
+    traffic: &Traffic,
+    nf: &SizedNf,
+    coming: &[EdgeId],
+    splits: &[Option<Split>],
+) -> Split {
+    let own = match graph.node(nf.node).map(|node| &node.kind) {
+        Some(NodeKind::Nf { info, .. }) => Key::of(info.work.affinity),
+        _ => Key::Flow,
+    };
+    let mut coming = coming.to_vec();
+    coming.sort_by(|a, b| traffic.edge(*b).pps.total_cmp(&traffic.edge(*a).pps));
+    let kept = coming.iter().filter_map(|id| kept(graph, graph.edge(*id)?, splits));
+    let mut usable = kept.filter(|before| {
+        before.key.satisfies(own) && continues(*before, Split { key: before.key, count: nf.count })
+    });
+    Split { key: usable.next().map_or(own, |before| before.key), count: nf.count }
+}
+
+/// The division that an edge's packets still have: that of the NF before, unless it writes what they were
+/// divided by.
+fn kept(graph: &Graph, edge: &Edge, splits: &[Option<Split>]) -> Option<Split> {
+    let split = splits.get(edge.from.index()).copied().flatten()?;
+    let written = written(graph, edge.from);
+    written.and(split.key.fields()).is_empty().then_some(split)
+}
+
+fn written(graph: &Graph, id: NodeId) -> FieldSet {
+    match graph.node(id).map(|node| &node.kind) {
+        // Who adds headers may put others before those that were looked at.
+        Some(NodeKind::Nf { info, .. }) if info.resizes || info.creates > 0 => {
+            FieldSet::L2.or(FieldSet::L3).or(FieldSet::L4)
+        }
+        Some(NodeKind::Nf { info, .. }) => info.work.touched().writes,
+        _ => FieldSet::EMPTY,
+    }
+}
+
+/// True when instance i of one division may send all to instance i modulo n of the other.
+fn continues(before: Split, after: Split) -> bool {
+    before.key == after.key && before.count.checked_rem(after.count) == Some(0)
+}

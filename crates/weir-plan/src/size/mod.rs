@@ -1,0 +1,170 @@
+//! Sizing: how many instances of each NF the expected traffic needs, and how packets are divided
+//! over them (E2 §5.1, steps 2 and 3). The policy graph becomes the instance graph (iGraph).
+//!
+//! - **Load**: what the edges to an NF are stated or estimated to carry ([`traffic`]).
+//! - **Capacity**: the clock rate over the NF's cycles per packet and its share of a ring.
+//! - **Division**: by what the NF's affinity keeps together. Where the NF before is divided so that this
+//!   one's packets are together already, they are not divided anew (E2's Fig. 4(d)).
+//!
+//! Which instance is on which server is the next step (E2's step 4); it takes an [`Instances`], and is
+//! not there yet: all is one server's. Until the balance port is there instances are planned and
+//! shown, and one of each runs.
+
+mod divide;
+mod show;
+mod traffic;
+
+use serde::{Deserialize, Serialize};
+
+pub use divide::{Key, Split, Way};
+pub(crate) use show::mpps;
+pub use traffic::{Estimate, MEAN_PACKET_BYTES};
+pub(crate) use traffic::{Traffic, Unstated};
+
+use crate::cost::{RING_CYCLES, bins, cycles};
+use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
+use crate::service::{Objective, Server};
+
+/// The most instances of an NF.
+pub const MAX_INSTANCES: u32 = 64;
+
+/// The instance graph.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Instances {
+    /// Clock rate of a core in GHz.
+    pub ghz: f64,
+    /// Cores that there are for NFs.
+    pub cores: u32,
+    /// Cores that the instances need at the expected traffic, sharing cores as their loads allow.
+    pub cores_needed: u32,
+    /// Bytes of a packet, by which bits per second were counted.
+    pub packet_bytes: u32,
+    /// The NFs in topological order.
+    pub nfs: Vec<SizedNf>,
+    /// The graph's edges, in its order.
+    pub edges: Vec<SizedEdge>,
+}
+
+/// An NF with the number of its instances.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizedNf {
+    /// Which.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Packets per second that come to it; `None` when nothing is known of them.
+    pub pps: Option<f64>,
+    /// Packets per second that an instance manages on a core.
+    pub core_pps: f64,
+    /// How many instances there are; at least one.
+    pub count: u32,
+    /// How packets are divided over them, when there are several.
+    pub split: Option<Split>,
+    /// What is wrong, when they do not do.
+    pub over: Option<Over>,
+}
+
+/// Why an NF cannot carry what is expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Over {
+    /// Its description does not allow several instances.
+    OneOnly {
+        /// How many there would have to be.
+        needed: u32,
+    },
+    /// More than [`MAX_INSTANCES`] would be needed.
+    TooMany {
+        /// How many there would have to be.
+        needed: u32,
+    },
+}
+
+/// An edge with its traffic.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SizedEdge {
+    /// Which.
+    pub edge: EdgeId,
+    /// Its name.
+    pub name: String,
+    /// Packets per second; `None` when unknown.
+    pub pps: Option<f64>,
+    /// Where that comes from.
+    pub estimate: Estimate,
+    /// Instances of the node before and of the node behind it; a port or `Drop` counts as one.
+    pub counts: (u32, u32),
+    /// How its packets find their instance.
+    pub way: Way,
+}
+
+/// The instance graph for a server. What ports give that say nothing on their edges is the objective's
+/// throughput, as far as there is one.
+#[must_use]
+pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> Instances {
+    let asked = objective.filter(|objective| objective.pps > 0);
+    let bytes_of = |o: &Objective| Some(o.bps?.checked_div(o.pps)?.checked_div(8)?);
+    let packet_bytes = asked.and_then(bytes_of).and_then(|bytes| u32::try_from(bytes).ok());
+    let packet_bytes = packet_bytes.unwrap_or(MEAN_PACKET_BYTES);
+    let unstated = asked.map_or(Unstated::Unknown, |o| Unstated::Together(o.pps as f64));
+    let traffic = Traffic::of(graph, unstated, packet_bytes);
+    let hertz = server.ghz * 1e9;
+    let mut nfs: Vec<SizedNf> = Vec::new();
+    let mut loads = Vec::new();
+    for id in graph.order() {
+        let Some(node) = graph.node(*id) else { continue };
+        let NodeKind::Nf { info, .. } = &node.kind else { continue };
+        let each = f64::from(cycles(node).saturating_add(RING_CYCLES).max(1));
+        let core_pps = hertz / each;
+        let pps = traffic.node(*id);
+        let needed = needed(pps.unwrap_or(0.0) / core_pps);
+        let (count, over) = match needed {
+            2.. if !info.work.scales => (1, Some(Over::OneOnly { needed })),
+            n if n > MAX_INSTANCES => (MAX_INSTANCES, Some(Over::TooMany { needed })),
+            n => (n, None),
+        };
+        let load = pps.unwrap_or(0.0) / core_pps / f64::from(count);
+        // What one core cannot carry fills it.
+        loads.extend((0..count).map(|_| load.min(1.0)));
+        let name = node.name.clone();
+        nfs.push(SizedNf { node: *id, name, pps, core_pps, count, split: None, over });
+    }
+    let ways = divide::divide(graph, &traffic, &mut nfs);
+    let mut counts = vec![1; graph.nodes().len()];
+    for nf in &nfs {
+        if let Some(count) = counts.get_mut(nf.node.index()) {
+            *count = nf.count;
+        }
+    }
+    let count = |node: NodeId| counts.get(node.index()).copied().unwrap_or(1);
+    let edges = graph.edge_ids().zip(ways).map(|((id, edge), way)| {
+        let load = traffic.edge(id);
+        let pps = (load.estimate != Estimate::Unknown).then_some(load.pps);
+        let (name, counts) = (edge.name.clone(), (count(edge.from), count(edge.to)));
+        SizedEdge { edge: id, name, pps, estimate: load.estimate, counts, way }
+    });
+    let edges = edges.collect();
+    let cores = server.cores.saturating_sub(1).max(1);
+    let (ghz, cores_needed) = (server.ghz, bins(loads));
+    Instances { ghz, cores, cores_needed, packet_bytes, nfs, edges }
+}
+
+/// Instances for a load in cores; at least one.
+fn needed(load: f64) -> u32 {
+    // Casts from floats saturate. What is over by rounding is not over.
+    ((load - 1e-9).ceil() as u32).max(1)
+}
+
+impl Instances {
+    /// From which instance of the NF before to which of the NF behind an edge leads, by its place in
+    /// [`Instances::edges`]; ports and `Drop` are one each.
+    #[must_use]
+    pub fn links(&self, edge: usize) -> Vec<(u32, u32)> {
+        let Some(edge) = self.edges.get(edge) else { return Vec::new() };
+        let (from, to) = edge.counts;
+        let pairs = (0..from).flat_map(|a| (0..to).map(move |b| (a, b)));
+        match edge.way {
+            Way::Direct(_) => pairs.filter(|(a, b)| a.checked_rem(to) == Some(*b)).collect(),
+            Way::Single | Way::Hashed(_) => pairs.collect(),
+        }
+    }
+}

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use weir_plan::{
     Access, Allowed, Catalog, ConfigProblem, Conflict, Effect, Field, FieldSet, Isolate, NfInfo,
-    Options, Parallel, Touch, Verdict, Work, check, judge, parallelise, render,
+    Options, Parallel, TagInfo, TagKind, Touch, Verdict, Work, check, judge, parallelise, render,
 };
 
 /// A packet of the reference model: a number for each field, and tags.
@@ -46,7 +46,7 @@ fn digest(of: impl Hash) -> u64 {
 fn work(who: usize, nf: &NfInfo, packet: &mut Packet, world: &mut World) -> bool {
     let touched = nf.work.touched();
     let read: Vec<u64> = touched.reads.iter().map(|f| packet.fields[f as usize]).collect();
-    let tags: Vec<_> = nf.tags.iter().map(|tag| packet.tags.get(tag).copied()).collect();
+    let tags: Vec<_> = nf.tags.iter().map(|tag| packet.tags.get(&tag.name).copied()).collect();
     let memory = &mut world.memory[who];
     let found = digest((who, &read, tags, *memory));
     world.counters[who][(found % 16) as usize] += 1;
@@ -60,7 +60,7 @@ fn work(who: usize, nf: &NfInfo, packet: &mut Packet, world: &mut World) -> bool
         packet.fields[field as usize] = digest((found, field as usize));
     }
     for tag in &nf.tags {
-        packet.tags.insert(tag.clone(), digest((found, tag)));
+        packet.tags.insert(tag.name.clone(), digest((found, &tag.name)));
     }
     nf.may_drop && found.is_multiple_of(3)
 }
@@ -114,7 +114,11 @@ fn nf() -> impl Strategy<Value = NfInfo> {
             resizes: false,
             creates: 0,
             holds: 0,
-            tags: if tag { vec!["t".to_owned()] } else { Vec::new() },
+            tags: if tag {
+                vec![TagInfo { name: "t".to_owned(), kind: TagKind::Flag }]
+            } else {
+                Vec::new()
+            },
             program: None,
             work: Work {
                 access: Access { l2, l3, l4, payload },

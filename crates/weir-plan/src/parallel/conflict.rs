@@ -152,8 +152,9 @@ pub fn judge(first: &NfInfo, second: &NfInfo) -> Result<Allowed, Conflict> {
             return Err(Conflict::WriteRead { writer, reader, field });
         }
     }
-    if let Some(name) = first.tags.iter().find(|tag| second.tags.contains(tag)) {
-        return Err(Conflict::Tag { name: name.clone() });
+    let has = |name: &str| second.tags.iter().any(|tag| tag.name == name);
+    if let Some(tag) = first.tags.iter().find(|tag| has(&tag.name)) {
+        return Err(Conflict::Tag { name: tag.name.clone() });
     }
     if first.work.effect == Effect::External && second.work.effect == Effect::External {
         return Err(Conflict::BothOutside);

@@ -47,7 +47,7 @@ pub fn pairs_table(types: &[NfInfo]) -> String {
             (nf.work.effect == crate::describe::Effect::External, "effects outside"),
         ];
         more.extend(facts.iter().filter(|(is, _)| *is).map(|(_, what)| (*what).to_owned()));
-        more.extend(nf.tags.iter().map(|tag| format!("tag `{tag}`")));
+        more.extend(nf.tags.iter().map(|tag| format!("tag `{}`", tag.name)));
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} |",

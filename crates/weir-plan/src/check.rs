@@ -12,6 +12,7 @@ use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
 use crate::parse::{Parsed, parse_all};
 use crate::service;
 use crate::span::{Lines, Span};
+use crate::texts::LoadError;
 use crate::topo;
 use crate::warn;
 use crate::why::Why;
@@ -35,21 +36,34 @@ pub struct Checked {
 /// # Errors
 /// All errors found, in the order of the text, at most [`crate::MAX_ERRORS`] and a word on the rest.
 pub fn check(text: &str, catalog: &dyn Catalog) -> Result<Checked, Vec<PolicyError>> {
-    check_parsed(parse_all(text), text, catalog)
+    check_parsed(alone(parse_all(text)), &Lines::new(text), catalog)
 }
 
-/// Checks a policy that was read from `text`, whatever language that is in.
+/// A text beside which there are no files to include.
+fn alone(mut parsed: Parsed) -> Parsed {
+    for item in &parsed.policy.items {
+        if let Item::Include(include) = item {
+            parsed.errors.push(include.path.span, Why::Include(LoadError::NoFiles));
+            parsed.incomplete = true;
+        }
+    }
+    parsed
+}
+
+/// Checks a policy that was read from the text of `lines`, whatever language that is in.
 pub(crate) fn check_parsed(
     parsed: Parsed,
-    text: &str,
+    lines: &Lines<'_>,
     catalog: &dyn Catalog,
 ) -> Result<Checked, Vec<PolicyError>> {
-    let Parsed { policy, mut errors, lost } = parsed;
-    let lines = Lines::new(text);
-    let declared = Declared::new(&policy, catalog, &lines, &mut errors);
+    let Parsed { policy, mut errors, lost, incomplete } = parsed;
+    if incomplete {
+        return Err(errors.into_list());
+    }
+    let declared = Declared::new(&policy, catalog, lines, &mut errors);
     let mut links = link(&policy, &declared, &lost, &mut errors);
     if links.is_empty() && errors.is_empty() {
-        errors.push(Span::new(text.len(), text.len()), Why::NoEdges);
+        errors.push(lines.end_of_first(), Why::NoEdges);
     }
     refuse_cycles(&declared, &links, &mut errors);
     refuse_port_arrays(&declared, &links, &mut errors);

@@ -89,7 +89,7 @@ impl<'a> Declared<'a> {
                 Item::Port(port) => declared.port(port, errors),
                 Item::Address(address) => declared.address(address, errors),
                 Item::Instance(instance) => declared.instance(instance, catalog, errors),
-                Item::Pipelet(_) | Item::DefaultDrop | Item::FirstMatch => {}
+                Item::Include(_) | Item::Pipelet(_) | Item::DefaultDrop | Item::FirstMatch => {}
             }
         }
         // Last, so that nodes are in the order of the text.

@@ -96,7 +96,8 @@ impl<'a> Linker<'a> {
         if let Some((link, in_pipelet)) = self.seen.get(&key).copied() {
             let before = self.links.get_mut(link);
             if in_pipelet == self.pipelets {
-                let line = before.map_or(0, |link| self.declared.lines.line(link.span.start));
+                let start = before.map_or(0, |link| link.span.start);
+                let line = self.declared.lines.line(start);
                 errors.push(span, Why::SameEdge { line });
             } else if let Some(before) = before {
                 // Another traffic class that goes the same way.

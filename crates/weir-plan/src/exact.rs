@@ -10,7 +10,7 @@ use crate::error::{Errors, PolicyWarning};
 use crate::graph::{Graph, Node, NodeKind};
 use crate::merge::resolve;
 use crate::remedy::{self, Classes, NoClass};
-use crate::span::Span;
+use crate::span::{Line, Span};
 use crate::warning::Warning;
 use crate::why::Why;
 
@@ -249,13 +249,13 @@ impl Judge<'_, '_> {
                 (a, b) if b == at => Some(a),
                 _ => None,
             });
-            let line = other.map_or(0, |other| self.line(other));
+            let line = self.line(other.unwrap_or(at));
             let why = Warning::ClassAdded { class: class.to_string(), line };
             judgement.notes.push(PolicyWarning { span: way.link.span, why });
         }
     }
 
-    fn line(&self, at: usize) -> usize {
+    fn line(&self, at: usize) -> Line {
         self.declared.lines.line(self.ways.get(at).map_or(0, |way| way.link.span.start))
     }
 

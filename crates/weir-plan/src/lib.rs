@@ -75,12 +75,15 @@ mod remedy;
 mod render;
 pub mod service;
 mod span;
+mod texts;
 mod topo;
 mod warn;
 mod warning;
 mod why;
 
-pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
+pub use ast::{
+    AddressDecl, Chain, Hop, Include, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement,
+};
 pub use bandwidth::Bandwidth;
 pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId};
 pub use check::{Checked, MAX_PORTS, check};
@@ -99,6 +102,10 @@ pub use plan::{
 };
 pub use remedy::NoClass;
 pub use render::{render, render_warnings};
-pub use span::{Name, Span, Spanned};
+pub use span::{Line, Name, Span, Spanned};
+pub use texts::{
+    Document, LoadError, Loader, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS, NoFiles, PolicyFiles,
+    Texts,
+};
 pub use warning::Warning;
-pub use why::{NotYet, Why};
+pub use why::Why;

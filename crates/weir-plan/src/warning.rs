@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::error::MAX_WARNINGS;
+use crate::span::Line;
 
 /// What is odd.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Warning {
     #[error("no packet reaches this edge: the edge in line {line} takes all")]
     Unreachable {
         /// The line of the edge that takes all, from 1.
-        line: usize,
+        line: Line,
     },
     /// An edge whose filter contradicts itself.
     #[error("no packet matches this edge's filter")]
@@ -37,7 +38,7 @@ pub enum Warning {
         /// The filter that was added.
         class: String,
         /// The line of the other edge, from 1.
-        line: usize,
+        line: Line,
     },
     /// Stands at the first that is not shown.
     #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]

@@ -8,13 +8,8 @@ use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::MAX_ERRORS;
 use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
 use crate::remedy::NoClass;
-
-/// Parts of the policy language that are known but not built yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotYet {
-    /// `include`.
-    Include,
-}
+use crate::span::Line;
+use crate::texts::{LoadError, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS};
 
 /// What is wrong. Lines count from 1.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -50,10 +45,24 @@ pub enum Why {
     EdgeOutside,
     #[error("a name of {len} bytes")]
     NameTooLong { len: usize },
-    #[error("{}", .0.what())]
-    NotYet(NotYet),
     #[error("`{0}` is not a bandwidth")]
     Bandwidth(String),
+    #[error("an `include` stands in a pipelet")]
+    IncludeInside,
+    #[error("the file's name is empty")]
+    NoFileName,
+
+    // Files that are included.
+    #[error("{0}")]
+    Include(LoadError),
+    #[error("the file includes itself: {path}")]
+    IncludeCycle { path: String },
+    #[error("more than {MAX_INCLUDE_DEPTH} files include each the next")]
+    IncludeDepth,
+    #[error("with this file the policy has more than {MAX_TEXTS} bytes")]
+    IncludeSize,
+    #[error("more than {MAX_FILES} files are included")]
+    IncludeCount,
 
     // Configurations.
     #[error("the key `{0}` occurs twice")]
@@ -79,7 +88,7 @@ pub enum Why {
     #[error("`{0}` is a word of the filter language, so a filter could not use it as a name")]
     FilterWord(String),
     #[error("`{name}` is declared in line {line} already")]
-    Duplicate { name: String, line: usize },
+    Duplicate { name: String, line: Line },
     #[error("no NF type is called `{name}`")]
     UnknownType { name: String, nearest: Option<String>, types: Vec<String> },
     #[error("`{value}` is not an IP address or prefix")]
@@ -91,7 +100,7 @@ pub enum Why {
     #[error("the first port number, {first}, is above the last, {last}")]
     PortRange { first: u16, last: u16 },
     #[error("port {number} belongs to `{owner}` already, declared in line {line}")]
-    PortTaken { number: u16, owner: String, line: usize },
+    PortTaken { number: u16, owner: String, line: Line },
 
     // Edges.
     #[error("`{name}` is not declared")]
@@ -119,7 +128,7 @@ pub enum Why {
     )]
     PortArray { name: String, count: usize },
     #[error("the same edge stands in line {line} already")]
-    SameEdge { line: usize },
+    SameEdge { line: Line },
     #[error(
         "packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other"
     )]
@@ -127,11 +136,11 @@ pub enum Why {
 
     // Exactly one way for each packet.
     #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
-    Overlap { line: usize, example: Box<Witness>, class: Option<NoClass> },
+    Overlap { line: Line, example: Box<Witness>, class: Option<NoClass> },
     #[error(
         "it is not proved that this edge and the one in line {line} never take the same packet: {reason}"
     )]
-    PerhapsOverlap { line: usize, reason: Reason },
+    PerhapsOverlap { line: Line, reason: Reason },
     #[error("no edge takes a packet from `{name}`{} such as {}", way(by), example.headline())]
     Hole { name: String, by: String, example: Box<Witness>, added: bool, rest: Option<String> },
     #[error("it is not proved that an edge takes each packet from `{name}`{}: {reason}", way(by))]
@@ -145,14 +154,6 @@ pub enum Why {
 /// By which output, if that must be said.
 fn way(by: &str) -> String {
     if by.is_empty() { String::new() } else { format!(" by `{by}`") }
-}
-
-impl NotYet {
-    fn what(self) -> &'static str {
-        match self {
-            NotYet::Include => "`include` is not supported yet",
-        }
-    }
 }
 
 impl Why {
@@ -185,7 +186,18 @@ impl Why {
             Why::Ellipsis => "write it out".to_owned(),
             Why::EdgeOutside => "write `pipelet { ... }` around it".to_owned(),
             Why::NameTooLong { .. } => format!("write at most {MAX_NAME} letters, digits and `_`"),
-            Why::NotYet(NotYet::Include) => "write the included text here".to_owned(),
+            Why::IncludeInside => "write it in front of the pipelet".to_owned(),
+            Why::NoFileName => "write as in `include \"sub/ports.weir\";`".to_owned(),
+            Why::Include(LoadError::NoFiles) => "write the included text here".to_owned(),
+            Why::Include(LoadError::Unreadable { .. }) => {
+                "correct the file or its permissions".to_owned()
+            }
+            Why::Include(_) => {
+                "write its name relative to the file that this stands in, or from `/` on".to_owned()
+            }
+            Why::IncludeCycle { .. } => "leave this line out".to_owned(),
+            Why::IncludeDepth | Why::IncludeCount => "write fewer, larger files".to_owned(),
+            Why::IncludeSize => "split the policy".to_owned(),
             Why::Bandwidth(_) => "write as in `(10 Gbps)`, `(1.5 Mbps)` or `(5 Mpps)`".to_owned(),
             Why::SameKey(_) => "keep one of them".to_owned(),
             Why::Number(_) => {

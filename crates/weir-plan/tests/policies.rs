@@ -132,7 +132,7 @@ fn default_drop_allows_holes_where_it_stands() {
 fn first_match_lets_the_order_decide_where_it_stands() {
     let overlaps = |text: &str| -> Vec<usize> {
         let line = |e: &PolicyError| match &e.why {
-            Why::Overlap { line, .. } => *line,
+            Why::Overlap { line, .. } => line.number,
             why => panic!("{why}"),
         };
         check(&format!("Port<0> a; Port<1> b;\n{text}"), &Types)

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ast::{Item, Policy, Statement};
+use crate::auto::{self, AutoTags};
 use crate::catalog::Catalog;
 use crate::declare::{Declared, What};
 use crate::edges::{Link, Linker};
@@ -12,8 +13,8 @@ use crate::graph::{Edge, Graph, Node, NodeId, NodeKind, Output};
 use crate::parse::{Parsed, parse_all};
 use crate::service;
 use crate::span::{Lines, Span};
+use crate::tee::Tees;
 use crate::texts::LoadError;
-use crate::topo;
 use crate::warn;
 use crate::why::Why;
 
@@ -60,33 +61,49 @@ pub(crate) fn check_parsed(
     if incomplete {
         return Err(errors.into_list());
     }
-    let declared = Declared::new(&policy, catalog, lines, &mut errors);
+    let mut declared = Declared::new(&policy, catalog, lines, &mut errors);
     let mut links = link(&policy, &declared, &lost, &mut errors);
     if links.is_empty() && errors.is_empty() {
         errors.push(lines.end_of_first(), Why::NoEdges);
     }
-    refuse_cycles(&declared, &links, &mut errors);
-    refuse_port_arrays(&declared, &links, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
+    auto::check(&declared, &links, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_list());
+    }
+    let tees = Tees::expand(&mut declared, &mut links);
     let drops = Said::new(&policy, &Item::DefaultDrop, &Statement::DefaultDrop);
-    let mut written = build(&declared, &links, &drops);
+    let mut written = build(&declared, &links, &drops, &tees);
     // As it was written: what is inside a template is not for the operator's text to answer.
     let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
-    let judged = exact::judge(&written, &declared, &links, &|node| first.of(node), &mut errors);
+    let said = exact::Said { first_match: &|node| first.of(node), drops: &|node| drops.of(node) };
+    let judged = exact::judge(&written, &declared, &links, &tees, &said, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
-    if !judged.added.is_empty() {
+    let ordered = |at: usize| {
+        let name = declared.list.get(at).map_or("", |d| d.name.as_str());
+        tees.edges(at).is_some() || first.of(name)
+    };
+    let changed = !judged.added.is_empty();
+    if changed {
         for added in judged.added {
             if let Some(link) = links.get_mut(added.link) {
                 link.filter = Some(added.filter);
             }
         }
-        written = build(&declared, &links, &drops);
     }
-    let warnings = warn::warnings(&declared, &links, &written, judged.notes);
+    // After that, as what was added is part of what tells edges apart.
+    let settled = match written.has_cycles() {
+        true => 0,
+        false => auto::settle(&declared, &mut links, &ordered),
+    };
+    if changed || settled > 0 {
+        written = build(&declared, &links, &drops, &tees);
+    }
+    let warnings = warn::warnings(&declared, &links, &written, &tees, judged.notes);
     let mut graph = service::expand(&written);
     if let Err(problems) = service::configure(&mut graph, catalog) {
         for (id, problem) in problems {
@@ -120,58 +137,14 @@ fn link(
     lost: &HashSet<String>,
     errors: &mut Errors,
 ) -> Vec<Link> {
-    let mut linker = Linker::new(declared, lost);
+    let auto = AutoTags::of(policy, declared);
+    let mut linker = Linker::new(declared, lost, &auto);
     for item in &policy.items {
         if let Item::Pipelet(pipelet) = item {
             linker.pipelet(pipelet, errors);
         }
     }
     linker.links
-}
-
-/// Only NFs can be on a cycle: what enters a port's sending side leaves the graph.
-fn refuse_cycles(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let is_nf = |index: usize| {
-        let what = declared.list.get(index).map(|d| &d.what);
-        matches!(what, Some(What::Nf { .. } | What::Vnf(_)))
-    };
-    let mut next = vec![Vec::new(); declared.list.len()];
-    for (edge, link) in links.iter().enumerate() {
-        if is_nf(link.from)
-            && is_nf(link.to)
-            && let Some(edges) = next.get_mut(link.from)
-        {
-            edges.push((link.to, edge));
-        }
-    }
-    for cycle in topo::cycles(&next) {
-        let along: Vec<&Link> = cycle.iter().filter_map(|edge| links.get(*edge)).collect();
-        let name = |index: usize| declared.list.get(index).map_or("", |d| d.name.as_str());
-        let mut names: Vec<&str> = along.iter().map(|link| name(link.from)).take(20).collect();
-        if along.len() > names.len() {
-            names.push("...");
-        }
-        names.extend(along.first().map(|link| name(link.from)));
-        // The edge that closes the cycle is the one written last.
-        if let Some(last) = along.iter().max_by_key(|link| link.span.start) {
-            errors.push(last.span, Why::Cycle { path: names.join(" -> ") });
-        }
-    }
-}
-
-/// One error for each array, at the first edge to it.
-fn refuse_port_arrays(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let mut seen = HashSet::new();
-    for link in links {
-        if let Some(declaration) = declared.list.get(link.to)
-            && let What::Port { first, last } = declaration.what
-            && first < last
-            && seen.insert(link.to)
-        {
-            let count = usize::from(last.saturating_sub(first)).saturating_add(1);
-            errors.push(link.to_span, Why::PortArray { name: declaration.name.clone(), count });
-        }
-    }
 }
 
 /// Nodes of which the policy says something: all, or the sources of edges in pipelets that say so.
@@ -204,7 +177,7 @@ impl<'a> Said<'a> {
 }
 
 /// Places of declarations to nodes: those that have edges, in the order of their declaration.
-fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
+fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees) -> Graph {
     let mut used = vec![false; declared.list.len()];
     for end in links.iter().flat_map(|link| [link.from, link.to]) {
         if let Some(place) = used.get_mut(end) {
@@ -213,10 +186,13 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
     }
     let mut ids: Vec<Option<NodeId>> = vec![None; declared.list.len()];
     let mut nodes = Vec::new();
-    for ((declaration, used), place) in declared.list.iter().zip(used).zip(&mut ids) {
-        if !used {
+    for index in declared.in_order() {
+        let is_used = used.get(index).copied().unwrap_or(false);
+        let (Some(declaration), Some(place)) =
+            (declared.list.get(index).filter(|_| is_used), ids.get_mut(index))
+        else {
             continue;
-        }
+        };
         let (kind, outputs) = match &declaration.what {
             What::Port { first, last } => {
                 (NodeKind::Port { first: *first, last: *last }, vec![String::new()])
@@ -228,7 +204,8 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
             What::Drop => (NodeKind::Drop, Vec::new()),
             What::Address(_) | What::Broken => continue,
         };
-        let default_drop = drops.of(&declaration.name);
+        // A copy that nobody wants is dropped.
+        let default_drop = drops.of(&declaration.name) || tees.edges(index).is_some();
         let outputs = outputs
             .into_iter()
             .map(|name| Output { name, branches: Vec::new(), default_drop })
@@ -246,9 +223,11 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
                 outputs: Vec::new(),
                 to,
                 input: link.input,
+                tag: link.tag.clone(),
                 filter: link.filter.clone(),
                 bandwidth: link.bandwidth,
                 pipelet: link.pipelet.clone(),
+                closes: false,
             });
         }
     }

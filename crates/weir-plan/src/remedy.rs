@@ -181,7 +181,7 @@ impl<'a> Classes<'a> {
 }
 
 /// True for an NF that may write packets, and a VNF one of whose µNFs may.
-fn writes(what: &What) -> bool {
+pub(crate) fn writes(what: &What) -> bool {
     match what {
         What::Nf { info, .. } => info.writes_packets,
         What::Vnf(vnf) => vnf.info.writes_packets,

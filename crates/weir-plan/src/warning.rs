@@ -30,6 +30,18 @@ pub enum Warning {
     /// An edge whose filter contradicts itself.
     #[error("no packet matches this edge's filter")]
     NeverMatches,
+    /// A Tee that copies nothing.
+    #[error("`{name}` is a Tee with one edge: it copies nothing")]
+    OneWay {
+        /// The Tee.
+        name: String,
+    },
+    /// NFs that lead to each other.
+    #[error("packets may go in a circle: {path}; `weir run` does not run that yet")]
+    Cycle {
+        /// The NFs along it, the first one last again.
+        path: String,
+    },
     /// An edge that was restricted, so that packets have one way.
     #[error(
         "added `{class}` to this edge: the traffic of its pipelet. Else it and the edge in line {line} took the same packets"
@@ -66,6 +78,12 @@ impl Warning {
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
+            Warning::OneWay { .. } => {
+                "write an edge for each copy, or leave the Tee out".to_owned()
+            }
+            Warning::Cycle { .. } => {
+                "to run it, declare a second instance for the way back".to_owned()
+            }
             Warning::ClassAdded { class, .. } => {
                 format!(
                     "write `{class}` into its filter yourself if it is right, else correct the filters"

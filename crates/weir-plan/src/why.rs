@@ -3,6 +3,7 @@
 use thiserror::Error;
 use weir_logic::{Reason, Witness};
 
+use crate::auto::MAX_ASKING;
 use crate::check::MAX_PORTS;
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::MAX_ERRORS;
@@ -25,6 +26,8 @@ pub enum Why {
     TooManyEdges,
     #[error("more than {MAX_DECLARATIONS} statements outside pipelets, or µNFs in VNFs")]
     TooManyDeclarations,
+    #[error("more than {MAX_ASKING} edges ask for automatic tags")]
+    TooManyTags,
     #[error("more than {MAX_PORTS} port numbers")]
     TooManyPorts,
     #[error("the policy has no edge, so no packet goes anywhere")]
@@ -119,20 +122,20 @@ pub enum Why {
     ValueTest { test: String },
     #[error("`{name}` has no input called `{input}`")]
     UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
+    #[error(
+        "`{name}` has an output called `{tag}`, so the edge cannot give packets a tag of that name"
+    )]
+    TagIsOutput { name: String, tag: String },
+    #[error(
+        "`{node}.{name}` is what an edge to `{node}` says, but no packet from `{from}` came through `{node}`"
+    )]
+    TagElsewhere { node: String, name: String, from: String },
     #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
     WhichInput { name: String, inputs: Vec<String> },
     #[error("`{name}` has no named inputs")]
     NoInputs { name: String },
-    #[error(
-        "`{name}` has {count} port numbers, and to which of them a packet goes is not decided yet"
-    )]
-    PortArray { name: String, count: usize },
     #[error("the same edge stands in line {line} already")]
     SameEdge { line: Line },
-    #[error(
-        "packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other"
-    )]
-    Cycle { path: String },
 
     // Exactly one way for each packet.
     #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
@@ -172,7 +175,10 @@ impl Why {
         match self {
             Why::TooLong { .. } => format!("at most {MAX_TEXT} bytes are read"),
             Why::TooManyErrors => "correct these first".to_owned(),
-            Why::TooManyEdges | Why::TooManyDeclarations | Why::TooManyPorts => {
+            Why::TooManyEdges
+            | Why::TooManyDeclarations
+            | Why::TooManyPorts
+            | Why::TooManyTags => {
                 "split the policy".to_owned()
             }
             Why::NoEdges => {
@@ -259,14 +265,15 @@ impl Why {
             Why::UnknownInput { nearest, inputs, .. } => {
                 suggestion(nearest.as_deref(), inputs, "its inputs are")
             }
+            Why::TagIsOutput { .. } => "write another name".to_owned(),
+            Why::TagElsewhere { node, .. } => {
+                format!("ask for it on edges from `{node}` or from NFs behind it")
+            }
             Why::WhichInput { name, inputs } => {
                 let first = inputs.first().map_or("", String::as_str);
                 format!("write as in `-> [{first}] {name}`; its inputs are {}", list(inputs))
             }
             Why::NoInputs { name } => format!("write `-> {name}`"),
-            Why::PortArray { .. } => {
-                "declare a port of its own for these packets, as in `Port<8> name;`".to_owned()
-            }
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
             Why::Overlap { class: Some(class), .. } => {
                 format!("{class}; let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write `first match;` if the order of the text shall decide")
@@ -295,10 +302,6 @@ impl Why {
             }
             Why::NoWayOut { name } => {
                 format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`")
-            }
-            Why::Cycle { .. } => {
-                "leave one of these edges out, or declare a second instance for the way back"
-                    .to_owned()
             }
         }
     }

@@ -53,6 +53,9 @@ pub enum PolicyFailure {
         /// Its type.
         nf: String,
     },
+    /// It has what does not run yet; one a line.
+    #[error("{0}")]
+    NotRun(String),
     /// What a request asks for cannot be had.
     #[error("{}: {source}", path.display())]
     Objective {
@@ -84,6 +87,9 @@ pub struct Loaded {
     /// What a service request is to achieve.
     pub objective: Option<Objective>,
 }
+
+/// The most reasons why it does not run that are shown.
+const MOST_REASONS: usize = 20;
 
 /// Reads and checks a policy or a service request. `only_library`: no outside program was given.
 pub fn load(
@@ -139,6 +145,22 @@ pub fn has_code(graph: &Graph, path: &Path, catalog: &dyn Catalog) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// All of it runs already.
+pub fn runs(graph: &Graph, path: &Path) -> Result<(), PolicyFailure> {
+    let list = graph.not_run();
+    if list.is_empty() {
+        return Ok(());
+    }
+    let file = path.display();
+    let shown = list.iter().take(MOST_REASONS).map(|why| format!("{file}: cannot run: {why}"));
+    let mut lines: Vec<String> = shown.collect();
+    let left = list.len().saturating_sub(lines.len());
+    if left > 0 {
+        lines.push(format!("{file}: and {left} more; `weir explain` shows the graph"));
+    }
+    Err(PolicyFailure::NotRun(lines.join("\n")))
 }
 
 /// Which NFs share a worker: as the operator says, else as meets the objective at least cost, else

@@ -255,7 +255,7 @@ fn documents(root: &Path) -> Result<Vec<Vec<u8>>> {
 }
 
 /// a.weir and b.weir of the manual, E2's figures 14 (without its cycles) and 16, and all syntax at once.
-const POLICIES: [&str; 6] = [
+const POLICIES: [&str; 10] = [
     "Port<0> lan;  Port<1> wan;\nMacSwap x;  MacSwap y;\npipelet { lan -> x;  x -> y;  y -> wan; }\n",
     "Port<0> lan;  Port<1> wan;\npipelet { lan [tcp port 80] -> wan;\n  lan [!(tcp port 80)] -> Drop; }\n",
     "MacSwap p; CheckIpHeader n; Port<0-7> int; Port<8> ext;\nAddress my_net 10.12.30.0/24;\n\
@@ -268,6 +268,13 @@ const POLICIES: [&str; 6] = [
        r -> lan; default drop; }\ndefault drop;\n",
     "Port<0> a; Port<1> b; CheckIpHeader c; MacSwap x; MacSwap y; Sink s; Clock k;\n\
      pipelet { a -> c; c [c.ip] -> x; c [c.non_ip] -> y; x -> b; y -> b; b -> s; k -> b; }\n",
+    // What stands behind a NUL is included by its number.
+    "include \"1\"; MacSwap x;\npipelet { lan -> x -> wan; }\n\0Port<0> lan; include '2';\0Port<1> wan; include '02';",
+    "Port<0> a; Port<1> b; Port<2> c; Tee t;\npipelet { a -> t; t [tcp] -> b; t -> c; t [udp] -> Drop; }\n",
+    "Port<0-7> int; Port<8-15> ext; MacSwap n; CheckIpHeader f; default drop;\n\
+     pipelet { int -> n; n -> f; f [f.ip] -> ext; } pipelet { ext -> f; f [f.non_ip] -> n; n [tcp] -> int; }\n",
+    "Port<0> a; Port<1> b; L3L4Filter m; L3L4Filter n;\npipelet { a [tcp] -> [one] m; a [!tcp] -> [two] m; m -> n;\n\
+     n [m.one] -> b; n [m.two] -> Drop; }\n",
 ];
 
 /// One filter of each primitive, each with several frames.

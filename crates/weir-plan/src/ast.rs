@@ -22,6 +22,8 @@ pub enum Item {
     Address(AddressDecl),
     /// `MacSwap x;`
     Instance(InstanceDecl),
+    /// `include "file";`
+    Include(Include),
     /// `pipelet { ... }`
     Pipelet(Pipelet),
     /// `default drop;`
@@ -64,6 +66,13 @@ pub struct InstanceDecl {
 }
 
 impl Eq for InstanceDecl {}
+
+/// `include "file";`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Include {
+    /// The file, relative to the one that this stands in.
+    pub path: Spanned<String>,
+}
 
 /// `pipelet name { ... }`
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,6 +144,9 @@ impl Display for Item {
                     write!(f, " {}", config.value)?;
                 }
                 f.write_char(';')
+            }
+            Item::Include(i) => {
+                write!(f, "include {};", Config::String(i.path.value.clone()))
             }
             Item::Pipelet(p) => p.fmt(f),
             Item::DefaultDrop => f.write_str("default drop;"),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use crate::ast::{Item, Policy, Statement};
+use crate::auto_tags::{self, AutoTags};
 use crate::catalog::Catalog;
 use crate::declare::{Declared, What};
 use crate::edges::{Link, Linker};
@@ -14,7 +15,8 @@ use crate::remedy;
 use crate::service;
 use crate::span::{Lines, Span};
 use crate::tags::Tags;
-use crate::topo;
+use crate::tee::Tees;
+use crate::texts::LoadError;
 use crate::warn;
 use crate::why::Why;
 
@@ -37,44 +39,73 @@ pub struct Checked {
 /// # Errors
 /// All errors found, in the order of the text, at most [`crate::MAX_ERRORS`] and a word on the rest.
 pub fn check(text: &str, catalog: &dyn Catalog) -> Result<Checked, Vec<PolicyError>> {
-    check_parsed(parse_all(text), text, catalog)
+    check_parsed(alone(parse_all(text)), &Lines::new(text), catalog)
 }
 
-/// Checks a policy that was read from `text`, whatever language that is in.
+/// A text beside which there are no files to include.
+fn alone(mut parsed: Parsed) -> Parsed {
+    for item in &parsed.policy.items {
+        if let Item::Include(include) = item {
+            parsed.errors.push(include.path.span, Why::Include(LoadError::NoFiles));
+            parsed.incomplete = true;
+        }
+    }
+    parsed
+}
+
+/// Checks a policy that was read from the text of `lines`, whatever language that is in.
 pub(crate) fn check_parsed(
     parsed: Parsed,
-    text: &str,
+    lines: &Lines<'_>,
     catalog: &dyn Catalog,
 ) -> Result<Checked, Vec<PolicyError>> {
-    let Parsed { policy, mut errors, lost } = parsed;
-    let lines = Lines::new(text);
-    let declared = Declared::new(&policy, catalog, &lines, &mut errors);
+    let Parsed { policy, mut errors, lost, incomplete } = parsed;
+    if incomplete {
+        return Err(errors.into_list());
+    }
+    let mut declared = Declared::new(&policy, catalog, lines, &mut errors);
     let mut links = link(&policy, &declared, &lost, &mut errors);
     if links.is_empty() && errors.is_empty() {
-        errors.push(Span::new(text.len(), text.len()), Why::NoEdges);
+        errors.push(lines.end_of_first(), Why::NoEdges);
     }
-    refuse_cycles(&declared, &links, &mut errors);
-    refuse_port_arrays(&declared, &links, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
+    auto_tags::check(&declared, &links, &mut errors);
+    if !errors.is_empty() {
+        return Err(errors.into_list());
+    }
+    let tees = Tees::expand(&mut declared, &mut links);
     let drops = Said::new(&policy, &Item::DefaultDrop, &Statement::DefaultDrop);
-    let mut written = build(&declared, &links, &drops);
+    let mut written = build(&declared, &links, &drops, &tees);
     // As it was written: what is inside a template is not for the operator's text to answer.
     let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
-    let judged = exact::judge(&written, &declared, &links, &|node| first.of(node), &mut errors);
+    let said = exact::Said { first_match: &|node| first.of(node), drops: &|node| drops.of(node) };
+    let judged = exact::judge(&written, &declared, &links, &tees, &said, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
     }
-    if !judged.added.is_empty() {
+    let ordered = |at: usize| {
+        let name = declared.list.get(at).map_or("", |d| d.name.as_str());
+        tees.edges(at).is_some() || first.of(name)
+    };
+    let changed = !judged.added.is_empty();
+    if changed {
         for added in judged.added {
             if let Some(link) = links.get_mut(added.link) {
                 link.filter = Some(added.filter);
             }
         }
-        written = build(&declared, &links, &drops);
     }
-    let warnings = warn::warnings(&declared, &links, &written, judged.notes);
+    // After that, as what was added is part of what tells edges apart.
+    let settled = match written.has_cycles() {
+        true => 0,
+        false => auto_tags::settle(&declared, &mut links, &ordered),
+    };
+    if changed || settled > 0 {
+        written = build(&declared, &links, &drops, &tees);
+    }
+    let warnings = warn::warnings(&declared, &links, &written, &tees, judged.notes);
     let mut graph = service::expand(&written);
     if let Err(problems) = service::configure(&mut graph, catalog) {
         for (id, problem) in problems {
@@ -114,58 +145,14 @@ fn link(
     lost: &HashSet<String>,
     errors: &mut Errors,
 ) -> Vec<Link> {
-    let mut linker = Linker::new(declared, lost);
+    let auto = AutoTags::of(policy, declared);
+    let mut linker = Linker::new(declared, lost, &auto);
     for item in &policy.items {
         if let Item::Pipelet(pipelet) = item {
             linker.pipelet(pipelet, errors);
         }
     }
     linker.links
-}
-
-/// Only NFs can be on a cycle: what enters a port's sending side leaves the graph.
-fn refuse_cycles(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let is_nf = |index: usize| {
-        let what = declared.list.get(index).map(|d| &d.what);
-        matches!(what, Some(What::Nf { .. } | What::Vnf(_)))
-    };
-    let mut next = vec![Vec::new(); declared.list.len()];
-    for (edge, link) in links.iter().enumerate() {
-        if is_nf(link.from)
-            && is_nf(link.to)
-            && let Some(edges) = next.get_mut(link.from)
-        {
-            edges.push((link.to, edge));
-        }
-    }
-    for cycle in topo::cycles(&next) {
-        let along: Vec<&Link> = cycle.iter().filter_map(|edge| links.get(*edge)).collect();
-        let name = |index: usize| declared.list.get(index).map_or("", |d| d.name.as_str());
-        let mut names: Vec<&str> = along.iter().map(|link| name(link.from)).take(20).collect();
-        if along.len() > names.len() {
-            names.push("...");
-        }
-        names.extend(along.first().map(|link| name(link.from)));
-        // The edge that closes the cycle is the one written last.
-        if let Some(last) = along.iter().max_by_key(|link| link.span.start) {
-            errors.push(last.span, Why::Cycle { path: names.join(" -> ") });
-        }
-    }
-}
-
-/// One error for each array, at the first edge to it.
-fn refuse_port_arrays(declared: &Declared<'_>, links: &[Link], errors: &mut Errors) {
-    let mut seen = HashSet::new();
-    for link in links {
-        if let Some(declaration) = declared.list.get(link.to)
-            && let What::Port { first, last } = declaration.what
-            && first < last
-            && seen.insert(link.to)
-        {
-            let count = usize::from(last.saturating_sub(first)).saturating_add(1);
-            errors.push(link.to_span, Why::PortArray { name: declaration.name.clone(), count });
-        }
-    }
 }
 
 /// Nodes of which the policy says something: all, or the sources of edges in pipelets that say so.
@@ -198,7 +185,7 @@ impl<'a> Said<'a> {
 }
 
 /// Places of declarations to nodes: those that have edges, in the order of their declaration.
-fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
+fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees) -> Graph {
     let mut used = vec![false; declared.list.len()];
     for end in links.iter().flat_map(|link| [link.from, link.to]) {
         if let Some(place) = used.get_mut(end) {
@@ -207,10 +194,13 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
     }
     let mut ids: Vec<Option<NodeId>> = vec![None; declared.list.len()];
     let mut nodes = Vec::new();
-    for ((declaration, used), place) in declared.list.iter().zip(used).zip(&mut ids) {
-        if !used {
+    for index in declared.in_order() {
+        let is_used = used.get(index).copied().unwrap_or(false);
+        let (Some(declaration), Some(place)) =
+            (declared.list.get(index).filter(|_| is_used), ids.get_mut(index))
+        else {
             continue;
-        }
+        };
         let (kind, outputs) = match &declaration.what {
             What::Port { first, last } => {
                 (NodeKind::Port { first: *first, last: *last }, vec![String::new()])
@@ -222,7 +212,8 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
             What::Drop => (NodeKind::Drop, Vec::new()),
             What::Address(_) | What::Broken => continue,
         };
-        let default_drop = drops.of(&declaration.name);
+        // A copy that nobody wants is dropped.
+        let default_drop = drops.of(&declaration.name) || tees.edges(index).is_some();
         let outputs = outputs
             .into_iter()
             .map(|name| Output { name, branches: Vec::new(), default_drop })
@@ -242,10 +233,12 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>) -> Graph {
                 outputs: Vec::new(),
                 to,
                 input: link.input,
+                tag: link.tag.clone(),
                 filter: link.filter.clone(),
                 bandwidth: link.bandwidth,
                 pipelet: link.pipelet.clone(),
                 entry: numbers.get(i).copied().flatten(),
+                closes: false,
             });
         }
     }

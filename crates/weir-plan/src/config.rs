@@ -232,7 +232,8 @@ impl Parser<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<String, Stop> {
+    /// The string that the token is, without its quotes and escapes.
+    pub(crate) fn string(&mut self) -> Result<String, Stop> {
         let span = self.token.span;
         let quoted = span.of(self.text);
         let inner = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();

@@ -16,6 +16,7 @@ use crate::nearest::nearest;
 use crate::parse::MAX_DECLARATIONS;
 use crate::service::{Budget, Template, Vnf};
 use crate::span::{Lines, Name, Span};
+use crate::tee;
 use crate::why::Why;
 
 /// Words that cannot be names.
@@ -39,6 +40,17 @@ pub(crate) enum What {
     Broken,
 }
 
+impl What {
+    /// The description of an NF or VNF.
+    pub(crate) fn info(&self) -> Option<&NfInfo> {
+        match self {
+            What::Nf { info, .. } => Some(info),
+            What::Vnf(vnf) => Some(&vnf.info),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Declaration {
     pub(crate) name: String,
@@ -59,6 +71,8 @@ pub(crate) struct Declared<'a> {
     port_count: usize,
     /// µNFs in VNFs so far.
     in_vnfs: usize,
+    /// What was added behind a declaration.
+    behind: HashMap<usize, Vec<usize>>,
     /// What VNFs may still take.
     budget: Budget,
 }
@@ -79,6 +93,7 @@ impl<'a> Declared<'a> {
             ports: BTreeMap::new(),
             port_count: 0,
             in_vnfs: 0,
+            behind: HashMap::new(),
             budget: Budget::default(),
         };
         for item in &policy.items {
@@ -89,12 +104,36 @@ impl<'a> Declared<'a> {
                 Item::Port(port) => declared.port(port, errors),
                 Item::Address(address) => declared.address(address, errors),
                 Item::Instance(instance) => declared.instance(instance, catalog, errors),
-                Item::Pipelet(_) | Item::DefaultDrop | Item::FirstMatch => {}
+                Item::Include(_) | Item::Pipelet(_) | Item::DefaultDrop | Item::FirstMatch => {}
             }
         }
         // Last, so that nodes are in the order of the text.
         declared.insert("Drop", Span::default(), What::Drop);
         declared
+    }
+
+    /// Declares another instance of the NF at `index`, which stands behind it and what was added for it
+    /// before, under its name with `suffix`; gives its place.
+    pub(crate) fn add_behind(&mut self, index: usize, suffix: &str) -> usize {
+        let place = self.list.len();
+        let Some(Declaration { name, span, what: What::Nf { info, config } }) =
+            self.list.get(index)
+        else {
+            return index;
+        };
+        let what = What::Nf { info: info.clone(), config: config.clone() };
+        let (name, span) = (format!("{name}{suffix}"), *span);
+        self.insert(&name, span, what);
+        self.behind.entry(index).or_default().push(place);
+        place
+    }
+
+    /// All places in the order in which nodes are shown.
+    pub(crate) fn in_order(&self) -> Vec<usize> {
+        let added: HashSet<usize> = self.behind.values().flatten().copied().collect();
+        let own = (0..self.list.len()).filter(|i| !added.contains(i));
+        let behind = |i: usize| self.behind.get(&i).into_iter().flatten().copied();
+        own.flat_map(|i| std::iter::once(i).chain(behind(i))).collect()
     }
 
     /// The declaration of `name` with its place in the list.
@@ -192,7 +231,9 @@ impl<'a> Declared<'a> {
             self.declare(&instance.name, what, errors);
             return;
         }
-        let what = match catalog.nf(&type_name.value) {
+        let known = catalog.nf(&type_name.value);
+        let word = || (type_name.value == tee::TEE).then(tee::info);
+        let what = match known.or_else(word) {
             None => {
                 let nearest = nearest(&type_name.value, self.types.iter().map(String::as_str));
                 let why = Why::UnknownType {
@@ -205,7 +246,9 @@ impl<'a> Declared<'a> {
             }
             Some(info) => {
                 let config = json(instance);
-                if let Err(problem) = catalog.check_config(&type_name.value, &config) {
+                if catalog.nf(&type_name.value).is_some()
+                    && let Err(problem) = catalog.check_config(&type_name.value, &config)
+                {
                     let span = place(instance, &problem);
                     let (name, type_name) = (instance.name.value.clone(), type_name.value.clone());
                     errors.push(span, Why::Config { name, type_name, why: problem.why });

@@ -40,7 +40,11 @@ impl Policy {
             Item::Instance(i) => {
                 Some((i.name.value.as_str(), (i.type_name.value.clone(), Look::Work)))
             }
-            Item::Address(_) | Item::Pipelet(_) | Item::DefaultDrop | Item::FirstMatch => None,
+            Item::Address(_)
+            | Item::Include(_)
+            | Item::Pipelet(_)
+            | Item::DefaultDrop
+            | Item::FirstMatch => None,
         });
         declared.chain([("Drop", ("drops".to_owned(), Look::Drop))]).collect()
     }

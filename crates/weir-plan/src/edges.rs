@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use weir_filter::{Expr, Net, TagTest, Why as FilterWhy};
 
 use crate::ast::{Hop, Pipelet, Statement};
+use crate::auto_tags::{self, AutoTags};
 use crate::bandwidth::Bandwidth;
 use crate::catalog::NfInfo;
 use crate::declare::{Declared, What};
@@ -21,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) input: usize,
+    /// The automatic tag that it gives packets.
+    pub(crate) tag: Option<String>,
     pub(crate) filter: Option<Expr>,
     pub(crate) bandwidth: Option<Bandwidth>,
     pub(crate) pipelet: Option<String>,
@@ -28,18 +31,17 @@ pub(crate) struct Link {
     pub(crate) pipelets: Vec<usize>,
     /// The whole edge.
     pub(crate) span: Span,
-    /// Its destination's name.
-    pub(crate) to_span: Span,
 }
 
 /// What makes two edges the same.
-type Key = (usize, usize, usize, Option<Expr>);
+type Key = (usize, usize, (usize, Option<String>), Option<Expr>);
 
 /// Turns pipelets into links.
 pub(crate) struct Linker<'a> {
     declared: &'a Declared<'a>,
     /// Names in declarations that could not be read.
     lost: &'a HashSet<String>,
+    auto: &'a AutoTags,
     pub(crate) links: Vec<Link>,
     /// Where each edge was first written: which link, in which pipelet.
     seen: HashMap<Key, (usize, usize)>,
@@ -47,8 +49,12 @@ pub(crate) struct Linker<'a> {
 }
 
 impl<'a> Linker<'a> {
-    pub(crate) fn new(declared: &'a Declared<'a>, lost: &'a HashSet<String>) -> Self {
-        Self { declared, lost, links: Vec::new(), seen: HashMap::new(), pipelets: 0 }
+    pub(crate) fn new(
+        declared: &'a Declared<'a>,
+        lost: &'a HashSet<String>,
+        auto: &'a AutoTags,
+    ) -> Self {
+        Self { declared, lost, auto, links: Vec::new(), seen: HashMap::new(), pipelets: 0 }
     }
 
     pub(crate) fn pipelet(&mut self, pipelet: &Pipelet, errors: &mut Errors) {
@@ -93,11 +99,13 @@ impl<'a> Linker<'a> {
             return;
         };
         let span = from.span.to(hop.to.span);
-        let key = (from_index, to, input, filter.clone());
+        let (input, tag) = input;
+        let key = (from_index, to, (input, tag.clone()), filter.clone());
         if let Some((link, in_pipelet)) = self.seen.get(&key).copied() {
             let before = self.links.get_mut(link);
             if in_pipelet == self.pipelets {
-                let line = before.map_or(0, |link| self.declared.lines.line(link.span.start));
+                let start = before.map_or(0, |link| link.span.start);
+                let line = self.declared.lines.line(start);
                 errors.push(span, Why::SameEdge { line });
             } else if let Some(before) = before {
                 // Another traffic class that goes the same way.
@@ -113,12 +121,12 @@ impl<'a> Linker<'a> {
             from: from_index,
             to,
             input,
+            tag,
             filter,
             bandwidth: hop.bandwidth,
             pipelet: pipelet.cloned(),
             pipelets: vec![self.pipelets],
             span,
-            to_span: hop.to.span,
         });
     }
 
@@ -159,11 +167,7 @@ impl<'a> Linker<'a> {
     }
 
     fn nf(&self, index: usize) -> Option<&NfInfo> {
-        match self.declared.list.get(index).map(|d| &d.what) {
-            Some(What::Nf { info, .. }) => Some(info),
-            Some(What::Vnf(vnf)) => Some(&vnf.info),
-            _ => None,
-        }
+        self.declared.list.get(index).and_then(|d| d.what.info())
     }
 
     /// The names of a node's outputs; `None` for a port, whose only output has no name.
@@ -205,6 +209,7 @@ impl<'a> Linker<'a> {
         for (text, why) in wrong {
             errors.push(find(written, &text), why);
         }
+        let expr = if self.auto.is_empty() { expr } else { self.scoped(&expr) };
         sound.then_some(Some(expr)).ok_or(())
     }
 
@@ -228,6 +233,20 @@ impl<'a> Linker<'a> {
         }
     }
 
+    /// Automatic tags under a scope of their own.
+    fn scoped(&self, filter: &Expr) -> Expr {
+        let all = |list: &[Expr]| list.iter().map(|e| self.scoped(e)).collect();
+        match filter {
+            Expr::Tag { scope, name } if self.auto.find(self.declared, scope, name).is_some() => {
+                Expr::Tag { scope: auto_tags::scope(scope), name: name.clone() }
+            }
+            Expr::Not(inner) => Expr::not(self.scoped(inner)),
+            Expr::And(list) => Expr::And(all(list)),
+            Expr::Or(list) => Expr::Or(all(list)),
+            other => other.clone(),
+        }
+    }
+
     /// The value of an address. One whose declaration is wrong has some value: its error is enough.
     fn net(&self, name: &str) -> Option<Net> {
         let broken =
@@ -237,6 +256,9 @@ impl<'a> Linker<'a> {
     }
 
     fn tag(&self, scope: &str, name: &str, source: usize, from: &str) -> Result<(), Why> {
+        if self.auto.find(self.declared, scope, name).is_some() {
+            return Ok(());
+        }
         let info = self.nf(source);
         let outputs = info.map(|info| info.outputs.clone()).unwrap_or_default();
         // An instance's name goes before a type's.
@@ -274,13 +296,18 @@ impl<'a> Linker<'a> {
         errors.push(span, Why::Filter { message: error.why.to_string(), instead });
     }
 
-    /// The destination's input; `None` after an error.
-    fn input(&self, hop: &Hop, target: Option<usize>, errors: &mut Errors) -> Option<usize> {
+    /// The destination's input and the automatic tag; `None` after an error.
+    fn input(
+        &self,
+        hop: &Hop,
+        target: Option<usize>,
+        errors: &mut Errors,
+    ) -> Option<(usize, Option<String>)> {
         let target = target?;
         let name = || hop.to.value.clone();
         let Some(info) = self.nf(target) else {
             let Some(written) = &hop.filter_in else {
-                return Some(0);
+                return Some((0, None));
             };
             errors.push(written.span, Why::NoInputs { name: name() });
             return None;
@@ -288,23 +315,28 @@ impl<'a> Linker<'a> {
         let inputs = info.inputs.clone();
         let Some(written) = &hop.filter_in else {
             if inputs.len() < 2 {
-                return Some(0);
+                return Some((0, None));
             }
             errors.push(hop.to.span, Why::WhichInput { name: name(), inputs });
             return None;
         };
-        let scoped = written
-            .value
-            .split_once('.')
-            .filter(|(scope, _)| *scope == hop.to.value || *scope == info.name);
-        let wanted = scoped.map_or(written.value.as_str(), |(_, input)| input);
+        let wanted =
+            auto_tags::wanted(&written.value, &hop.to.value, &info.name).unwrap_or(&written.value);
         let found = inputs.iter().position(|input| input == wanted);
         if found.is_none() {
+            if auto_tags::is_tag(&inputs, wanted) {
+                if info.outputs.iter().any(|output| output == wanted) {
+                    let tag = wanted.to_owned();
+                    errors.push(written.span, Why::TagIsOutput { name: name(), tag });
+                    return None;
+                }
+                return Some((0, Some(wanted.to_owned())));
+            }
             let nearest = nearest(wanted, inputs.iter().map(String::as_str));
             let input = wanted.to_owned();
             errors.push(written.span, Why::UnknownInput { name: name(), input, nearest, inputs });
         }
-        found
+        found.map(|input| (input, None))
     }
 }
 

@@ -4,13 +4,15 @@
 use weir_filter::Expr;
 use weir_logic::{Class, Universe, Verdict};
 
+use crate::auto_tags::{self, Ways};
 use crate::declare::Declared;
 use crate::edges::Link;
 use crate::error::{Errors, PolicyWarning};
 use crate::graph::{Graph, Node, NodeKind};
 use crate::merge::resolve;
 use crate::remedy::{self, Classes, NoClass};
-use crate::span::Span;
+use crate::span::{Line, Span};
+use crate::tee::Tees;
 use crate::warning::Warning;
 use crate::why::Why;
 
@@ -33,13 +35,21 @@ pub(crate) struct Judgement {
     pub(crate) notes: Vec<PolicyWarning>,
 }
 
-/// Notes what is not so. `links` are the graph's edges, in the same order; `first_match` says of
-/// which nodes the order of the text decides.
+/// What the policy says of nodes, by their names.
+pub(crate) struct Said<'a> {
+    /// The order of the text decides.
+    pub(crate) first_match: &'a dyn Fn(&str) -> bool,
+    /// What no edge takes is dropped.
+    pub(crate) drops: &'a dyn Fn(&str) -> bool,
+}
+
+/// Notes what is not so. `links` are the graph's edges, in the same order.
 pub(crate) fn judge(
     graph: &Graph,
     declared: &Declared<'_>,
     links: &[Link],
-    first_match: &dyn Fn(&str) -> bool,
+    tees: &Tees,
+    said: &Said<'_>,
     errors: &mut Errors,
 ) -> Judgement {
     let mut leaving: Vec<Vec<usize>> = vec![Vec::new(); graph.nodes().len()];
@@ -49,6 +59,7 @@ pub(crate) fn judge(
         }
     }
     let classes = Classes::new(declared, links);
+    let tags = Ways::new(declared, links);
     let mut universe = Universe::default();
     let mut judgement = Judgement::default();
     for (node, leaving) in graph.nodes().iter().zip(leaving) {
@@ -58,8 +69,20 @@ pub(crate) fn judge(
         }
         let (index, span) =
             declared.get(&node.name).map_or_else(Default::default, |(i, d)| (i, d.span));
-        let edges = leaving.iter().filter_map(|i| Some((*i, links.get(*i)?)));
-        let edges = edges.map(|(place, link)| Way { place, link, filter: link.filter.clone() });
+        let tee = tees.edges(index);
+        let edges: Vec<Way<'_>> = match tee {
+            // As it is written: edges of a Tee may overlap.
+            Some(edges) => {
+                let edges = edges.iter().filter_map(|(i, f)| Some((*i, links.get(*i)?, f)));
+                edges.map(|(place, link, f)| Way { place, link, filter: f.clone() }).collect()
+            }
+            None => {
+                let edges = leaving.iter().filter_map(|i| Some((*i, links.get(*i)?)));
+                edges
+                    .map(|(place, link)| Way { place, link, filter: link.filter.clone() })
+                    .collect()
+            }
+        };
         let mut judge = Judge {
             universe: &mut universe,
             declared,
@@ -67,11 +90,20 @@ pub(crate) fn judge(
             node,
             index,
             span,
-            ways: edges.collect(),
+            ways: edges,
+            tags: &tags,
             domain: None,
             errors,
         };
-        judge.node(first_match(&node.name), &mut judgement);
+        match tee {
+            Some([]) => {}
+            Some(_) if (said.drops)(&node.name) => {}
+            Some(_) => {
+                judge.set_domain();
+                judge.covered("", false, false);
+            }
+            None => judge.node((said.first_match)(&node.name), &mut judgement),
+        }
         if errors.full() {
             break;
         }
@@ -107,6 +139,7 @@ struct Judge<'a, 'd> {
     /// Its declaration.
     span: Span,
     ways: Vec<Way<'a>>,
+    tags: &'a Ways<'a>,
     /// The packets that can get here, where filters ask how they came in; else all.
     domain: Option<Class>,
     errors: &'a mut Errors,
@@ -139,18 +172,19 @@ impl Judge<'_, '_> {
     }
 
     fn set_domain(&mut self) {
-        let asks = |what: fn(&Expr) -> bool| {
-            self.ways.iter().any(|way| way.filter.as_ref().is_some_and(what))
-        };
-        let (ingress, entry) = (asks(Expr::asks_ingress), asks(remedy::asks_entry));
-        self.domain = (ingress || entry).then(|| {
+        let filters = || self.ways.iter().filter_map(|way| way.filter.as_ref());
+        let (ingress, entry) =
+            (filters().any(Expr::asks_ingress), filters().any(remedy::asks_entry));
+        let mut known = Vec::new();
+        if ingress || entry {
             let upstream = self.classes.upstream(self.index);
-            let came_by = match entry {
+            known.push(match entry {
                 true => self.classes.entered(self.index, &upstream),
                 false => self.classes.came_by(&upstream),
-            };
-            self.universe.class(&came_by)
-        });
+            });
+        }
+        known.extend(self.tags.possible(self.index, filters()));
+        self.domain = (!known.is_empty()).then(|| self.universe.class(&Expr::and(known)));
     }
 
     /// The ways that packets of an output can take, by their places, and which of them do.
@@ -257,7 +291,7 @@ impl Judge<'_, '_> {
                 (a, b) if b == at => Some(a),
                 _ => None,
             });
-            let line = other.map_or(0, |other| self.line(other));
+            let line = self.line(other.unwrap_or(at));
             let why = match class.entered {
                 None => Warning::ClassAdded { class: class.expr.to_string(), line },
                 Some((entries, writer)) => {
@@ -269,7 +303,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn line(&self, at: usize) -> usize {
+    fn line(&self, at: usize) -> Line {
         self.declared.lines.line(self.ways.get(at).map_or(0, |way| way.link.span.start))
     }
 
@@ -293,8 +327,8 @@ impl Judge<'_, '_> {
             return None;
         }
         let taken = if filters.len() == 1 { filters.remove(0) } else { Expr::Or(filters) };
-        let mut text = Expr::not(taken).to_string();
-        if self.node.outputs.len() > 1 {
+        let mut text = auto_tags::as_written(&Expr::not(taken).to_string());
+        if self.node.outputs.len() > 1 && !output.is_empty() {
             text = format!("{}.{output} && {text}", self.node.name);
         }
         (text.len() <= LONGEST_REST).then_some(text)
@@ -304,7 +338,11 @@ impl Judge<'_, '_> {
     fn covered(&mut self, output: &str, may_be_open: bool, added: bool) {
         let mut classes: Vec<Class> = self.taken(output).into_iter().map(|(_, c)| c).collect();
         let name = || self.node.name.clone();
-        let by = if self.node.outputs.len() > 1 { output.to_owned() } else { String::new() };
+        let by = if self.node.outputs.len() > 1 && !output.is_empty() {
+            output.to_owned()
+        } else {
+            String::new()
+        };
         if classes.is_empty() {
             if !may_be_open {
                 let why = Why::OutputOpen { name: name(), output: output.to_owned() };

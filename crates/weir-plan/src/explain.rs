@@ -21,7 +21,8 @@ impl Graph {
                     let Some(edge) = self.edge(branch.edge) else {
                         continue;
                     };
-                    let to = self.destination(edge);
+                    let back = if edge.closes { " (closes a cycle)" } else { "" };
+                    let to = format!("{}{back}", self.destination(edge));
                     match &branch.filter {
                         Some(filter) => line(&mut out, indent, &format!("[{filter}] -> {to}")),
                         None => line(&mut out, indent, &format!("-> {to}")),
@@ -56,7 +57,10 @@ impl Graph {
                     node.name
                 )
             }
-            _ => node.name.clone(),
+            _ => match &edge.tag {
+                Some(tag) => format!("[{tag}] {}", node.name),
+                None => node.name.clone(),
+            },
         }
     }
 

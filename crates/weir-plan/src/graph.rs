@@ -90,7 +90,8 @@ pub struct Output {
 /// A way out of an output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Branch {
-    /// Which packets take it; `None` for all that get here. Free of outputs, not of tags.
+    /// Which packets take it; `None` for all that get here. Free of outputs, not of tags; of automatic
+    /// ones in what runs: see [`Graph::not_run`].
     pub filter: Option<Expr>,
     /// The edge.
     pub edge: EdgeId,
@@ -110,6 +111,9 @@ pub struct Edge {
     pub to: NodeId,
     /// The destination's input that it leads to.
     pub input: usize,
+    /// The automatic tag that it gives packets.
+    #[serde(default)]
+    pub tag: Option<String>,
     /// Its filter as in the policy, names of outputs included.
     pub filter: Option<Expr>,
     /// The traffic that the policy expects on it.
@@ -120,9 +124,13 @@ pub struct Edge {
     /// any.
     #[serde(default)]
     pub entry: Option<u32>,
+    /// True when it leads back to an NF that leads to its source: without such edges the NFs form no
+    /// cycle. Which of a cycle's edges it is follows from the graph alone.
+    #[serde(default)]
+    pub closes: bool,
 }
 
-/// A checked policy graph. Its NFs form no cycle.
+/// A checked policy graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
@@ -143,7 +151,7 @@ impl Graph {
         &self.edges
     }
 
-    /// The NFs, each before those that its edges lead to.
+    /// The NFs, each before those that its edges lead to, but for edges that close a cycle.
     #[must_use]
     pub fn order(&self) -> &[NodeId] {
         &self.order
@@ -186,6 +194,12 @@ impl Graph {
             }
         }
         leaving
+    }
+
+    /// True when some edge closes a cycle.
+    #[must_use]
+    pub fn has_cycles(&self) -> bool {
+        self.edges.iter().any(|edge| edge.closes)
     }
 
     /// The node of that name.

@@ -1,9 +1,11 @@
 //! Rings between segments: one per edge and source, and which of them need watermarks.
 
+use std::collections::{HashMap, VecDeque};
+
 use crate::domains;
 use crate::graph::{Graph, NodeKind};
 use crate::plan::{
-    EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source, SourceId,
+    EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, Source, SourceId,
 };
 
 /// A set of sources.
@@ -26,10 +28,6 @@ impl Sources {
             self.0.resize(other.0.len(), 0);
         }
         self.0.iter_mut().zip(&other.0).for_each(|(a, b)| *a |= b);
-    }
-
-    fn both(&self, other: &Sources) -> Sources {
-        Sources(self.0.iter().zip(&other.0).map(|(a, b)| a & b).collect())
     }
 
     fn contains(&self, source: usize) -> bool {
@@ -55,26 +53,28 @@ pub(crate) fn lanes(
     let carried = carried(graph, homes, sources, edges);
     let is_ring = |edge: &PlanEdge| edge.kind == EdgeKind::Ring;
     let rings = || edges.iter().zip(&carried).filter(|(edge, _)| is_ring(edge));
-    let count = rings().map(|(_, set)| set.len()).fold(0, usize::saturating_add);
+    let ends = |edge: &PlanEdge| homes.get(edge.to.index()).map_or(0, |home| home.inward.len());
+    let count = rings()
+        .map(|(edge, set)| set.len().saturating_mul(ends(edge)))
+        .fold(0, usize::saturating_add);
     if count > MAX_LANES {
         return Err(PlanError::TooManyLanes { count });
     }
     let mut list = Vec::with_capacity(count);
     for (edge, set) in rings() {
-        let to = homes.get(edge.to.index()).and_then(|home| home.inward);
+        let to = homes.get(edge.to.index()).map(|home| home.inward.as_slice()).unwrap_or_default();
         let own = homes.get(edge.from.index()).map(|home| home.out.as_slice()).unwrap_or_default();
         let is_port =
             graph.node(edge.from).is_some_and(|node| matches!(node.kind, NodeKind::Port { .. }));
         for (source, id) in sources.iter().zip(0_u32..).filter(|(_, id)| set.contains(index(*id))) {
             // A port's packets are produced by the source itself.
             let from = if is_port { Some(source.segment) } else { own.first().copied() };
-            if let (Some(from), Some(to)) = (from, to) {
+            if let Some(from) = from {
                 let source = SourceId(id);
                 let lane = |from, to| Lane { edge: edge.id, source, from, to, ordered: false };
-                match domains::gate(segments, edge.id) {
-                    Some(gate) => list.extend([lane(from, gate), lane(gate, to)]),
-                    None => list.push(lane(from, to)),
-                }
+                let gate = domains::gate(segments, edge.id);
+                list.extend(gate.map(|gate| lane(from, gate)));
+                list.extend(to.iter().map(|to| lane(gate.unwrap_or(from), *to)));
             }
         }
     }
@@ -113,38 +113,70 @@ fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]
             }
         }
     }
+    if graph.has_cycles() {
+        carry_on(graph, &out, &mut at_node, &mut carried);
+    }
     carried
 }
 
-/// Marks the lanes in front of a merge of the same source. Lanes lead from lower to higher segments,
-/// so going backwards over the segments each is decided before those that lead to it.
+/// Carries sources along edges until nothing changes: what an edge brings back goes round again. Each
+/// time a node is visited its sources are more than before, so it ends.
+fn carry_on(
+    graph: &Graph,
+    out: &[Vec<&PlanEdge>],
+    at_node: &mut [Sources],
+    carried: &mut [Sources],
+) {
+    let mut todo: VecDeque<usize> = graph.order().iter().map(|id| id.index()).collect();
+    while let Some(node) = todo.pop_front() {
+        let set = at_node.get(node).cloned().unwrap_or_default();
+        for edge in out.get(node).into_iter().flatten() {
+            if let Some(place) = carried.get_mut(edge.id.index()) {
+                place.clone_from(&set);
+            }
+            let to = edge.to.index();
+            if graph.node(edge.to).is_some_and(crate::graph::Node::is_nf)
+                && let Some(place) = at_node.get_mut(to)
+            {
+                let before = place.len();
+                place.add(&set);
+                if place.len() > before {
+                    todo.push_back(to);
+                }
+            }
+        }
+    }
+}
+
+/// Marks the lanes in front of a merge of the same source, and those that lead to such lanes.
 fn mark_ordered(segments: usize, lanes: &mut [Lane]) {
     let mut once = vec![Sources::default(); segments];
     let mut needed = vec![Sources::default(); segments];
-    for lane in lanes.iter() {
-        let mut this = Sources::default();
-        this.insert(index(lane.source.0));
-        if let (Some(once), Some(twice)) =
-            (once.get_mut(lane.to.index()), needed.get_mut(lane.to.index()))
-        {
-            twice.add(&once.both(&this));
-            once.add(&this);
-        }
-    }
-    let mut by_producer: Vec<usize> = (0..lanes.len()).collect();
-    by_producer.sort_by_key(|i| std::cmp::Reverse(lanes.get(*i).map(|lane| lane.from)));
-    let is_needed = |needed: &[Sources], at: SegmentId, source: SourceId| {
-        needed.get(at.index()).is_some_and(|set| set.contains(index(source.0)))
-    };
-    for i in by_producer {
-        let Some(lane) = lanes.get_mut(i) else {
+    let mut into: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
+    let mut todo = Vec::new();
+    for (i, lane) in lanes.iter().enumerate() {
+        let (to, source) = (lane.to.index(), index(lane.source.0));
+        into.entry((to, source)).or_default().push(i);
+        let (Some(once), Some(needed)) = (once.get_mut(to), needed.get_mut(to)) else {
             continue;
         };
-        lane.ordered = is_needed(&needed, lane.to, lane.source);
-        if lane.ordered
-            && let Some(set) = needed.get_mut(lane.from.index())
-        {
-            set.insert(index(lane.source.0));
+        if !once.contains(source) {
+            once.insert(source);
+        } else if !needed.contains(source) {
+            needed.insert(source);
+            todo.push((to, source));
+        }
+    }
+    // Each segment and source at most once.
+    while let Some((to, source)) = todo.pop() {
+        for i in into.get(&(to, source)).into_iter().flatten() {
+            let Some(lane) = lanes.get_mut(*i) else { continue };
+            lane.ordered = true;
+            let from = lane.from.index();
+            if let Some(set) = needed.get_mut(from).filter(|set| !set.contains(source)) {
+                set.insert(source);
+                todo.push((from, source));
+            }
         }
     }
 }

@@ -41,8 +41,9 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    pub(crate) fn new(text: &'a str) -> Self {
-        Self { text, at: 0 }
+    /// Reads from byte `at`, which must be a character boundary, to the end.
+    pub(crate) fn new(text: &'a str, at: usize) -> Self {
+        Self { text, at }
     }
 
     /// Goes on at byte `at`, which must be a character boundary.

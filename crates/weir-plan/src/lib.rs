@@ -7,6 +7,7 @@
 //! Service requests and VNF templates, which are JSON or YAML, are in [`service`]; they end in the
 //! same [`Graph`].
 //!
+//! - [`PolicyFiles`] reads a policy with what it includes, through a [`Loader`].
 //! - [`parse`] reads E2's policy language (E2 §3.1 and appendix) with typed NF configuration.
 //! - [`check`] merges the pipelets into one [`Graph`] and resolves every name.
 //! - [`consolidate`] leaves out what is done already and merges equal work; [`Plan::consolidated`].
@@ -17,6 +18,7 @@
 //!
 //! ```text
 //! // comment            /* comment */
+//! include "ports.weir";                            // relative to this file
 //! Port<0> lan;  Port<8-15> ext;                    // port numbers of the policy
 //! Address my_net 10.12.30.0/24;                    // for filters: [dst net my_net]
 //! MacSwap x;                                       // an NF instance: type and name
@@ -48,11 +50,13 @@
 //!
 //! A filter may ask for tags of any NF: what nobody has said of a packet is false ([`Tags`]).
 //!
-//! `include`, cycles among NFs, and arrays of ports as
-//! destinations are refused for now, each by name.
+//! A packet takes all edges out of a `Tee` that match. `-> [name] x` leads to that input of `x`, or gives
+//! the packet an automatic tag that edges from `x` on ask for as `x.name`. NFs may form cycles, and
+//! edges may lead to several ports: [`Graph::not_run`] says what of that does not run yet.
 
 mod ast;
 mod auto;
+mod auto_tags;
 mod bandwidth;
 mod catalog;
 mod check;
@@ -81,17 +85,22 @@ mod parse;
 mod plan;
 mod remedy;
 mod render;
+mod runs;
 mod said;
 pub mod service;
 mod size;
 mod span;
 mod tags;
+mod tee;
+mod texts;
 mod topo;
 mod warn;
 mod warning;
 mod why;
 
-pub use ast::{AddressDecl, Chain, Hop, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement};
+pub use ast::{
+    AddressDecl, Chain, Hop, Include, InstanceDecl, Item, Pipelet, Policy, PortDecl, Statement,
+};
 pub use bandwidth::Bandwidth;
 pub use catalog::{Around, Catalog, ConfigProblem, NfInfo, ProgramId, TagInfo, TagKind};
 pub use check::{Checked, MAX_PORTS, check};
@@ -116,11 +125,16 @@ pub use plan::{
 };
 pub use remedy::NoClass;
 pub use render::{render, render_warnings};
+pub use runs::NotRun;
 pub use size::{
     Estimate, Instances, Key, MAX_INSTANCES, MEAN_PACKET_BYTES, Over, SizedEdge, SizedNf, Split,
     Way, size,
 };
-pub use span::{Name, Span, Spanned};
+pub use span::{Line, Name, Span, Spanned};
 pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};
+pub use texts::{
+    Document, LoadError, Loader, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS, NoFiles, PolicyFiles,
+    Texts,
+};
 pub use warning::Warning;
-pub use why::{NotYet, Why};
+pub use why::Why;

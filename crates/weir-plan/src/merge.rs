@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use weir_filter::Expr;
 
+use crate::auto_tags;
 use crate::graph::{Branch, Edge, EdgeId, Graph, NodeId, NodeKind};
 use crate::topo;
 
@@ -55,30 +56,50 @@ impl Graph {
                 }
                 _ => None,
             };
-            let input = input.map_or_else(String::new, |input| format!("[{input}] "));
+            let tag = edge.tag.as_ref().filter(|_| in_full);
+            let input = input.or(tag).map_or_else(String::new, |input| format!("[{input}] "));
             edge.name = format!("{}{filter} -> {input}{}", from.name, to.name);
         }
     }
 
-    /// Brings the NFs in order.
+    /// Brings the NFs in order, and finds the edges that close cycles.
     pub(crate) fn sort(&mut self) {
         let mut next = vec![Vec::new(); self.nodes.len()];
+        let mut entered = Vec::new();
         for (id, edge) in self.edges.iter().enumerate() {
-            let both = [edge.from, edge.to]
-                .iter()
-                .all(|end| self.node(*end).is_some_and(crate::graph::Node::is_nf));
-            if both && let Some(list) = next.get_mut(edge.from.index()) {
-                list.push((edge.to.index(), id));
+            let is_nf = |end| self.node(end).is_some_and(crate::graph::Node::is_nf);
+            if is_nf(edge.from) && is_nf(edge.to) {
+                if let Some(list) = next.get_mut(edge.from.index()) {
+                    list.push((edge.to.index(), id));
+                }
+            } else if is_nf(edge.to) {
+                entered.push(edge.to.index());
             }
         }
-        let ids = topo::order(&next).into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
+        self.edges.iter_mut().for_each(|edge| edge.closes = false);
+        let mut order = topo::order(&next);
+        if order.len() < next.len() {
+            for id in topo::closing(&next, entered) {
+                if let Some(edge) = self.edges.get_mut(id) {
+                    edge.closes = true;
+                }
+            }
+            let closes = |id: usize| self.edges.get(id).is_some_and(|edge| edge.closes);
+            next.iter_mut().for_each(|edges| edges.retain(|(_, id)| !closes(*id)));
+            order = topo::order(&next);
+        }
+        let ids = order.into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
         self.order =
             ids.filter(|id| self.node(*id).is_some_and(crate::graph::Node::is_nf)).collect();
     }
 }
 
-/// The filter for packets of one output: that the output is this one is known. Only names of the
-/// source's outputs are in it.
+/// The filter for packets of one output: that the output is this one is known. What is left of tags
+/// are automatic ones.
 pub(crate) fn resolve(filter: Option<&Expr>, output: &str) -> Expr {
-    filter.map_or(Expr::True, |filter| filter.resolve_tags(&mut |_, name| Some(name == output)))
+    filter.map_or(Expr::True, |filter| {
+        filter.resolve_tags(&mut |scope, name| {
+            (!auto_tags::is_scope(scope)).then_some(name == output)
+        })
+    })
 }

@@ -5,12 +5,12 @@ mod pipelet;
 
 use std::collections::HashSet;
 
-use crate::ast::{AddressDecl, InstanceDecl, Item, Policy, PortDecl};
+use crate::ast::{AddressDecl, Include, InstanceDecl, Item, Policy, PortDecl};
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::{Errors, PolicyError};
 use crate::lexer::{Kind, Lexer, Token};
 use crate::span::{Name, Span, Spanned};
-use crate::why::{NotYet, Why};
+use crate::why::Why;
 
 /// The longest policy text, in bytes.
 pub const MAX_TEXT: usize = 4 << 20;
@@ -29,12 +29,21 @@ pub fn parse(text: &str) -> (Policy, Vec<PolicyError>) {
 }
 
 /// What could be read of a policy.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Parsed {
     pub(crate) policy: Policy,
     pub(crate) errors: Errors,
     /// The names in declarations that could not be read: that they are unknown is no second error.
     pub(crate) lost: HashSet<String>,
+    /// True when an included file is missing, so that what is unknown may be in it.
+    pub(crate) incomplete: bool,
+}
+
+/// What there is at most of in a policy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    edges: usize,
+    declarations: usize,
 }
 
 pub(crate) fn parse_all(text: &str) -> Parsed {
@@ -46,7 +55,7 @@ pub(crate) fn parse_all(text: &str) -> Parsed {
     }
     let mut parser = Parser::new(text);
     let policy = parser.policy();
-    Parsed { policy, errors: parser.errors, lost: parser.lost }
+    Parsed { policy, errors: parser.errors, lost: parser.lost, incomplete: false }
 }
 
 /// The statement cannot be read on; the error has been noted.
@@ -59,19 +68,23 @@ pub(crate) struct Parser<'a> {
     pub(crate) token: Token,
     /// Where the token before it stands.
     pub(crate) before: Span,
-    errors: Errors,
-    lost: HashSet<String>,
-    edges: usize,
-    declarations: usize,
+    pub(crate) errors: Errors,
+    pub(crate) lost: HashSet<String>,
+    pub(crate) counts: Counts,
 }
 
 impl<'a> Parser<'a> {
     /// A parser that looks at the first token of `text`.
     pub(crate) fn new(text: &'a str) -> Self {
-        let mut lexer = Lexer::new(text);
+        Self::within(text, 0)
+    }
+
+    /// A parser that looks at the first token behind byte `start`, a character boundary.
+    pub(crate) fn within(text: &'a str, start: usize) -> Self {
+        let mut lexer = Lexer::new(text, start);
         let token = lexer.next();
         let (before, errors, lost) = (Span::default(), Errors::default(), HashSet::new());
-        Parser { text, lexer, token, before, errors, lost, edges: 0, declarations: 0 }
+        Parser { text, lexer, token, before, errors, lost, counts: Counts::default() }
     }
 }
 
@@ -147,11 +160,11 @@ impl Parser<'_> {
         Ok(name)
     }
 
-    fn policy(&mut self) -> Policy {
+    pub(crate) fn policy(&mut self) -> Policy {
         let mut policy = Policy::default();
         while self.token.kind != Kind::End && !self.errors.full() {
-            self.declarations = self.declarations.saturating_add(1);
-            if self.declarations > MAX_DECLARATIONS {
+            self.counts.declarations = self.counts.declarations.saturating_add(1);
+            if self.counts.declarations > MAX_DECLARATIONS {
                 self.error(self.token.span, Why::TooManyDeclarations);
                 self.errors.stop();
                 break;
@@ -224,13 +237,28 @@ impl Parser<'_> {
             Some("default") => self.default_drop().map(|()| Item::DefaultDrop),
             Some("Port") => self.port().map(Item::Port),
             Some("Address") => self.address().map(Item::Address),
-            Some("include") => Err(self.fail(self.token.span, Why::NotYet(NotYet::Include))),
+            Some("include") => self.include().map(Item::Include),
             Some(_) => self.instance().map(Item::Instance),
             None => Err(self.expected(
                 "a statement",
-                "`Type name;`, `Port<0> name;`, `Address name 10.0.0.0/8;`, `pipelet { ... }`, `default drop;` or `first match;`",
+                "`Type name;`, `Port<0> name;`, `Address name 10.0.0.0/8;`, `pipelet { ... }`, `include \"file\";`, `default drop;` or `first match;`",
             )),
         }
+    }
+
+    fn include(&mut self) -> Result<Include, Stop> {
+        const FORM: &str = "`include \"file\";`";
+        self.advance();
+        if self.token.kind != Kind::Text {
+            return Err(self.expected("a file's name in quotes", FORM));
+        }
+        let span = self.token.span;
+        let path = Spanned::new(self.string()?, span);
+        if path.value.is_empty() {
+            return Err(self.fail(span, Why::NoFileName));
+        }
+        self.semicolon(FORM)?;
+        Ok(Include { path })
     }
 
     fn default_drop(&mut self) -> Result<(), Stop> {

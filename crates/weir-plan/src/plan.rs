@@ -306,8 +306,8 @@ impl Plan {
 pub(crate) struct Home {
     /// The segments that give what leaves the node.
     pub(crate) out: Vec<SegmentId>,
-    /// The segment that takes what enters it.
-    pub(crate) inward: Option<SegmentId>,
+    /// The segments that take what enters it: of a port array one for each number.
+    pub(crate) inward: Vec<SegmentId>,
 }
 
 fn segments(
@@ -387,7 +387,7 @@ fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {
 }
 
 /// The NFs in as few runs of the topological order as are of one trust domain each and have at most
-/// one outside program. No edge leads from a later run to an earlier one, so workers form no cycle.
+/// one outside program. No edge but those that close cycles leads from a later run to an earlier one.
 fn runs(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
     let mut runs: Vec<Vec<NodeId>> = Vec::new();
     let mut programs = None;
@@ -419,8 +419,8 @@ fn homes(graph: &Graph, segments: &[Segment]) -> Vec<Home> {
             if !matches!(segment.kind, SegmentKind::Tx { .. }) {
                 home.out.push(id);
             }
-            if !matches!(segment.kind, SegmentKind::Rx { .. }) && home.inward.is_none() {
-                home.inward = Some(id);
+            if !matches!(segment.kind, SegmentKind::Rx { .. }) {
+                home.inward.push(id);
             }
         }
     }
@@ -437,11 +437,11 @@ fn sources(segments: &[Segment]) -> Vec<Source> {
 fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) -> PlanEdge {
     let home = |node: NodeId| homes.get(node.index());
     let from = home(edge.from).map(|home| home.out.as_slice()).unwrap_or_default();
-    let to = home(edge.to).and_then(|home| home.inward);
+    let to = home(edge.to).map(|home| home.inward.as_slice()).unwrap_or_default();
     let to_drop = graph.node(edge.to).is_some_and(|node| node.kind == NodeKind::Drop);
     let kind = match (from, to) {
         _ if to_drop => EdgeKind::Drop,
-        ([from], Some(to)) if *from == to => EdgeKind::Direct { segment: to },
+        ([from], [to]) if from == to => EdgeKind::Direct { segment: *to },
         _ => EdgeKind::Ring,
     };
     PlanEdge {

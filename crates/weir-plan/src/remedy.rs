@@ -10,6 +10,7 @@ use weir_filter::{Compare, Expr, TagTest};
 
 use crate::declare::{Declared, What};
 use crate::edges::Link;
+use crate::span::Line;
 use crate::tags::ENTRY;
 
 /// Why the classes of two edges' pipelets do not tell their packets apart.
@@ -206,9 +207,9 @@ impl<'a> Classes<'a> {
         link.pipelets.iter().filter_map(|p| self.entrances.get(*p)).flatten()
     }
 
-    /// The line of a link, from 1.
-    pub(crate) fn line(&self, link: usize) -> usize {
-        self.links.get(link).map_or(0, |link| self.declared.lines.line(link.span.start))
+    /// The line of a link.
+    pub(crate) fn line(&self, link: usize) -> Line {
+        self.declared.lines.line(self.links.get(link).map_or(0, |link| link.span.start))
     }
 
     /// The declared ports at which the edge's pipelets begin.
@@ -239,7 +240,7 @@ impl<'a> Classes<'a> {
 }
 
 /// True for an NF that may write packets, and a VNF one of whose µNFs may.
-fn writes(what: &What) -> bool {
+pub(crate) fn writes(what: &What) -> bool {
     match what {
         What::Nf { info, .. } => info.writes_packets,
         What::Vnf(vnf) => vnf.info.writes_packets,

@@ -13,20 +13,27 @@ const WIDTH: usize = 100;
 /// the policy they are about. Ends in a newline; empty without errors.
 #[must_use]
 pub fn render(errors: &[PolicyError], file: &str, text: &str) -> String {
-    let lines = Lines::new(text);
-    errors
-        .iter()
-        .map(|e| one(&lines, file, e.span, "error", &e.why, &e.why.dump(), &e.why.instead()))
-        .collect()
+    self::errors(&Lines::new(text), file, errors)
 }
 
 /// Warnings as text, in the form of [`render`].
 #[must_use]
 pub fn render_warnings(warnings: &[PolicyWarning], file: &str, text: &str) -> String {
-    let lines = Lines::new(text);
+    self::warnings(&Lines::new(text), file, warnings)
+}
+
+/// `file` is the name of a text whose files have none.
+pub(crate) fn errors(lines: &Lines<'_>, file: &str, errors: &[PolicyError]) -> String {
+    errors
+        .iter()
+        .map(|e| one(lines, file, e.span, "error", &e.why, &e.why.dump(), &e.why.instead()))
+        .collect()
+}
+
+pub(crate) fn warnings(lines: &Lines<'_>, file: &str, warnings: &[PolicyWarning]) -> String {
     warnings
         .iter()
-        .map(|w| one(&lines, file, w.span, w.why.severity(), &w.why, "", &w.why.instead()))
+        .map(|w| one(lines, file, w.span, w.why.severity(), &w.why, "", &w.why.instead()))
         .collect()
 }
 
@@ -39,9 +46,10 @@ fn one(
     dump: &str,
     instead: &str,
 ) -> String {
-    let line = lines.line(span.start);
+    let file = lines.file(span.start).unwrap_or(file);
+    let line = lines.number(span.start);
     let column = lines.column(span.start);
-    let (start, source) = lines.text(line);
+    let (start, source) = lines.text(span.start);
     // A span over several lines is marked in its first.
     let marked = source
         .char_indices()
@@ -67,8 +75,19 @@ fn one(
     let dump: String = dump.lines().map(|line| format!(" {margin} : {line}\n")).collect();
     let instead: String = instead.chars().map(plain).collect();
     format!(
-        "{file}:{line}:{column}: {severity}: {message}\n {number} | {shown}\n {margin} | {before}{marks}\n{dump} {margin} = {instead}\n"
+        "{file}:{line}:{column}: {severity}: {message}\n {number} | {shown}\n {margin} | {before}{marks}\n{dump} {margin} = {instead}\n{}",
+        including(lines, span, &margin)
     )
+}
+
+/// Which line included the file, and which one that file.
+fn including(lines: &Lines<'_>, span: Span, margin: &str) -> String {
+    let by = |span: &Span| lines.included(span.start);
+    let all = std::iter::successors(by(&span), by).map(|span| {
+        let (file, at) = (lines.file(span.start).unwrap_or_default(), span.start);
+        format!(" {margin} > included in {file}:{}:{}\n", lines.number(at), lines.column(at))
+    });
+    all.collect()
 }
 
 /// Control characters could steer a terminal: they are shown as a sign.

@@ -1,5 +1,6 @@
 //! Where something stands in a policy text.
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 
 /// A range of bytes of the policy text.
@@ -65,27 +66,97 @@ impl<T: Eq> Eq for Spanned<T> {}
 /// A name and where it stands.
 pub type Name = Spanned<String>;
 
-/// Line and column of each byte of a text.
+/// A line of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Counted from 1.
+    pub number: usize,
+    /// The file, where a policy has several.
+    pub file: Option<String>,
+}
+
+impl Display for Line {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{} of {file}", self.number),
+            None => self.number.fmt(f),
+        }
+    }
+}
+
+/// A file among several that are joined.
+#[derive(Clone, Debug)]
+struct Part<'a> {
+    start: usize,
+    /// How many lines stand before it.
+    lines: usize,
+    name: &'a str,
+    /// What included it.
+    included: Option<Span>,
+}
+
+/// Line and column of each byte of a text, which may be several files, each beginning a line.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines<'a> {
     text: &'a str,
     /// Where each line begins.
     starts: Vec<usize>,
+    parts: Vec<Part<'a>>,
 }
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(text: &'a str) -> Self {
         let after_newlines = text.match_indices('\n').map(|(at, _)| at.saturating_add(1));
-        Self { text, starts: std::iter::once(0).chain(after_newlines).collect() }
+        Self { text, starts: std::iter::once(0).chain(after_newlines).collect(), parts: Vec::new() }
     }
 
-    /// The line that byte `at` is in, counted from 1.
-    pub(crate) fn line(&self, at: usize) -> usize {
+    /// Says that a file begins at `start`, behind those that were added before.
+    pub(crate) fn add_file(&mut self, start: usize, name: &'a str, included: Option<Span>) {
+        let lines = self.whole(start).saturating_sub(1);
+        self.parts.push(Part { start, lines, name, included });
+    }
+
+    fn part(&self, at: usize) -> Option<&Part<'a>> {
+        let behind = self.parts.partition_point(|part| part.start <= at);
+        self.parts.get(behind.checked_sub(1)?)
+    }
+
+    /// The line of the whole text that byte `at` is in, counted from 1.
+    fn whole(&self, at: usize) -> usize {
         self.starts.partition_point(|start| *start <= at).max(1)
     }
 
-    /// Where line `line` (from 1) begins, and its text without the line end.
-    pub(crate) fn text(&self, line: usize) -> (usize, &'a str) {
+    /// The line of its file that byte `at` is in, counted from 1.
+    pub(crate) fn number(&self, at: usize) -> usize {
+        self.whole(at).saturating_sub(self.part(at).map_or(0, |part| part.lines))
+    }
+
+    /// The same with the file, if there are several.
+    pub(crate) fn line(&self, at: usize) -> Line {
+        let file = self.part(at).filter(|_| self.parts.len() > 1);
+        Line { number: self.number(at), file: file.map(|part| part.name.to_owned()) }
+    }
+
+    /// The file that byte `at` is in, if files have names.
+    pub(crate) fn file(&self, at: usize) -> Option<&'a str> {
+        self.part(at).map(|part| part.name)
+    }
+
+    /// Where the policy ends: what it includes stands behind it.
+    pub(crate) fn end_of_first(&self) -> Span {
+        let next = self.parts.get(1).map(|part| part.start.saturating_sub(1));
+        let end = next.unwrap_or(self.text.len());
+        Span::new(end, end)
+    }
+
+    /// What included the file that byte `at` is in.
+    pub(crate) fn included(&self, at: usize) -> Option<Span> {
+        self.part(at).and_then(|part| part.included)
+    }
+
+    /// Where the line that byte `at` is in begins, and its text without the line end.
+    pub(crate) fn text(&self, at: usize) -> (usize, &'a str) {
+        let line = self.whole(at);
         let start = self.starts.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len());
         let rest = self.text.get(start..).unwrap_or_default();
         let line = rest.split('\n').next().unwrap_or_default();
@@ -94,7 +165,7 @@ impl<'a> Lines<'a> {
 
     /// The column of byte `at` in its line: characters, counted from 1.
     pub(crate) fn column(&self, at: usize) -> usize {
-        let (start, line) = self.text(self.line(at));
+        let (start, line) = self.text(at);
         line.char_indices()
             .take_while(|(i, _)| start.saturating_add(*i) < at)
             .count()

@@ -32,6 +32,48 @@ pub(crate) fn order(next: &Successors) -> Vec<usize> {
     order
 }
 
+/// Edges without which there is no cycle: those that lead back in a depth-first walk, which begins at
+/// `roots` in their order and takes edges in theirs. So what packets come to first stays first.
+pub(crate) fn closing(next: &Successors, roots: Vec<usize>) -> Vec<usize> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        /// It is on the way that is walked.
+        Open,
+        Done,
+    }
+    let mut seen = vec![Seen::No; next.len()];
+    let mut closing = Vec::new();
+    for root in roots.into_iter().chain(0..next.len()) {
+        if seen.get(root) != Some(&Seen::No) {
+            continue;
+        }
+        // The way from the root, each node with how many of its edges were taken.
+        let mut way = vec![(root, 0_usize)];
+        while let Some((node, taken)) = way.last_mut() {
+            let node = *node;
+            let edge = next.get(node).and_then(|edges| edges.get(*taken));
+            *taken = taken.saturating_add(1);
+            let Some((to, edge)) = edge else {
+                if let Some(seen) = seen.get_mut(node) {
+                    *seen = Seen::Done;
+                }
+                way.pop();
+                continue;
+            };
+            if let Some(seen) = seen.get_mut(node) {
+                *seen = Seen::Open;
+            }
+            match seen.get(*to) {
+                Some(Seen::Open) => closing.push(*edge),
+                Some(Seen::No) => way.push((*to, 0)),
+                _ => {}
+            }
+        }
+    }
+    closing
+}
+
 /// The most cycles that are looked for.
 const MAX_CYCLES: usize = 8;
 
@@ -135,7 +177,7 @@ fn shortest(next: &Successors, alive: &[bool], start: usize) -> Option<Vec<(usiz
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Successors, cycles, order};
+    use super::{Successors, closing, cycles, order};
 
     fn graph(nodes: usize, edges: &[(usize, usize)]) -> Successors {
         let mut next = vec![Vec::new(); nodes];
@@ -159,6 +201,17 @@ mod tests {
                 if let (Some(a), Some(b)) = (place[*from], place[*to]) {
                     prop_assert!(a < b);
                 }
+            }
+            let closing = closing(&next, vec![n - 1]);
+            let mut open = next.clone();
+            open.iter_mut().for_each(|edges| edges.retain(|(_, edge)| !closing.contains(edge)));
+            prop_assert_eq!(super::order(&open).len(), n);
+            // None too many: each is on a cycle with edges that stay.
+            for edge in &closing {
+                let (from, to) = edges[*edge];
+                open[from].push((to, *edge));
+                prop_assert!(super::order(&open).len() < n);
+                open[from].pop();
             }
             for cycle in cycles {
                 prop_assert!(!cycle.is_empty());

@@ -11,7 +11,12 @@ use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::merge::resolve;
 use crate::said;
 use crate::span::Span;
+use crate::tee::Tees;
+use crate::topo;
 use crate::warning::Warning;
+
+/// The most nodes of a cycle that are named.
+const LONGEST_PATH: usize = 20;
 
 /// The warnings, in the order of the text. `links` are the graph's edges, in the same order;
 /// `notes` are what is to be said besides.
@@ -19,13 +24,23 @@ pub(crate) fn warnings(
     declared: &Declared<'_>,
     links: &[Link],
     graph: &Graph,
+    tees: &Tees,
     notes: Vec<PolicyWarning>,
 ) -> Vec<PolicyWarning> {
     let mut list = notes;
+    for name in graph.nodes().iter().map(|node| node.name.as_str()) {
+        if let Some((index, d)) = declared.get(name)
+            && tees.edges(index).is_some_and(|edges| edges.len() == 1)
+        {
+            let why = Warning::OneWay { name: name.to_owned() };
+            list.push(PolicyWarning { span: d.span, why });
+        }
+    }
     unused(declared, links, &mut list);
     unreached(declared, graph, &mut list);
     edges(declared, links, graph, &mut list);
     said::unset(declared, links, &mut list);
+    cycles(links, graph, &mut list);
     list.sort_by_key(|w| (w.span.start, w.span.end));
     capped(list)
 }
@@ -49,6 +64,44 @@ fn unused(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>
         if unused && !matches!(declaration.what, What::Drop) {
             let why = Warning::Unused { name: declaration.name.clone() };
             list.push(PolicyWarning { span: declaration.span, why });
+        }
+    }
+}
+
+/// Ways that lead back to where they come from: at most one warning for each cycle, none for some.
+fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
+    if !graph.has_cycles() {
+        return;
+    }
+    let mut next = vec![Vec::new(); graph.nodes().len()];
+    let is_nf = |id: NodeId| graph.node(id).is_some_and(crate::graph::Node::is_nf);
+    for (i, edge) in graph.edges().iter().enumerate() {
+        if is_nf(edge.from)
+            && is_nf(edge.to)
+            && let Some(edges) = next.get_mut(edge.from.index())
+        {
+            edges.push((edge.to.index(), i));
+        }
+    }
+    for mut cycle in topo::cycles(&next) {
+        // Shown from where packets come in: behind the edge that closes it.
+        let closes = |i: &usize| graph.edges().get(*i).is_some_and(|edge| edge.closes);
+        if let Some(last) = cycle.iter().position(closes) {
+            let mid = last.saturating_add(1).min(cycle.len());
+            cycle.rotate_left(mid);
+        }
+        let along = cycle.iter().filter_map(|i| graph.edges().get(*i));
+        let names = along.filter_map(|edge| graph.node(edge.from)).map(|node| node.name.as_str());
+        let mut names: Vec<&str> = names.collect();
+        let first = names.first().copied();
+        if names.len() > LONGEST_PATH {
+            names.truncate(LONGEST_PATH);
+            names.push("...");
+        }
+        names.extend(first);
+        if let Some(link) = cycle.last().and_then(|i| links.get(*i)) {
+            let why = Warning::Cycle { path: names.join(" -> ") };
+            list.push(PolicyWarning { span: link.span, why });
         }
     }
 }

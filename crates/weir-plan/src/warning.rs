@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::error::MAX_WARNINGS;
+use crate::span::Line;
 
 /// What is odd.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -24,11 +25,23 @@ pub enum Warning {
     #[error("no packet reaches this edge: the edge in line {line} takes all")]
     Unreachable {
         /// The line of the edge that takes all, from 1.
-        line: usize,
+        line: Line,
     },
     /// An edge whose filter contradicts itself.
     #[error("no packet matches this edge's filter")]
     NeverMatches,
+    /// A Tee that copies nothing.
+    #[error("`{name}` is a Tee with one edge: it copies nothing")]
+    OneWay {
+        /// The Tee.
+        name: String,
+    },
+    /// NFs that lead to each other.
+    #[error("packets may go in a circle: {path}; `weir run` does not run that yet")]
+    Cycle {
+        /// The NFs along it, the first one last again.
+        path: String,
+    },
     /// An edge that was restricted, so that packets have one way.
     #[error(
         "added `{class}` to this edge: the traffic of its pipelet. Else it and the edge in line {line} took the same packets"
@@ -37,7 +50,7 @@ pub enum Warning {
         /// The filter that was added.
         class: String,
         /// The line of the other edge, from 1.
-        line: usize,
+        line: Line,
     },
     /// An edge that was restricted to packets that entered by certain edges.
     #[error(
@@ -45,10 +58,10 @@ pub enum Warning {
         entered(entries)
     )]
     EntryAdded {
-        /// The lines of the edges from ports, from 1.
-        entries: Vec<usize>,
-        /// The line of the other edge, from 1.
-        line: usize,
+        /// The lines of the edges from ports.
+        entries: Vec<Line>,
+        /// The line of the other edge.
+        line: Line,
         /// The NF behind which packets need not look as they came in.
         writer: String,
     },
@@ -71,8 +84,8 @@ pub enum Warning {
 }
 
 /// `the edge in line 3`, `the edges in lines 3 and 5`.
-fn entered(lines: &[usize]) -> String {
-    let all: Vec<String> = lines.iter().map(usize::to_string).collect();
+fn entered(lines: &[Line]) -> String {
+    let all: Vec<String> = lines.iter().map(ToString::to_string).collect();
     match all.as_slice() {
         [one] => format!("the edge in line {one}"),
         all => format!("the edges in lines {}", all.join(", ")),
@@ -97,6 +110,12 @@ impl Warning {
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
+            Warning::OneWay { .. } => {
+                "write an edge for each copy, or leave the Tee out".to_owned()
+            }
+            Warning::Cycle { .. } => {
+                "to run it, declare a second instance for the way back".to_owned()
+            }
             Warning::ClassAdded { class, .. } => {
                 format!(
                     "write `{class}` into its filter yourself if it is right, else correct the filters"

@@ -3,20 +3,16 @@
 use thiserror::Error;
 use weir_logic::{Reason, Witness};
 
+use crate::auto_tags::MAX_ASKING;
 use crate::catalog::TagKind;
 use crate::check::MAX_PORTS;
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::MAX_ERRORS;
 use crate::parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT};
 use crate::remedy::NoClass;
+use crate::span::Line;
 use crate::tags::TagsError;
-
-/// Parts of the policy language that are known but not built yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotYet {
-    /// `include`.
-    Include,
-}
+use crate::texts::{LoadError, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS};
 
 /// What is wrong. Lines count from 1.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -32,6 +28,8 @@ pub enum Why {
     TooManyEdges,
     #[error("more than {MAX_DECLARATIONS} statements outside pipelets, or µNFs in VNFs")]
     TooManyDeclarations,
+    #[error("more than {MAX_ASKING} edges ask for automatic tags")]
+    TooManyTags,
     #[error("more than {MAX_PORTS} port numbers")]
     TooManyPorts,
     #[error("the policy has no edge, so no packet goes anywhere")]
@@ -52,10 +50,24 @@ pub enum Why {
     EdgeOutside,
     #[error("a name of {len} bytes")]
     NameTooLong { len: usize },
-    #[error("{}", .0.what())]
-    NotYet(NotYet),
     #[error("`{0}` is not a bandwidth")]
     Bandwidth(String),
+    #[error("an `include` stands in a pipelet")]
+    IncludeInside,
+    #[error("the file's name is empty")]
+    NoFileName,
+
+    // Files that are included.
+    #[error("{0}")]
+    Include(LoadError),
+    #[error("the file includes itself: {path}")]
+    IncludeCycle { path: String },
+    #[error("more than {MAX_INCLUDE_DEPTH} files include each the next")]
+    IncludeDepth,
+    #[error("with this file the policy has more than {MAX_TEXTS} bytes")]
+    IncludeSize,
+    #[error("more than {MAX_FILES} files are included")]
+    IncludeCount,
 
     // Configurations.
     #[error("the key `{0}` occurs twice")]
@@ -81,7 +93,7 @@ pub enum Why {
     #[error("`{0}` is a word of the filter language, so a filter could not use it as a name")]
     FilterWord(String),
     #[error("`{name}` is declared in line {line} already")]
-    Duplicate { name: String, line: usize },
+    Duplicate { name: String, line: Line },
     #[error("no NF type is called `{name}`")]
     UnknownType { name: String, nearest: Option<String>, types: Vec<String> },
     #[error("`{value}` is not an IP address or prefix")]
@@ -93,7 +105,7 @@ pub enum Why {
     #[error("the first port number, {first}, is above the last, {last}")]
     PortRange { first: u16, last: u16 },
     #[error("port {number} belongs to `{owner}` already, declared in line {line}")]
-    PortTaken { number: u16, owner: String, line: usize },
+    PortTaken { number: u16, owner: String, line: Line },
 
     // Edges.
     #[error("`{name}` is not declared")]
@@ -118,28 +130,28 @@ pub enum Why {
     Tags(TagsError),
     #[error("`{name}` has no input called `{input}`")]
     UnknownInput { name: String, input: String, nearest: Option<String>, inputs: Vec<String> },
+    #[error(
+        "`{name}` has an output called `{tag}`, so the edge cannot give packets a tag of that name"
+    )]
+    TagIsOutput { name: String, tag: String },
+    #[error(
+        "`{node}.{name}` is what an edge to `{node}` says, but no packet from `{from}` came through `{node}`"
+    )]
+    TagElsewhere { node: String, name: String, from: String },
     #[error("`{name}` has several inputs, and the edge does not say which it leads to")]
     WhichInput { name: String, inputs: Vec<String> },
     #[error("`{name}` has no named inputs")]
     NoInputs { name: String },
-    #[error(
-        "`{name}` has {count} port numbers, and to which of them a packet goes is not decided yet"
-    )]
-    PortArray { name: String, count: usize },
     #[error("the same edge stands in line {line} already")]
-    SameEdge { line: usize },
-    #[error(
-        "packets could go in a circle: {path}; cycles are not supported yet, as full rings would wait for each other"
-    )]
-    Cycle { path: String },
+    SameEdge { line: Line },
 
     // Exactly one way for each packet.
     #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
-    Overlap { line: usize, example: Box<Witness>, class: Option<NoClass> },
+    Overlap { line: Line, example: Box<Witness>, class: Option<NoClass> },
     #[error(
         "it is not proved that this edge and the one in line {line} never take the same packet: {reason}"
     )]
-    PerhapsOverlap { line: usize, reason: Reason },
+    PerhapsOverlap { line: Line, reason: Reason },
     #[error("no edge takes a packet from `{name}`{} such as {}", way(by), example.headline())]
     Hole { name: String, by: String, example: Box<Witness>, added: bool, rest: Option<String> },
     #[error("it is not proved that an edge takes each packet from `{name}`{}: {reason}", way(by))]
@@ -163,14 +175,6 @@ fn way(by: &str) -> String {
     if by.is_empty() { String::new() } else { format!(" by `{by}`") }
 }
 
-impl NotYet {
-    fn what(self) -> &'static str {
-        match self {
-            NotYet::Include => "`include` is not supported yet",
-        }
-    }
-}
-
 impl Why {
     /// The bytes of an example, in hexadecimal, one line each 16; empty without one.
     #[must_use]
@@ -187,7 +191,10 @@ impl Why {
         match self {
             Why::TooLong { .. } => format!("at most {MAX_TEXT} bytes are read"),
             Why::TooManyErrors => "correct these first".to_owned(),
-            Why::TooManyEdges | Why::TooManyDeclarations | Why::TooManyPorts => {
+            Why::TooManyEdges
+            | Why::TooManyDeclarations
+            | Why::TooManyPorts
+            | Why::TooManyTags => {
                 "split the policy".to_owned()
             }
             Why::NoEdges => {
@@ -201,7 +208,18 @@ impl Why {
             Why::Ellipsis => "write it out".to_owned(),
             Why::EdgeOutside => "write `pipelet { ... }` around it".to_owned(),
             Why::NameTooLong { .. } => format!("write at most {MAX_NAME} letters, digits and `_`"),
-            Why::NotYet(NotYet::Include) => "write the included text here".to_owned(),
+            Why::IncludeInside => "write it in front of the pipelet".to_owned(),
+            Why::NoFileName => "write as in `include \"sub/ports.weir\";`".to_owned(),
+            Why::Include(LoadError::NoFiles) => "write the included text here".to_owned(),
+            Why::Include(LoadError::Unreadable { .. }) => {
+                "correct the file or its permissions".to_owned()
+            }
+            Why::Include(_) => {
+                "write its name relative to the file that this stands in, or from `/` on".to_owned()
+            }
+            Why::IncludeCycle { .. } => "leave this line out".to_owned(),
+            Why::IncludeDepth | Why::IncludeCount => "write fewer, larger files".to_owned(),
+            Why::IncludeSize => "split the policy".to_owned(),
             Why::Bandwidth(_) => "write as in `(10 Gbps)`, `(1.5 Mbps)` or `(5 Mpps)`".to_owned(),
             Why::SameKey(_) => "keep one of them".to_owned(),
             Why::Number(_) => {
@@ -271,14 +289,15 @@ impl Why {
             Why::UnknownInput { nearest, inputs, .. } => {
                 suggestion(nearest.as_deref(), inputs, "its inputs are")
             }
+            Why::TagIsOutput { .. } => "write another name".to_owned(),
+            Why::TagElsewhere { node, .. } => {
+                format!("ask for it on edges from `{node}` or from NFs behind it")
+            }
             Why::WhichInput { name, inputs } => {
                 let first = inputs.first().map_or("", String::as_str);
                 format!("write as in `-> [{first}] {name}`; its inputs are {}", list(inputs))
             }
             Why::NoInputs { name } => format!("write `-> {name}`"),
-            Why::PortArray { .. } => {
-                "declare a port of its own for these packets, as in `Port<8> name;`".to_owned()
-            }
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
             Why::Overlap { class: Some(class), .. } => {
                 format!("{class}; let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write `first match;` if the order of the text shall decide")
@@ -307,10 +326,6 @@ impl Why {
             }
             Why::NoWayOut { name } => {
                 format!("write where to, as in `{name} -> wan;` or `{name} -> Drop;`")
-            }
-            Why::Cycle { .. } => {
-                "leave one of these edges out, or declare a second instance for the way back"
-                    .to_owned()
             }
         }
     }

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Types, branches, good, node};
 use weir_plan::{
-    Bandwidth, MAX_WARNINGS, NodeKind, PolicyError, Why, check, render, render_warnings,
+    Bandwidth, Isolate, MAX_WARNINGS, NodeKind, NotRun, Options, Plan, PolicyError, Why, check,
+    render, render_warnings,
 };
 
 const FIGURE_14: &str = "
@@ -132,7 +133,7 @@ fn default_drop_allows_holes_where_it_stands() {
 fn first_match_lets_the_order_decide_where_it_stands() {
     let overlaps = |text: &str| -> Vec<usize> {
         let line = |e: &PolicyError| match &e.why {
-            Why::Overlap { line, .. } => *line,
+            Why::Overlap { line, .. } => line.number,
             why => panic!("{why}"),
         };
         check(&format!("Port<0> a; Port<1> b;\n{text}"), &Types)
@@ -246,29 +247,105 @@ fn warnings_beyond_the_limit_are_counted_in_one() {
 }
 
 #[test]
-fn figure_14_of_the_paper_has_cycles_and_port_arrays_and_no_other_fault() {
-    let errors = check(FIGURE_14, &Types).unwrap_err();
-    let why: Vec<String> = errors.iter().map(|e| e.why.to_string()).collect();
-    assert_eq!(
-        why,
-        [
-            "`ext` has 8 port numbers, and to which of them a packet goes is not decided yet",
-            "packets could go in a circle: n -> f -> n; cycles are not supported yet, as full rings would wait for each other",
-            "`int` has 8 port numbers, and to which of them a packet goes is not decided yet",
-        ],
-        "{}",
-        render(&errors, "figure14.weir", FIGURE_14)
+fn figure_14_of_the_paper_lacks_only_the_drops_that_it_leaves_out() {
+    let why: Vec<String> =
+        check(FIGURE_14, &Types).unwrap_err().iter().map(|e| e.why.to_string()).collect();
+    assert!(
+        why.iter().all(|why| why.starts_with("no edge takes a packet from `n` such as ")),
+        "{why:?}"
     );
+    assert_eq!(why.len(), 1);
+    let text = format!("default drop;{FIGURE_14}");
+    let checked = good(&text);
+    // E2, appendix: "E2 will thus add a filter that limits the edge for the `n -> f` rule to
+    // traffic arriving from an internal port".
+    assert_eq!(
+        branches(&checked, "n"),
+        [
+            "out: [ingress == 0-7] -> f",
+            "out: [ingress == 8-15 and src port 80 and dst net 10.12.30.0/24] -> p",
+            "out: [ingress == 8-15 and not src port 80 and dst net 10.12.30.0/24] -> int",
+        ]
+    );
+    assert_eq!(
+        branches(&checked, "f"),
+        [
+            "safe: [not dst net 131.114.88.92/30] -> ext",
+            "safe: [dst net 131.114.88.92/30] -> n",
+            "unsafe: -> Drop",
+        ]
+    );
+    assert_eq!(
+        branches(&checked, "p"),
+        ["out: [not dst net 10.12.30.0/24] -> n", "out: [dst net 10.12.30.0/24] -> int"]
+    );
+    assert_eq!(branches(&checked, "int"), [": [dst port 80] -> p", ": [not dst port 80] -> n"]);
+    assert_eq!(branches(&checked, "ext"), [": -> f"]);
 }
 
 #[test]
-fn figure_14_with_single_ports_has_cycles_and_no_other_fault() {
-    let text = FIGURE_14.replace("Port<0-7>", "Port<0>").replace("Port<8-15>", "Port<8>");
-    let errors = check(&text, &Types).unwrap_err();
+fn the_edges_that_close_cycles_are_those_that_lead_back_to_where_packets_come_in() {
+    let checked = good(&format!("default drop;{FIGURE_14}"));
+    let graph = &checked.graph;
+    let closing = graph.edges().iter().filter(|edge| edge.closes);
+    assert_eq!(closing.map(|edge| edge.name.as_str()).collect::<Vec<_>>(), ["f -> n", "n -> p"]);
+    let order: Vec<&str> =
+        graph.order().iter().map(|id| graph.node(*id).unwrap().name.as_str()).collect();
+    assert_eq!(order, ["p", "n", "f"]);
+    let shown = render_warnings(&checked.warnings, "f.weir", FIGURE_14);
     assert!(
-        matches!(errors.as_slice(), [e] if matches!(e.why, Why::Cycle { .. })),
-        "{}",
-        render(&errors, "f", &text)
+        shown.contains("packets may go in a circle: n -> f -> n; `weir run` does not run that yet"),
+        "{shown}"
+    );
+    let why: Vec<String> = graph.not_run().iter().map(ToString::to_string).collect();
+    assert_eq!(why.len(), 5, "{why:?}");
+    assert!(why[0].starts_with("`f -> ext` leads to the 8 ports of `ext`: "), "{why:?}");
+    assert!(why[1].starts_with("packets may go in a circle, which `f -> n` closes: "), "{why:?}");
+}
+
+#[test]
+fn plans_with_cycles_and_port_arrays_have_a_ring_for_each_way() {
+    let checked = good(&format!("default drop;{FIGURE_14}"));
+    for isolate in [Isolate::Each, Isolate::None] {
+        let options = Options { isolate, cores: None, online: 2, domains: Default::default() };
+        let plan = Plan::build(&checked.graph, &options).unwrap();
+        let carried = |name: &str| {
+            let edge = plan.edges.iter().find(|edge| edge.name == name).unwrap();
+            plan.lanes.iter().filter(|lane| lane.edge == edge.id).count()
+        };
+        // From 16 ports each, to eight.
+        assert_eq!(carried("f -> ext"), 16 * 8);
+        assert_eq!(carried("int -> p"), 8);
+        if isolate == Isolate::Each {
+            // What comes in anywhere comes back.
+            assert_eq!((carried("n -> f"), carried("f -> n"), carried("n -> p")), (16, 16, 16));
+        }
+        assert_eq!(Plan::consolidated(&checked.graph, &options).unwrap().lanes, plan.lanes);
+    }
+}
+
+#[test]
+fn an_nf_may_feed_itself() {
+    let checked =
+        good("Port<0> a; MacSwap x; default drop; pipelet { a -> x; x [ip] -> x; x [!ip] -> a; }");
+    assert_eq!(
+        checked.graph.edges().iter().map(|e| e.closes).collect::<Vec<_>>(),
+        [false, true, false]
+    );
+    assert_eq!(checked.graph.not_run().len(), 1);
+}
+
+#[test]
+fn an_edge_may_lead_to_a_port_array() {
+    let checked = good("Port<0-7> int; Port<8> ext; pipelet { ext -> int; }");
+    assert_eq!(
+        checked.graph.not_run(),
+        [NotRun::PortArray {
+            edge: "ext -> int".to_owned(),
+            name: "int".to_owned(),
+            first: 0,
+            count: 8
+        }]
     );
 }
 

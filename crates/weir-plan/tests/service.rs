@@ -279,7 +279,6 @@ fn names_labels_filters_and_parameters_are_checked_at_their_places() {
         ("default: pass", "defolt: pass", "defolt", "`default`"),
         ("default: pass", "default: 7", "default: 7", "must be a string"),
         ("name: lan", "name: Port", "Port", "my_port"),
-        ("{ from: x, to: wan", "{ from: x, to: fw", "x, to: fw", "circle"),
         ("number: 1 }", "number: 0 }", "number: 0 }", "port 0"),
     ] {
         let text = REQUEST.replace(from, to);

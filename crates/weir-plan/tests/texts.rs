@@ -6,8 +6,8 @@ mod common;
 use common::Types;
 use proptest::prelude::*;
 use weir_plan::{
-    AddressDecl, Bandwidth, Chain, Config, Hop, InstanceDecl, Isolate, Item, Name, Options,
-    Pipelet, Plan, Policy, PortDecl, Span, Spanned, Statement, check, parse, render,
+    AddressDecl, Bandwidth, Chain, Config, Hop, Include, InstanceDecl, Isolate, Item, Name,
+    Options, Pipelet, Plan, Policy, PortDecl, Span, Spanned, Statement, check, parse, render,
     render_warnings,
 };
 
@@ -95,6 +95,9 @@ fn item() -> impl Strategy<Value = Item> {
             })),
         (prop::option::of(name()), prop::collection::vec(statement(), 0..5))
             .prop_map(|(name, statements)| Item::Pipelet(Pipelet { name, statements })),
+        any::<String>()
+            .prop_filter("a name", |path| !path.is_empty())
+            .prop_map(|path| Item::Include(Include { path: said(path) })),
         Just(Item::DefaultDrop),
         Just(Item::FirstMatch),
     ]
@@ -152,7 +155,7 @@ proptest! {
     fn any_sequence_of_words_of_the_language_is_judged_without_a_panic(
         words in prop::collection::vec(prop::sample::select(vec![
             "pipelet", "Port", "<", "0", "-", "7", ">", "a", "b", ";", "{", "}", "[", "]", "(", ")", "->", "...", "default",
-            "drop", "first", "match", "Drop", "Tee", "MacSwap", "chk", "CheckIpHeader", ".", "ip", "&&", "!", "\"", "'", "//", "/*", "*/", "\n",
+            "drop", "first", "match", "Drop", "Tee", "include", "\"f\"", "MacSwap", "chk", "CheckIpHeader", ".", "ip", "&&", "!", "\"", "'", "//", "/*", "*/", "\n",
             ":", ",", "Address", "10.0.0.0/8", "10 Gbps", "§", "\\", "Clock", "Sink",
         ]), 0..60),
         blank in prop::sample::select(vec!["", " "]),

@@ -178,10 +178,14 @@ fn read(path: &Path) -> Result<(String, Syntax), PolicyFailure> {
 /// A policy's or document's text, one byte more than it may have at most: what is longer is refused
 /// by its length, not read.
 pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
-    let read = |source| PolicyFailure::Read { path: path.to_owned(), source };
+    text(path).map_err(|source| PolicyFailure::Read { path: path.to_owned(), source })
+}
+
+/// As [`read_text`].
+pub fn text(path: &Path) -> std::io::Result<String> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(read)?;
-    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text).map_err(read)?;
+    let file = std::fs::File::open(path)?;
+    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 

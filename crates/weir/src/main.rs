@@ -5,6 +5,7 @@ mod check;
 mod cores;
 mod diff;
 mod explain;
+mod include;
 mod known;
 mod nf;
 mod outside;

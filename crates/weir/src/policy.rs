@@ -1,13 +1,14 @@
 //! Reading a policy and planning it, with errors for the operator.
 
-use crate::known;
+use crate::{include, known};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_control::library::Library;
 use weir_control::outside::OutsideError;
 use weir_plan::service::{Objective, ObjectiveError, Request, Syntax, choose};
 use weir_plan::{
-    Catalog, Graph, Isolate, NodeKind, Options, Plan, PlanError, Policy, PolicyError, Why,
+    Catalog, Checked, Graph, Isolate, NodeKind, Options, Plan, PlanError, Policy, PolicyError,
+    PolicyFiles, Why,
 };
 
 /// Why there is no plan.
@@ -52,6 +53,9 @@ pub enum PolicyFailure {
         /// Its type.
         nf: String,
     },
+    /// It has what does not run yet; one a line.
+    #[error("{0}")]
+    NotRun(String),
     /// What a request asks for cannot be had.
     #[error("{}: {source}", path.display())]
     Objective {
@@ -86,17 +90,24 @@ pub struct Loaded {
     pub objective: Option<Objective>,
 }
 
+/// The most reasons why it does not run that are shown.
+const MOST_REASONS: usize = 20;
+
 /// Reads and checks a policy or a service request. `only_library`: no outside program was given.
 pub fn load(
     path: &Path,
     catalog: &dyn Catalog,
     only_library: bool,
 ) -> Result<Loaded, PolicyFailure> {
-    let text = known::read_text(path)?;
     let file = path.display().to_string();
     let Some(syntax) = Syntax::of(path) else {
-        return check(&text, &file, catalog, only_library);
+        let (texts, checked) = source(path)?.check(catalog);
+        let Checked { graph, written, warnings, .. } =
+            checked.map_err(|errors| failure(texts.render(&errors), &errors, only_library))?;
+        let warnings = texts.render_warnings(&warnings);
+        return Ok(Loaded { graph, written, warnings, objective: None });
     };
+    let text = known::read_text(path)?;
     let request = Request::read(&text, syntax, catalog)
         .map_err(|errors| wrong(&errors, &file, &text, only_library))?;
     let Request { checked, objective, .. } = request;
@@ -106,15 +117,23 @@ pub fn load(
 
 /// A policy as it is written, or as a service request says it. It is checked all the same.
 pub fn written(path: &Path, catalog: &dyn Catalog) -> Result<Policy, PolicyFailure> {
-    let text = known::read_text(path)?;
-    let file = path.display().to_string();
     if let Some(syntax) = Syntax::of(path) {
+        let text = known::read_text(path)?;
+        let file = path.display().to_string();
         let request = Request::read(&text, syntax, catalog);
         let request = request.map_err(|errors| wrong(&errors, &file, &text, false))?;
         return Ok(request.policy);
     }
-    check(&text, &file, catalog, false)?;
-    Ok(weir_plan::parse(&text).0)
+    let source = source(path)?;
+    let policy = source.policy().clone();
+    let (texts, checked) = source.check(catalog);
+    checked.map_err(|errors| failure(texts.render(&errors), &errors, false))?;
+    Ok(policy)
+}
+
+/// A policy with what it includes.
+fn source(path: &Path) -> Result<PolicyFiles, PolicyFailure> {
+    Ok(PolicyFiles::read(&include::document(path)?, &include::Files))
 }
 
 /// Each NF that is to run has code.
@@ -128,6 +147,22 @@ pub fn has_code(graph: &Graph, path: &Path, catalog: &dyn Catalog) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// All of it runs already.
+pub fn runs(graph: &Graph, path: &Path) -> Result<(), PolicyFailure> {
+    let list = graph.not_run();
+    if list.is_empty() {
+        return Ok(());
+    }
+    let file = path.display();
+    let shown = list.iter().take(MOST_REASONS).map(|why| format!("{file}: cannot run: {why}"));
+    let mut lines: Vec<String> = shown.collect();
+    let left = list.len().saturating_sub(lines.len());
+    if left > 0 {
+        lines.push(format!("{file}: and {left} more; `weir explain` shows the graph"));
+    }
+    Err(PolicyFailure::NotRun(lines.join("\n")))
 }
 
 /// Which NFs share a worker: as the operator says, else as meets the objective at least cost, else
@@ -174,23 +209,17 @@ pub fn isolation(
 
 /// Checks a policy's text, which has library µNFs only.
 pub fn from_text(text: &str, file: &str) -> Result<Loaded, PolicyFailure> {
-    check(text, file, &Library, false)
-}
-
-fn check(
-    text: &str,
-    file: &str,
-    catalog: &dyn Catalog,
-    only_library: bool,
-) -> Result<Loaded, PolicyFailure> {
-    let checked = weir_plan::check(text, catalog)
-        .map_err(|errors| wrong(&errors, file, text, only_library))?;
+    let checked =
+        weir_plan::check(text, &Library).map_err(|errors| wrong(&errors, file, text, false))?;
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
     Ok(Loaded { graph: checked.graph, written: checked.written, warnings, objective: None })
 }
 
 fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {
-    let mut said = weir_plan::render(errors, file, text);
+    failure(weir_plan::render(errors, file, text), errors, only_library)
+}
+
+fn failure(mut said: String, errors: &[PolicyError], only_library: bool) -> PolicyFailure {
     if only_library && errors.iter().any(|e| matches!(e.why, Why::UnknownType { .. })) {
         said += &format!("weir: {OUTSIDE}\n");
     }

@@ -224,6 +224,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     let loaded = policy::load(&args.policy, &known, args.outside.with.is_empty())?;
     let _ = write!(std::io::stderr(), "{}", loaded.warnings);
     policy::has_code(&loaded.graph, &args.policy, &known)?;
+    policy::runs(&loaded.graph, &args.policy)?;
     let given = args.isolate.map(Isolate::from);
     let hardware = args.hardware.as_deref();
     let cores = args.cores.as_ref().map(|c| c.0.clone());

@@ -2,7 +2,7 @@
 //!
 //! NFs are visited in topological order. When one is visited all ways that lead to it are final, as
 //! ways are only ever sent on to later NFs; so each is either sent past it, or counts for what is
-//! known behind it.
+//! known behind it. Behind an NF that an edge leads back to nothing is known, and it stays.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -45,6 +45,7 @@ pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
         options,
         classes: Classes::new(graph),
         into: vec![Vec::new(); graph.nodes().len()],
+        entered_late: entered_late(graph),
         done: Threaded {
             courses: Vec::new(),
             left_out: vec![false; graph.nodes().len()],
@@ -64,6 +65,16 @@ pub(super) fn thread(graph: &Graph, options: &Options) -> Threaded {
     threading.done
 }
 
+fn entered_late(graph: &Graph) -> Vec<bool> {
+    let mut late = vec![false; graph.nodes().len()];
+    for edge in graph.edges().iter().filter(|edge| edge.closes) {
+        if let Some(place) = late.get_mut(edge.to.index()) {
+            *place = true;
+        }
+    }
+    late
+}
+
 struct Threading<'g> {
     graph: &'g Graph,
     /// NFs whose tags filters ask for.
@@ -72,6 +83,9 @@ struct Threading<'g> {
     classes: Classes<'g>,
     /// By node: the courses that lead there.
     into: Vec<Vec<usize>>,
+    /// By node: true where an edge that closes a cycle leads to. Packets come there by ways that are
+    /// not known yet when it is visited.
+    entered_late: Vec<bool>,
     done: Threaded,
 }
 
@@ -98,7 +112,8 @@ impl<'g> Threading<'g> {
                 Sent::Into => stay.push(i),
             }
         }
-        let leave_out = stay.is_empty() && repeats(info) && !info.work.keeps;
+        let late = self.entered_late.get(id.index()).copied().unwrap_or(false);
+        let leave_out = stay.is_empty() && repeats(info) && !info.work.keeps && !late;
         self.tell(id, info, &past, leave_out, kept);
         for (i, _, branch, edge) in past {
             if let Some(course) = self.done.courses.get_mut(i) {
@@ -116,7 +131,11 @@ impl<'g> Threading<'g> {
             }
             return;
         }
-        self.pass(id, info, &stay);
+        if late {
+            self.leave(id, |_| Facts::default());
+        } else {
+            self.pass(id, info, &stay);
+        }
     }
 
     fn send(&self, id: NodeId, info: &NfInfo, course: usize) -> Sent<'g> {

@@ -26,7 +26,8 @@ pub(super) fn merge(
 ) -> Vec<Vec<NodeId>> {
     let cores = cores::for_nfs(options);
     let all = graph.order().len();
-    if options.isolate != Isolate::Each || all <= cores {
+    // On a cycle each leads to the other.
+    if options.isolate != Isolate::Each || all <= cores || graph.has_cycles() {
         return Vec::new();
     }
     let mut reach = Reach::new(graph);

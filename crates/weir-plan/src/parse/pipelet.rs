@@ -49,12 +49,15 @@ impl Parser<'_> {
         if self.word() == Some("first") && self.first_match() {
             return self.semicolon("`first match;`").map(|()| Statement::FirstMatch);
         }
+        if self.word() == Some("include") {
+            return Err(self.fail(self.token.span, Why::IncludeInside));
+        }
         let from = self.name("an edge", FORM)?;
         let mut hops = Vec::new();
         while hops.is_empty() || matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {
             hops.push(self.hop(FORM)?);
-            self.edges = self.edges.saturating_add(1);
-            if self.edges > MAX_EDGES {
+            self.counts.edges = self.counts.edges.saturating_add(1);
+            if self.counts.edges > MAX_EDGES {
                 self.error(self.before, Why::TooManyEdges);
                 self.errors.stop();
                 return Err(Stop);

@@ -118,6 +118,7 @@ struct Draft {
     outputs: Vec<usize>,
     filter: Option<Expr>,
     to: (NodeId, usize),
+    tag: Option<String>,
     bandwidth: Option<Bandwidth>,
     pipelet: Option<String>,
     /// The old edge that it follows.
@@ -207,10 +208,12 @@ impl<'g> Expansion<'g> {
                     outputs: Vec::new(),
                     to,
                     input,
+                    tag: draft.tag,
                     filter,
                     bandwidth: draft.bandwidth,
                     pipelet: draft.pipelet,
                     entry: None,
+                    closes: false,
                 });
             }
         }
@@ -251,6 +254,7 @@ impl<'g> Expansion<'g> {
             outputs: Vec::new(),
             filter: None,
             to,
+            tag: None,
             bandwidth: None,
             pipelet: None,
             follows: None,
@@ -267,6 +271,7 @@ impl<'g> Expansion<'g> {
                         outputs: Vec::new(),
                         filter: branch.filter.clone(),
                         to: self.enter(edge.to, edge.input),
+                        tag: edge.tag.clone(),
                         bandwidth: edge.bandwidth,
                         pipelet: edge.pipelet.clone(),
                         follows: Some(branch.edge),

@@ -94,7 +94,7 @@ impl Default for Ports {
 pub struct Attribute {
     /// By port or by metadata.
     pub method: Method,
-    /// The port that packets with this attribute leave by. Policies may then write `nf.attribute`.
+    /// The port that packets with it leave by, for `nf.attribute`, or come in by, for `-> [attribute] nf`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<String>,
     /// What a tag's value is; a flag unless given.
@@ -106,7 +106,7 @@ pub struct Attribute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
-    /// All packets with the attribute leave by one port.
+    /// All packets with the attribute leave by one port, or come in by it.
     Port,
     /// A tag travels with the packet, called like the attribute.
     Metadata,
@@ -264,13 +264,21 @@ fn lists(info: &NfInfo, at: [&str; 3]) -> Vec<Problem> {
     problems
 }
 
+/// A port's place among its kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PortPlace {
+    Output(usize),
+    Input(usize),
+}
+
 impl NfDocument {
     /// As the plan sees it; what cannot be is added to `problems`.
     fn info(&self, problems: &mut Vec<Problem>) -> NfInfo {
         let mut outputs = self.ports.outputs.clone();
+        let mut inputs = self.ports.inputs.clone();
         let mut tags = Vec::new();
         // By port: the attribute that it tells.
-        let mut told: BTreeMap<usize, &str> = BTreeMap::new();
+        let mut told: BTreeMap<PortPlace, &str> = BTreeMap::new();
         for (name, attribute) in &self.attributes {
             let pointer = format!("/attributes/{}", names::step(name));
             let port = attribute.port.as_ref();
@@ -284,7 +292,7 @@ impl NfDocument {
                     message: format!("`{name}` is told by a port, which has no value"),
                     instead: "leave `type` out, or write `method: metadata`".to_owned(),
                 }),
-                // The output takes the attribute's name: that is what policies write.
+                // The port takes the attribute's name: that is what policies write.
                 (Method::Port, Some((port, Some(at)))) => {
                     if let Some(other) = told.insert(at, name) {
                         problems.push(Problem {
@@ -293,14 +301,21 @@ impl NfDocument {
                             instead: "write another port".to_owned(),
                         });
                     }
-                    if let Some(output) = outputs.get_mut(at) {
-                        output.clone_from(name);
+                    let port = match at {
+                        PortPlace::Output(at) => outputs.get_mut(at),
+                        PortPlace::Input(at) => inputs.get_mut(at),
+                    };
+                    if let Some(port) = port {
+                        port.clone_from(name);
                     }
                 }
                 (Method::Port, Some((port, None))) => problems.push(Problem {
                     pointer: format!("{pointer}/port"),
-                    message: format!("no output port is called `{port}`"),
-                    instead: format!("write one of {}", names::list(&self.ports.outputs)),
+                    message: format!("no port is called `{port}`"),
+                    instead: format!(
+                        "write one of {}",
+                        names::list(&[&*self.ports.outputs, &*self.ports.inputs].concat())
+                    ),
                 }),
                 (Method::Port, None) => problems.push(Problem {
                     pointer,
@@ -348,7 +363,7 @@ impl NfDocument {
         }
         NfInfo {
             name: self.nf.clone(),
-            inputs: self.ports.inputs.clone(),
+            inputs,
             outputs,
             writes_packets: true,
             may_drop: true,
@@ -368,8 +383,11 @@ impl NfDocument {
         }
     }
 
-    fn port(&self, name: &str) -> Option<usize> {
-        self.ports.outputs.iter().position(|port| port == name)
+    /// An output before an input of the same name.
+    fn port(&self, name: &str) -> Option<PortPlace> {
+        let at = |list: &[String]| list.iter().position(|port| port == name);
+        let input = || at(&self.ports.inputs).map(PortPlace::Input);
+        at(&self.ports.outputs).map(PortPlace::Output).or_else(input)
     }
 }
 

@@ -295,7 +295,7 @@ fn longest(graph: &Graph, extra: u32) -> Vec<u32> {
             here.0 = sum;
         }
         for edge in leaving.get(at).into_iter().flatten().filter_map(|edge| graph.edge(*edge)) {
-            let to_nf = graph.node(edge.to).is_some_and(Node::is_nf);
+            let to_nf = !edge.closes && graph.node(edge.to).is_some_and(Node::is_nf);
             if let Some(next) = best.get_mut(edge.to.index())
                 && to_nf
                 && sum > next.0

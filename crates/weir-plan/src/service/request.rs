@@ -16,7 +16,7 @@ use crate::service::names;
 use crate::service::objective::{Objective, ObjectiveDocument};
 use crate::service::tree::{Syntax, read};
 use crate::service::typed::{Document, typed, value};
-use crate::span::{Name, Span, Spanned};
+use crate::span::{Lines, Name, Span, Spanned};
 use crate::why::Why;
 
 /// A service request as it is written: VNFs, and the order in which traffic goes through them.
@@ -133,8 +133,9 @@ impl Request {
             };
             written.resolve().map_err(problem).ok()
         });
-        let parsed = Parsed { policy: policy.clone(), errors: reader.errors, lost: reader.lost };
-        let checked = check_parsed(parsed, text, catalog)?;
+        let Reader { errors, lost, .. } = reader;
+        let parsed = Parsed { policy: policy.clone(), errors, lost, incomplete: false };
+        let checked = check_parsed(parsed, &Lines::new(text), catalog)?;
         Ok(Request { policy, checked, objective })
     }
 }

@@ -275,3 +275,18 @@ fn without_consolidation_nothing_is_left_out_or_merged() {
     assert_eq!(plan.graph, checked.graph);
     assert!(plan.merged.is_empty() && plan.changes.is_empty() && plan.tally.nodes.is_empty());
 }
+
+#[test]
+fn behind_an_nf_that_packets_come_back_to_nothing_is_known_and_it_stays() {
+    let plan = thread(
+        "Port<0> a; Port<1> b; CheckIpHeader k1; CheckIpHeader k2; CheckIpHeader k3; WriteIp m;
+         pipelet { a -> k1; k1 [k1.ip] -> k2; k2 [k2.ip] -> k3; k3 [k3.ip] -> m; m [tcp] -> k2; m -> b; }",
+    );
+    // What `m` sends back has been written since `k1` checked it.
+    assert_eq!(nfs(&plan), ["k1", "m", "k2", "k3"]);
+    let names: Vec<&str> = plan.graph.edges().iter().map(|edge| edge.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["a -> k1", "k1 -> k2, k2 -> k3, k3 -> m", "k2 -> k3", "k3 -> m", "m -> k2", "m -> b"]
+    );
+}

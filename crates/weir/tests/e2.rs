@@ -1,0 +1,240 @@
+//! The policies of the E2 paper's figures, and what the language needs for them: included files, Tees,
+//! cycles, port arrays and automatic tags.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_oracle;
+
+use common_oracle::*;
+
+/// `weir STAGE... --describe examples/e2/nfs.yaml examples/e2/NAME`, which must go well.
+fn figure(command: &[&str], name: &str) -> Ended {
+    let folder = root().join("examples/e2");
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let (nfs, policy) = (path("nfs.yaml"), path(name));
+    let mut args = command.to_vec();
+    args.extend(["--describe", &nfs, &policy]);
+    let ended = weir(&args);
+    assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
+    ended
+}
+
+/// Bad input: exit code 2, all of `says` on the error output, nothing else.
+fn refused(args: &[&str], says: &[&str]) {
+    let ended = weir(args);
+    assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+    assert_eq!(ended.stdout, "", "{args:?}");
+    for text in says {
+        assert!(ended.stderr.contains(text), "{args:?}: `{text}` is not in:\n{}", ended.stderr);
+    }
+}
+
+#[test]
+fn figure_2_sends_safe_web_traffic_by_the_cache_and_all_of_it_by_the_monitor() {
+    assert_eq!(
+        figure(&["explain", "--stage", "merged"], "figure-2.weir").stdout,
+        "\
+int (ports 0-7)
+  -> ids
+ext (ports 8-15)
+ids (Ids)
+  safe:
+    [tcp dst port 80] -> cache
+    [not tcp dst port 80] -> mon
+  unsafe:
+    -> norm
+cache (WebCache)
+  -> mon
+norm (Normalizer)
+  -> mon
+mon (NetworkMonitor)
+  -> ext
+"
+    );
+    let checked = figure(&["check"], "figure-2.weir");
+    assert!(checked.stdout.contains("right: 4 NFs, 7 edges"), "{checked:?}");
+    assert!(!checked.stderr.contains("circle"), "{checked:?}");
+}
+
+#[test]
+fn figure_14_limits_what_goes_from_the_nat_to_the_firewall_to_internal_ports() {
+    let merged = figure(&["explain", "--stage", "merged"], "figure-14.weir");
+    assert_eq!(
+        merged.stdout,
+        "\
+int (ports 0-7)
+  [dst port 80] -> p
+  [not dst port 80] -> n
+  else dropped (by policy)
+ext (ports 8-15)
+  -> f
+p (Proxy)
+  [not dst net 10.12.30.0/24] -> n
+  [dst net 10.12.30.0/24] -> int
+  else dropped (by policy)
+n (NAT)
+  [ingress == 0-7] -> f
+  [ingress == 8-15 and src port 80 and dst net 10.12.30.0/24] -> p (closes a cycle)
+  [ingress == 8-15 and not src port 80 and dst net 10.12.30.0/24] -> int
+  else dropped (by policy)
+f (FW)
+  safe:
+    [not dst net 131.114.88.92/30] -> ext
+    [dst net 131.114.88.92/30] -> n (closes a cycle)
+    else dropped (by policy)
+  unsafe:
+    -> Drop
+Drop (drops)
+"
+    );
+    for note in ["added `ingress == 0-7` to this edge", "packets may go in a circle: n -> f -> n"] {
+        assert!(merged.stderr.contains(note), "{}", merged.stderr);
+    }
+    for stage in ["policy", "merged", "consolidated", "plan"] {
+        let drawn = figure(&["explain", "--stage", stage, "--format", "svg"], "figure-14.weir");
+        assert!(drawn.stdout.starts_with("<svg"), "{stage}");
+    }
+    let folder = root().join("examples/e2");
+    let same = figure(&["diff", folder.join("figure-14.weir").to_str().unwrap()], "figure-14.weir");
+    assert_eq!(same.stdout, "");
+}
+
+#[test]
+fn figure_16_leads_each_priority_to_the_port_that_tells_it() {
+    assert_eq!(
+        figure(&["explain", "--stage", "merged"], "figure-16.weir").stdout,
+        "\
+int (ports 0-7)
+  [tos 0] -> [prio0] r
+  [tos 1] -> [prio1] r
+  else dropped (by policy)
+ext (ports 8-15)
+r (RateLimiter)
+  -> ext
+"
+    );
+}
+
+#[test]
+fn an_error_in_an_included_file_names_that_file_and_who_included_it() {
+    let scratch = Scratch::new();
+    let sub = scratch.file("sub");
+    std::fs::create_dir(&sub).unwrap();
+    let ports = sub.join("ports.weir");
+    std::fs::write(&ports, "Port<0> lan;\nPort<1> wan\nMacSwop x;\n").unwrap();
+    let text = "include \"sub/ports.weir\";\npipelet { lan -> x -> wan; }\n";
+    let policy = scratch.write("policy.weir", text);
+    let (wrong, by) = (format!("{}:3:1: error", ports.display()), format!("{policy}:1:9"));
+    for command in ["check", "explain"] {
+        refused(&[command, &policy], &[&wrong, "MacSwop", &format!("included in {by}")]);
+    }
+    refused(&["diff", &policy, &policy], &[&wrong]);
+    refused(&["run", &policy, "--bind", "0=gen", "--bind", "1=null"], &[&wrong]);
+    std::fs::write(&ports, "Port<0> lan;\nPort<1> wan;\nMacSwap x;\n").unwrap();
+    let shown = weir(&["explain", "--stage", "policy", &policy]);
+    assert!(shown.stdout.starts_with("Port<0> lan;\nPort<1> wan;\nMacSwap x;\n"), "{shown:?}");
+
+    std::fs::remove_file(&ports).unwrap();
+    refused(&["check", &policy], &["policy.weir:1:9: error: there is no file", "sub/ports.weir"]);
+    std::fs::create_dir(&ports).unwrap();
+    refused(&["check", &policy], &["policy.weir:1:9: error", "is not a file"]);
+    std::fs::remove_dir(&ports).unwrap();
+    std::fs::write(&ports, [0xff, 0xfe]).unwrap();
+    refused(&["check", &policy], &["policy.weir:1:9: error", "UTF-8"]);
+    // The same file under another name.
+    std::fs::write(&ports, "include \"../sub/../policy.weir\";").unwrap();
+    refused(&["check", &policy], &["ports.weir:1:9: error: the file includes itself"]);
+}
+
+/// Runs a policy on the demo's recording, which comes in by port 0, with a capture behind each of the
+/// ports 1, 2 and 3: what was sent is what the oracle says, each worker alone and all in one. Gives how many
+/// packets left by each.
+fn ran(name: &str, policy: &str) -> [usize; 3] {
+    let (input, _) = weir_oracle::read_capture(&demo_capture(), 0).unwrap();
+    let text = format!("Port<0> a; Port<1> b; Port<2> c; Port<3> d;\n{policy}");
+    let expected = oracle(&text, &[0, 1, 2, 3], &input);
+    for isolate in ["each", "none"] {
+        let what = format!("{name} {isolate}");
+        let scratch = Scratch::new();
+        let policy = scratch.write("policy.weir", &text);
+        let outs = [1, 2, 3].map(|port| (port, scratch.file(&format!("{port}.pcap"))));
+        let mut binds = vec![format!("0=pcap:rx={}", demo_capture().display())];
+        binds.extend(outs.iter().map(|(port, file)| format!("{port}=pcap:tx={}", file.display())));
+        let mut args = vec!["run", &policy, "--isolate", isolate, "--json", "-q"];
+        binds.iter().for_each(|bind| args.extend(["--bind", bind]));
+        let ended = weir(&args);
+        assert_eq!(ended.code, Some(0), "{what}: {ended:?}");
+        assert_sound(&what, &ended.json());
+        for (port, file) in &outs {
+            let sent: Vec<Record> = expected.sent[port].iter().map(written).collect();
+            assert_eq!(records(file), sent, "{what}: port {port}");
+        }
+    }
+    [1, 2, 3].map(|port| expected.sent[&port].len())
+}
+
+/// How many packets of the demo's recording a filter takes.
+fn matching(filter: &str) -> usize {
+    let (input, _) = weir_oracle::read_capture(&demo_capture(), 0).unwrap();
+    let ways = format!("a [{filter}] -> b; a [!({filter})] -> Drop;");
+    let text = format!("Port<0> a; Port<1> b; pipelet {{ {ways} }}");
+    oracle(&text, &[0, 1], &input).sent[&1].len()
+}
+
+#[test]
+fn a_tee_sends_a_packet_by_all_edges_that_match() {
+    let all = matching("len > 0");
+    let [to_server, tcp] = [matching("dst port 80"), matching("tcp")];
+    assert!(0 < to_server && to_server < tcp && tcp < all, "{to_server} {tcp} {all}");
+    assert_eq!(
+        ran("three", "Tee t; pipelet { a -> t; t -> b; t [tcp] -> c; t [dst port 80] -> d; }"),
+        [all, tcp, to_server]
+    );
+    assert_eq!(
+        ran(
+            "two",
+            "Tee t; pipelet { a -> t; t [tcp] -> b; t [!tcp] -> c; }  pipelet { d -> t; t -> d; }"
+        ),
+        [tcp, all - tcp, all]
+    );
+    assert_eq!(ran("one", "Tee t; pipelet { a -> t; t -> b; b -> c -> d; }"), [all, 0, 0]);
+}
+
+#[test]
+fn a_tag_that_headers_tell_runs_without_being_carried_along() {
+    let [to_server, tcp, all] = [matching("dst port 80"), matching("tcp"), matching("len > 0")];
+    let sent = ran(
+        "tag",
+        "L3L4Filter m { default: 'pass', rules: [] }; L3L4Filter n { default: 'pass', rules: [] };
+         pipelet { a [dst port 80] -> [asked] m; a [tcp && !(dst port 80)] -> [told] m;
+           a [!(tcp || dst port 80)] -> m; b -> n; c -> Drop; d -> Drop; m -> n;
+           n [m.asked] -> b; n [m.told] -> c; n [!(m.asked || m.told)] -> d; }",
+    );
+    assert_eq!(sent, [to_server, tcp - to_server, all - tcp]);
+}
+
+#[test]
+fn what_does_not_run_yet_is_checked_and_refused_by_run_with_the_reason() {
+    let scratch = Scratch::new();
+    let head = "Port<0> a; Port<1> b; Port<8-15> ext; MacSwap x; MacSwap y; default drop;\n";
+    for (name, policy, says) in [
+        (
+            "cycle.weir",
+            "pipelet { a -> x; x -> y; y [tcp] -> x; y [!tcp] -> b; }",
+            "cycle.weir: cannot run: packets may go in a circle, which `y -> x` closes",
+        ),
+        (
+            "array.weir",
+            "pipelet { a -> x; x -> ext; b -> Drop; }",
+            "array.weir: cannot run: `x -> ext` leads to the 8 ports of `ext`",
+        ),
+        (
+            "tag.weir",
+            "pipelet { a [tcp] -> [one] x; a [!tcp] -> [two] x; x [x.one] -> b; x [x.two] -> a; }",
+            "asks for `x.one`: what led packets there cannot be told from their headers",
+        ),
+    ] {
+        let policy = scratch.write(name, format!("{head}{policy}"));
+        assert_eq!(weir(&["check", "-q", &policy]).code, Some(0), "{name}");
+        refused(&["run", &policy, "--bind", "0=gen:packets=1", "--bind", "1=null"], &[says]);
+    }
+}

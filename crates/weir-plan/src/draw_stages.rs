@@ -7,7 +7,7 @@ use weir_draw::{Arrow, Diagram, Line, Look, Shape, ShapeId};
 use crate::draw::{label, shape};
 use crate::graph::{Edge, Graph, NodeId};
 use crate::optimise::Done;
-use crate::parallel::{Parallel, Verdict};
+use crate::parallel::{Parallel, Stage, Verdict};
 use crate::plan::Plan;
 use crate::size::{Instances, Way, mpps};
 
@@ -74,8 +74,13 @@ impl Parallel {
     #[must_use]
     pub fn to_diagram(&self, graph: &Graph, title: &str) -> Diagram {
         let mut diagram = Diagram::new(title);
+        // A frame is as wide as its shapes: the verdict's words are at the first of them.
+        let word = |verdict: &Verdict| match verdict {
+            Verdict::Parallel { .. } => "side by side",
+            _ => "in sequence",
+        };
         let frames: Vec<_> =
-            self.stages.iter().map(|stage| diagram.group(&stage.verdict.to_string())).collect();
+            self.stages.iter().map(|stage| diagram.group(word(&stage.verdict))).collect();
         // By node: its stage, if that shall be parallel.
         let mut side: HashMap<NodeId, &[NodeId]> = HashMap::new();
         for stage in &self.stages {
@@ -89,6 +94,11 @@ impl Parallel {
             let stage = self.stages.iter().position(|stage| stage.nodes.contains(&id));
             if let Some(frame) = stage.and_then(|at| frames.get(at)) {
                 drawn = drawn.within(*frame);
+            }
+            let first = |stage: &&Stage| stage.nodes.first() == Some(&id);
+            for stage in self.stages.iter().filter(first) {
+                let lines = wrapped(&stage.verdict.to_string());
+                drawn = lines.iter().fold(drawn, |drawn, line| drawn.note(line));
             }
             for apart in self.apart.iter().filter(|apart| apart.second == id) {
                 let first = graph.node(apart.first).map_or("", |node| node.name.as_str());

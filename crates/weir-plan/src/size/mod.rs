@@ -102,7 +102,7 @@ pub struct SizedEdge {
 #[must_use]
 pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> Instances {
     let asked = objective.filter(|objective| objective.pps > 0);
-    let bytes_of = |o: &Objective| Some(o.bps?.checked_div(o.pps)?.checked_div(8)?);
+    let bytes_of = |o: &Objective| o.bps?.checked_div(o.pps)?.checked_div(8);
     let packet_bytes = asked.and_then(bytes_of).and_then(|bytes| u32::try_from(bytes).ok());
     let packet_bytes = packet_bytes.unwrap_or(MEAN_PACKET_BYTES);
     let unstated = asked.map_or(Unstated::Unknown, |o| Unstated::Together(o.pps as f64));

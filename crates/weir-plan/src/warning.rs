@@ -1,6 +1,7 @@
 //! What is allowed in a policy but probably not meant.
 
 use thiserror::Error;
+use weir_filter::Surprise;
 
 use crate::error::MAX_WARNINGS;
 
@@ -39,12 +40,28 @@ pub enum Warning {
         /// The line of the other edge, from 1.
         line: usize,
     },
+    /// A filter that means, as libpcap's do, less or other than it seems to.
+    #[error("{surprise}{}", also(*more))]
+    Surprise {
+        /// What it is.
+        surprise: Surprise,
+        /// How many other terms of the policy surprise in the same way.
+        more: usize,
+    },
     /// Stands at the first that is not shown.
     #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]
     TooMany {
         /// How many that are.
         left: usize,
     },
+}
+
+fn also(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        1 => " (and so does one other term)".to_owned(),
+        _ => format!(" (and so do {more} other terms)"),
+    }
 }
 
 impl Warning {
@@ -70,6 +87,10 @@ impl Warning {
                     "write `{class}` into its filter yourself if it is right, else correct the filters"
                 )
             }
+            Warning::Surprise { surprise, .. } => match surprise.instead() {
+                Some(instead) => format!("write `{instead}` if those shall match, too"),
+                None => "docs/filters.md, \"Where libpcap surprises\", says more".to_owned(),
+            },
             Warning::TooMany { .. } => "correct these first".to_owned(),
         }
     }

@@ -82,13 +82,26 @@ pub struct PlanningArgs {
 impl PlanningArgs {
     /// The plan of a policy, whose warnings go to standard error.
     pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
-        self.planned(path, self.consolidate)
+        self.planned(path, self.consolidate, false)
     }
 
-    fn planned(&self, path: &Path, consolidate: Consolidate) -> Result<Plan, PolicyFailure> {
+    /// The same, with a word on where the policy's filters surprise.
+    pub fn checked(&self, path: &Path) -> Result<Plan, PolicyFailure> {
+        self.planned(path, self.consolidate, true)
+    }
+
+    fn planned(
+        &self,
+        path: &Path,
+        consolidate: Consolidate,
+        surprises: bool,
+    ) -> Result<Plan, PolicyFailure> {
         let known = Known::load(&self.outside, &self.documents)?;
         let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         let _ = write!(std::io::stderr(), "{}", loaded.warnings);
+        if surprises {
+            let _ = write!(std::io::stderr(), "{}", loaded.surprises);
+        }
         let given = self.isolate.map(Isolate::from);
         let hardware = self.hardware.as_deref();
         let cores = self.cores.as_deref();
@@ -158,7 +171,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
         Stage::Merged => (Consolidate::Off, "merged policy graph"),
         _ => (args.planning.consolidate, "consolidated policy graph"),
     };
-    let plan = args.planning.planned(&args.policy, consolidate)?;
+    let plan = args.planning.planned(&args.policy, consolidate, false)?;
     let graph = &plan.graph;
     Ok(match (args.format, args.stage) {
         (Format::Text, Stage::Plan) => plan.to_text(),

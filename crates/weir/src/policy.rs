@@ -80,6 +80,8 @@ pub enum PolicyFailure {
 pub struct Loaded {
     pub graph: Graph,
     pub warnings: String,
+    /// Where its filters surprise.
+    pub surprises: String,
     /// What a service request is to achieve.
     pub objective: Option<Objective>,
 }
@@ -99,7 +101,8 @@ pub fn load(
         .map_err(|errors| wrong(&errors, &file, &text, only_library))?;
     let Request { checked, objective, .. } = request;
     let warnings = weir_plan::render_warnings(&checked.warnings, &file, &text);
-    Ok(Loaded { graph: checked.graph, warnings, objective })
+    let surprises = weir_plan::render_warnings(&checked.surprises, &file, &text);
+    Ok(Loaded { graph: checked.graph, warnings, surprises, objective })
 }
 
 /// A policy as it is written, or as a service request says it. It is checked all the same.
@@ -185,7 +188,8 @@ fn check(
     let checked = weir_plan::check(text, catalog)
         .map_err(|errors| wrong(&errors, file, text, only_library))?;
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
-    Ok(Loaded { graph: checked.graph, warnings, objective: None })
+    let surprises = weir_plan::render_warnings(&checked.surprises, file, text);
+    Ok(Loaded { graph: checked.graph, warnings, surprises, objective: None })
 }
 
 fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {

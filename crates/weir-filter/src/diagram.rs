@@ -8,7 +8,8 @@
 
 use std::collections::HashMap;
 
-use crate::cond::{Cond, FieldId};
+use crate::cond::{Cond, FieldId, Fields};
+use crate::field::Field;
 
 /// A node or a value.
 pub(crate) type Id = u32;
@@ -19,7 +20,7 @@ pub(crate) const TRUE: Id = 1;
 const MISSING: Id = 2;
 const VALUES: Id = 3;
 
-/// Cases made before giving up: some ten milliseconds.
+/// Cases looked at before giving up: some ten milliseconds.
 const MAX_CASES: usize = 400_000;
 /// More fields than this nest too deeply.
 const MAX_FIELDS: usize = 256;
@@ -48,12 +49,22 @@ impl Diagram {
     }
 }
 
-/// The diagram of `cond`; `None` when it grows too large.
-pub(crate) fn build(cond: &Cond, fields: usize) -> Option<Diagram> {
-    if fields > MAX_FIELDS {
+impl Diagram {
+    /// Where node `id` leads with `value`.
+    pub(crate) fn at(&self, id: Id, value: u32) -> Id {
+        let Some(node) = self.node(id) else { return id };
+        let behind = node.cases.partition_point(|(from, _)| *from <= value);
+        behind.checked_sub(1).and_then(|at| node.cases.get(at)).map_or(FALSE, |(_, to)| *to)
+    }
+}
+
+/// The diagram of `cond`; `None` when it grows too large, or takes too long.
+pub(crate) fn build(cond: &Cond, fields: &Fields) -> Option<Diagram> {
+    if fields.list.len() > MAX_FIELDS {
         return None;
     }
-    let mut builder = Builder::default();
+    let mut builder =
+        Builder { there: fields.list.iter().map(Field::is_there).collect(), ..Builder::default() };
     let entry = builder.cond(cond)?;
     Some(Diagram { nodes: builder.nodes, entry })
 }
@@ -66,6 +77,8 @@ enum Join {
 
 #[derive(Default)]
 struct Builder {
+    /// Of each field, whether it is never missing. Then nobody asks where a node goes without it.
+    there: Vec<bool>,
     nodes: Vec<Node>,
     known: HashMap<Node, Id>,
     joined: HashMap<(Join, Id, Id), Id>,
@@ -117,16 +130,19 @@ impl Builder {
     }
 
     fn node(&mut self, field: FieldId, missing: Id, mut cases: Vec<(u32, Id)>) -> Option<Id> {
-        cases.dedup_by_key(|(_, to)| *to);
-        if let [(_, only)] = cases.as_slice()
-            && *only == missing
-        {
-            return Some(missing);
-        }
+        // Before any of them goes: they are the work that was done.
         self.cases = self.cases.saturating_add(cases.len());
         if self.cases > MAX_CASES {
             return None;
         }
+        cases.dedup_by_key(|(_, to)| *to);
+        let there = self.is_there(field);
+        if let [(_, only)] = cases.as_slice()
+            && (there || *only == missing)
+        {
+            return Some(*only);
+        }
+        let missing = if there { FALSE } else { missing };
         let node = Node { field, missing, cases };
         if let Some(id) = self.known.get(&node) {
             return Some(*id);
@@ -135,6 +151,10 @@ impl Builder {
         self.known.insert(node.clone(), id);
         self.nodes.push(node);
         Some(id)
+    }
+
+    fn is_there(&self, field: FieldId) -> bool {
+        usize::try_from(field).ok().and_then(|at| self.there.get(at)).is_some_and(|there| *there)
     }
 
     fn get(&self, id: Id) -> Option<&Node> {
@@ -187,7 +207,8 @@ impl Builder {
         };
         let (missing_a, cases_a) = part(Some(&a), left);
         let (missing_b, cases_b) = part(b.as_ref(), right);
-        let missing = self.join(join, missing_a, missing_b)?;
+        let missing =
+            if self.is_there(field) { FALSE } else { self.join(join, missing_a, missing_b)? };
         let mut cases = Vec::with_capacity(cases_a.len().max(cases_b.len()));
         let (mut rest_a, mut rest_b) = (cases_a.iter().peekable(), cases_b.iter().peekable());
         let (mut at_a, mut at_b) = (left, right);

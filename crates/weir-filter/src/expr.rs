@@ -196,7 +196,7 @@ impl Expr {
     }
 
     /// Calls `f` with this and everything in it, outer before inner, left before right.
-    pub(crate) fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+    pub fn visit<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
         f(self);
         match self {
             Expr::Not(inner) => inner.visit(f),

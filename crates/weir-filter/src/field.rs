@@ -17,6 +17,8 @@ pub(crate) use program::{Program, Step, binary};
 pub(crate) enum Field {
     /// Bytes at a fixed place, big-endian, with a mask.
     Fixed { at: u32, size: Size, mask: u32 },
+    /// Bytes at a fixed place that are never missing: packets without them are asked otherwise.
+    There { at: u32, size: Size, mask: u32 },
     /// Bytes behind an IPv4 header whose first byte is at `header`; `at` counts from the frame's begin
     /// as if that header had no length.
     Behind { header: u32, at: u32, size: Size, mask: u32 },
@@ -35,22 +37,31 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    /// Its values are at most 0xffff.
-    pub(crate) fn is_short(&self) -> bool {
+    /// The highest value that it can have, for a table by its bytes; none for what is worked out, whose
+    /// cases are mostly few and far apart.
+    pub(crate) fn highest(&self) -> Option<u32> {
         match self {
-            Field::Fixed { mask, .. } | Field::Behind { mask, .. } | Field::Tag { mask, .. } => {
-                *mask <= 0xffff
-            }
-            Field::Compared { .. } | Field::Chain { .. } | Field::Any(_) => true,
-            Field::Length | Field::Value(_) => false,
+            Field::Fixed { mask, .. }
+            | Field::There { mask, .. }
+            | Field::Behind { mask, .. }
+            | Field::Tag { mask, .. } => Some(*mask),
+            Field::Compared { .. } | Field::Chain { .. } | Field::Any(_) => Some(0xffff),
+            Field::Length | Field::Value(_) => None,
         }
+    }
+
+    /// It is never missing.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self, Field::There { .. } | Field::Length | Field::Tag { .. })
     }
 
     /// Its value in `packet`.
     #[inline]
     pub(crate) fn value<B: Bytes + ?Sized>(&self, packet: &B) -> Option<u32> {
         match self {
-            Field::Fixed { at, size, mask } => Some(load(packet, *at, *size)? & mask),
+            Field::Fixed { at, size, mask } | Field::There { at, size, mask } => {
+                Some(load(packet, *at, *size)? & mask)
+            }
             Field::Behind { header, at, size, mask } => {
                 Some(load(packet, behind(packet, *header, *at)?, *size)? & mask)
             }
@@ -79,7 +90,11 @@ impl Field {
                 chain::holds(packet, *network, *family, *number).map(u32::from)
             }
             Field::Any(any) => any.value(packet),
-            Field::Fixed { .. } | Field::Behind { .. } | Field::Length | Field::Tag { .. } => None,
+            Field::Fixed { .. }
+            | Field::There { .. }
+            | Field::Behind { .. }
+            | Field::Length
+            | Field::Tag { .. } => None,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::expr::{Expr, SlotTest};
 use crate::field::{AnyField, Field};
 use crate::offsets::{Misplaced, Offsets};
 use crate::primitive::{AnyTest, Direction, Group, Primitive, Protocol, Transport};
+pub(crate) use link::{IPV4, IPV6};
 
 /// Why an expression has no meaning.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -80,6 +80,19 @@ pub enum Surprise {
     },
 }
 
+impl Surprise {
+    /// What to write for it, when that is one term.
+    #[must_use]
+    pub fn instead(&self) -> Option<&str> {
+        match self {
+            Surprise::Encapsulated { instead, .. } | Surprise::Extensions { instead, .. } => {
+                Some(instead)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// What in `expr` may surprise, from left to right, each once.
 #[must_use]
 pub fn warnings(expr: &Expr) -> Vec<Surprise> {

@@ -90,6 +90,16 @@ impl Bdd {
         self.steps = self.limits.steps;
     }
 
+    /// Takes `steps` off what is left, for work that is none of diagrams.
+    ///
+    /// # Errors
+    /// When a limit is reached.
+    pub(crate) fn charge(&mut self, steps: u64) -> Result<(), Spent> {
+        self.steps = self.steps.checked_sub(steps).ok_or(Spent::Steps)?;
+        self.in_all = self.in_all.checked_sub(steps).ok_or(Spent::Steps)?;
+        Ok(())
+    }
+
     /// What there is now, for [`Bdd::undo`].
     pub(crate) fn mark(&self) -> usize {
         self.nodes.len()

@@ -7,7 +7,8 @@ use thiserror::Error;
 pub struct Limits {
     /// Nodes of all diagrams together, 12 bytes each and up to 16 for finding it.
     pub nodes: usize,
-    /// Steps of one call, of the order of 50 ns each.
+    /// Steps of one call, of the order of 50 ns each. Trying a packet takes some as well: as many as
+    /// what it is tried on costs.
     pub steps: u64,
     /// Steps of all calls together.
     pub steps_in_all: u64,

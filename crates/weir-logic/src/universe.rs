@@ -18,6 +18,12 @@ pub struct Class(u32);
 /// Packets filled in otherwise, for each way in which opaque terms may turn out.
 const FILLINGS: u64 = 8;
 
+/// Steps that compiling a filter is worth, for each of its parts, and running it and its plain reading.
+const COMPILE: u64 = 200;
+const RUN: u64 = 4;
+/// Compiled filters that are kept.
+const MAX_COMPILED: usize = 1024;
+
 /// All classes of one policy, their diagrams, and what is known already.
 ///
 /// Filters that are equal, or were asked for before, cost a look-up. Memory and time are bounded by
@@ -30,6 +36,8 @@ pub struct Universe {
     classes: Vec<Known>,
     /// The classes of filters.
     filters: HashMap<Expr, Class>,
+    /// Filters that packets were tried on; none is one that cannot be compiled.
+    compiled: HashMap<Expr, Option<Filter>>,
     limits: Limits,
 }
 
@@ -56,7 +64,13 @@ impl Universe {
     /// An empty one.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Self { model: Model::new(limits), classes: Vec::new(), filters: HashMap::new(), limits }
+        Self {
+            model: Model::new(limits),
+            classes: Vec::new(),
+            filters: HashMap::new(),
+            compiled: HashMap::new(),
+            limits,
+        }
     }
 
     /// The packets that `filter` matches. It is compiled alone: a `vlan` in it moves nothing in other
@@ -220,7 +234,7 @@ impl Universe {
             let Some((chosen, wanted)) = self.choose(from) else {
                 return Ok(if in_vain { self.unknown(tried, blamed) } else { Verdict::Empty });
             };
-            match self.try_packets(class, &chosen, &wanted, &mut tried) {
+            match self.try_packets(class, &chosen, &wanted, &mut tried)? {
                 Tried::Found(witness) => return Ok(Verdict::Example(Box::new(witness))),
                 Tried::Impossible(ties) => {
                     left = self.bounded(|model| {
@@ -270,36 +284,36 @@ impl Universe {
 
     /// Makes packets with what is wanted, until one is in `class`.
     fn try_packets(
-        &self,
+        &mut self,
         class: Class,
         chosen: &[(u32, bool)],
         wanted: &Wanted,
         tried: &mut u32,
-    ) -> Tried {
+    ) -> Result<Tried, Spent> {
         // Terms of other filters may ask for lengths that nothing here depends on.
         if let Made::Packet(packet) = Wanted::of_any_length(chosen).packet(0) {
             let witness = self.witness(class, packet, wanted);
-            if self.confirmed(class, &witness) {
-                return Tried::Found(witness);
+            if self.confirmed(class, &witness)? {
+                return Ok(Tried::Found(witness));
             }
         }
         // Only what is not looked into can depend on the rest of the packet.
-        let packets =
-            |((index, _), _): &((u32, u32), bool)| !self.model.outside.contains_key(index);
+        let outside = &self.model.outside;
+        let packets = |((index, _), _): &((u32, u32), bool)| !outside.contains_key(index);
         let fillings = if wanted.opaque.iter().any(packets) { FILLINGS } else { 1 };
         for seed in 0..fillings {
             *tried = tried.saturating_add(1);
             match Wanted::new(chosen).packet(seed) {
-                Made::Never(ties) => return Tried::Impossible(ties),
+                Made::Never(ties) => return Ok(Tried::Impossible(ties)),
                 Made::Packet(packet) => {
                     let witness = self.witness(class, packet, wanted);
-                    if self.confirmed(class, &witness) {
-                        return Tried::Found(witness);
+                    if self.confirmed(class, &witness)? {
+                        return Ok(Tried::Found(witness));
                     }
                 }
             }
         }
-        Tried::InVain
+        Ok(Tried::InVain)
     }
 
     fn witness(&self, class: Class, packet: Vec<u8>, wanted: &Wanted) -> Witness {
@@ -343,26 +357,44 @@ impl Universe {
     }
 
     /// Both of `weir_filter`'s evaluations must say so: a report that names a packet must be right.
-    fn confirmed(&self, class: Class, witness: &Witness) -> bool {
+    fn confirmed(&mut self, class: Class, witness: &Witness) -> Result<bool, Spent> {
         let mut tag = |scope: &str, name: &str| {
             witness.tags.iter().any(|t| t.scope == scope && t.name == name && t.value)
         };
         let number = |name: &str| witness.numbers.iter().find(|n| n.name == name).map(|n| n.value);
+        let mut compiled = std::mem::take(&mut self.compiled);
+        let mut steps = 0_u64;
         // Compiled filters refuse what nobody knows, and then nothing is confirmed.
         let mut refused = false;
-        let compiled = self.evaluate(class, &mut |filter| match Filter::compile(&resolved(
-            filter, &mut tag, &number,
-        )) {
-            Ok(filter) => filter.matches(witness.packet.as_slice()),
-            Err(_) => {
-                refused = true;
-                false
+        let mut plain: HashMap<Expr, bool> = HashMap::new();
+        let fast = self.evaluate(class, &mut |filter| {
+            let filter = resolved(filter, &mut tag, &number);
+            let mut parts = 0_u64;
+            filter.visit(&mut |_| parts = parts.saturating_add(1));
+            steps = steps.saturating_add(parts.saturating_mul(RUN));
+            if !compiled.contains_key(&filter) {
+                steps = steps.saturating_add(parts.saturating_mul(COMPILE));
+                if compiled.len() >= MAX_COMPILED {
+                    compiled.clear();
+                }
+                compiled.insert(filter.clone(), Filter::compile(&filter).ok());
             }
+            let matches = match compiled.get(&filter).and_then(Option::as_ref) {
+                Some(filter) => filter.matches(witness.packet.as_slice()),
+                None => {
+                    refused = true;
+                    false
+                }
+            };
+            plain.entry(filter).or_insert_with_key(|f| naive_matches(f, &witness.packet));
+            matches
         });
-        let plain = self.evaluate(class, &mut |filter| {
-            naive_matches(&resolved(filter, &mut tag, &number), &witness.packet)
+        let slow = self.evaluate(class, &mut |filter| {
+            plain.get(&resolved(filter, &mut tag, &number)).is_some_and(|matches| *matches)
         });
-        compiled && plain && !refused
+        self.compiled = compiled;
+        self.model.bdd.charge(steps)?;
+        Ok(fast && slow && !refused)
     }
 
     /// What `class` is when `truth` says what each of its filters is. Asks for every filter in it.

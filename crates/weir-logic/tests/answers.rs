@@ -281,3 +281,16 @@ fn a_class_of_another_universe_is_not_known() {
     assert!(matches!(universe.is_empty(tcp), Verdict::Unknown(_)));
     assert!(!universe.contains(tcp, &[0; 60], &mut |_, _| true));
 }
+
+#[test]
+fn trying_packets_takes_steps_too() {
+    let limits = Limits { steps: 199, ..Limits::default() };
+    let mut universe = Universe::new(limits);
+    let (one, two) = (class(&mut universe, "ether[0] = 1"), class(&mut universe, "ether[0] = 2"));
+    // The diagrams are small enough for what can be had without a packet.
+    assert_eq!(universe.disjoint(one, two), Verdict::Empty);
+    assert_eq!(universe.is_empty(one), Verdict::Unknown(Reason::Spent(Spent::Steps)));
+    let mut universe = Universe::default();
+    let one = class(&mut universe, "ether[0] = 1");
+    assert!(matches!(universe.is_empty(one), Verdict::Example(_)));
+}

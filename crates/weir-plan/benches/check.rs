@@ -1,14 +1,16 @@
-//! `check` on a generated policy: NFs in chains of ten, each with three filtered edges that are
+//! `check`, and with merging and optimising, on a generated policy: NFs in chains of ten, each with three filtered edges that are
 //! disjoint and take everything. `cargo bench -p weir-plan`.
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of benches count as code to clippy.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use common::good;
 use criterion::{Criterion, criterion_group, criterion_main};
+use weir_plan::{Isolate, Options, Plan};
 
 /// Prefixes and ports differ from NF to NF, so hardly a filter is asked for twice.
 fn policy(nfs: usize) -> String {
@@ -46,6 +48,11 @@ fn checks(c: &mut Criterion) {
         let edges = good(&text).graph.edges().len();
         println!("{nfs} NFs, {edges} edges, {} bytes", text.len());
         c.bench_function(&format!("{nfs} NFs"), |b| b.iter(|| good(&text)));
+        let options =
+            Options { isolate: Isolate::Each, cores: None, online: 2, domains: BTreeMap::new() };
+        c.bench_function(&format!("{nfs} NFs, checked, merged and optimised"), |b| {
+            b.iter(|| Plan::consolidated(&good(&text).graph, &options));
+        });
     }
 }
 

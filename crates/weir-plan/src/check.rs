@@ -32,6 +32,9 @@ pub struct Checked {
     pub written: Graph,
     /// What is probably not meant, in the order of the text.
     pub warnings: Vec<PolicyWarning>,
+    /// Where its filters mean, as libpcap's do, less or other than they seem to: each kind of surprise
+    /// once, at the first edge that has it.
+    pub surprises: Vec<PolicyWarning>,
 }
 
 /// Reads and checks a policy.
@@ -135,7 +138,8 @@ pub(crate) fn check_parsed(
         errors.push(span, Why::Tags(error));
         return Err(errors.into_list());
     }
-    Ok(Checked { graph, written, warnings })
+    let surprises = warn::surprises(&links);
+    Ok(Checked { graph, written, warnings, surprises })
 }
 
 /// All edges of all pipelets; one that a later pipelet repeats is taken once.

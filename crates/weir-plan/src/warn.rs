@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use weir_filter::Expr;
+use weir_filter::{Expr, Surprise};
 
 use crate::declare::{Declared, What};
 use crate::edges::Link;
@@ -54,6 +54,29 @@ fn capped(mut list: Vec<PolicyWarning>) -> Vec<PolicyWarning> {
         list.push(word);
     }
     list
+}
+
+/// Where filters surprise. One that is said for each term would drown the rest.
+pub(crate) fn surprises(links: &[Link]) -> Vec<PolicyWarning> {
+    let mut first: Vec<(Surprise, Span, usize)> = Vec::new();
+    let mut seen: HashSet<Surprise> = HashSet::new();
+    for link in links {
+        for surprise in link.filter.iter().flat_map(weir_filter::warnings) {
+            if seen.contains(&surprise) {
+                continue;
+            }
+            let kind = std::mem::discriminant(&surprise);
+            match first.iter_mut().find(|(known, ..)| std::mem::discriminant(known) == kind) {
+                Some((.., more)) => *more = more.saturating_add(1),
+                None => first.push((surprise.clone(), link.span, 0)),
+            }
+            seen.insert(surprise);
+        }
+    }
+    first.sort_by_key(|(_, span, _)| (span.start, span.end));
+    let warning =
+        |(surprise, span, more)| PolicyWarning { span, why: Warning::Surprise { surprise, more } };
+    first.into_iter().map(warning).collect()
 }
 
 fn unused(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>) {

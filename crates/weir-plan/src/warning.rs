@@ -1,6 +1,7 @@
 //! What is allowed in a policy but probably not meant.
 
 use thiserror::Error;
+use weir_filter::Surprise;
 
 use crate::error::MAX_WARNINGS;
 use crate::span::Line;
@@ -75,6 +76,14 @@ pub enum Warning {
         /// True when no way leads here from who sets it.
         never: bool,
     },
+    /// A filter that means, as libpcap's do, less or other than it seems to.
+    #[error("{surprise}{}", also(*more))]
+    Surprise {
+        /// What it is.
+        surprise: Surprise,
+        /// How many other terms of the policy surprise in the same way.
+        more: usize,
+    },
     /// Stands at the first that is not shown.
     #[error("more than {MAX_WARNINGS} warnings: {left} are not shown")]
     TooMany {
@@ -89,6 +98,14 @@ fn entered(lines: &[Line]) -> String {
     match all.as_slice() {
         [one] => format!("the edge in line {one}"),
         all => format!("the edges in lines {}", all.join(", ")),
+    }
+}
+
+fn also(more: usize) -> String {
+    match more {
+        0 => String::new(),
+        1 => " (and so does one other term)".to_owned(),
+        _ => format!(" (and so do {more} other terms)"),
     }
 }
 
@@ -132,6 +149,10 @@ impl Warning {
                 "nothing to write if it is right, else lead all packets through that NF first"
                     .to_owned()
             }
+            Warning::Surprise { surprise, .. } => match surprise.instead() {
+                Some(instead) => format!("write `{instead}` if those shall match, too"),
+                None => "docs/filters.md, \"Where libpcap surprises\", says more".to_owned(),
+            },
             Warning::TooMany { .. } => "correct these first".to_owned(),
         }
     }

@@ -578,3 +578,17 @@ fn the_schemas_in_docs_are_those_of_the_code() {
         assert!(kept == now, "write `weir schema {kind}` to {}", path.display());
     }
 }
+
+#[test]
+fn an_empty_document_is_said_to_be_empty_and_names_nothing_of_the_program() {
+    for text in ["", "# nothing\n", "null\n"] {
+        let said = refused_request(text);
+        assert!(said.contains("there is no request here: it is empty"), "{said}");
+        assert!(said.contains("`weir schema request` shows the form"), "{said}");
+    }
+    for said in [refused_request("7\n"), refused_template("- 1\n"), refused_request("vnfs: [3]\n")]
+    {
+        assert!(!said.contains("struct") && !said.contains("Document"), "{said}");
+        assert!(said.contains("an object with keys"), "{said}");
+    }
+}

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 pub struct CheckArgs {
     /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
-    /// Prints nothing when the policy is right.
+    /// Prints nothing when the policy is right, nor where filters surprise.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -19,7 +19,12 @@ pub struct CheckArgs {
 }
 
 pub fn main(args: &CheckArgs) -> ExitCode {
-    match args.planning.plan(&args.policy) {
+    let planned = if args.quiet {
+        args.planning.plan(&args.policy)
+    } else {
+        args.planning.checked(&args.policy)
+    };
+    match planned {
         Ok(plan) => {
             if !args.quiet {
                 // What the policy has, whatever of it was left out.

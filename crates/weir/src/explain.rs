@@ -97,7 +97,19 @@ struct Planned {
 impl PlanningArgs {
     /// The plan of a policy, whose warnings go to standard error.
     pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
+        self.plan_with(path, false)
+    }
+
+    /// The same, with a word on where the policy's filters surprise.
+    pub fn checked(&self, path: &Path) -> Result<Plan, PolicyFailure> {
+        self.plan_with(path, true)
+    }
+
+    fn plan_with(&self, path: &Path, surprises: bool) -> Result<Plan, PolicyFailure> {
         let planned = self.planned(path)?;
+        if surprises {
+            let _ = write!(std::io::stderr(), "{}", planned.loaded.surprises);
+        }
         for warning in planned.instances.warnings() {
             crate::complain!("weir: warning: {warning}");
         }

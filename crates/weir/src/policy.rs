@@ -86,6 +86,8 @@ pub struct Loaded {
     /// As it is written: VNFs are one node each.
     pub written: Graph,
     pub warnings: String,
+    /// Where its filters surprise.
+    pub surprises: String,
     /// What a service request is to achieve.
     pub objective: Option<Objective>,
 }
@@ -102,17 +104,20 @@ pub fn load(
     let file = path.display().to_string();
     let Some(syntax) = Syntax::of(path) else {
         let (texts, checked) = source(path)?.check(catalog);
-        let Checked { graph, written, warnings, .. } =
+        let Checked { graph, written, warnings, surprises } =
             checked.map_err(|errors| failure(texts.render(&errors), &errors, only_library))?;
         let warnings = texts.render_warnings(&warnings);
-        return Ok(Loaded { graph, written, warnings, objective: None });
+        let surprises = texts.render_warnings(&surprises);
+        return Ok(Loaded { graph, written, warnings, surprises, objective: None });
     };
     let text = known::read_text(path)?;
     let request = Request::read(&text, syntax, catalog)
         .map_err(|errors| wrong(&errors, &file, &text, only_library))?;
     let Request { checked, objective, .. } = request;
     let warnings = weir_plan::render_warnings(&checked.warnings, &file, &text);
-    Ok(Loaded { graph: checked.graph, written: checked.written, warnings, objective })
+    let surprises = weir_plan::render_warnings(&checked.surprises, &file, &text);
+    let Checked { graph, written, .. } = checked;
+    Ok(Loaded { graph, written, warnings, surprises, objective })
 }
 
 /// A policy as it is written, or as a service request says it. It is checked all the same.
@@ -212,7 +217,9 @@ pub fn from_text(text: &str, file: &str) -> Result<Loaded, PolicyFailure> {
     let checked =
         weir_plan::check(text, &Library).map_err(|errors| wrong(&errors, file, text, false))?;
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
-    Ok(Loaded { graph: checked.graph, written: checked.written, warnings, objective: None })
+    let surprises = weir_plan::render_warnings(&checked.surprises, file, text);
+    let Checked { graph, written, .. } = checked;
+    Ok(Loaded { graph, written, warnings, surprises, objective: None })
 }
 
 fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {

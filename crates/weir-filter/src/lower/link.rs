@@ -6,8 +6,8 @@ use crate::cond::Cond;
 use crate::offsets::Misplaced;
 use crate::primitive::{Direction, LlcKind};
 
-pub(super) const IPV4: u16 = 0x0800;
-pub(super) const IPV6: u16 = 0x86dd;
+pub(crate) const IPV4: u16 = 0x0800;
+pub(crate) const IPV6: u16 = 0x86dd;
 pub(super) const ARP: u16 = 0x0806;
 pub(super) const RARP: u16 = 0x8035;
 pub(super) const ATALK: u16 = 0x809b;

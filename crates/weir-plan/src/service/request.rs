@@ -1,6 +1,7 @@
 //! Service requests: graphs of VNFs (µNF paper §IV-D), read as the policies that they are.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -147,8 +148,8 @@ struct Reader<'a> {
     errors: Errors,
     /// Names of what is declared wrongly: that they are unknown is no second error.
     lost: HashSet<String>,
-    /// The outputs of each VNF.
-    outputs: HashMap<&'a str, Vec<String>>,
+    /// The outputs of each VNF. Those of one type are the same.
+    outputs: HashMap<&'a str, Rc<[String]>>,
 }
 
 impl<'a> Reader<'a> {
@@ -187,13 +188,17 @@ impl<'a> Reader<'a> {
         for (i, port) in document.ports.iter().enumerate() {
             items.extend(self.port(&format!("/ports/{i}"), port));
         }
+        let mut types: HashMap<&str, Rc<[String]>> = HashMap::new();
         for (i, vnf) in document.vnfs.iter().enumerate() {
             let at = format!("/vnfs/{i}");
-            let outputs = match catalog.template(&vnf.type_name) {
-                Some(template) => Some(template.info().outputs),
-                None => catalog.nf(&vnf.type_name).map(|info| info.outputs),
-            };
-            self.outputs.insert(&vnf.name, outputs.unwrap_or_default());
+            let outputs = types.entry(vnf.type_name.as_str()).or_insert_with(|| {
+                let outputs = match catalog.template(&vnf.type_name) {
+                    Some(template) => Some(template.info().outputs),
+                    None => catalog.nf(&vnf.type_name).map(|info| info.outputs),
+                };
+                outputs.unwrap_or_default().into()
+            });
+            self.outputs.insert(&vnf.name, outputs.clone());
             let config = format!("{at}/parameters");
             let config = value(&self.document.tree, &config)
                 .map(|config| Spanned::new(config.value.clone(), config.span));
@@ -261,14 +266,15 @@ impl<'a> Reader<'a> {
     /// Label and filter as the filter that they are in a policy; `None` after an error.
     fn filter(&mut self, at: &str, link: &RequestLink) -> Option<Option<Spanned<String>>> {
         if let Some(label) = &link.label {
-            let known = self.outputs.get(link.from.as_str()).cloned().unwrap_or_default();
+            let known = self.outputs.get(link.from.as_str()).cloned();
+            let known = known.as_deref().unwrap_or_default();
             if !known.contains(label) {
                 let message = format!("`{}` has no output called `{label}`", link.from);
                 let near = crate::nearest::nearest(label, known.iter().map(String::as_str));
                 let instead = match near {
                     Some(near) => format!("write `{near}`"),
                     None if known.is_empty() => "leave `label` out".to_owned(),
-                    None => format!("write one of {}", names::list(&known)),
+                    None => format!("write one of {}", names::list(known)),
                 };
                 self.error(&format!("{at}/label"), message, instead);
                 return None;

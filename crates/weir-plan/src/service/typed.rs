@@ -49,7 +49,7 @@ pub(crate) fn typed<T: DeserializeOwned>(
             Err(error) => error,
         };
         let steps = steps(error.path());
-        let message = error.inner().to_string();
+        let message = in_words(error.inner().to_string(), kind);
         let pointer: String = steps.iter().map(|step| format!("/{}", names::step(step))).collect();
         let unknown = message.starts_with("unknown field");
         if !(message.starts_with("missing field") && misnamed.contains(&steps)) {
@@ -106,6 +106,23 @@ fn prune(tree: &mut Spanned<Config>, steps: &[String], itself: bool) -> bool {
             true
         }
         _ => false,
+    }
+}
+
+/// serde names the Rust type that it wanted, of which the user knows nothing.
+fn in_words(message: String, kind: &str) -> String {
+    match message.split_once("expected struct ") {
+        Some((found, _)) => match found.strip_prefix("invalid type: ") {
+            Some(found) if found.starts_with("null") || found.starts_with("unit") => {
+                format!("there is no {kind} here: it is empty")
+            }
+            Some(found) => format!(
+                "a {kind}, or a part of it, is an object with keys, not {}",
+                found.trim_end_matches(", ")
+            ),
+            None => format!("a {kind}, or a part of it, is an object with keys"),
+        },
+        None => message,
     }
 }
 

@@ -24,10 +24,9 @@ pub enum CompileError {
         /// The tag's name.
         name: String,
     },
-    /// A test of something that is not in the packet's bytes.
-    #[error(
-        "`{test}` does not run yet: only outputs, as in `fw.safe`, and the packet's bytes are tested"
-    )]
+    /// A test of what is said of a packet: [`Expr::place_tags`] and [`Expr::resolve_ingress`] come
+    /// first.
+    #[error("the test `{test}` has no place")]
     Value {
         /// The test as text.
         test: String,

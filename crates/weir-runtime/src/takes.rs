@@ -8,7 +8,7 @@ use weir_packet::{Packet, TagBits, set_tag_of, tag_word_of};
 /// Which packets take a branch.
 pub(crate) enum Takes {
     All,
-    These(Filter),
+    These(Box<Filter>),
     /// What asks for the port that packets came in by, answered for each source when it was built.
     BySource(Vec<Filter>),
     /// What asks for tags, or writes one. Graphs without tags have none of it, and pay nothing.
@@ -66,7 +66,7 @@ impl Takes {
                 let compile = |port: &u16| Filter::compile(&filter.resolve_ingress(*port));
                 Takes::BySource(ports.iter().map(compile).collect::<Result<_, _>>()?)
             }
-            Some(filter) => Takes::These(Filter::compile(filter)?),
+            Some(filter) => Takes::These(Box::new(Filter::compile(filter)?)),
         })
     }
 

@@ -9,8 +9,10 @@ fuzz_target!(|data: &[u8]| -> Corpus {
     let Ok(text) = std::str::from_utf8(data) else { return Corpus::Reject };
     match text.parse::<DeviceSpec>() {
         Err(error) => assert!(!error.to_string().is_empty()),
-        // Has no words.
-        Ok(DeviceSpec::Listed(_)) => panic!("a device without words came of {text:?}"),
+        // These have no words.
+        Ok(DeviceSpec::Listed(_) | DeviceSpec::Replay(_)) => {
+            panic!("a device without words came of {text:?}")
+        }
         Ok(DeviceSpec::Null) => assert_eq!(text, "null"),
         Ok(DeviceSpec::Afp(name) | DeviceSpec::Tap(name)) => {
             assert!((1..=15).contains(&name.len()) && text.ends_with(&name), "{name}");

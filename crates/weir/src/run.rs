@@ -1,24 +1,25 @@
 //! `weir run`: a policy on devices.
 
+mod live;
+mod signals;
+
+use self::live::Live;
+use self::signals::Signals;
 use crate::cores::{self, Cores};
 use crate::known::{DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use weir_control::devices::{self, Captures};
+use weir_control::devices;
 use weir_control::wiring::{self, RunOptions, WiringError};
-use weir_control::{Agent, AgentError, Crash, Event, Report, RestartPolicy};
+use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
 use weir_plan::Isolate;
-use weir_runtime::layout::NodeCounts;
-use weir_runtime::spec::EndSpec;
 
 /// Which NFs get a worker process of their own.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -287,7 +288,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     let start = Instant::now();
     let workers = setup.workers.len();
     let mut agent = Agent::start(setup, policy).map_err(|e| too_few_files(e, workers))?;
-    let mut live = Live::new(args, &captures, &agent);
+    let mut live = Live::new(args.quiet, &captures, &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
     'running: loop {
         agent.turn(live.patience())?;
@@ -368,184 +369,4 @@ fn print_report(report: &Report, json: bool) -> std::io::Result<()> {
         }
     }
     out.flush()
-}
-
-/// SIGINT and SIGTERM: the first drains, the second ends at once. SIGHUP drains, however often it comes:
-/// a terminal that goes away may send several.
-struct Signals {
-    ends: Arc<AtomicUsize>,
-    hang_up: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Self> {
-        let signals = Signals { ends: Arc::default(), hang_up: Arc::default() };
-        if !ignores_hang_up() {
-            let told = signals.hang_up.clone();
-            signal_hook::flag::register(signal_hook::consts::SIGHUP, told)?;
-        }
-        let (read, write) = std::os::unix::net::UnixStream::pair()?;
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
-        }
-        let count = signals.ends.clone();
-        std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
-            let mut byte = [0];
-            let mut read = read;
-            while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
-                // Relaxed: a counter, no data behind it.
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        })?;
-        Ok(signals)
-    }
-
-    fn count(&self) -> usize {
-        self.ends.load(Ordering::Relaxed)
-    }
-
-    fn hung_up(&self) -> bool {
-        // Relaxed: a flag, no data behind it.
-        self.hang_up.load(Ordering::Relaxed)
-    }
-}
-
-/// Whether weir was started so that it outlives its terminal, as `nohup` does: that is to stay so.
-fn ignores_hang_up() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask & (1 << (signal_hook::consts::SIGHUP - 1)) != 0)
-}
-
-/// A crash in words: which µNF, of what, at which packet.
-fn crash_report(crash: &Crash) -> String {
-    /// Bytes of the packet that are shown; the JSON report has all.
-    const SHOWN: usize = 256;
-    let who = match (&crash.node, &crash.nf) {
-        (Some(node), Some(nf)) => format!("{node} ({nf})"),
-        _ => format!("worker {} (outside of its NFs)", crash.worker),
-    };
-    let mut text = format!("{who} crashed: {}", crash.cause.trim());
-    if let Some(packet) = &crash.packet {
-        let len = packet.len() / 2;
-        text += &format!("; the packet that it looked at last has {len} bytes:");
-        for (row, line) in packet.as_bytes().chunks(32).enumerate().take(SHOWN / 16) {
-            let pairs = line.chunks(2).map(|pair| String::from_utf8_lossy(pair).into_owned());
-            text += &format!("\n  {:04x}  {}", row * 16, pairs.collect::<Vec<_>>().join(" "));
-        }
-        if len > SHOWN {
-            text += "\n  ... (--json has all of it)";
-        }
-        if crash.poison {
-            text += "\n  it has killed it before: from now on it is dropped as `poison`";
-        }
-    }
-    text
-}
-
-/// The live line: progress for captures, rates otherwise.
-struct Live {
-    on: bool,
-    records: u64,
-    last: Instant,
-    packets: u64,
-    drawn: bool,
-}
-
-const EVERY: Duration = Duration::from_millis(500);
-
-impl Live {
-    fn new(args: &RunArgs, captures: &Captures, agent: &Agent) -> Self {
-        let endless = agent
-            .setup()
-            .workers
-            .iter()
-            .any(|w| matches!(&w.end, EndSpec::Rx { device, .. } if !matches!(device, DeviceSpec::Pcap { .. })));
-        let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
-        let on = !args.quiet && std::io::stderr().is_terminal();
-        let last = Instant::now();
-        Live { on, records, last, packets: 0, drawn: false }
-    }
-
-    fn patience(&self) -> Duration {
-        Duration::from_millis(100)
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.drawn) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
-    }
-
-    fn say(&mut self, text: &str) {
-        self.clear();
-        crate::complain!("weir: {}", plain(text));
-    }
-
-    fn tell(&mut self, agent: &Agent, event: &Event) {
-        let name = |w: usize| agent.setup().workers[w].name.as_str();
-        match event {
-            Event::Died { worker, how, lost, mended, .. } => self.say(&format!(
-                "worker {} died ({how}): {lost} packets lost, mended in {mended:.1?}",
-                name(*worker)
-            )),
-            Event::Ready { worker, after: Some(after), .. } => {
-                self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
-            }
-            Event::Crashed(crash) => crash_report(crash).lines().for_each(|line| self.say(line)),
-            Event::Offence { worker, what } => {
-                self.say(&format!("worker {} {what}: killed", name(*worker)));
-            }
-            Event::Hung { worker, what } => {
-                self.say(&format!("worker {} {what}: killed", name(*worker)));
-            }
-            Event::StandsStill { why } => self.say(&format!("the graph stands still: {why}")),
-            Event::Quarantined { worker } => self.say(&format!(
-                "worker {} is not started again: what comes for it is dropped",
-                name(*worker)
-            )),
-            Event::Audited { domain, voided } => {
-                let domain = match agent.setup().domains.get(*domain).map_or("", String::as_str) {
-                    "" => "the graph's own domain".to_owned(),
-                    name => format!("domain {name}"),
-                };
-                self.say(&format!("the buffers of {domain} were audited: {voided} entries voided"));
-            }
-            Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
-            Event::Ready { .. } | Event::Finished => {}
-        }
-    }
-
-    fn show(&mut self, agent: &Agent) {
-        let elapsed = self.last.elapsed();
-        if !self.on || elapsed < EVERY {
-            return;
-        }
-        self.last = Instant::now();
-        let (mut input, mut output) = (0, 0);
-        for (w, worker) in agent.setup().workers.iter().enumerate() {
-            let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { continue };
-            let packets = NodeCounts::read(&words, &layout, 0).packets;
-            match worker.end {
-                EndSpec::Rx { .. } => input += packets,
-                EndSpec::Tx { .. } => output += packets,
-                EndSpec::None | EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::Dump(_) => {}
-            }
-        }
-        let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();
-        self.packets = input;
-        let progress = if self.records > 0 {
-            format!(
-                "{:.0} % of {} records",
-                100.0 * input as f64 / self.records as f64,
-                self.records
-            )
-        } else {
-            format!("{input} packets in")
-        };
-        let _ =
-            write!(std::io::stderr(), "\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
-        self.drawn = true;
-    }
 }

@@ -1,0 +1,142 @@
+//! What the operator sees while it runs.
+
+use super::plain;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+use weir_control::devices::Captures;
+use weir_control::{Agent, Crash, Event};
+use weir_device::DeviceSpec;
+use weir_runtime::layout::NodeCounts;
+use weir_runtime::spec::EndSpec;
+
+/// A crash in words: which µNF, of what, at which packet.
+fn crash_report(crash: &Crash) -> String {
+    /// Bytes of the packet that are shown; the JSON report has all.
+    const SHOWN: usize = 256;
+    let who = match (&crash.node, &crash.nf) {
+        (Some(node), Some(nf)) => format!("{node} ({nf})"),
+        _ => format!("worker {} (outside of its NFs)", crash.worker),
+    };
+    let mut text = format!("{who} crashed: {}", crash.cause.trim());
+    if let Some(packet) = &crash.packet {
+        let len = packet.len() / 2;
+        text += &format!("; the packet that it looked at last has {len} bytes:");
+        for (row, line) in packet.as_bytes().chunks(32).enumerate().take(SHOWN / 16) {
+            let pairs = line.chunks(2).map(|pair| String::from_utf8_lossy(pair).into_owned());
+            text += &format!("\n  {:04x}  {}", row * 16, pairs.collect::<Vec<_>>().join(" "));
+        }
+        if len > SHOWN {
+            text += "\n  ... (--json has all of it)";
+        }
+        if crash.poison {
+            text += "\n  it has killed it before: from now on it is dropped as `poison`";
+        }
+    }
+    text
+}
+
+/// The live line: progress for captures, rates otherwise.
+pub(super) struct Live {
+    on: bool,
+    records: u64,
+    last: Instant,
+    packets: u64,
+    drawn: bool,
+}
+
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Live {
+    pub(super) fn new(quiet: bool, captures: &Captures, agent: &Agent) -> Self {
+        let endless = agent
+            .setup()
+            .workers
+            .iter()
+            .any(|w| matches!(&w.end, EndSpec::Rx { device, .. } if !matches!(device, DeviceSpec::Pcap { .. })));
+        let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
+        let on = !quiet && std::io::stderr().is_terminal();
+        let last = Instant::now();
+        Live { on, records, last, packets: 0, drawn: false }
+    }
+
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.drawn) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    pub(super) fn say(&mut self, text: &str) {
+        self.clear();
+        crate::complain!("weir: {}", plain(text));
+    }
+
+    pub(super) fn tell(&mut self, agent: &Agent, event: &Event) {
+        let name = |w: usize| agent.setup().workers[w].name.as_str();
+        match event {
+            Event::Died { worker, how, lost, mended, .. } => self.say(&format!(
+                "worker {} died ({how}): {lost} packets lost, mended in {mended:.1?}",
+                name(*worker)
+            )),
+            Event::Ready { worker, after: Some(after), .. } => {
+                self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
+            }
+            Event::Crashed(crash) => crash_report(crash).lines().for_each(|line| self.say(line)),
+            Event::Offence { worker, what } => {
+                self.say(&format!("worker {} {what}: killed", name(*worker)));
+            }
+            Event::Hung { worker, what } => {
+                self.say(&format!("worker {} {what}: killed", name(*worker)));
+            }
+            Event::StandsStill { why } => self.say(&format!("the graph stands still: {why}")),
+            Event::Quarantined { worker } => self.say(&format!(
+                "worker {} is not started again: what comes for it is dropped",
+                name(*worker)
+            )),
+            Event::Audited { domain, voided } => {
+                let domain = match agent.setup().domains.get(*domain).map_or("", String::as_str) {
+                    "" => "the graph's own domain".to_owned(),
+                    name => format!("domain {name}"),
+                };
+                self.say(&format!("the buffers of {domain} were audited: {voided} entries voided"));
+            }
+            Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
+            Event::Ready { .. } | Event::Finished => {}
+        }
+    }
+
+    pub(super) fn show(&mut self, agent: &Agent) {
+        let elapsed = self.last.elapsed();
+        if !self.on || elapsed < EVERY {
+            return;
+        }
+        self.last = Instant::now();
+        let (mut input, mut output) = (0, 0);
+        for (w, worker) in agent.setup().workers.iter().enumerate() {
+            let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { continue };
+            let packets = NodeCounts::read(&words, &layout, 0).packets;
+            match worker.end {
+                EndSpec::Rx { .. } => input += packets,
+                EndSpec::Tx { .. } => output += packets,
+                EndSpec::None | EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::Dump(_) => {}
+            }
+        }
+        let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();
+        self.packets = input;
+        let progress = if self.records > 0 {
+            format!(
+                "{:.0} % of {} records",
+                100.0 * input as f64 / self.records as f64,
+                self.records
+            )
+        } else {
+            format!("{input} packets in")
+        };
+        let _ =
+            write!(std::io::stderr(), "\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
+        self.drawn = true;
+    }
+}

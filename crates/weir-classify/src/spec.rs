@@ -18,7 +18,7 @@ pub enum Action {
 
 /// A field that may be written as a number or as text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither a text nor a number from 0 to 65535")]
 pub enum NumberOrText {
     /// `80`
     Number(u16),

@@ -10,7 +10,7 @@ impl Instances {
     pub fn to_text(&self) -> String {
         let Instances { ghz, cores, cores_needed, packet_bytes, nfs, edges } = self;
         // Writing to a string cannot fail: here and below.
-        let mut out = format!("instances at {ghz} GHz (planned; one of each runs for now)\n");
+        let mut out = format!("instances at {ghz:.1} GHz (planned; one of each runs for now)\n");
         for nf in nfs {
             let _ = writeln!(out, "  {}: {nf}", nf.name);
         }

@@ -170,9 +170,6 @@ impl<'a> Classes<'a> {
         others: &[&Link],
         upstream: &Upstream,
     ) -> Result<Class, NoClass> {
-        if others.iter().any(|o| o.pipelets.iter().any(|p| link.pipelets.contains(p))) {
-            return Err(NoClass::SamePipelet);
-        }
         let own = self.ports(link)?;
         let mut shared = false;
         for other in others {
@@ -250,6 +247,19 @@ pub(crate) fn writes(what: &What) -> bool {
 
 fn what<'d>(declared: &'d Declared<'_>, index: usize) -> &'d What {
     declared.list.get(index).map_or(&What::Broken, |d| &d.what)
+}
+
+/// True when some pipelet says both.
+pub(crate) fn share_pipelet(a: &Link, b: &Link) -> bool {
+    a.pipelets.iter().any(|p| b.pipelets.contains(p))
+}
+
+/// A class as it can be written beside a filter.
+pub(crate) fn bracketed(class: &Expr) -> String {
+    match class {
+        Expr::Or(_) => format!("({class})"),
+        class => class.to_string(),
+    }
 }
 
 /// `class` first: it moves nothing.

@@ -291,6 +291,19 @@ fn names_labels_filters_and_parameters_are_checked_at_their_places() {
 }
 
 #[test]
+fn an_output_of_a_µnf_that_no_link_takes_is_an_error_of_its_template() {
+    let text = FIREWALL.replace("  - { from: check, to: other }\n", "");
+    let errors = Template::read(&text, Syntax::Yaml, &Types).unwrap_err();
+    let shown = render(&errors, "fw.yaml", &text);
+    assert!(
+        shown.starts_with("fw.yaml:6:13: error: no link takes what leaves `check` by `non_ip`")
+            && shown.contains("`{ from: check, label: non_ip, to: Drop }`"),
+        "{shown}"
+    );
+    template(&text.replace("links:", "links:\n  - { from: check, to: Drop }"));
+}
+
+#[test]
 fn templates_are_checked_when_they_are_read() {
     for (from, to, says) in [
         ("type: CheckIpHeader", "type: CheckIPHeadr", "write `CheckIpHeader`"),

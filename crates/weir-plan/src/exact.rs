@@ -44,8 +44,8 @@ pub(crate) struct Judgement {
 
 /// What the policy says of nodes, by their names.
 pub(crate) struct Said<'a> {
-    /// The order of the text decides.
-    pub(crate) first_match: &'a dyn Fn(&str) -> bool,
+    /// Between two edges of a node the order of the text decides.
+    pub(crate) first_match: &'a dyn Fn(&Link, &Link) -> bool,
     /// What no edge takes is dropped.
     pub(crate) drops: &'a dyn Fn(&str) -> bool,
 }
@@ -100,6 +100,7 @@ pub(crate) fn judge(
             ways: edges,
             tags: &tags,
             domain: None,
+            first_match: said.first_match,
             errors,
         };
         match tee {
@@ -109,7 +110,7 @@ pub(crate) fn judge(
                 judge.set_domain();
                 judge.covered("", false, false);
             }
-            None => judge.node((said.first_match)(&node.name), &mut judgement),
+            None => judge.node(&mut judgement),
         }
         // Of the rest nothing could be said but that nothing is left to decide it with.
         if errors.full() || universe.is_spent() {
@@ -152,11 +153,12 @@ struct Judge<'a, 'd> {
     tags: &'a Ways<'a>,
     /// The packets that can get here, where filters ask how they came in; else all.
     domain: Option<Class>,
+    first_match: &'a dyn Fn(&Link, &Link) -> bool,
     errors: &'a mut Errors,
 }
 
 impl Judge<'_, '_> {
-    fn node(&mut self, ordered: bool, judgement: &mut Judgement) {
+    fn node(&mut self, judgement: &mut Judgement) {
         if self.ways.is_empty() {
             let mut outputs = self.node.outputs.iter().enumerate();
             if outputs.any(|(k, output)| !output.default_drop && !optional(self.node, k)) {
@@ -166,7 +168,7 @@ impl Judge<'_, '_> {
         }
         self.set_domain();
         let before = judgement.added.len();
-        if !ordered {
+        if !self.all_ordered() {
             let mut meetings = self.meetings();
             self.confirm(&mut meetings);
             if !meetings.pairs.is_empty() {
@@ -187,11 +189,12 @@ impl Judge<'_, '_> {
         let (ingress, entry) =
             (filters().any(Expr::asks_ingress), filters().any(remedy::asks_entry));
         let mut known = Vec::new();
-        if ingress || entry {
-            let upstream = self.classes.upstream(self.index);
+        let upstream = self.classes.upstream(self.index);
+        // What an NF makes by itself came in nowhere.
+        if (ingress || entry) && !self.classes.makes_up(&upstream) {
             known.push(match entry {
                 true => self.classes.entered(self.index, &upstream),
-                false => self.classes.came_by(&upstream),
+                false => self.classes.came_by(self.index, &upstream),
             });
         }
         known.extend(self.tags.possible(self.index, filters()));
@@ -230,7 +233,10 @@ impl Judge<'_, '_> {
                 let meets = before.is_some_and(|before| self.universe.may_meet(before, *class));
                 for (other, other_class) in list.iter().take(n).filter(|_| meets) {
                     let ways = (*other, *at);
-                    if !self.universe.may_meet(*other_class, *class) || !known.insert(ways) {
+                    if self.ordered(ways)
+                        || !self.universe.may_meet(*other_class, *class)
+                        || !known.insert(ways)
+                    {
                         continue;
                     }
                     found.pairs.push(ways);
@@ -292,6 +298,18 @@ impl Judge<'_, '_> {
             }
         }
         meetings.pairs.retain(|pair| !empty.contains(pair));
+    }
+
+    fn ordered(&self, (a, b): (usize, usize)) -> bool {
+        match (self.ways.get(a), self.ways.get(b)) {
+            (Some(a), Some(b)) => (self.first_match)(a.link, b.link),
+            _ => false,
+        }
+    }
+
+    /// True when each way of the node is in such an order with the others.
+    fn all_ordered(&self) -> bool {
+        self.ways.iter().all(|way| (self.first_match)(way.link, way.link))
     }
 
     fn in_one_pipelet(&self, (a, b): (usize, usize)) -> bool {

@@ -55,3 +55,46 @@ fn what_cannot_be_decided_of_many_edges_is_said_and_ends() {
         "{errors:?}"
     );
 }
+
+#[test]
+fn first_match_in_one_pipelet_leaves_the_edges_of_others_as_they_are_told_apart() {
+    let text = "Port<0> lan; Port<1> wan; Port<2> dmz; Theirs x;
+         pipelet a { lan -> x; x [tcp] -> wan; x [!tcp] -> Drop; }
+         pipelet b { FIRST dmz -> x; x [tcp port 22] -> lan; x -> Drop; }";
+    assert_eq!(
+        branches(&good(&text.replace("FIRST", "first match;")), "x"),
+        [
+            "out: [ingress == 0 and tcp] -> wan",
+            "out: [ingress == 0 and not tcp] -> Drop",
+            "out: [ingress == 2 and tcp port 22] -> lan",
+            "out: [ingress == 2] -> Drop",
+        ]
+    );
+    let errors = errors(&text.replace("FIRST", ""));
+    assert!(matches!(&errors[..], [e] if matches!(e.why, Why::Overlap { .. })), "{errors:?}");
+}
+
+#[test]
+fn pipelets_that_share_a_port_need_no_way_for_what_enters_no_nf_of_theirs() {
+    let text = "Port<0> lan; Port<1> wan; Port<2> dmz; L3L4Filter x;
+         pipelet a { lan [tcp] -> x; x -> wan; }
+         pipelet b { lan [udp] -> x; x -> dmz; }
+         pipelet c { lan [!(tcp || udp)] -> TO; }";
+    assert_eq!(
+        branches(&good(&text.replace("TO", "Drop")), "x"),
+        ["out: [ingress == 0 and tcp] -> wan", "out: [ingress == 0 and udp] -> dmz"]
+    );
+    let errors = errors(&text.replace("TO", "x"));
+    assert!(matches!(&errors[..], [e] if matches!(e.why, Why::Hole { .. })), "{errors:?}");
+}
+
+#[test]
+fn what_an_nf_without_inputs_sends_came_in_nowhere_so_everything_may_come() {
+    let errors = errors(
+        "Port<0> lan; Port<1> wan; Clock g;
+         pipelet { lan -> wan; g [ingress == 0] -> wan; g [ingress == 0 && tcp] -> lan; }",
+    );
+    let overlap = |e: &PolicyError| matches!(e.why, Why::Overlap { .. });
+    let hole = |e: &PolicyError| matches!(e.why, Why::Hole { .. });
+    assert!(errors.iter().any(overlap) && errors.iter().any(hole), "{errors:?}");
+}

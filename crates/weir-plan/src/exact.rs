@@ -189,13 +189,15 @@ impl Judge<'_, '_> {
         let (ingress, entry) =
             (filters().any(Expr::asks_ingress), filters().any(remedy::asks_entry));
         let mut known = Vec::new();
-        let upstream = self.classes.upstream(self.index);
-        // What an NF makes by itself came in nowhere.
-        if (ingress || entry) && !self.classes.makes_up(&upstream) {
-            known.push(match entry {
-                true => self.classes.entered(self.index, &upstream),
-                false => self.classes.came_by(self.index, &upstream),
-            });
+        if ingress || entry {
+            let upstream = self.classes.upstream(self.index);
+            // What an NF makes by itself came in nowhere.
+            if !self.classes.makes_up(&upstream) {
+                known.push(match entry {
+                    true => self.classes.entered(self.index, &upstream),
+                    false => self.classes.came_by(self.index, &upstream),
+                });
+            }
         }
         known.extend(self.tags.possible(self.index, filters()));
         self.domain = (!known.is_empty()).then(|| self.universe.class(&Expr::and(known)));

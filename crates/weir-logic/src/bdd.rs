@@ -107,11 +107,6 @@ impl Bdd {
         self.in_all == 0
     }
 
-    /// No call shall do anything any more.
-    pub(crate) fn stop(&mut self) {
-        self.in_all = 0;
-    }
-
     /// What there is now, for [`Bdd::undo`].
     pub(crate) fn mark(&self) -> usize {
         self.nodes.len()

@@ -42,6 +42,8 @@ pub struct Universe {
     /// Filters that packets were tried on; none is one that cannot be compiled.
     compiled: HashMap<Expr, Option<Filter>>,
     limits: Limits,
+    /// The limit of nodes was reached once.
+    outgrown: bool,
 }
 
 #[derive(Debug)]
@@ -73,6 +75,7 @@ impl Universe {
             filters: HashMap::new(),
             compiled: HashMap::new(),
             limits,
+            outgrown: false,
         }
     }
 
@@ -166,11 +169,11 @@ impl Universe {
         both != Ok(Ref::FALSE)
     }
 
-    /// True when its limits of nodes, or of steps in all, were reached: what is asked from now on is
-    /// answered with [`Reason::Spent`].
+    /// True when its limit of nodes, or of steps in all, was reached: for much that is asked from now on
+    /// the answer will be [`Reason::Spent`], and take long.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.model.bdd.is_spent()
+        self.outgrown || self.model.bdd.is_spent()
     }
 
     /// Whether each packet is in one of `list`. An example is in none.
@@ -240,10 +243,7 @@ impl Universe {
         let made = make(&mut self.model);
         if let Err(spent) = &made {
             self.model.undo(mark);
-            // To fill the memory again for each question would take long, and answer none.
-            if *spent == Spent::Nodes {
-                self.model.bdd.stop();
-            }
+            self.outgrown |= *spent == Spent::Nodes;
         }
         made
     }

@@ -95,9 +95,16 @@ impl Bdd {
     /// # Errors
     /// When a limit is reached.
     pub(crate) fn charge(&mut self, steps: u64) -> Result<(), Spent> {
+        let left = self.in_all.checked_sub(steps);
+        // What is over stays over: a smaller step must not find some left.
+        self.in_all = left.unwrap_or(0);
         self.steps = self.steps.checked_sub(steps).ok_or(Spent::Steps)?;
-        self.in_all = self.in_all.checked_sub(steps).ok_or(Spent::Steps)?;
-        Ok(())
+        left.map(|_| ()).ok_or(Spent::Steps)
+    }
+
+    /// True when no call can do anything any more: all steps are taken.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.in_all == 0
     }
 
     /// What there is now, for [`Bdd::undo`].
@@ -107,6 +114,10 @@ impl Bdd {
 
     /// Forgets all nodes made since `mark`. Nobody may hold references to them.
     pub(crate) fn undo(&mut self, mark: usize) {
+        // What was remembered of older nodes stays right.
+        if self.nodes.len() <= mark.max(1) {
+            return;
+        }
         self.nodes.truncate(mark.max(1));
         self.cache.fill(Default::default());
         self.rehash(self.unique.len());

@@ -19,9 +19,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// At most about 100 MB, half a second a call, 30 s in all.
+    /// At most about 100 MB, half a second a call, 3 s in all.
     fn default() -> Self {
-        Self { nodes: 1 << 22, steps: 1 << 23, steps_in_all: 1 << 29, variables: 2048, tries: 64 }
+        Self { nodes: 1 << 22, steps: 1 << 23, steps_in_all: 1 << 26, variables: 2048, tries: 64 }
     }
 }
 

@@ -20,7 +20,10 @@ const FILLINGS: u64 = 8;
 
 /// Steps that compiling a filter is worth, for each of its parts, and running it and its plain reading.
 const COMPILE: u64 = 200;
-const RUN: u64 = 4;
+const RUN: u64 = 16;
+/// Steps that making a packet is worth, whatever it is tried on; and a question about two classes.
+const MAKE: u64 = 400;
+const ASK: u64 = 4;
 /// Compiled filters that are kept.
 const MAX_COMPILED: usize = 1024;
 
@@ -39,6 +42,8 @@ pub struct Universe {
     /// Filters that packets were tried on; none is one that cannot be compiled.
     compiled: HashMap<Expr, Option<Filter>>,
     limits: Limits,
+    /// The limit of nodes was reached once.
+    outgrown: bool,
 }
 
 #[derive(Debug)]
@@ -70,6 +75,7 @@ impl Universe {
             filters: HashMap::new(),
             compiled: HashMap::new(),
             limits,
+            outgrown: false,
         }
     }
 
@@ -136,8 +142,38 @@ impl Universe {
 
     /// Whether no packet is in both. An example is in both.
     pub fn disjoint(&mut self, a: Class, b: Class) -> Verdict {
+        let before = self.classes.len();
         let both = self.and(a, b);
-        self.is_empty(both)
+        let verdict = self.is_empty(both);
+        // Nobody else knows of it.
+        self.classes.truncate(before);
+        verdict
+    }
+
+    /// False when it is proved that no packet is in both. Asks the diagrams alone, so it is quick, and
+    /// true says little: [`Universe::disjoint`] looks for an example.
+    pub fn may_meet(&mut self, a: Class, b: Class) -> bool {
+        self.model.bdd.begin();
+        let (Ok(f), Ok(g)) = (self.set(a), self.set(b)) else {
+            return true;
+        };
+        let both = self.bounded(|model| {
+            model.bdd.charge(ASK)?;
+            let both = model.bdd.and(f, g)?;
+            if both == Ref::FALSE {
+                return Ok(both);
+            }
+            let theory = model.theory()?;
+            model.bdd.and(both, theory)
+        });
+        both != Ok(Ref::FALSE)
+    }
+
+    /// True when its limit of nodes, or of steps in all, was reached: for much that is asked from now on
+    /// the answer will be [`Reason::Spent`], and take long.
+    #[must_use]
+    pub fn is_spent(&self) -> bool {
+        self.outgrown || self.model.bdd.is_spent()
     }
 
     /// Whether each packet is in one of `list`. An example is in none.
@@ -205,8 +241,9 @@ impl Universe {
     ) -> Result<T, Spent> {
         let mark = self.model.bdd.mark();
         let made = make(&mut self.model);
-        if made.is_err() {
+        if let Err(spent) = &made {
             self.model.undo(mark);
+            self.outgrown |= *spent == Spent::Nodes;
         }
         made
     }
@@ -363,7 +400,7 @@ impl Universe {
         };
         let number = |name: &str| witness.numbers.iter().find(|n| n.name == name).map(|n| n.value);
         let mut compiled = std::mem::take(&mut self.compiled);
-        let mut steps = 0_u64;
+        let mut steps = MAKE;
         // Compiled filters refuse what nobody knows, and then nothing is confirmed.
         let mut refused = false;
         let mut plain: HashMap<Expr, bool> = HashMap::new();

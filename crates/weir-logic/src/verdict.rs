@@ -7,6 +7,9 @@ use thiserror::Error;
 use crate::fields;
 use crate::limits::Spent;
 
+/// Bytes of a packet that are shown.
+const MAX_DUMP: usize = 256;
+
 /// Whether a set of packets is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -107,11 +110,13 @@ impl Witness {
         fields::of(&self.packet)
     }
 
-    /// Offsets and bytes in hexadecimal, 16 a line, as `tcpdump -xx` prints them.
+    /// Offsets and bytes in hexadecimal, 16 a line, as `tcpdump -xx` prints them; of a long packet the
+    /// first 256 bytes, and how many more there are.
     #[must_use]
     pub fn hex_dump(&self) -> String {
         let mut text = String::new();
-        for (line, bytes) in self.packet.chunks(16).enumerate() {
+        let shown = self.packet.get(..MAX_DUMP).unwrap_or(&self.packet);
+        for (line, bytes) in shown.chunks(16).enumerate() {
             if line > 0 {
                 text.push('\n');
             }
@@ -120,6 +125,10 @@ impl Witness {
                 text.push(' ');
                 pair.iter().for_each(|b| text.push_str(&format!("{b:02x}")));
             }
+        }
+        let more = self.packet.len().saturating_sub(shown.len());
+        if more > 0 {
+            text.push_str(&format!("\n… {more} more bytes"));
         }
         text
     }

@@ -83,7 +83,8 @@ pub(crate) fn check_parsed(
     let mut written = build(&declared, &links, &drops, &tees);
     // As it was written: what is inside a template is not for the operator's text to answer.
     let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
-    let said = exact::Said { first_match: &|node| first.of(node), drops: &|node| drops.of(node) };
+    let order = |a: &Link, b: &Link| first.says(a) && first.says(b);
+    let said = exact::Said { first_match: &order, drops: &|node| drops.of(node) };
     let judged = exact::judge(&written, &declared, &links, &tees, &said, &mut errors);
     if !errors.is_empty() {
         return Err(errors.into_list());
@@ -163,17 +164,25 @@ fn link(
 struct Said<'a> {
     everywhere: bool,
     sources: HashSet<&'a str>,
+    /// Pipelets that say it, counted from 1 in the order of the text.
+    pipelets: HashSet<usize>,
 }
 
 impl<'a> Said<'a> {
     fn new(policy: &'a Policy, everywhere: &Item, there: &Statement) -> Self {
-        let mut said =
-            Said { everywhere: policy.items.contains(everywhere), sources: HashSet::new() };
+        let mut said = Said {
+            everywhere: policy.items.contains(everywhere),
+            sources: HashSet::new(),
+            pipelets: HashSet::new(),
+        };
         let pipelets = policy.items.iter().filter_map(|item| match item {
-            Item::Pipelet(pipelet) if pipelet.statements.contains(there) => Some(pipelet),
+            Item::Pipelet(pipelet) => Some(pipelet),
             _ => None,
         });
-        for statement in pipelets.flat_map(|pipelet| &pipelet.statements) {
+        let pipelets = (1_usize..).zip(pipelets).filter(|(_, p)| p.statements.contains(there));
+        let pipelets: Vec<_> = pipelets.collect();
+        said.pipelets.extend(pipelets.iter().map(|(number, _)| *number));
+        for statement in pipelets.iter().flat_map(|(_, pipelet)| &pipelet.statements) {
             if let Statement::Chain(chain) = statement {
                 said.sources.insert(chain.from.value.as_str());
                 let inner = chain.hops.iter().rev().skip(1);
@@ -181,6 +190,11 @@ impl<'a> Said<'a> {
             }
         }
         said
+    }
+
+    /// True when all pipelets of the edge say it.
+    fn says(&self, link: &Link) -> bool {
+        self.everywhere || link.pipelets.iter().all(|p| self.pipelets.contains(p))
     }
 
     fn of(&self, node: &str) -> bool {

@@ -1,8 +1,10 @@
 //! Exactly one way for each packet (E2, appendix): the edges out of a node must be pairwise disjoint
 //! and together take every packet. Decided by [`weir_logic`], with an example where it is not so.
 
+use std::collections::HashSet;
+
 use weir_filter::Expr;
-use weir_logic::{Class, Universe, Verdict};
+use weir_logic::{Class, Reason, Spent, Universe, Verdict};
 
 use crate::auto_tags::{self, Ways};
 use crate::declare::Declared;
@@ -18,6 +20,11 @@ use crate::why::Why;
 
 /// A longer filter helps nobody.
 const LONGEST_REST: usize = 160;
+
+/// So many pairs of edges of one node are looked at: more than as many pipelets have as there are ports.
+const MOST_PAIRS: usize = 1 << 19;
+/// So many of one pipelet: no class tells them apart, so they are errors, of which fewer are shown.
+const MOST_IN_ONE: usize = 1 << 12;
 
 /// A traffic class that an edge needs.
 pub(crate) struct Added {
@@ -37,8 +44,8 @@ pub(crate) struct Judgement {
 
 /// What the policy says of nodes, by their names.
 pub(crate) struct Said<'a> {
-    /// The order of the text decides.
-    pub(crate) first_match: &'a dyn Fn(&str) -> bool,
+    /// Between two edges of a node the order of the text decides.
+    pub(crate) first_match: &'a dyn Fn(&Link, &Link) -> bool,
     /// What no edge takes is dropped.
     pub(crate) drops: &'a dyn Fn(&str) -> bool,
 }
@@ -93,6 +100,7 @@ pub(crate) fn judge(
             ways: edges,
             tags: &tags,
             domain: None,
+            first_match: said.first_match,
             errors,
         };
         match tee {
@@ -102,9 +110,10 @@ pub(crate) fn judge(
                 judge.set_domain();
                 judge.covered("", false, false);
             }
-            None => judge.node((said.first_match)(&node.name), &mut judgement),
+            None => judge.node(&mut judgement),
         }
-        if errors.full() {
+        // Of the rest nothing could be said but that nothing is left to decide it with.
+        if errors.full() || universe.is_spent() {
             break;
         }
     }
@@ -118,10 +127,12 @@ struct Way<'a> {
     filter: Option<Expr>,
 }
 
-/// Two ways, by their places, that are not shown to be disjoint.
-struct Meeting {
-    ways: (usize, usize),
-    verdict: Verdict,
+/// Pairs of ways, by their places, that are not shown to be disjoint; the later one is the second.
+#[derive(Default)]
+struct Meetings {
+    pairs: Vec<(usize, usize)>,
+    /// There may be more: it was not worth going on.
+    cut: bool,
 }
 
 /// True for an output that its template says need not be linked.
@@ -142,11 +153,12 @@ struct Judge<'a, 'd> {
     tags: &'a Ways<'a>,
     /// The packets that can get here, where filters ask how they came in; else all.
     domain: Option<Class>,
+    first_match: &'a dyn Fn(&Link, &Link) -> bool,
     errors: &'a mut Errors,
 }
 
 impl Judge<'_, '_> {
-    fn node(&mut self, ordered: bool, judgement: &mut Judgement) {
+    fn node(&mut self, judgement: &mut Judgement) {
         if self.ways.is_empty() {
             let mut outputs = self.node.outputs.iter().enumerate();
             if outputs.any(|(k, output)| !output.default_drop && !optional(self.node, k)) {
@@ -156,9 +168,10 @@ impl Judge<'_, '_> {
         }
         self.set_domain();
         let before = judgement.added.len();
-        if !ordered {
-            let meetings = self.meetings();
-            if !meetings.is_empty() {
+        if !self.all_ordered() {
+            let mut meetings = self.meetings();
+            self.confirm(&mut meetings);
+            if !meetings.pairs.is_empty() {
                 self.remedy(meetings, judgement);
             }
         }
@@ -178,10 +191,13 @@ impl Judge<'_, '_> {
         let mut known = Vec::new();
         if ingress || entry {
             let upstream = self.classes.upstream(self.index);
-            known.push(match entry {
-                true => self.classes.entered(self.index, &upstream),
-                false => self.classes.came_by(&upstream),
-            });
+            // What an NF makes by itself came in nowhere.
+            if !self.classes.makes_up(&upstream) {
+                known.push(match entry {
+                    true => self.classes.entered(self.index, &upstream),
+                    false => self.classes.came_by(self.index, &upstream),
+                });
+            }
         }
         known.extend(self.tags.possible(self.index, filters()));
         self.domain = (!known.is_empty()).then(|| self.universe.class(&Expr::and(known)));
@@ -199,70 +215,132 @@ impl Judge<'_, '_> {
         list
     }
 
-    /// All pairs of ways that take the same packets. Two that meet on several outputs are one mistake.
-    fn meetings(&mut self) -> Vec<Meeting> {
-        let mut found: Vec<Meeting> = Vec::new();
+    /// All pairs of ways that may take the same packets, as far as diagrams say. Two that meet on several
+    /// outputs are one mistake.
+    fn meetings(&mut self) -> Meetings {
+        let mut found = Meetings::default();
+        let mut known: HashSet<(usize, usize)> = HashSet::new();
+        let mut in_one = 0_usize;
         let node = self.node;
         for output in &node.outputs {
-            let list = self.taken(&output.name);
+            let mut list = self.taken(&output.name);
+            if let Some(domain) = self.domain {
+                for (_, class) in &mut list {
+                    *class = self.universe.and(*class, domain);
+                }
+            }
             let mut before: Option<Class> = None;
             for (n, (at, class)) in list.iter().enumerate() {
-                let class = match self.domain {
-                    Some(domain) => self.universe.and(*class, domain),
-                    None => *class,
-                };
                 // One question for all ways before this one; only if the answer is bad, one for each.
-                let meets =
-                    before.is_some_and(|before| !self.universe.disjoint(before, class).is_empty());
-                for (other, class_before) in list.iter().take(n).filter(|_| meets) {
+                let meets = before.is_some_and(|before| self.universe.may_meet(before, *class));
+                for (other, other_class) in list.iter().take(n).filter(|_| meets) {
                     let ways = (*other, *at);
-                    if found.iter().any(|meeting| meeting.ways == ways) {
+                    if self.ordered(ways)
+                        || !self.universe.may_meet(*other_class, *class)
+                        || !known.insert(ways)
+                    {
                         continue;
                     }
-                    let verdict = self.universe.disjoint(*class_before, class);
-                    if !verdict.is_empty() {
-                        found.push(Meeting { ways, verdict });
+                    found.pairs.push(ways);
+                    in_one = in_one.saturating_add(usize::from(self.in_one_pipelet(ways)));
+                    if in_one >= MOST_IN_ONE || found.pairs.len() >= MOST_PAIRS {
+                        found.cut = true;
+                        return found;
                     }
                 }
                 before = Some(match before {
-                    Some(before) => self.universe.or(before, class),
-                    None => class,
+                    Some(before) => self.universe.or(before, *class),
+                    None => *class,
                 });
             }
         }
         found
     }
 
+    /// Whether no packet takes both ways; an example if one does.
+    fn disjoint(&mut self, (a, b): (usize, usize)) -> Verdict {
+        let node = self.node;
+        let mut verdict = Verdict::Empty;
+        for output in &node.outputs {
+            let filter = |at: usize| {
+                let way = self.ways.get(at)?;
+                Some(resolve(way.filter.as_ref(), &output.name)).filter(|f| *f != Expr::False)
+            };
+            let (Some(first), Some(second)) = (filter(a), filter(b)) else { continue };
+            let (first, mut second) = (self.universe.class(&first), self.universe.class(&second));
+            if let Some(domain) = self.domain {
+                second = self.universe.and(second, domain);
+            }
+            match self.universe.disjoint(first, second) {
+                Verdict::Empty => {}
+                example @ Verdict::Example(_) => return example,
+                unknown @ Verdict::Unknown(_) => verdict = unknown,
+            }
+        }
+        verdict
+    }
+
+    /// Leaves of these pairs those whose ways really meet some other, as far as that is known: an example
+    /// is looked for once for each way, not for each pair.
+    fn confirm(&mut self, meetings: &mut Meetings) {
+        let mut meets = vec![false; self.ways.len()];
+        let mut empty: HashSet<(usize, usize)> = HashSet::new();
+        for &(a, b) in &meetings.pairs {
+            if meets.get(a) == Some(&true) && meets.get(b) == Some(&true) {
+                continue;
+            }
+            if self.disjoint((a, b)).is_empty() {
+                empty.insert((a, b));
+                continue;
+            }
+            for at in [a, b] {
+                if let Some(meets) = meets.get_mut(at) {
+                    *meets = true;
+                }
+            }
+        }
+        meetings.pairs.retain(|pair| !empty.contains(pair));
+    }
+
+    fn ordered(&self, (a, b): (usize, usize)) -> bool {
+        match (self.ways.get(a), self.ways.get(b)) {
+            (Some(a), Some(b)) => (self.first_match)(a.link, b.link),
+            _ => false,
+        }
+    }
+
+    /// True when each way of the node is in such an order with the others.
+    fn all_ordered(&self) -> bool {
+        self.ways.iter().all(|way| (self.first_match)(way.link, way.link))
+    }
+
+    fn in_one_pipelet(&self, (a, b): (usize, usize)) -> bool {
+        match (self.ways.get(a), self.ways.get(b)) {
+            (Some(a), Some(b)) => remedy::share_pipelet(a.link, b.link),
+            _ => false,
+        }
+    }
+
     /// Adds the classes of their pipelets to the ways that meet. What meets all the same is an error.
-    fn remedy(&mut self, meetings: Vec<Meeting>, judgement: &mut Judgement) {
+    fn remedy(&mut self, meetings: Meetings, judgement: &mut Judgement) {
         let upstream = self.classes.upstream(self.index);
-        let class = |at: usize| -> Option<Result<remedy::Class, NoClass>> {
-            let way = self.ways.get(at)?;
-            let pairs = meetings.iter().map(|meeting| meeting.ways);
-            let others = pairs.filter_map(|(a, b)| match at {
-                _ if a == at => Some(b),
-                _ if b == at => Some(a),
-                _ => None,
-            });
+        let mut others: Vec<Vec<usize>> = vec![Vec::new(); self.ways.len()];
+        // What one pipelet says twice is a mistake without any merging; the others can still be helped.
+        for &(a, b) in meetings.pairs.iter().filter(|pair| !self.in_one_pipelet(**pair)) {
+            for (at, other) in [(a, b), (b, a)] {
+                if let Some(list) = others.get_mut(at) {
+                    list.push(other);
+                }
+            }
+        }
+        let class = |(at, others): (usize, &Vec<usize>)| {
+            let way = self.ways.get(at).filter(|_| !others.is_empty() && !meetings.cut)?;
             let others: Vec<&Link> =
-                others.filter_map(|other| self.ways.get(other)).map(|way| way.link).collect();
-            (!others.is_empty()).then(|| self.classes.of(way.link, &others, &upstream))
+                others.iter().filter_map(|other| self.ways.get(*other)).map(|w| w.link).collect();
+            Some(self.classes.of(way.link, &others, &upstream))
         };
         let added: Vec<Option<Result<remedy::Class, NoClass>>> =
-            (0..self.ways.len()).map(class).collect();
-        let failed = |at: usize| match added.get(at) {
-            Some(Some(Err(why))) => Some(why.clone()),
-            _ => None,
-        };
-        // Of that nothing need be said: it is a mistake without any merging.
-        let said = |at: usize| failed(at).filter(|why| *why != NoClass::SamePipelet);
-        // All or nothing: half a remedy would only move the holes.
-        if (0..self.ways.len()).any(|at| failed(at).is_some()) {
-            for Meeting { ways: (a, b), verdict } in meetings {
-                self.overlap((a, b), verdict, said(b).or_else(|| said(a)));
-            }
-            return;
-        }
+            others.iter().enumerate().map(class).collect();
         let before: Vec<Option<Expr>> = self.ways.iter().map(|way| way.filter.clone()).collect();
         for (way, class) in self.ways.iter_mut().zip(&added) {
             if let Some(Ok(class)) = class {
@@ -270,36 +348,92 @@ impl Judge<'_, '_> {
                 way.filter = Some(remedy::and(class.expr.clone(), filter));
             }
         }
-        self.set_domain();
-        let left: Vec<(usize, usize)> = self.meetings().iter().map(|m| m.ways).collect();
-        if !left.is_empty() {
-            for (way, filter) in self.ways.iter_mut().zip(before) {
-                way.filter = filter;
-            }
-            for Meeting { ways, verdict } in meetings {
-                self.overlap(ways, verdict, left.contains(&ways).then_some(NoClass::Common));
-            }
+        let domain = self.domain;
+        let helps = added.iter().any(|class| matches!(class, Some(Ok(_))));
+        let mut left = Meetings { pairs: Vec::new(), cut: meetings.cut };
+        if helps {
+            self.set_domain();
+            left = self.meetings();
+        } else {
+            left.pairs.clone_from(&meetings.pairs);
+        }
+        if !left.pairs.is_empty() {
+            self.overlaps(&left, before, domain, &added);
             return;
         }
-        for ((at, way), class) in self.ways.iter().enumerate().zip(added) {
+        let mut other: Vec<Option<usize>> = vec![None; self.ways.len()];
+        for &(a, b) in &meetings.pairs {
+            for (at, one) in [(a, b), (b, a)] {
+                if let Some(first) = other.get_mut(at) {
+                    first.get_or_insert(one);
+                }
+            }
+        }
+        for (((at, way), class), other) in self.ways.iter().enumerate().zip(added).zip(other) {
             let (Some(Ok(class)), Some(filter)) = (class, &way.filter) else {
                 continue;
             };
             judgement.added.push(Added { link: way.place, filter: filter.clone() });
-            let other = meetings.iter().find_map(|m| match m.ways {
-                (a, b) if a == at => Some(b),
-                (a, b) if b == at => Some(a),
-                _ => None,
-            });
             let line = self.line(other.unwrap_or(at));
             let why = match class.entered {
-                None => Warning::ClassAdded { class: class.expr.to_string(), line },
+                None => Warning::ClassAdded { class: remedy::bracketed(&class.expr), line },
                 Some((entries, writer)) => {
                     let entries = entries.into_iter().map(|link| self.classes.line(link)).collect();
                     Warning::EntryAdded { entries, line, writer }
                 }
             };
             judgement.notes.push(PolicyWarning { span: way.link.span, why });
+        }
+    }
+
+    /// Reports what meets in spite of the classes that were added, with an example that suits the
+    /// filters as they were `before`: those are what the user sees.
+    fn overlaps(
+        &mut self,
+        left: &Meetings,
+        before: Vec<Option<Expr>>,
+        domain: Option<Class>,
+        added: &[Option<Result<remedy::Class, NoClass>>],
+    ) {
+        let limited = self.domain;
+        let mut filters = before;
+        let mut reported = 0_usize;
+        for &pair in &left.pairs {
+            if self.errors.full() {
+                return;
+            }
+            if self.disjoint(pair).is_empty() {
+                continue;
+            }
+            self.swap(&mut filters);
+            self.domain = domain;
+            let verdict = self.disjoint(pair);
+            self.swap(&mut filters);
+            self.domain = limited;
+            let failed = |at: usize| match added.get(at) {
+                Some(Some(Err(why))) => Some(why.clone()),
+                _ => None,
+            };
+            let class = match self.in_one_pipelet(pair) {
+                true => None,
+                false => failed(pair.1)
+                    .or_else(|| failed(pair.0))
+                    .or_else(|| (!left.cut).then_some(NoClass::Common)),
+            };
+            self.overlap(pair, verdict, class);
+            reported = reported.saturating_add(1);
+        }
+        if let (0, true, Some(pair)) = (reported, left.cut, left.pairs.last()) {
+            self.overlap(*pair, Verdict::Unknown(Reason::Spent(Spent::Steps)), None);
+        }
+        // What is left to say of the node is said of its filters as they were written.
+        self.swap(&mut filters);
+        self.domain = domain;
+    }
+
+    fn swap(&mut self, filters: &mut [Option<Expr>]) {
+        for (way, filter) in self.ways.iter_mut().zip(filters) {
+            std::mem::swap(&mut way.filter, filter);
         }
     }
 

@@ -10,6 +10,7 @@ use weir_filter::{Compare, Expr, TagTest};
 
 use crate::declare::{Declared, What};
 use crate::edges::Link;
+use crate::said::infos;
 use crate::span::Line;
 use crate::tags::ENTRY;
 
@@ -137,13 +138,47 @@ impl<'a> Classes<'a> {
         found
     }
 
-    /// That a packet came in by one of these ports.
-    pub(crate) fn came_by(&self, upstream: &Upstream) -> Expr {
-        let numbers = upstream.ports.iter().filter_map(|port| match what(self.declared, *port) {
-            What::Port { first, last } => Some(Expr::Ingress { first: *first, last: *last }),
-            _ => None,
-        });
-        any(numbers.collect())
+    /// True when an NF there has no inputs, so that its packets are its own.
+    pub(crate) fn makes_up(&self, upstream: &Upstream) -> bool {
+        let mut all = upstream.nfs.iter().flat_map(|nf| infos(what(self.declared, *nf)));
+        all.any(|info| info.inputs.is_empty())
+    }
+
+    /// That a packet came in by one of these ports; where packets are still as they came in, that one of
+    /// the edges from there to `node` took it.
+    pub(crate) fn came_by(&self, node: usize, upstream: &Upstream) -> Expr {
+        let changed = |nf: &usize| {
+            let what = what(self.declared, *nf);
+            writes(what) || infos(what).iter().any(|info| info.creates > 0)
+        };
+        if upstream.nfs.is_empty() || upstream.nfs.iter().any(changed) {
+            let numbers =
+                upstream.ports.iter().filter_map(|port| match what(self.declared, *port) {
+                    What::Port { first, last } => {
+                        Some(Expr::Ingress { first: *first, last: *last })
+                    }
+                    _ => None,
+                });
+            return any(numbers.collect());
+        }
+        let mut all = Vec::new();
+        for link in self.links {
+            let leads = link.to == node || upstream.nfs.contains(&link.to);
+            if let (true, What::Port { first, last }) = (leads, what(self.declared, link.from)) {
+                let ingress = Expr::Ingress { first: *first, last: *last };
+                // A tag may be said behind the port, and what moves offsets stands alone.
+                let plain =
+                    |f: &&Expr| !f.shifts() && f.tags().is_empty() && f.tag_tests().is_empty();
+                let entrance = match link.filter.as_ref().filter(plain) {
+                    Some(filter) => and(ingress, filter.clone()),
+                    None => ingress,
+                };
+                if !all.contains(&entrance) {
+                    all.push(entrance);
+                }
+            }
+        }
+        any(all)
     }
 
     /// That a packet entered by one of the edges that may lead from these ports to `node`. What comes in
@@ -170,9 +205,6 @@ impl<'a> Classes<'a> {
         others: &[&Link],
         upstream: &Upstream,
     ) -> Result<Class, NoClass> {
-        if others.iter().any(|o| o.pipelets.iter().any(|p| link.pipelets.contains(p))) {
-            return Err(NoClass::SamePipelet);
-        }
         let own = self.ports(link)?;
         let mut shared = false;
         for other in others {
@@ -250,6 +282,19 @@ pub(crate) fn writes(what: &What) -> bool {
 
 fn what<'d>(declared: &'d Declared<'_>, index: usize) -> &'d What {
     declared.list.get(index).map_or(&What::Broken, |d| &d.what)
+}
+
+/// True when some pipelet says both.
+pub(crate) fn share_pipelet(a: &Link, b: &Link) -> bool {
+    a.pipelets.iter().any(|p| b.pipelets.contains(p))
+}
+
+/// A class as it can be written beside a filter.
+pub(crate) fn bracketed(class: &Expr) -> String {
+    match class {
+        Expr::Or(_) => format!("({class})"),
+        class => class.to_string(),
+    }
 }
 
 /// `class` first: it moves nothing.

@@ -55,7 +55,7 @@ pub(crate) fn settle(expr: &Expr, what: &mut Asking<'_>, wrong: &mut Vec<(String
 }
 
 /// What an NF's description, or that of a VNF's µNFs, says.
-fn infos(what: &What) -> Vec<&NfInfo> {
+pub(crate) fn infos(what: &What) -> Vec<&NfInfo> {
     match what {
         What::Nf { info, .. } => vec![info],
         What::Vnf(vnf) => vnf.nodes.iter().map(|node| &node.info).collect(),

@@ -291,6 +291,19 @@ fn names_labels_filters_and_parameters_are_checked_at_their_places() {
 }
 
 #[test]
+fn an_output_of_a_micro_nf_that_no_link_takes_is_an_error_of_its_template() {
+    let text = FIREWALL.replace("  - { from: check, to: other }\n", "");
+    let errors = Template::read(&text, Syntax::Yaml, &Types).unwrap_err();
+    let shown = render(&errors, "fw.yaml", &text);
+    assert!(
+        shown.starts_with("fw.yaml:6:13: error: no link takes what leaves `check` by `non_ip`")
+            && shown.contains("`{ from: check, label: non_ip, to: Drop }`"),
+        "{shown}"
+    );
+    template(&text.replace("links:", "links:\n  - { from: check, to: Drop }"));
+}
+
+#[test]
 fn templates_are_checked_when_they_are_read() {
     for (from, to, says) in [
         ("type: CheckIpHeader", "type: CheckIPHeadr", "write `CheckIpHeader`"),
@@ -358,9 +371,10 @@ fn a_template_has_so_many_parts_at_most() {
 fn a_small_policy_of_vnfs_does_not_become_a_huge_graph() {
     let nodes: String =
         (0..1000).map(|i| format!("  - {{ name: n{i}, type: MacSwap }}\n")).collect();
+    let links: String = (0..1000).map(|i| format!("  - {{ from: n{i}, to: out }}\n")).collect();
     let wide = format!(
         "template: Wide\nnodes:\n{nodes}inputs: [{{ name: in, to: n0 }}]\n\
-         links: [{{ from: n0, to: out }}]\noutputs: [{{ name: out }}]\n"
+         links:\n{links}outputs: [{{ name: out }}]\n"
     );
     let catalog = With(vec![Arc::new(template(&wide))]);
     let vnfs: String = (0..102).map(|i| format!("Wide w{i};\n")).collect();

@@ -33,7 +33,7 @@ pub enum Way {
     Out(usize),
     /// They are dropped on purpose.
     Drop,
-    /// No link takes them.
+    /// No link takes them: in no template that was read.
     Nowhere,
 }
 
@@ -143,6 +143,7 @@ impl<'a> Resolver<'a> {
         let entries: Vec<Option<(usize, usize)>> = entries.collect();
         let ways = self.ways();
         self.cycles(&ways);
+        self.open_outputs(&ways);
         let types: Option<Vec<NfInfo>> = self.types.into_iter().collect();
         let entries: Option<Vec<(usize, usize)>> = entries.into_iter().collect();
         match (types, entries) {
@@ -368,6 +369,26 @@ impl<'a> Resolver<'a> {
         }
         let (node, input) = self.entry(at, &link.to, link.input.as_deref())?;
         Some(Way::Node { node, input })
+    }
+
+    /// Each output of each node leads somewhere. What is wrong with links comes first: it may be why.
+    fn open_outputs(&mut self, ways: &[Vec<Way>]) {
+        if !self.errors.is_empty() {
+            return;
+        }
+        let document = &self.document.value;
+        for (k, (node, ways)) in document.nodes.iter().zip(ways).enumerate() {
+            let info = self.types.get(k).cloned().flatten();
+            let outputs = info.map_or_else(Vec::new, |info| info.outputs);
+            for (output, _) in outputs.iter().zip(ways).filter(|(_, way)| **way == Way::Nowhere) {
+                let name = &node.name;
+                let message = format!("no link takes what leaves `{name}` by `{output}`");
+                let instead = format!(
+                    "write a link for it, as in `{{ from: {name}, label: {output}, to: Drop }}`"
+                );
+                self.error(&format!("/nodes/{k}/name"), message, instead);
+            }
+        }
     }
 
     fn cycles(&mut self, ways: &[Vec<Way>]) {

@@ -18,9 +18,6 @@ use crate::tags::ENTRY;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoClass {
-    /// One pipelet says both edges.
-    #[error("both stand in one pipelet, so its traffic class does not tell them apart")]
-    SamePipelet,
     /// A pipelet begins in the middle.
     #[error("a pipelet of theirs has no edge from a port, so it has no traffic class to add")]
     NoPort,

@@ -1,8 +1,8 @@
-//! The balance port: one NF's packets over several instances of it (µNF paper §V-B; E2 §5.1).
+//! The balance port: one NF's packets over several instances of it (µNF paper §IV-C, LoadBalancedEgressPort; E2 §5.1).
 //!
 //! A packet's flow hash has a bucket, and the bucket an instance. To go from n to n + 1 instances is to
 //! give the new one a share of the buckets, so few flows move; with pins, those under way do not move
-//! at all (E2 §5.3).
+//! at all (E2 §5.4).
 
 mod buckets;
 mod pins;
@@ -31,7 +31,7 @@ pub enum Rule {
         pinned: usize,
         /// Seconds without packets after which a pinned flow has ended.
         idle_s: u32,
-        /// New flows go to the instance with the least waiting before it. Needs pins.
+        /// New flows go to the instance with the least waiting before it. Without pins their buckets decide.
         least_loaded: bool,
     },
 }

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// Number of buckets: as many as the largest redirection table that a NIC has for RSS is a divisor of, and
-/// enough that weights of a hundredth are kept to within a thousandth.
+/// Number of buckets: a power of two, so that they can be those of a NIC's redirection table (RSS) later, and
+/// enough that a share of a hundredth is kept to within two thousandths of itself.
 pub const BUCKETS: usize = 1 << 16;
 
 /// The most instances of one balance port.

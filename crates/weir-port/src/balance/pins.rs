@@ -5,8 +5,8 @@ const WAYS: usize = 4;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Seconds for which a flow that has begun to end is remembered after its last packet: what was lost
-/// is sent again within that time (RFC 9293 §3.5: a FIN is acknowledged and sent again as data are).
+/// Seconds for which a flow that has begun to end is remembered after its last packet: the other side may
+/// still send (RFC 9293 §3.6: closing is for each direction), and what was lost is sent again.
 const LINGER: u32 = 30;
 
 /// A flow and its instance. Time is packet time in whole seconds, as it only ends idle flows.

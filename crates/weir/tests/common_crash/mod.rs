@@ -233,32 +233,24 @@ impl Run {
     /// Waits until so many workers are there and have taken their work up: each has attached to
     /// its memory (which root can see) or closed its sandbox behind it.
     pub fn wait_for_workers(&self, n: usize) -> BTreeMap<String, Pid> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let workers = self.workers();
-            let maps = |pid: &Pid| std::fs::read_to_string(proc(*pid, "maps")).unwrap_or_default();
-            let closed = |pid: &Pid| {
-                let status = std::fs::read_to_string(proc(*pid, "status")).unwrap_or_default();
-                let filters = status.lines().find_map(|l| l.strip_prefix("Seccomp_filters:"));
-                filters.and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n > 1)
+        let maps = |pid: &Pid| std::fs::read_to_string(proc(*pid, "maps")).unwrap_or_default();
+        let closed = |pid: &Pid| {
+            let status = std::fs::read_to_string(proc(*pid, "status")).unwrap_or_default();
+            let filters = status.lines().find_map(|l| l.strip_prefix("Seccomp_filters:"));
+            filters.and_then(|n| n.trim().parse::<u32>().ok()).is_some_and(|n| n > 1)
+        };
+        let attached = |pid: &Pid| maps(pid).contains("memfd:weir") || closed(pid);
+        let all = || Some(self.workers()).filter(|w| w.len() == n && w.values().all(attached));
+        wait_for(PATIENCE, all, || {
+            let state = |pid: &Pid| {
+                let of = |file| std::fs::read_to_string(proc(*pid, file)).unwrap_or_default();
+                format!("{:?} in {:?} {:?}", state_of(*pid), of("wchan"), of("schedstat"))
             };
-            let attached = |pid: &Pid| maps(pid).contains("memfd:weir") || closed(pid);
-            if workers.len() == n && workers.values().all(attached) {
-                return workers;
-            }
-            if Instant::now() >= end {
-                let state = |pid: &Pid| {
-                    let of = |file| std::fs::read_to_string(proc(*pid, file)).unwrap_or_default();
-                    format!("{:?} in {:?} {:?}", state_of(*pid), of("wchan"), of("schedstat"))
-                };
-                let each: Vec<_> =
-                    workers.iter().map(|(n, p)| (n, attached(p), state(p))).collect();
-                let said: Vec<_> = self.lines.try_iter().map(|(_, line)| line).collect();
-                panic!("not all of {n} workers run after {PATIENCE:?}: {each:#?}\n{said:#?}");
-            }
-            // Only how often to look; nothing depends on it.
-            std::thread::sleep(Duration::from_micros(200));
-        }
+            let workers = self.workers();
+            let each: Vec<_> = workers.iter().map(|(n, p)| (n, attached(p), state(p))).collect();
+            let said: Vec<_> = self.lines.try_iter().map(|(_, line)| line).collect();
+            format!("{n} workers that run; there are {each:#?}\n{said:#?}")
+        })
     }
 
     /// Waits for a line on standard error that `wants` takes; gives when it came and what it was.
@@ -400,9 +392,21 @@ pub fn state_of(pid: Pid) -> Option<char> {
 
 /// Waits until `so`; fails after `patience`.
 pub fn wait_until(what: &str, patience: Duration, mut so: impl FnMut() -> bool) {
+    wait_for(patience, || so().then_some(()), || what.to_owned());
+}
+
+/// Waits for what `look` gives; fails after `patience` with a word on what did not come.
+fn wait_for<T>(
+    patience: Duration,
+    mut look: impl FnMut() -> Option<T>,
+    what: impl FnOnce() -> String,
+) -> T {
     let end = Instant::now() + patience;
-    while !so() {
-        assert!(Instant::now() < end, "waited {patience:?} in vain for {what}");
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "waited {patience:?} in vain for {}", what());
         // Only how often to look; nothing depends on it.
         std::thread::sleep(Duration::from_micros(200));
     }

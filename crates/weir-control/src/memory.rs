@@ -9,7 +9,7 @@ use weir_mem::shared::Plain;
 use weir_mem::{
     Access, Arena, ArenaShape, Entry, KeptState, Ledger, LedgerWriter, Owners, Producer, Region,
 };
-use weir_mem::{RegionError, RingInspector, RingShape, StreamEnd};
+use weir_mem::{Muster, RegionError, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
@@ -223,6 +223,8 @@ pub(crate) struct Memory {
     pub(crate) pools: Vec<Pool>,
     /// By source: whether it has ended.
     ends: Vec<Region>,
+    /// By worker: where it calls its followers to sleep, if it has any.
+    musters: Vec<Option<Region>>,
 }
 
 impl Memory {
@@ -262,10 +264,16 @@ impl Memory {
             ends: (0..setup.sources)
                 .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
                 .collect::<Result<_, _>>()?,
+            musters: Vec::new(),
         };
         for w in 0..setup.workers.len() {
             let worker = memory.worker(setup, w)?;
             memory.workers.push(worker);
+            let muster = match setup.followers(w).next() {
+                Some(_) => Some(Region::create(&format!("weir/w{w}/muster"), Muster::LEN)?),
+                None => None,
+            };
+            memory.musters.push(muster);
         }
         Ok(memory)
     }
@@ -425,6 +433,12 @@ impl Memory {
                 matches!(worker.end, EndSpec::Rx { source: s, .. } if source == usize::from(s));
             ends.push(if own { fds.lend(end.fd()) } else { fds.give(end.read_only_fd()?) });
         }
+        let leader = setup.leader(w);
+        let muster = match leader.and_then(|l| self.musters.get(l)?.as_ref()) {
+            Some(region) if leader == Some(w) => Some(fds.lend(region.fd())),
+            Some(region) => Some(fds.give(region.read_only_fd()?)),
+            None => None,
+        };
         let (mut lanes_in, mut lanes_out) = (Vec::new(), Vec::new());
         for (lane, ring) in setup.lanes.iter().zip(&self.lanes) {
             if lane.to == w {
@@ -479,6 +493,7 @@ impl Memory {
             commands: own.commands.hand_out(&mut fds, false)?,
             bell: bells.lend(&mut fds, w),
             followers: setup.followers(w).map(|f| bells.lend(&mut fds, f)).collect(),
+            muster,
             ledger: fds.lend(own.ledger_region.fd()),
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),

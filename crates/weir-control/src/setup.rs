@@ -140,6 +140,14 @@ impl Setup {
         reached.into_iter().enumerate().filter_map(|(w, reached)| reached.then_some(w))
     }
 
+    /// Who has `w` among its followers, or itself if it has some.
+    pub(crate) fn leader(&self, w: usize) -> Option<usize> {
+        if self.followers(w).next().is_some() {
+            return Some(w);
+        }
+        (0..self.workers.len()).find(|&leader| self.followers(leader).any(|f| f == w))
+    }
+
     /// Index of the trust domain whose packets a lane has: its consumer's. (What a gate drops it has
     /// from another domain than that which it sends into.)
     pub(crate) fn lane_domain(&self, lane: &LaneSetup) -> usize {

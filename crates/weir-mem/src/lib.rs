@@ -11,6 +11,7 @@
 //! | [`region`] | memory behind a file descriptor that can be passed to another process |
 //! | [`entry`] | what a ring carries: packets and in-band markers, 16 bytes each |
 //! | [`ends`] | whether a source has really ended |
+//! | [`muster`] | how workers of a core are put into the order of the chain |
 //! | [`ring`] | single-producer single-consumer rings with a watermark |
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`packet`] | the handle of a packet, and taking packets from a ring |
@@ -33,6 +34,7 @@ pub mod ledger;
 pub mod meta;
 #[cfg(all(test, loom))]
 mod models;
+pub mod muster;
 pub mod owner;
 pub mod packet;
 pub mod realtime;
@@ -52,6 +54,7 @@ pub use ends::StreamEnd;
 pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
 pub use meta::Meta;
+pub use muster::Muster;
 pub use owner::{Owner, Owners};
 pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};

@@ -5,7 +5,9 @@ use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::rc::Rc;
 use weir_mem::StreamEnd;
-use weir_mem::{Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Owner, Producer};
+use weir_mem::{
+    Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Muster, Owner, Producer,
+};
 use weir_mem::{Region, RegionError, RingShape};
 use weir_port::{Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
 
@@ -110,6 +112,7 @@ pub(crate) struct Attached {
     pub(crate) commands: Consumer<u32>,
     pub(crate) bell: Rc<Doorbell>,
     pub(crate) followers: Vec<Rc<Doorbell>>,
+    pub(crate) muster: Option<Muster>,
     pub(crate) state: Option<KeptState>,
 }
 
@@ -172,6 +175,12 @@ pub(crate) fn attach(
         Some(fd) => Some(KeptState::attach(&fds.region(fd, KeptState::LEN)?)?),
         None => None,
     };
+    let muster = match spec.muster {
+        Some(fd) => {
+            Some(Muster::attach(&fds.region(fd, Muster::LEN)?, !spec.followers.is_empty())?)
+        }
+        None => None,
+    };
     let ledger = LedgerWriter::attach(&ledger, ledger_words)?;
     arena.set_witness(ledger.witness());
     let mut egress = Egress::new(lanes_out?, &edges, returns, spec.arena.pool_bits, sources);
@@ -186,6 +195,7 @@ pub(crate) fn attach(
         ledger,
         commands: fds.consumer(&spec.commands)?,
         bell: fds.bell(spec.bell)?,
+        muster,
         followers: spec.followers.iter().map(|f| fds.bell(*f)).collect::<Result<_, _>>()?,
     })
 }

@@ -4,10 +4,14 @@ use crate::spec::ScheduleSpec;
 use crate::station::{Progress, Station};
 use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant};
+use weir_mem::Muster;
 use weir_port::Woken;
 
 /// Longest sleep: a bound on what a lost wake-up could cost, should there be one.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// How often the first worker of a core, while it polls, puts those behind it in order.
+const MUSTER: Duration = Duration::from_millis(50);
 
 /// Polls for a while after the last packet, then sleeps until somebody rings.
 pub(crate) struct Idle {
@@ -18,6 +22,8 @@ pub(crate) struct Idle {
     /// and are woken in that of the chain.
     fresh: bool,
     since: Option<Instant>,
+    /// When it last put those behind it in order.
+    mustered: Option<Instant>,
 }
 
 /// Outcome of [`Idle::rest`].
@@ -39,6 +45,7 @@ impl Idle {
             busy: schedule.busy,
             fresh: schedule.shares_core,
             since: None,
+            mustered: None,
         }
     }
 
@@ -61,9 +68,14 @@ impl Idle {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
         let fresh = std::mem::take(&mut self.fresh);
-        let spinning = !fresh && (now.duration_since(since) < self.spin || self.busy);
+        let leads = !station.followers.is_empty();
+        let called = !leads && station.muster.as_ref().is_some_and(Muster::calls);
+        let spinning = !fresh && !called && (now.duration_since(since) < self.spin || self.busy);
         if spinning {
-            if self.shares_core {
+            if leads && self.mustered.is_none_or(|then| now.duration_since(then) >= MUSTER) {
+                self.mustered = Some(now);
+                muster(station);
+            } else if self.shares_core {
                 rustix::thread::sched_yield();
             } else {
                 std::hint::spin_loop();
@@ -103,4 +115,16 @@ impl Idle {
         self.since = None;
         Ok(rested)
     }
+}
+
+/// Puts the workers of a core into the order of the chain: all that have nothing to do go to sleep at
+/// their next turn, and are woken in order. They wake in another one when packets, commands or a restart
+/// wake them, and `sched_yield` keeps whatever order there is; out of it, a packet waits a whole round
+/// for each step.
+fn muster(station: &Station) {
+    let call = |to_sleep| station.muster.iter().for_each(|m| m.call(to_sleep));
+    call(true);
+    rustix::thread::sched_yield();
+    call(false);
+    station.followers.iter().for_each(|follower| follower.ring());
 }

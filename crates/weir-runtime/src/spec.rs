@@ -6,7 +6,7 @@ use weir_filter::Expr;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 9;
+pub const PROTOCOL_VERSION: u32 = 10;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -252,6 +252,8 @@ pub struct WorkerSpec {
     /// Doorbells of the workers behind it on its core, in chain order, if packets come to that core
     /// by this one. It rings them when it is woken.
     pub followers: Vec<Fd>,
+    /// Where the first of its core, which has the followers, calls the others to sleep; writable there.
+    pub muster: Option<Fd>,
     /// The worker's ledger.
     pub ledger: Fd,
     /// Nodes in topological order. A device's worker has one node for the port.

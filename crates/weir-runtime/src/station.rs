@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use weir_device::Place;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Seq};
+use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Muster, Seq};
 use weir_packet::{BATCH, DropReason, Packet, REASONS};
 use weir_port::{Doorbell, DoorbellError, Egress, HomePool, Ingress, Pull};
 
@@ -50,6 +50,8 @@ pub(crate) struct Station {
     pub(crate) bell: Rc<Doorbell>,
     /// Those behind it on its core, in chain order.
     pub(crate) followers: Vec<Rc<Doorbell>>,
+    /// By which the first of its core calls the others to sleep.
+    pub(crate) muster: Option<Muster>,
     /// Where the µNFs' state is kept; the worker's job takes it.
     pub(crate) state: Option<KeptState>,
     pub(crate) layout: Layout,
@@ -75,7 +77,7 @@ impl Station {
         let layout = Layout::of(spec);
         let attached = attach(spec, layout.len, &mut fds)?;
         let Attached { arena, outward, ingress, egress, home, ledger, commands, .. } = attached;
-        let Attached { bell, followers, state, .. } = attached;
+        let Attached { bell, followers, muster, state, .. } = attached;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
         let mut expected = 0;
@@ -100,6 +102,7 @@ impl Station {
             home,
             bell,
             followers,
+            muster,
             state,
             layout,
             words,

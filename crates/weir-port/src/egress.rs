@@ -266,8 +266,12 @@ impl Egress {
         // another has not would only spin.
         let mut all = true;
         for lane in &mut self.lanes {
+            // Who has taken everything makes no more room, and would ring whenever it looks.
+            if lane.ring.wait(lane.ring.capacity()) {
+                lane.ring.wake();
+            }
             let want = BATCH.min(lane.ring.capacity());
-            all &= lane.ring.wait(want);
+            all &= lane.ring.room(want) >= want;
         }
         all
     }

@@ -1,12 +1,22 @@
 //! Which cores to use, as the operator writes it.
 
+use std::num::NonZero;
+use std::sync::OnceLock;
+
+/// How many cores this process had when it was asked first: a benchmark that pins itself later still
+/// has the others for its workers.
+pub fn online() -> usize {
+    static ONLINE: OnceLock<usize> = OnceLock::new();
+    *ONLINE.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 /// Cores, by number.
 #[derive(Clone, Debug)]
 pub struct Cores(pub Vec<usize>);
 
 /// Understands `0,1` or `0-3`.
 pub fn parse(text: &str) -> Result<Cores, String> {
-    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let online = online();
     let wrong = || format!("`{text}`: write cores such as 0,1 or 0-3 (this machine has {online})");
     let mut cores = Vec::new();
     for part in text.split(',') {

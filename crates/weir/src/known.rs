@@ -139,7 +139,7 @@ pub fn server(path: Option<&Path>, given: Option<&[usize]>) -> Result<Server, Po
             return Ok(server);
         }
     }
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let cores = crate::cores::online();
     let cores = given.map_or(cores, |given| cores.min(given.len()));
     let cores = u32::try_from(cores).unwrap_or(u32::MAX);
     let ghz = clock_rate().unwrap_or(2.0);

@@ -276,7 +276,7 @@ pub fn options(
     cores: Option<Vec<usize>>,
     domains: &[(String, String)],
 ) -> Result<Options, PolicyFailure> {
-    let online = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let online = crate::cores::online();
     let mut given = BTreeMap::new();
     for (instance, name) in domains {
         if given.insert(instance.clone(), name.clone()).is_some() {

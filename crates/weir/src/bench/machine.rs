@@ -30,7 +30,7 @@ impl Machine {
         let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split(": ").nth(1));
         Machine {
             processor: model.unwrap_or("unknown").to_owned(),
-            cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            cores: crate::cores::online(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             favoured,
         }

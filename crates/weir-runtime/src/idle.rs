@@ -26,6 +26,15 @@ pub(crate) struct Idle {
     mustered: Option<Instant>,
 }
 
+/// What one more look found, and what to wait for.
+pub(crate) struct Look<'d> {
+    pub(crate) progress: Progress,
+    /// The device's descriptor.
+    pub(crate) device: Option<BorrowedFd<'d>>,
+    /// Buffers that come home.
+    pub(crate) buffers: bool,
+}
+
 /// Outcome of [`Idle::rest`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Rested {
@@ -56,14 +65,15 @@ impl Idle {
     }
 
     /// Nothing was to do: rests as is fit. `step` is one more look after everybody has been told
-    /// that this worker sleeps; without it a packet could come between the look and the sleep. It
-    /// also says which descriptor of a device to wait for.
+    /// that this worker sleeps; without it a packet could come between the look and the sleep. `buffers`:
+    /// it waits for some to come home; else nobody is to ring for each batch that does.
     pub(crate) fn rest<'d>(
         &mut self,
         station: &mut Station,
         agent: BorrowedFd<'_>,
         later_ns: Option<u64>,
-        step: impl FnOnce(&mut Station) -> (Progress, Option<BorrowedFd<'d>>),
+        buffers: bool,
+        step: impl FnOnce(&mut Station) -> Look<'d>,
     ) -> Result<Rested, weir_port::DoorbellError> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);
@@ -84,15 +94,16 @@ impl Idle {
         }
         station.ingress.sleep();
         station.egress.sleep();
-        if let Some(home) = &mut station.home {
+        if let Some(home) = station.home.as_mut().filter(|_| buffers) {
             home.sleep();
         }
-        let (progress, device) = step(station);
+        let look = step(station);
         let mut rested = Rested::Again;
-        let mut packets = progress == Progress::Did;
-        if !matches!(progress, Progress::Did | Progress::Finished) {
+        let mut packets = look.progress == Progress::Did;
+        let unasked = look.buffers && !buffers;
+        if !unasked && !matches!(look.progress, Progress::Did | Progress::Finished) {
             let timeout = later_ns.map_or(LONGEST, |ns| Duration::from_nanos(ns).min(LONGEST));
-            let woken = station.bell.wait_with(Some(agent), device, timeout)?;
+            let woken = station.bell.wait_with(Some(agent), look.device, timeout)?;
             packets = woken.device || station.ingress.waits();
             rested = match woken {
                 Woken { other: true, .. } => Rested::Orphan,
@@ -109,7 +120,7 @@ impl Idle {
         }
         station.ingress.wake();
         station.egress.wake();
-        if let Some(home) = &mut station.home {
+        if let Some(home) = station.home.as_mut().filter(|_| buffers) {
             home.wake();
         }
         self.since = None;

@@ -143,6 +143,11 @@ impl Job {
         }
     }
 
+    /// Whether it waits for buffers to come home. An Rx service with a batch's worth of them does not.
+    pub(crate) fn wants_buffers(&self) -> bool {
+        self.full || !matches!(self.end, End::Rx { .. })
+    }
+
     /// What to wait for besides the bell.
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.end {

@@ -3,7 +3,7 @@
 use crate::attach::Descriptors;
 #[cfg(feature = "attacks")]
 use crate::attack::{Attack, Next};
-use crate::idle::{Idle, Rested};
+use crate::idle::{Idle, Look, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
 use crate::sandbox::{self, SandboxError};
@@ -131,13 +131,13 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         };
         steps = 0; // look at the commands again after a rest
         let mut failed = None;
-        let (resting, error) = (&mut job, &mut failed);
-        let rested = idle.rest(&mut station, agent, later, move |s| match resting.step(s) {
-            Ok(progress) => (progress, resting.wake_fd()),
-            Err(e) => {
+        let (buffers, resting, error) = (job.wants_buffers(), &mut job, &mut failed);
+        let rested = idle.rest(&mut station, agent, later, buffers, move |s| {
+            let progress = resting.step(s).unwrap_or_else(|e| {
                 *error = Some(e);
-                (Progress::Did, None)
-            }
+                Progress::Did
+            });
+            Look { progress, device: resting.wake_fd(), buffers: resting.wants_buffers() }
         })?;
         if let Some(e) = failed {
             return Err(e);

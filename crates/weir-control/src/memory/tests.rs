@@ -83,6 +83,29 @@ fn who_brings_packets_to_a_core_wakes_those_behind_it_there_and_in_its_domain() 
 }
 
 #[test]
+fn a_core_has_one_word_that_calls_its_workers_to_sleep_and_only_the_first_may_write_it() {
+    let two = chain(BTreeMap::new(), Some(vec![0, 1]));
+    let memory = Memory::new(&two).unwrap();
+    let muster = |name: &str| {
+        let (spec, fds) = memory.spec(&two, worker(&two, name), None).unwrap();
+        let fd = fds.as_fds()[usize::from(spec.muster?)].try_clone_to_owned().unwrap();
+        Some(Region::from_fd(fd, Muster::LEN).unwrap())
+    };
+    let first = Muster::attach(&muster("a").unwrap(), true).unwrap();
+    for follower in ["guest", "b"] {
+        let region = muster(follower).unwrap();
+        assert!(Muster::attach(&region, true).is_err(), "{follower} may write");
+        let seen = Muster::attach(&region, false).unwrap();
+        first.call(true);
+        assert!(seen.calls(), "{follower}");
+        first.call(false);
+        assert!(!seen.calls(), "{follower}");
+    }
+    // On the services' core, by themselves.
+    assert!(muster("rx:lan").is_none() && muster("tx:wan").is_none());
+}
+
+#[test]
 fn no_more_packets_are_believed_to_be_held_than_a_domain_has_buffers() {
     let setup = guest_in_the_middle();
     let mut memory = Memory::new(&setup).unwrap();

@@ -33,8 +33,8 @@ const WARM_UP: usize = 200;
 /// How long packets run before those that count: workers come to rest in an order
 /// meanwhile (polling only).
 const SETTLE: Duration = Duration::from_millis(300);
-/// Between two turns of the agent, which asks workers for signs of life.
-const TURN: usize = 64;
+/// Between two turns of the agent, which asks workers for signs of life: so many packets, or so long.
+const TURN: (usize, Duration) = (64, Duration::from_millis(100));
 /// A packet that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// From the last packet to the window in which an idle graph's processor time is counted.
@@ -219,11 +219,13 @@ fn packets(args: &LatencyArgs, isolated: bool, from_sleep: bool) -> Result<Vec<u
     let stats: Vec<_> = chain.iter().filter_map(|w| agent.pid(*w)).map(stat).collect();
     let mut took = Vec::with_capacity(args.samples);
     let begun = Instant::now();
+    let mut turned = begun;
     let mut i = 0;
     while took.len() < args.samples {
         i += 1;
-        if i % TURN == 0 {
+        if i % TURN.0 == 0 || turned.elapsed() > TURN.1 {
             agent.turn(Duration::ZERO)?;
+            turned = Instant::now();
         }
         if from_sleep {
             stats.iter().try_for_each(|stat| proc::wait_asleep(stat))?;

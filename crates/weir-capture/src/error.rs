@@ -84,6 +84,9 @@ pub enum WriteError {
         /// Length of the whole, valid part of the file.
         committed: u64,
     },
+    /// Somebody else writes it.
+    #[error("another program writes this file: end it, or write elsewhere")]
+    InUse,
     /// Another error of the system.
     #[error("writing the capture failed: {0}")]
     Io(#[from] io::Error),

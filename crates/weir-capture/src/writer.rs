@@ -1,6 +1,6 @@
 //! The writer: records are collected, then committed together.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -81,12 +81,18 @@ pub struct Writer<S = File> {
 }
 
 impl Writer<File> {
-    /// Creates a file, or empties an existing one, and writes its header.
+    /// Creates a file, or empties an existing one that no other writer has open, and writes its header.
     ///
     /// # Errors
-    /// [`WriteError::DiskFull`], [`WriteError::Io`].
+    /// [`WriteError::InUse`], [`WriteError::DiskFull`], [`WriteError::Io`].
     pub fn create(path: impl AsRef<Path>, format: Format) -> Result<Self, WriteError> {
-        Self::new(File::create(path)?, format)
+        // Emptied only when it is ours.
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        lock(&file)?;
+        if file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Self::new(file, format)
     }
 
     /// Reopens a file that a writer made, cuts it to `committed`, and goes on behind it. Format and interfaces are read
@@ -94,9 +100,10 @@ impl Writer<File> {
     ///
     /// # Errors
     /// [`WriteError::Reopen`] when the file does not reach or fit the position; [`WriteError::Foreign`];
-    /// [`WriteError::Io`].
+    /// [`WriteError::InUse`]; [`WriteError::Io`].
     pub fn reopen(path: impl AsRef<Path>, committed: Position) -> Result<Self, WriteError> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
+        lock(&file)?;
         let reader = Reader::resume_from(&file, committed).map_err(WriteError::Reopen)?;
         let format = match (reader.kind(), reader.interfaces().first()) {
             _ if !reader.is_little_endian() => return Err(WriteError::Foreign),
@@ -116,6 +123,15 @@ impl Writer<File> {
             committed: position,
             ahead: position,
         })
+    }
+}
+
+/// Takes a file for one writer, for as long as it is open. Devices are everybody's, and a file system
+/// without locks keeps nobody out.
+fn lock(file: &File) -> Result<(), WriteError> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) if file.metadata()?.is_file() => Err(WriteError::InUse),
+        _ => Ok(()),
     }
 }
 

@@ -240,10 +240,28 @@ fn a_writer_reopened_at_the_zero_position_keeps_only_the_header() {
         let header = writer.committed();
         writer.append(&ethernet(b"gone", micros(1))).unwrap();
         writer.commit().unwrap();
+        drop(writer);
         let writer = Writer::reopen(&path, Position::default()).unwrap();
         assert_eq!(writer.committed(), header);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), header.next);
     }
+}
+
+#[test]
+fn a_file_has_one_writer_at_a_time_and_who_comes_second_changes_nothing() {
+    let path = temporary("twice.pcap");
+    let mut first = Writer::create(&path, PCAP).unwrap();
+    first.append(&ethernet(b"first", micros(1))).unwrap();
+    let committed = first.commit().unwrap();
+    assert!(matches!(Writer::create(&path, PCAP), Err(WriteError::InUse)));
+    assert!(matches!(Writer::reopen(&path, committed), Err(WriteError::InUse)));
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), committed.next);
+    drop(first);
+    Writer::create(&path, PCAP).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 24);
+    // Who throws packets away needs no turn.
+    let both = ["/dev/null"; 2].map(|path| Writer::create(path, PCAP).unwrap());
+    drop(both);
 }
 
 #[test]

@@ -513,6 +513,13 @@ fn an_objective_is_met_with_the_fewest_cores_or_it_is_said_why_not() {
     // One core does 1 GHz / 4060 cycles.
     let slow = choose(&graph, &wanted(200_000), &server(8)).unwrap().placement;
     assert_eq!((slow.isolate, slow.cores), (Isolate::None, 1));
+    // Twice that takes two workers of two NFs each, which pass on fewer rings than four.
+    let twice = choose(&graph, &wanted(440_000), &server(3)).unwrap();
+    assert_eq!((twice.placement.isolate, twice.placement.cores), (Isolate::Auto, 2));
+    assert_eq!(
+        twice.instead_of.map(|p| (p.isolate, p.workers, p.cores)),
+        Some((Isolate::Each, 4, 2))
+    );
     // More needs a core for each NF: at 900 kpps each is busy to 95 %.
     let fast = choose(&graph, &wanted(900_000), &server(8)).unwrap().placement;
     assert_eq!((fast.isolate, fast.cores), (Isolate::Each, 4));

@@ -5,10 +5,12 @@ mod common;
 
 use common::Types;
 use serde_json::Value;
-use weir_plan::service::{Described, Objective, Server, Syntax, describe};
+use weir_plan::service::{
+    Described, LatencyDocument, Objective, ObjectiveError, Server, Syntax, choose, describe,
+};
 use weir_plan::{
-    Affinity, Catalog, ConfigProblem, Effect, Field, FieldSet, Instances, Key, NfInfo, Over, Split,
-    Touch, Way, Work, check, render, size,
+    Affinity, Catalog, ConfigProblem, Effect, Field, FieldSet, Instances, Isolate, Key, NfInfo,
+    Over, Split, Touch, Way, Work, check, render, size,
 };
 
 /// `BySource`, `ByTuple`, `ByFlow`, `Free`: named by their affinity; 940 cycles, so that with a
@@ -235,4 +237,34 @@ fn an_nf_description_says_whether_and_how_an_nf_is_split() {
         (silent[0].info.work.affinity, silent[0].info.work.scales),
         (Affinity::Source, false)
     );
+}
+
+#[test]
+fn an_objective_splits_what_may_be_split_and_says_what_may_not() {
+    let chain = |last: &str| {
+        let text = format!(
+            "Port<0> p; Port<1> q; ByFlow a; {last} b; pipelet {{ p -> a; a -> b; b -> q; }}"
+        );
+        check(&text, &Kinds).unwrap().graph
+    };
+    // One core manages 1 Mpps of each.
+    let wanted = |pps| Objective { pps, bps: None, latency: None };
+    let place = |pps, cores| choose(&chain("Free"), &wanted(pps), &server(cores));
+    let split = place(1_800_000, 8).unwrap().placement;
+    assert_eq!((split.isolate, split.workers, split.cores), (Isolate::Each, 4, 4));
+    assert!((split.pps - 2e6).abs() < 1.0, "{}", split.pps);
+    let error = place(1_800_000, 4).unwrap_err();
+    assert!(matches!(error, ObjectiveError::Cores { needed: 4, cores: 4, .. }), "{error}");
+    // Each of two instances waits less than one would, and one could not keep up.
+    let bound = LatencyDocument { percentile: 99.0, at_most_us: 100.0 };
+    let soon = Objective { latency: Some(bound), ..wanted(1_800_000) };
+    let soon = choose(&chain("Free"), &soon, &server(8)).unwrap().placement;
+    assert_eq!(soon.cores, 4);
+    // At 900 kpps a packet takes 1 µs of work and nine of waiting, twice, and the tail is ln 100 of that.
+    let us = soon.latency_us.unwrap();
+    assert!((us - 2.0 * 10.0 * 100f64.ln()).abs() < 0.1, "{us}");
+    let error = choose(&chain("Single"), &wanted(1_800_000), &server(8)).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("b takes 1000 cycles") && said.contains("`scaling:"), "{said}");
+    assert!(matches!(error, ObjectiveError::TooSlow { count: 1, .. }), "{error}");
 }

@@ -1,7 +1,11 @@
 //! What a chain is to achieve, and the cheapest way to it by the cost model.
 //!
+//! The ways that are compared: all NFs in one worker, those of `--isolate auto`, and each NF in its own with as
+//! many instances as its traffic needs and its description allows ([`size`]).
+//!
 //! The model is rough on purpose: an NF costs its description's cycles per packet, a ring
-//! [`RING_CYCLES`](crate::RING_CYCLES), and every packet takes the most expensive way. Waiting is that of an M/M/1 queue in front
+//! [`RING_CYCLES`](crate::RING_CYCLES), and every packet takes the most expensive way; only where each NF has its own
+//! worker it gets the share of the traffic that is estimated for it. Waiting is that of an M/M/1 queue in front
 //! of each worker, which has its core for itself when a latency is asked for; its p-quantile is the mean times ln(1/(1-p)); quantiles are added up along the
 //! way, which is more than the sum's quantile. The estimates are bounds, to be held against
 //! `weir bench`.
@@ -10,11 +14,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::auto;
 use crate::bandwidth::Bandwidth;
 use crate::cost::{RING_CYCLES, bins, cycles as cost};
-use crate::graph::{Graph, Node};
-use crate::plan::Isolate;
+use crate::graph::{Graph, Node, NodeId};
+use crate::plan::{Isolate, Options};
 use crate::service::hardware::Server;
+use crate::size::{SizedNf, size};
 
 /// An objective as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -96,10 +102,13 @@ impl ObjectiveDocument {
 pub struct Placement {
     /// Which NFs share a worker.
     pub isolate: Isolate,
+    /// Workers, the instances of an NF each counted.
+    pub workers: u32,
     /// Cores for NFs at the objective's throughput; devices need one more. With a bound on latency
     /// each worker has its own, else they share cores as their loads allow.
     pub cores: u32,
-    /// Packets per second that its slowest worker manages with a core of its own.
+    /// Packets per second that the chain can take: what its slowest NF manages, all its instances with
+    /// a core of their own.
     pub pps: f64,
     /// The latency at the asked percentile, in microseconds; infinite when it cannot keep up.
     pub latency_us: Option<f64>,
@@ -110,24 +119,27 @@ pub struct Placement {
 pub struct Choice {
     /// It.
     pub placement: Placement,
-    /// The other one, if that would do as well.
+    /// The next best, if that would do as well.
     pub instead_of: Option<Placement>,
 }
 
 /// Why no way meets the objective.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ObjectiveError {
-    /// The slowest NF alone is too slow, and there is only one of each.
+    /// The slowest NF is too slow with as many instances as there may be.
     #[error(
-        "the objective cannot be met: {nf} takes {cycles} cycles per packet, {most:.2} Mpps on a core of \
-         {ghz} GHz, and {wanted:.2} Mpps are asked for; ask for less, or make {nf} cheaper"
+        "the objective cannot be met: {nf} takes {cycles} cycles per packet, with {count} instance(s) on cores \
+         of {ghz} GHz the chain takes {most:.2} Mpps, and {wanted:.2} Mpps are asked for; ask for less, make {nf} cheaper, or, if it \
+         may be split, say so in its description (`scaling: {{ cores: true }}`)"
     )]
     TooSlow {
         /// Its name.
         nf: String,
         /// Its cycles per packet.
         cycles: u32,
-        /// What it manages, in Mpps.
+        /// How many instances of it there may be.
+        count: u32,
+        /// What the chain takes with them, in Mpps.
         most: f64,
         /// GHz.
         ghz: f64,
@@ -191,8 +203,19 @@ pub fn choose(
         let (nic, wanted) = (Bandwidth::Bps(nic), Bandwidth::Bps(wanted));
         return Err(ObjectiveError::Nic { server, nic, wanted });
     }
-    let all =
-        [Isolate::None, Isolate::Each].map(|isolate| place(graph, objective, server, isolate));
+    let sized = size(graph, server, Some(objective)).nfs;
+    let ways = [Isolate::None, Isolate::Auto, Isolate::Each];
+    let all: Vec<Placement> = ways
+        .into_iter()
+        .filter_map(|isolate| {
+            Some(place(
+                objective,
+                server,
+                isolate,
+                &workers_of(graph, objective, server, isolate, &sized)?,
+            ))
+        })
+        .collect();
     let wanted = objective.pps as f64;
     let for_nfs = server.cores.saturating_sub(1).max(1);
     let fast = |p: &Placement| p.pps >= wanted;
@@ -202,13 +225,13 @@ pub fn choose(
         _ => true,
     };
     let mut good: Vec<Placement> =
-        all.into_iter().filter(|p| fast(p) && fits(p) && soon(p)).collect();
-    good.sort_by_key(|p| p.cores);
+        all.iter().copied().filter(|p| fast(p) && fits(p) && soon(p)).collect();
+    good.sort_by_key(|p| (p.cores, p.workers));
     let mut good = good.into_iter();
     if let Some(placement) = good.next() {
         return Ok(Choice { placement, instead_of: good.next() });
     }
-    Err(why_not(graph, objective, server, &all))
+    Err(why_not(graph, objective, server, &all, &sized))
 }
 
 fn why_not(
@@ -216,18 +239,20 @@ fn why_not(
     objective: &Objective,
     server: &Server,
     all: &[Placement],
+    sized: &[SizedNf],
 ) -> ObjectiveError {
     let wanted = objective.pps as f64;
     let for_nfs = server.cores.saturating_sub(1).max(1);
     let fast: Vec<&Placement> = all.iter().filter(|p| p.pps >= wanted).collect();
     if fast.is_empty() {
-        let nodes = graph.nodes().iter().filter(|node| node.is_nf());
-        let slowest = nodes.max_by_key(|node| cost(node));
-        let cycles = slowest.map_or(0, cost).saturating_add(RING_CYCLES);
+        let takes = |nf: &SizedNf| nf.core_pps * f64::from(nf.count) / share(nf, objective);
+        let slowest = sized.iter().min_by(|a, b| takes(a).total_cmp(&takes(b)));
+        let node = slowest.and_then(|nf| graph.node(nf.node));
         return ObjectiveError::TooSlow {
-            nf: slowest.map_or_else(String::new, |node| node.name.clone()),
-            cycles,
-            most: server.ghz * 1e3 / f64::from(cycles.max(1)),
+            nf: slowest.map_or_else(String::new, |nf| nf.name.clone()),
+            cycles: node.map_or(0, cost).saturating_add(RING_CYCLES),
+            count: slowest.map_or(1, |nf| nf.count),
+            most: slowest.map_or(0.0, takes) / 1e6,
             ghz: server.ghz,
             wanted: wanted / 1e6,
         };
@@ -244,72 +269,138 @@ fn why_not(
     ObjectiveError::TooLate { percentile, best_us, wanted_us }
 }
 
-/// What the model says of running `graph` this way.
-fn place(graph: &Graph, objective: &Objective, server: &Server, isolate: Isolate) -> Placement {
+/// The part of the chain's packets that come to an NF.
+fn share(nf: &SizedNf, objective: &Objective) -> f64 {
+    match nf.pps {
+        Some(pps) if objective.pps > 0 && pps > 0.0 => pps / objective.pps as f64,
+        _ => 1.0,
+    }
+}
+
+/// A worker, or the instances of one NF.
+struct Group {
+    /// Cycles of a packet on its most expensive way through.
+    cycles: u32,
+    /// Cycles of it on the chain's most expensive way; `None` if that leads past.
+    on_way: Option<u32>,
+    /// The part of the chain's packets that come here.
+    share: f64,
+    /// Instances.
+    count: u32,
+}
+
+/// The workers of one way to run `graph`; `None` when there is no such way.
+fn workers_of(
+    graph: &Graph,
+    objective: &Objective,
+    server: &Server,
+    isolate: Isolate,
+    sized: &[SizedNf],
+) -> Option<Vec<Group>> {
+    let groups: Vec<Vec<NodeId>> = match isolate {
+        Isolate::None => vec![sized.iter().map(|nf| nf.node).collect()],
+        Isolate::Each => sized.iter().map(|nf| vec![nf.node]).collect(),
+        Isolate::Auto => {
+            let online = usize::try_from(server.cores).unwrap_or(usize::MAX);
+            let options = Options {
+                isolate,
+                cores: None,
+                online,
+                domains: std::collections::BTreeMap::new(),
+            };
+            let runs = auto::runs(graph, &options).ok()?;
+            // Else it is one of the others.
+            (1 < runs.len() && runs.len() < sized.len()).then_some(runs)?
+        }
+    };
+    let ring = if isolate == Isolate::None { 0 } else { RING_CYCLES };
+    let way = longest(graph, ring, |_| true);
+    let cycles = |ids: &[NodeId]| {
+        let all = ids.iter().filter_map(|id| graph.node(*id)).map(cost);
+        all.fold(RING_CYCLES, u32::saturating_add)
+    };
+    let group = |ids: Vec<NodeId>| {
+        let on_way: Vec<NodeId> = way.iter().copied().filter(|id| ids.contains(id)).collect();
+        let nf = |id: NodeId| sized.iter().find(|nf| nf.node == id);
+        let (share, count) = match ids.as_slice() {
+            [only] if isolate == Isolate::Each => {
+                nf(*only).map_or((1.0, 1), |nf| (share(nf, objective), nf.count))
+            }
+            _ => (1.0, 1),
+        };
+        Group {
+            cycles: match ids.as_slice() {
+                [only] => cycles(&[*only]),
+                _ => cycles(&longest(graph, 0, |id| ids.contains(&id))),
+            },
+            on_way: (!on_way.is_empty()).then(|| cycles(&on_way)),
+            share,
+            count,
+        }
+    };
+    Some(groups.into_iter().map(group).collect())
+}
+
+/// What the model says of running a chain this way.
+fn place(objective: &Objective, server: &Server, isolate: Isolate, groups: &[Group]) -> Placement {
     let pps = objective.pps as f64;
     let hertz = server.ghz * 1e9;
-    let nfs = || graph.nodes().iter().filter(|node| node.is_nf());
-    // Cycles per packet of each worker, and the workers that the longest way goes through.
-    let (workers, way): (Vec<u32>, Vec<u32>) = match isolate {
-        Isolate::None => {
-            let one = longest(graph, 0).iter().fold(RING_CYCLES, |sum, c| sum.saturating_add(*c));
-            (vec![one], vec![one])
-        }
-        // Of `auto` nothing better is known than of each.
-        Isolate::Each | Isolate::Auto => (
-            nfs().map(|node| cost(node).saturating_add(RING_CYCLES)).collect(),
-            longest(graph, RING_CYCLES),
-        ),
-    };
-    let slowest = workers.iter().copied().max().unwrap_or(0);
-    // Workers that share a core share its cycles; a worker is never on two.
-    let loads = workers.iter().map(|cycles| f64::from(*cycles) * pps / hertz);
+    // Packets per second of each instance, and the part of a core that they take.
+    let own = |g: &Group| pps * g.share / f64::from(g.count);
+    let load = |g: &Group| f64::from(g.cycles) * own(g) / hertz;
+    let takes =
+        |g: &Group| hertz / f64::from(g.cycles.max(1)) * f64::from(g.count) / g.share.max(1e-9);
     let latency_us = objective.latency.map(|bound| {
         let tail = (1.0 / (1.0 - bound.percentile / 100.0)).ln().max(1.0);
-        let waits = way.iter().map(|cycles| {
-            let service = f64::from(*cycles) / hertz;
-            let load = service * pps;
-            if load < 1.0 { service / (1.0 - load) * tail * 1e6 } else { f64::INFINITY }
+        let waits = groups.iter().filter_map(|g| {
+            let service = f64::from(g.on_way?) / hertz;
+            let load = service * own(g);
+            Some(if load < 1.0 { service / (1.0 - load) * tail * 1e6 } else { f64::INFINITY })
         });
         waits.sum()
     });
+    let workers = groups.iter().fold(0, |sum: u32, g| sum.saturating_add(g.count));
     // The waits above are bounds only while nothing else runs on a worker's core.
     let cores = match objective.latency {
-        Some(_) => u32::try_from(workers.len()).unwrap_or(u32::MAX),
-        None => bins(loads.collect()),
+        Some(_) => workers,
+        // Workers that share a core share its cycles; a worker is never on two.
+        None => bins(groups.iter().flat_map(|g| (0..g.count).map(move |_| load(g))).collect()),
     };
-    Placement { isolate, cores, pps: hertz / f64::from(slowest.max(1)), latency_us }
+    let slowest = groups.iter().map(takes).fold(f64::INFINITY, f64::min);
+    Placement { isolate, workers, cores, pps: slowest, latency_us }
 }
 
-/// The costs along the most expensive way through the NFs, each with `extra`.
-fn longest(graph: &Graph, extra: u32) -> Vec<u32> {
+/// The NFs of `among` on the most expensive way through them, each with `extra` cycles.
+fn longest(graph: &Graph, extra: u32, among: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
     // By node: the sum to and with it, and the node before.
-    let mut best: Vec<(u64, Option<usize>)> = vec![(0, None); graph.nodes().len()];
+    let mut best: Vec<(u64, Option<NodeId>)> = vec![(0, None); graph.nodes().len()];
     let leaving = graph.leaving();
-    let own = |at: usize| graph.nodes().get(at).map_or(0, |n| cost(n).saturating_add(extra));
-    for id in graph.order() {
-        let at = id.index();
-        let before = best.get(at).copied().unwrap_or_default();
-        let sum = before.0.saturating_add(u64::from(own(at)));
-        if let Some(here) = best.get_mut(at) {
+    let is_in = |id: NodeId| among(id) && graph.node(id).is_some_and(Node::is_nf);
+    for &id in graph.order().iter().filter(|id| is_in(**id)) {
+        let own = graph.node(id).map_or(0, |n| cost(n).saturating_add(extra));
+        let before = best.get(id.index()).copied().unwrap_or_default();
+        let sum = before.0.saturating_add(u64::from(own));
+        if let Some(here) = best.get_mut(id.index()) {
             here.0 = sum;
         }
-        for edge in leaving.get(at).into_iter().flatten().filter_map(|edge| graph.edge(*edge)) {
-            let to_nf = !edge.closes && graph.node(edge.to).is_some_and(Node::is_nf);
+        let edges = leaving.get(id.index()).into_iter().flatten();
+        for edge in edges.filter_map(|edge| graph.edge(*edge)) {
             if let Some(next) = best.get_mut(edge.to.index())
-                && to_nf
+                && !edge.closes
+                && is_in(edge.to)
                 && sum > next.0
             {
-                *next = (sum, Some(at));
+                *next = (sum, Some(id));
             }
         }
     }
     let mut way = Vec::new();
-    let end = best.iter().enumerate().max_by_key(|(_, (sum, _))| *sum);
-    let mut at = end.filter(|(_, (sum, _))| *sum > 0).map(|(at, _)| at);
+    let ends = graph.order().iter().filter(|id| is_in(**id));
+    let sum = |id: &&NodeId| best.get(id.index()).map_or(0, |b| b.0);
+    let mut at = ends.max_by_key(sum).copied();
     while let Some(here) = at {
-        way.push(own(here));
-        at = best.get(here).and_then(|(_, before)| *before);
+        way.push(here);
+        at = best.get(here.index()).and_then(|(_, before)| *before);
     }
     way.reverse();
     way

@@ -122,6 +122,11 @@ fn number(number: &Arith, f: &mut Formatter<'_>) -> fmt::Result {
 impl Display for AnyTest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
+            AnyTest::Network(network) => write!(f, "any {}", network.word()),
+            AnyTest::Net { family, direction, net } => {
+                let (family, direction, net) = (*family, *direction, *net);
+                write!(f, "any {}", Primitive::Net { family, direction, net })
+            }
             AnyTest::Protocol(number) => write!(f, "any proto {number}"),
             AnyTest::Port { transport, direction, first, last } => {
                 let ports = Primitive::Port {

@@ -45,7 +45,8 @@ impl Field {
             | Field::There { mask, .. }
             | Field::Behind { mask, .. }
             | Field::Tag { mask, .. } => Some(*mask),
-            Field::Compared { .. } | Field::Chain { .. } | Field::Any(_) => Some(0xffff),
+            Field::Any(any) => Some(any.highest()),
+            Field::Compared { .. } | Field::Chain { .. } => Some(0xffff),
             Field::Length | Field::Value(_) => None,
         }
     }

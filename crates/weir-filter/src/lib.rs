@@ -35,6 +35,7 @@
 //! # Extensions to libpcap
 //!
 //! - `any tcp`, `any udp port 53`, `any proto N`: behind tags, labels, PPPoE and extension headers.
+//!   `any ip`, `any host A`, `any src net N`: behind tags, labels and PPPoE.
 //! - `tos N` (E2, figure 16): IPv4's type of service or IPv6's traffic class.
 //! - `dst ip X`, `src ip X` (E2, figure 14): the same as `dst net X`, `src net X`.
 //! - Named addresses, given by the caller: see [`parse_with`].
@@ -82,7 +83,7 @@ pub use net::{Mac, Net, NetError};
 pub use offsets::Misplaced;
 pub use parse::{MAX_DEPTH, MAX_TEXT, parse, parse_with};
 pub use primitive::{
-    AnyTest, Direction, Family, Group, IpFamily, LlcKind, Primitive, Protocol, Transport,
+    AnyTest, Direction, Family, Group, IpFamily, LlcKind, Network, Primitive, Protocol, Transport,
 };
 pub use surprise::{Surprise, warnings};
 pub use terms::{Condition, Number, Terms};

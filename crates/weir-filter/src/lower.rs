@@ -9,7 +9,7 @@ use crate::cond::{Cond, FieldId, Fields};
 use crate::expr::{Expr, SlotTest};
 use crate::field::{AnyField, Field};
 use crate::offsets::{Misplaced, Offsets};
-use crate::primitive::{AnyTest, Direction, Group, Primitive, Protocol, Transport};
+use crate::primitive::{AnyTest, Direction, Family, Group, Primitive, Protocol, Transport};
 pub(crate) use link::{IPV4, IPV6};
 
 /// Why an expression has no meaning.
@@ -50,6 +50,8 @@ pub(crate) struct Lower {
     offsets: Offsets,
     /// How many were met.
     primitives: usize,
+    /// Says also what follows from the rest: to run a filter it is wasted, to reason about it not.
+    pub(crate) implied: bool,
 }
 
 /// What a primitive comes down to.
@@ -57,7 +59,7 @@ pub(crate) type Made = Result<Cond, Misplaced>;
 
 impl Lower {
     pub(crate) fn new() -> Self {
-        Self { fields: Fields::default(), offsets: Offsets::new(), primitives: 0 }
+        Self { fields: Fields::default(), offsets: Offsets::new(), primitives: 0, implied: false }
     }
 
     fn expression(&mut self, expr: &Expr) -> Result<Cond, LowerError> {
@@ -167,15 +169,34 @@ impl Lower {
     }
 
     fn any(&mut self, test: AnyTest) -> Cond {
+        let kind = Field::Any(AnyField::Kind);
+        let ip = self.implied.then(|| self.one_of(kind.clone(), &[IPV4.into(), IPV6.into()]));
         let protocol = Field::Any(AnyField::Protocol);
         match test {
-            AnyTest::Protocol(number) => self.is(protocol, number.into()),
+            AnyTest::Network(network) => self.is(kind, network.ether_type().into()),
+            AnyTest::Net { family, direction, net } => {
+                let places = network::places(net).iter().filter(|(of, ..)| family.takes(*of));
+                let way = |(_, number, src, dst): &(Family, u16, u32, u32)| {
+                    let kind = self.is(kind.clone(), (*number).into());
+                    let mut address = |at: u32| {
+                        network::address(net, |offset, first, last| {
+                            let at = at.saturating_add(offset).try_into().unwrap_or(u8::MAX);
+                            let word = AnyField::Word { kind: *number, at };
+                            self.within(Field::Any(word), first, last)
+                        })
+                    };
+                    let (src, dst) = (address(*src), address(*dst));
+                    Cond::All(vec![kind, directed(direction, src, dst)])
+                };
+                Cond::Any(places.map(way).collect())
+            }
+            AnyTest::Protocol(number) => all([ip, Some(self.is(protocol, number.into()))]),
             AnyTest::Port { transport, direction, first, last } => {
                 let protocol = self.one_of(protocol, numbers(transport));
                 let (first, last) = (first.into(), last.into());
                 let src = self.within(Field::Any(AnyField::Source), first, last);
                 let dst = self.within(Field::Any(AnyField::Destination), first, last);
-                Cond::All(vec![protocol, directed(direction, src, dst)])
+                all([ip, Some(protocol), Some(directed(direction, src, dst))])
             }
         }
     }

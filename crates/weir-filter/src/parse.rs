@@ -2,6 +2,7 @@
 //!
 //! The primitives themselves are in [`primitive`], the values in [`crate::value`].
 
+mod any;
 mod arith;
 mod primitive;
 mod qualifiers;

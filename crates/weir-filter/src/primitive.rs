@@ -138,10 +138,60 @@ pub enum Group {
     Ip6,
 }
 
+impl Network {
+    /// Each with its word.
+    pub(crate) const WORDS: [(&'static str, Network); 4] = [
+        ("ip", Network::Ip),
+        ("ip6", Network::Ip6),
+        ("arp", Network::Arp),
+        ("rarp", Network::Rarp),
+    ];
+
+    pub(crate) fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(_, n)| *n == self).map_or("", |(word, _)| *word)
+    }
+
+    pub(crate) fn ether_type(self) -> u16 {
+        match self {
+            Network::Ip => 0x0800,
+            Network::Ip6 => 0x86dd,
+            Network::Arp => 0x0806,
+            Network::Rarp => 0x8035,
+        }
+    }
+
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Network::Ip => Family::Ip,
+            Network::Ip6 => Family::Ip6,
+            Network::Arp => Family::Arp,
+            Network::Rarp => Family::Rarp,
+        }
+    }
+}
+
+impl Family {
+    /// Whether addresses in `of`, which is none but one, are meant.
+    pub(crate) fn takes(self, of: Family) -> bool {
+        self == Family::Any || self == of
+    }
+}
+
 /// What `any …` looks for behind all tags, labels and extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AnyTest {
+    /// What stands behind tags, labels and PPPoE: `any ip`, `any ip6`, `any arp`, `any rarp`.
+    Network(Network),
+    /// Addresses there: `any host`, `any src net`.
+    Net {
+        /// Where the address stands.
+        family: Family,
+        /// Which address.
+        direction: Direction,
+        /// The network it must be in.
+        net: Net,
+    },
     /// The upper-layer protocol: `any tcp`, `any proto 47`.
     Protocol(u8),
     /// Ports of TCP, UDP or SCTP, `first ..= last`: `any tcp dst port 80`.
@@ -155,6 +205,20 @@ pub enum AnyTest {
         /// Highest port.
         last: u16,
     },
+}
+
+/// The protocols that `any` finds by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Network {
+    /// IPv4.
+    Ip,
+    /// IPv6.
+    Ip6,
+    /// ARP.
+    Arp,
+    /// RARP.
+    Rarp,
 }
 
 /// Which of a packet's two addresses, or ports, must match.

@@ -22,6 +22,16 @@ pub enum Surprise {
         /// What looks through them.
         instead: String,
     },
+    /// The same, of a term that `any` has no form for.
+    #[error(
+        "`{term}` misses packets with a VLAN tag, an MPLS label or PPPoE before IP; write `{instead}` to take those with one tag, too"
+    )]
+    Tagged {
+        /// The term.
+        term: String,
+        /// What takes those with one tag.
+        instead: String,
+    },
     /// Over IPv6 a term looks at the next header (and one fragment header), no further.
     #[error(
         "`{term}` misses IPv6 packets with most extension headers; write `{instead}` to look through them"
@@ -85,9 +95,9 @@ impl Surprise {
     #[must_use]
     pub fn instead(&self) -> Option<&str> {
         match self {
-            Surprise::Encapsulated { instead, .. } | Surprise::Extensions { instead, .. } => {
-                Some(instead)
-            }
+            Surprise::Encapsulated { instead, .. }
+            | Surprise::Tagged { instead, .. }
+            | Surprise::Extensions { instead, .. } => Some(instead),
             _ => None,
         }
     }
@@ -96,7 +106,11 @@ impl Surprise {
 /// What in `expr` may surprise, from left to right, each once.
 #[must_use]
 pub fn warnings(expr: &Expr) -> Vec<Surprise> {
-    let mut walk = Walk { found: Vec::new(), known: HashSet::new(), shift: None, within: 0 };
+    let mut knows_tags = false;
+    expr.visit(&mut |e| {
+        knows_tags = knows_tags || matches!(e, Expr::Primitive(p) if shifts(p));
+    });
+    let mut walk = Walk { found: Vec::new(), known: HashSet::new(), shift: None, knows_tags };
     walk.expression(expr);
     walk.found
 }
@@ -106,8 +120,8 @@ struct Walk {
     known: HashSet<Surprise>,
     /// What has moved offsets for terms that it has nothing to do with.
     shift: Option<String>,
-    /// How many stand left that move offsets: who writes them knows of tags.
-    within: usize,
+    /// Something moves offsets: who writes it knows of tags.
+    knows_tags: bool,
 }
 
 impl Walk {
@@ -155,7 +169,17 @@ impl Walk {
             self.add(Surprise::Shifted { shift, term: term() });
         }
         match p {
-            _ if shifts(p) => self.within = self.within.saturating_add(1),
+            Primitive::Net { .. }
+            | Primitive::Protocol(Protocol::Ip | Protocol::Ip6 | Protocol::Arp | Protocol::Rarp) => {
+                self.encapsulated(term(), format!("any {p}"));
+            }
+            Primitive::Multicast(Group::Ip) => {
+                self.encapsulated(term(), "any ip dst net 224.0.0.0/3".to_owned());
+            }
+            Primitive::Multicast(Group::Ip6) => {
+                self.encapsulated(term(), "any ip6 dst net ff00::/8".to_owned());
+            }
+            Primitive::Tos(_) | Primitive::Protocol(Protocol::Ah) => self.tagged(&term()),
             Primitive::Port { .. } => {
                 self.upper(p, &term());
                 self.add(Surprise::Fragments { term: term() });
@@ -170,9 +194,7 @@ impl Walk {
             Primitive::Chain { .. } => self.add(Surprise::Chain { term: term() }),
             Primitive::IpProto { family, number } => {
                 let instead = format!("any proto {number}");
-                if self.within == 0 {
-                    self.add(Surprise::Encapsulated { term: term(), instead: instead.clone() });
-                }
+                self.encapsulated(term(), instead.clone());
                 if *family != IpFamily::Ip {
                     self.add(Surprise::Extensions { term: term(), instead });
                 }
@@ -182,12 +204,22 @@ impl Walk {
         }
     }
 
-    fn upper(&mut self, p: &Primitive, term: &str) {
-        let instead = format!("any {term}");
-        if self.within == 0 {
-            let (term, instead) = (term.to_owned(), instead.clone());
+    fn encapsulated(&mut self, term: String, instead: String) {
+        if !self.knows_tags {
             self.add(Surprise::Encapsulated { term, instead });
         }
+    }
+
+    fn tagged(&mut self, term: &str) {
+        if !self.knows_tags {
+            let instead = format!("({term} or (vlan and {term}))");
+            self.add(Surprise::Tagged { term: term.to_owned(), instead });
+        }
+    }
+
+    fn upper(&mut self, p: &Primitive, term: &str) {
+        let instead = format!("any {term}");
+        self.encapsulated(term.to_owned(), instead.clone());
         let four_only =
             matches!(p, Primitive::Protocol(Protocol::Icmp | Protocol::Igmp | Protocol::Igrp));
         if !four_only {
@@ -199,6 +231,9 @@ impl Walk {
         let mut loads = Vec::new();
         for side in [&relation.left, &relation.right] {
             collect(side, true, &mut loads);
+        }
+        if !loads.is_empty() {
+            self.tagged(term);
         }
         for (protocol, asked) in loads {
             if !asked {

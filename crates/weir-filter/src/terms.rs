@@ -65,7 +65,9 @@ impl Terms {
     /// At a filter's begin.
     #[must_use]
     pub fn new() -> Self {
-        Self(Lower::new())
+        let mut lower = Lower::new();
+        lower.implied = true;
+        Self(lower)
     }
 
     /// When the next primitive holds.

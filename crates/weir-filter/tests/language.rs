@@ -99,6 +99,12 @@ fn tags_ports_and_extension_headers_stand_beside_libpcaps_language() {
         "any proto 6 or any udp port 53 or any udp port 67"
     );
     assert_eq!(canonical("any src portrange 5-1"), "any src portrange 1-5");
+    assert_eq!(canonical("any ip or any ip6 or any arp"), "any ip or any ip6 or any arp");
+    assert_eq!(
+        canonical("any src net 10.0.0.0/8 or 10.0.0.1 or any dst ip 2001:db8::/32"),
+        "any src net 10.0.0.0/8 or any src host 10.0.0.1 or any dst net 2001:db8::/32"
+    );
+    assert_eq!(canonical("any ip src 10.0.0.1"), "any ip src host 10.0.0.1");
     assert_eq!(canonical("tos 0xb8 and any proto gre"), "tos 184 and any proto 47");
 }
 
@@ -181,6 +187,61 @@ fn any_looks_through_tags_labels_sessions_and_extension_headers() {
 }
 
 #[test]
+fn any_finds_ip_arp_and_addresses_behind_tags_labels_and_sessions() {
+    let arp: &[u8] =
+        &[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2];
+    let four: &[u8] = &[0x45, 0, 0, 20, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 224, 0, 0, 5];
+    let mut six = vec![0x60, 0, 0, 0, 0, 0, 59, 64, 0x20, 1, 0x0d, 0xb8];
+    six.extend([0; 11].iter().chain(&[1, 0xff, 2]).chain(&[0; 14]));
+    let tag: &[u8] = &[0x81, 0, 0, 5];
+    let label: &[u8] = &[0x88, 0x47, 0, 1, 0x21, 64];
+    let session = |ppp: u8| vec![0x88, 0x64, 0x11, 0, 0, 7, 0, 50, 0, ppp];
+    let frame = |parts: &[&[u8]]| {
+        [&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1], parts.concat().as_slice()].concat()
+    };
+    let ip: &[u8] = &[8, 0];
+    let fours = [
+        frame(&[ip, four]),
+        frame(&[tag, tag, ip, four]),
+        frame(&[tag, label, four]),
+        frame(&[tag, &session(0x21), four]),
+    ];
+    let sixes = [
+        frame(&[&[0x86, 0xdd], &six]),
+        frame(&[tag, &[0x86, 0xdd], &six]),
+        frame(&[label, &six]),
+        frame(&[&session(0x57), &six]),
+    ];
+    let arps = [frame(&[&[8, 6], arp]), frame(&[tag, &[8, 6], arp])];
+    let (of4, of6, of_arp) = (1, 2, 4);
+    for (text, wanted) in [
+        ("any ip", of4),
+        ("any ip6", of6),
+        ("any arp", of_arp),
+        ("any rarp", 0),
+        ("any host 10.0.0.1", of4 | of_arp),
+        ("any ip src host 10.0.0.1", of4),
+        ("any arp src 10.0.0.1", of_arp),
+        ("any dst net 10.0.0.0/8", of_arp),
+        ("any ip dst net 224.0.0.0/3", of4),
+        ("any src net 2001:db8::/32", of6),
+        ("any dst host 2001:db8::1", 0),
+        ("any ip6 dst net ff00::/8", of6),
+        ("any net 0.0.0.0/0", of4 | of_arp),
+    ] {
+        let filter = Filter::compile(&parse(text).unwrap()).unwrap();
+        for (list, bit) in [(&fours[..], of4), (&sixes, of6), (&arps, of_arp)] {
+            for frame in list {
+                let matches = filter.matches(frame.as_slice());
+                assert_eq!(matches, wanted & bit != 0, "`{text}`: {frame:02x?}");
+            }
+        }
+    }
+    let host = Filter::compile(&parse("any host 10.0.0.1").unwrap()).unwrap();
+    assert!(!host.matches(&fours[1][..36]), "a packet that ends in an address has none");
+}
+
+#[test]
 fn warnings_name_the_term_and_what_to_write() {
     let said = |text: &str| -> Vec<String> {
         warnings(&parse(text).unwrap()).iter().map(ToString::to_string).collect()
@@ -195,13 +256,33 @@ fn warnings_name_the_term_and_what_to_write() {
         ("2 + tcp[0] = 1", "only the left operand", "`tcp and`"),
         ("ip protochain 6", "authentication header", "`any proto N`"),
         ("carp", "CARP and VRRP alike", "112"),
+        ("ip", "`ip` misses packets with a VLAN tag", "`any ip`"),
+        ("ip6", "`ip6` misses packets with a VLAN tag", "`any ip6`"),
+        ("arp", "`arp` misses packets with a VLAN tag", "`any arp`"),
+        ("host 10.0.0.1", "`host 10.0.0.1` misses packets with a VLAN", "`any host 10.0.0.1`"),
+        ("src 10.0.0.1", "`src host 10.0.0.1` misses", "`any src host 10.0.0.1`"),
+        ("ip6 dst net 2001:db8::/32", "misses packets", "`any ip6 dst net 2001:db8::/32`"),
+        ("ip multicast", "misses packets with a VLAN tag", "`any ip dst net 224.0.0.0/3`"),
+        ("ip6 multicast", "misses packets with a VLAN tag", "`any ip6 dst net ff00::/8`"),
+        ("tos 184", "`tos 184` misses packets", "`(tos 184 or (vlan and tos 184))`"),
+        ("ip[8] < 5", "`ip[8] < 5` misses packets", "`(ip[8] < 5 or (vlan and ip[8] < 5))`"),
     ] {
         let said = said(text);
         assert!(said.iter().any(|w| w.contains(term) && w.contains(instead)), "`{text}`: {said:?}");
     }
-    for text in
-        ["ip", "any tcp", "vlan 5 and ip", "ether src 2:0:0:0:0:1", "len > 5", "mpls and ip[0] = 1"]
-    {
+    for text in [
+        "any ip",
+        "any tcp",
+        "any src net 10.0.0.0/8",
+        "vlan 5 and ip",
+        "ether src 2:0:0:0:0:1",
+        "ether[0] = 2",
+        "len > 5",
+        "mpls and ip[0] = 1",
+        // What is told to be written is not told of again.
+        "(tos 184 or (vlan and tos 184))",
+        "any ip6 dst net ff00::/8",
+    ] {
         assert_eq!(said(text), Vec::<String>::new(), "{text}");
     }
     assert!(
@@ -245,7 +326,11 @@ fn errors_point_at_the_text_and_say_what_to_write() {
         ("pppoes and (ip or ether src 2:0:0:0:0:1)", "2:0:0:0:0:1", "left of `pppoes`"),
         ("decnet host 64.1", "64.1", "0.0 to 63.1023"),
         ("tos 256", "256", "0 to 255"),
-        ("any arp", "any arp", "`any tcp`"),
+        ("any ether", "any ether", "`any tcp`"),
+        ("any tcp host 10.0.0.1", "any tcp host", "`any src net 10.0.0.0/8`"),
+        ("any ip port 80", "any ip port", "`any udp port 53`"),
+        ("any ip6 host 10.0.0.1", "10.0.0.1", "`ip`"),
+        ("any net 10.0.0.1/8", "10.0.0.1/8", "`net 10.0.0.0/8`"),
         ("http.url ~ \"(\"", "\"(\"", "crate `regex`"),
         ("http.url ~ 3", "3", "in quotes"),
         ("ids.score > high", "high", "a number"),

@@ -10,7 +10,7 @@ use std::path::Path;
 use common::frames::{frame, whole_frame};
 use common::libpcap::{Libpcap, Outcome};
 use common::{Random, expression, label, primitive, sound};
-use weir_filter::{Expr, Filter, Why, naive_matches, parse};
+use weir_filter::{Expr, Filter, Primitive, Why, naive_matches, parse};
 
 /// Change it to try others; `WEIR_FILTER_SEED` overrides it for one run.
 const SEED: u64 = 20_260_721;
@@ -130,6 +130,55 @@ fn expressions_equal_libpcap_except_where_libpcap_reads_behind_a_cut_packet() {
     );
     assert!(refused > 100, "{refused} refused filters compare too few");
     assert!(excepted < compared / 2, "{excepted} cut packets leave too little compared");
+}
+
+#[test]
+fn any_means_behind_tags_what_libpcap_means_behind_as_many_vlans() {
+    let mut r = seeded();
+    let tagged = |packet: &[u8], tags: usize| {
+        let kind = packet.get(12 + 4 * tags..14 + 4 * tags);
+        matches!(kind, Some([0x81, 0] | [0x88, 0xa8] | [0x91, 0]))
+    };
+    let mut seen = BTreeMap::new();
+    for _ in 0..4_000 {
+        let primitive = loop {
+            let p = primitive(&mut r);
+            use weir_filter::Protocol::{Arp, Ip, Ip6, Rarp};
+            if matches!(p, Primitive::Net { .. } | Primitive::Protocol(Ip | Ip6 | Arp | Rarp)) {
+                break p;
+            }
+        };
+        let (text, any) = through_text(&parse(&format!("any {primitive}")).unwrap());
+        let programs: Vec<Option<Libpcap>> = (0..4)
+            .map(|tags| {
+                compiled_by_libpcap(&format!("{}{primitive}", "vlan and ".repeat(tags)), false)
+            })
+            .collect();
+        for _ in 0..16 {
+            let packet = frame(&mut r);
+            let tags = (0..).find(|tags| !tagged(&packet, *tags)).unwrap();
+            // libpcap has no word for what stands behind any number of labels, or a session.
+            let kind = packet.get(12 + 4 * tags..14 + 4 * tags);
+            if matches!(kind, Some([0x88, 0x47 | 0x48 | 0x64])) {
+                continue;
+            }
+            let Some(Some(libpcap)) = programs.get(tags) else { continue };
+            let expected = libpcap.run(&packet) == Outcome::Accept;
+            assert_eq!(any.matches(&packet[..]), expected, "`{text}` on {packet:02x?}");
+            let what = match &primitive {
+                Primitive::Net { family, net, .. } => {
+                    format!("{family:?} {}", if net.address().is_ipv4() { 4 } else { 6 })
+                }
+                other => other.to_string(),
+            };
+            let (hits, misses) = seen.entry((what, tags > 0)).or_insert((0, 0));
+            *if expected { hits } else { misses } += 1;
+        }
+    }
+    assert_eq!(seen.len(), 20, "four protocols and six kinds of addresses, with tags and without");
+    for (what, (hits, misses)) in seen {
+        assert!(hits > 0 && misses > 0, "{what:?}: {hits} hits, {misses} misses");
+    }
 }
 
 /// Text as people write it: libpcap reads the text itself here, not what Weir prints.

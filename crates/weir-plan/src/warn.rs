@@ -1,6 +1,6 @@
 //! What is evidently odd about a policy without errors.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use weir_filter::{Expr, Surprise};
 
@@ -82,12 +82,26 @@ pub(crate) fn surprises(links: &[Link]) -> Vec<PolicyWarning> {
 fn unused(declared: &Declared<'_>, links: &[Link], list: &mut Vec<PolicyWarning>) {
     let used: HashSet<usize> = links.iter().flat_map(|link| [link.from, link.to]).collect();
     let addresses = declared.used_addresses.borrow();
+    // By file: lists of addresses are made for several policies, of which each uses a few.
+    let mut shared: BTreeMap<&str, (Span, Vec<String>)> = BTreeMap::new();
     for (index, declaration) in declared.list.iter().enumerate() {
         let unused = !used.contains(&index) && !addresses.contains(&index);
         if unused && !matches!(declaration.what, What::Drop) {
+            let at = declaration.span.start;
+            if let (What::Address(_), Some(_), Some(file)) =
+                (&declaration.what, declared.lines.included(at), declared.lines.file(at))
+            {
+                let (_, names) =
+                    shared.entry(file).or_insert_with(|| (declaration.span, Vec::new()));
+                names.push(declaration.name.clone());
+                continue;
+            }
             let why = Warning::Unused { name: declaration.name.clone() };
             list.push(PolicyWarning { span: declaration.span, why });
         }
+    }
+    for (span, names) in shared.into_values() {
+        list.push(PolicyWarning { span, why: Warning::UnusedAddresses { names } });
     }
 }
 

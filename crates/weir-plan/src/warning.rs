@@ -16,6 +16,12 @@ pub enum Warning {
         /// Its name.
         name: String,
     },
+    /// Addresses of one included file that nothing uses.
+    #[error("of this file's addresses {} never used", unused(names))]
+    UnusedAddresses {
+        /// Their names, in the order of the text.
+        names: Vec<String>,
+    },
     /// An NF that gets no packets.
     #[error("no edge leads to `{name}`, so it gets no packets")]
     NoWayIn {
@@ -92,6 +98,17 @@ pub enum Warning {
     },
 }
 
+/// The first few, and how many there are.
+fn unused(names: &[String]) -> String {
+    let first: Vec<String> = names.iter().take(3).map(|name| format!("`{name}`")).collect();
+    let first = first.join(", ");
+    match names.len() {
+        1 => format!("{first} is"),
+        n if n <= 3 => format!("{first} are"),
+        n => format!("{n} are ({first}, ...)"),
+    }
+}
+
 /// `the edge in line 3`, `the edges in lines 3 and 5`.
 fn entered(lines: &[Line]) -> String {
     let all: Vec<String> = lines.iter().map(ToString::to_string).collect();
@@ -124,6 +141,9 @@ impl Warning {
     pub fn instead(&self) -> String {
         match self {
             Warning::Unused { .. } => "leave its declaration out".to_owned(),
+            Warning::UnusedAddresses { .. } => {
+                "nothing to write if other policies use them, else leave them out".to_owned()
+            }
             Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),

@@ -225,3 +225,29 @@ proptest! {
         Folder::new(files.iter().enumerate().map(file)).said("0");
     }
 }
+
+#[test]
+fn addresses_of_an_included_file_that_are_not_used_are_one_warning_for_the_file() {
+    let nets: String = (0..9).map(|n| format!("Address n{n} 10.{n}.0.0/16;\n")).collect();
+    let folder = Folder::new([
+        (
+            "a.weir",
+            "include \"nets.weir\";\ninclude \"one.weir\";\nAddress mine 10.9.0.0/16;\n\
+             Port<0> lan; Port<1> wan; default drop; pipelet { lan [dst net n0] -> wan; }"
+                .to_owned(),
+        ),
+        ("nets.weir", nets),
+        ("one.weir", "Address other 10.10.0.0/16;".to_owned()),
+    ]);
+    let said = folder.said("a.weir");
+    assert_eq!(
+        heads(&said),
+        [
+            "a.weir:3:9: warning: `mine` is never used and left out",
+            "nets.weir:2:9: warning: of this file's addresses 8 are (`n1`, `n2`, `n3`, ...) never used",
+            "one.weir:1:9: warning: of this file's addresses `other` is never used",
+        ],
+        "{said}"
+    );
+    assert!(said.contains("= nothing to write if other policies use them"), "{said}");
+}

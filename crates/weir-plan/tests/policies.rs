@@ -232,6 +232,30 @@ fn warnings_say_what_is_probably_not_meant() {
 }
 
 #[test]
+fn a_filter_that_is_proved_to_take_nothing_is_warned_of_whatever_its_text() {
+    for never in [
+        "ip && ip6",
+        "tcp && udp",
+        "src net 10.0.0.0/8 && src net 192.168.0.0/16",
+        "ip[9] == 6 && udp",
+        "len < 10 && tcp",
+        "ingress == 0 && ingress == 1",
+    ] {
+        let text = format!(
+            "Port<0> a; Port<1> b; MacSwap x; pipelet {{\n a -> x;\n x [{never}] -> a;\n x -> b; }}"
+        );
+        let heads = |text: &str| -> Vec<String> {
+            let shown = render_warnings(&good(text).warnings, "w.weir", text);
+            shown.lines().filter(|line| line.starts_with("w.weir")).map(str::to_owned).collect()
+        };
+        let expected = "w.weir:3:2: warning: no packet matches this edge's filter";
+        assert_eq!(heads(&text), [expected], "{never}");
+        // The order of the text decides then, and nothing has to be proved.
+        assert_eq!(heads(&format!("{text} default drop; first match;")), [expected], "{never}");
+    }
+}
+
+#[test]
 fn warnings_beyond_the_limit_are_counted_in_one() {
     let warned = |n: usize| -> Vec<String> {
         let unused: String = (0..n).map(|i| format!("MacSwap x{i};\n")).collect();

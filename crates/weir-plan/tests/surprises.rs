@@ -27,7 +27,37 @@ fn a_protocol_misses_what_any_finds() {
 
 #[test]
 fn what_looks_through_tags_surprises_nobody() {
-    assert_eq!(said("lan [any tcp] -> wan;\nlan [src net 10.0.0.0/8] -> Drop;"), "");
+    assert_eq!(said("lan [any tcp] -> wan;\nlan [any src net 10.0.0.0/8] -> Drop;"), "");
+}
+
+#[test]
+fn addresses_and_ip_itself_miss_what_any_finds() {
+    for (term, instead) in [
+        ("ip", "any ip"),
+        ("ip6", "any ip6"),
+        ("host 10.0.0.1", "any host 10.0.0.1"),
+        ("dst net 10.0.0.0/8", "any dst net 10.0.0.0/8"),
+    ] {
+        let said = said(&format!("lan [{term}] -> wan;"));
+        let cure = format!("= write `{instead}` if those shall match, too");
+        assert!(said.contains("misses packets with a VLAN tag") && said.contains(&cure), "{said}");
+    }
+}
+
+#[test]
+fn what_any_finds_divides_packets_as_provably_as_what_it_is_written_for() {
+    let text = "Port<0> lan; Port<1> wan; pipelet {
+        lan [any ip && any tcp && any src net 10.0.0.0/8] -> wan;
+        lan [any ip && any tcp && any src net 192.168.0.0/16] -> wan;
+        lan [any ip && !any src net 10.0.0.0/8 && !any src net 192.168.0.0/16] -> wan;
+        lan [any ip && !any tcp && (any src net 10.0.0.0/8 || any src net 192.168.0.0/16)] -> Drop;
+        lan [any ip6] -> Drop;
+        lan [!(any ip || any ip6)] -> Drop; }";
+    assert_eq!(render_warnings(&good(text).warnings, "test.weir", text), "");
+    let apart = "Port<0> lan; Port<1> wan; default drop; pipelet {
+        lan [any tcp] -> wan;
+        lan [!(any ip || any ip6)] -> Drop; }";
+    assert_eq!(render_warnings(&good(apart).warnings, "test.weir", apart), "");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `any`: the upper-layer protocol behind tags, labels, PPPoE and extension headers.
+//! `any`: what stands behind tags, labels and PPPoE, and the upper-layer protocol behind extension headers.
 
 use weir_packet::Bytes;
 
@@ -9,6 +9,10 @@ const MAX_LAYERS: usize = 32;
 /// What of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AnyField {
+    /// The EtherType behind tags, labels and PPPoE.
+    Kind,
+    /// The four bytes at `at` of the header behind them. Missing when it is not of this EtherType.
+    Word { kind: u16, at: u8 },
     /// The protocol number.
     Protocol,
     /// The source port. Missing in a later fragment.
@@ -19,17 +23,41 @@ pub(crate) enum AnyField {
 
 impl AnyField {
     pub(super) fn value<B: Bytes + ?Sized>(self, packet: &B) -> Option<u32> {
-        let (protocol, ports) = upper(packet)?;
+        let ports = || upper(packet)?.1;
         match self {
-            AnyField::Protocol => Some(protocol.into()),
-            AnyField::Source => packet.be16(ports?).map(u32::from),
-            AnyField::Destination => packet.be16(ports?.checked_add(2)?).map(u32::from),
+            AnyField::Kind => network(packet).map(|(kind, _)| kind.into()),
+            AnyField::Word { kind, at } => {
+                let (found, begin) = network(packet)?;
+                packet.be32(begin.checked_add(at.into()).filter(|_| found == kind)?)
+            }
+            AnyField::Protocol => upper(packet).map(|(protocol, _)| protocol.into()),
+            AnyField::Source => packet.be16(ports()?).map(u32::from),
+            AnyField::Destination => packet.be16(ports()?.checked_add(2)?).map(u32::from),
+        }
+    }
+
+    /// The highest value that it can have.
+    pub(super) fn highest(self) -> u32 {
+        match self {
+            AnyField::Word { .. } => u32::MAX,
+            AnyField::Kind | AnyField::Protocol | AnyField::Source | AnyField::Destination => {
+                0xffff
+            }
         }
     }
 }
 
 /// The upper-layer protocol, and where its header begins unless that is in another fragment.
 fn upper<B: Bytes + ?Sized>(packet: &B) -> Option<(u8, Option<usize>)> {
+    match network(packet)? {
+        (0x0800, at) => upper4(packet, at),
+        (0x86dd, at) => upper6(packet, at),
+        _ => None,
+    }
+}
+
+/// The EtherType behind tags, labels and PPPoE, and where what it names begins.
+fn network<B: Bytes + ?Sized>(packet: &B) -> Option<(u16, usize)> {
     let mut kind = packet.be16(12)?;
     let mut at = 14_usize;
     for _ in 0..MAX_LAYERS {
@@ -59,9 +87,7 @@ fn upper<B: Bytes + ?Sized>(packet: &B) -> Option<(u8, Option<usize>)> {
                 };
                 at = at.checked_add(8)?;
             }
-            0x0800 => return upper4(packet, at),
-            0x86dd => return upper6(packet, at),
-            _ => return None,
+            _ => return Some((kind, at)),
         }
     }
     None

@@ -129,18 +129,10 @@ impl Lower {
     }
 
     pub(super) fn net(&mut self, family: Family, direction: Direction, net: Net) -> Made {
-        // Kind of the payload, and where source and destination are in it.
-        let places: &[(Family, u16, u32, u32)] = match net.address() {
-            IpAddr::V4(_) => &[
-                (Family::Ip, IPV4, 12, 16),
-                (Family::Arp, ARP, 14, 24),
-                (Family::Rarp, RARP, 14, 24),
-            ],
-            IpAddr::V6(_) => &[(Family::Ip6, IPV6, 8, 24)],
-        };
+        let places = places(net);
         let mut ways = Vec::with_capacity(places.len());
         for (of, kind, src, dst) in places {
-            if family != Family::Any && family != *of {
+            if !family.takes(*of) {
                 continue;
             }
             // Behind a label there is no ARP, and `host` means IP alone.
@@ -161,22 +153,38 @@ impl Lower {
     /// The address at `at` bytes of the network layer's header is in `net`.
     fn address(&mut self, at: u32, net: Net) -> Cond {
         let at = self.offsets.network().saturating_add(at);
-        let len = net.prefix_len();
-        match net.address() {
-            IpAddr::V4(address) => {
-                let first = address.to_bits();
-                self.within(Self::at(at, Size::Four), first, first | !mask4(len))
-            }
-            IpAddr::V6(address) => {
-                // Word by word, also those that the prefix does not reach: they must be there.
-                let (first, last) = (address.to_bits(), address.to_bits() | !mask6(len));
-                let words = [(96_u32, 0_u32), (64, 4), (32, 8), (0, 12)].map(|(shift, offset)| {
-                    let word = |n: u128| u32::try_from((n >> shift) & 0xffff_ffff).unwrap_or(0);
-                    let field = Self::at(at.saturating_add(offset), Size::Four);
-                    self.within(field, word(first), word(last))
-                });
-                Cond::All(words.into())
-            }
+        address(net, |offset, first, last| {
+            self.within(Self::at(at.saturating_add(offset), Size::Four), first, last)
+        })
+    }
+}
+
+/// In what an address may stand: the kind of the payload, and where source and destination are in it.
+pub(super) fn places(net: Net) -> &'static [(Family, u16, u32, u32)] {
+    match net.address() {
+        IpAddr::V4(_) => {
+            &[(Family::Ip, IPV4, 12, 16), (Family::Arp, ARP, 14, 24), (Family::Rarp, RARP, 14, 24)]
+        }
+        IpAddr::V6(_) => &[(Family::Ip6, IPV6, 8, 24)],
+    }
+}
+
+/// An address is in `net`; `word` says that the four bytes so far behind its begin are in a range.
+pub(super) fn address(net: Net, mut word: impl FnMut(u32, u32, u32) -> Cond) -> Cond {
+    let len = net.prefix_len();
+    match net.address() {
+        IpAddr::V4(address) => {
+            let first = address.to_bits();
+            word(0, first, first | !mask4(len))
+        }
+        IpAddr::V6(address) => {
+            // Word by word, also those that the prefix does not reach: they must be there.
+            let (first, last) = (address.to_bits(), address.to_bits() | !mask6(len));
+            let words = [(96_u32, 0_u32), (64, 4), (32, 8), (0, 12)].map(|(shift, offset)| {
+                let part = |n: u128| u32::try_from((n >> shift) & 0xffff_ffff).unwrap_or(0);
+                word(offset, part(first), part(last))
+            });
+            Cond::All(words.into())
         }
     }
 }

@@ -1,11 +1,26 @@
 //! `any`: everything in front of the upper layer taken off, one layer after the other.
 
+use std::net::IpAddr;
+
 use super::{either, number};
-use crate::primitive::{AnyTest, Transport};
+use crate::net::Net;
+use crate::primitive::{AnyTest, Direction, Family, Network, Transport};
 
 pub(super) fn holds(test: &AnyTest, frame: &[u8]) -> Option<bool> {
-    let (protocol, rest) = upper(frame)?;
+    let (kind, header) = below(frame)?;
     match test {
+        AnyTest::Network(Network::Ip) => return Some(kind == 0x0800),
+        AnyTest::Network(Network::Ip6) => return Some(kind == 0x86dd),
+        AnyTest::Network(Network::Arp) => return Some(kind == 0x0806),
+        AnyTest::Network(Network::Rarp) => return Some(kind == 0x8035),
+        AnyTest::Net { family, direction, net } => {
+            return address(*family, *direction, net, kind, header);
+        }
+        AnyTest::Protocol(_) | AnyTest::Port { .. } => {}
+    }
+    let (protocol, rest) = upper(kind, header)?;
+    match test {
+        AnyTest::Network(_) | AnyTest::Net { .. } => None,
         AnyTest::Protocol(wanted) => Some(protocol == u128::from(*wanted)),
         AnyTest::Port { transport, direction, first, last } => {
             let has_ports = match transport {
@@ -29,8 +44,52 @@ pub(super) fn holds(test: &AnyTest, frame: &[u8]) -> Option<bool> {
     }
 }
 
+/// As `Place::address`, of one header whose kind is known.
+fn address(
+    family: Family,
+    direction: Direction,
+    net: &Net,
+    kind: u128,
+    header: &[u8],
+) -> Option<bool> {
+    let (of, src, dst) = match (kind, net.address()) {
+        (0x0800, IpAddr::V4(_)) => (Family::Ip, 12, 16),
+        (0x0806, IpAddr::V4(_)) => (Family::Arp, 14, 24),
+        (0x8035, IpAddr::V4(_)) => (Family::Rarp, 14, 24),
+        (0x86dd, IpAddr::V6(_)) => (Family::Ip6, 8, 24),
+        _ => return Some(false),
+    };
+    if family != of && family != Family::Any {
+        return Some(false);
+    }
+    let same = |at: usize| {
+        let (wanted, len) = match net.address() {
+            IpAddr::V4(a) => (u128::from(a.to_bits()), 4),
+            IpAddr::V6(a) => (a.to_bits(), 16),
+        };
+        let rest = u32::try_from(8 * len).ok()? - u32::from(net.prefix_len());
+        let found = number(header, at, len)?;
+        Some((found ^ wanted).checked_shr(rest).unwrap_or(0) == 0)
+    };
+    either(direction, || same(src), || same(dst))
+}
+
 /// The protocol, and its bytes unless they are in another fragment.
-fn upper(frame: &[u8]) -> Option<(u128, Option<&[u8]>)> {
+fn upper(kind: u128, rest: &[u8]) -> Option<(u128, Option<&[u8]>)> {
+    match kind {
+        0x0800 => {
+            let length = usize::try_from(number(rest, 0, 1)? % 16 * 4).ok()?;
+            let is_first = number(rest, 6, 2)? % 0x2000 == 0;
+            let protocol = number(rest, 9, 1)?;
+            Some((protocol, rest.get(length..).filter(|_| is_first)))
+        }
+        0x86dd => extensions(number(rest, 6, 1)?, rest.get(40..)),
+        _ => None,
+    }
+}
+
+/// What stands behind tags, labels and sessions, and its bytes.
+fn below(frame: &[u8]) -> Option<(u128, &[u8])> {
     let mut kind = number(frame, 12, 2)?;
     let mut rest = frame.get(14..)?;
     for _ in 0..32 {
@@ -58,14 +117,7 @@ fn upper(frame: &[u8]) -> Option<(u128, Option<&[u8]>)> {
                 };
                 rest = rest.get(8..)?;
             }
-            0x0800 => {
-                let length = usize::try_from(number(rest, 0, 1)? % 16 * 4).ok()?;
-                let is_first = number(rest, 6, 2)? % 0x2000 == 0;
-                let protocol = number(rest, 9, 1)?;
-                return Some((protocol, rest.get(length..).filter(|_| is_first)));
-            }
-            0x86dd => return extensions(number(rest, 6, 1)?, rest.get(40..)),
-            _ => return None,
+            _ => return Some((kind, rest)),
         }
     }
     None

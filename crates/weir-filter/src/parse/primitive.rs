@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Range;
 
 use super::qualifiers::{Pname, Qualifiers, protocol};
-use super::special::{any_port, ether_protocol, ip_protocol, iso_protocol};
+use super::special::{ether_protocol, ip_protocol, iso_protocol};
 use super::{Parsed, Parser, tag};
 use crate::arith::Compare;
 use crate::error::Why;
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let instead = match qualifiers {
-                    Qualifiers::Net { .. } | Qualifiers::Wrong => {
+                    Qualifiers::Net { .. } | Qualifiers::AnyNet { .. } | Qualifiers::Wrong => {
                         "an address, as in `host 10.0.0.1`"
                     }
                     Qualifiers::Port { is_range: false, .. }
@@ -166,43 +166,48 @@ impl<'a> Parser<'a> {
             }
         };
         self.skip();
-        let result = match qualifiers {
-            Qualifiers::Net { family, direction, is_net } => self
-                .network(word, is_net)
-                .and_then(|net| fits(family, net))
-                .map(|net| Primitive::Net { family, direction, net }),
-            Qualifiers::Port { transport, direction, is_range } => ports(word, is_range)
-                .map(|(first, last)| Primitive::Port { transport, direction, first, last }),
-            Qualifiers::AnyPort { transport, direction, is_range } => {
-                ports(word, is_range).map(|range| any_port(transport, direction, range))
-            }
-            Qualifiers::Ether { direction } => {
-                value::mac(word).map(|mac| Primitive::Ether { direction, mac })
-            }
-            Qualifiers::Decnet { direction } => {
-                value::decnet(word).map(|address| Primitive::Decnet { direction, address })
-            }
-            Qualifiers::IpProto { family } => {
-                ip_number(word).map(|number| Primitive::IpProto { family, number })
-            }
-            Qualifiers::Chain { family } => {
-                ip_number(word).map(|number| Primitive::Chain { family, number })
-            }
-            Qualifiers::AnyProto => {
-                ip_number(word).map(|number| Primitive::Any(AnyTest::Protocol(number)))
-            }
-            Qualifiers::EtherProto => ether_type(word).map(Primitive::EtherProto),
-            Qualifiers::IsoProto => {
-                named_byte(word, iso_protocol(word), "`iso proto 0x83`").map(Primitive::IsoProto)
-            }
-            Qualifiers::IsisProto => {
-                named_byte(word, None, "`isis proto 18`").map(Primitive::IsisProto)
-            }
-            Qualifiers::Wrong => {
-                self.rest_of_network();
-                return Expr::False;
-            }
-        };
+        let result =
+            match qualifiers {
+                Qualifiers::Net { family, direction, is_net } => self
+                    .network(word, is_net)
+                    .and_then(|net| fits(family, net))
+                    .map(|net| Primitive::Net { family, direction, net }),
+                Qualifiers::AnyNet { family, direction, is_net } => self
+                    .network(word, is_net)
+                    .and_then(|net| fits(family, net))
+                    .map(|net| Primitive::Any(AnyTest::Net { family, direction, net })),
+                Qualifiers::Port { transport, direction, is_range } => ports(word, is_range)
+                    .map(|(first, last)| Primitive::Port { transport, direction, first, last }),
+                Qualifiers::AnyPort { transport, direction, is_range } => ports(word, is_range)
+                    .map(|(first, last)| {
+                        Primitive::Any(AnyTest::Port { transport, direction, first, last })
+                    }),
+                Qualifiers::Ether { direction } => {
+                    value::mac(word).map(|mac| Primitive::Ether { direction, mac })
+                }
+                Qualifiers::Decnet { direction } => {
+                    value::decnet(word).map(|address| Primitive::Decnet { direction, address })
+                }
+                Qualifiers::IpProto { family } => {
+                    ip_number(word).map(|number| Primitive::IpProto { family, number })
+                }
+                Qualifiers::Chain { family } => {
+                    ip_number(word).map(|number| Primitive::Chain { family, number })
+                }
+                Qualifiers::AnyProto => {
+                    ip_number(word).map(|number| Primitive::Any(AnyTest::Protocol(number)))
+                }
+                Qualifiers::EtherProto => ether_type(word).map(Primitive::EtherProto),
+                Qualifiers::IsoProto => named_byte(word, iso_protocol(word), "`iso proto 0x83`")
+                    .map(Primitive::IsoProto),
+                Qualifiers::IsisProto => {
+                    named_byte(word, None, "`isis proto 18`").map(Primitive::IsisProto)
+                }
+                Qualifiers::Wrong => {
+                    self.rest_of_network();
+                    return Expr::False;
+                }
+            };
         match result {
             Ok(primitive) => {
                 let span = self.since(span.start);

@@ -13,6 +13,8 @@ pub(super) enum Qualifiers {
     Net { family: Family, direction: Direction, is_net: bool },
     /// `port`; or `portrange` when `is_range`.
     Port { transport: Transport, direction: Direction, is_range: bool },
+    /// `any host`, `any net`.
+    AnyNet { family: Family, direction: Direction, is_net: bool },
     /// `any port`.
     AnyPort { transport: Transport, direction: Direction, is_range: bool },
     /// `ether host`.

@@ -2,13 +2,12 @@
 
 use std::ops::Range;
 
-use super::qualifiers::Qualifiers;
-use super::{Parsed, Parser};
+use super::Parser;
 use crate::arith::{Arith, Compare, Relation};
 use crate::error::Why;
 use crate::expr::{Expr, MAX_PATTERN, TagTest};
 use crate::lexer::Kind;
-use crate::primitive::{AnyTest, Direction, LlcKind, Primitive, Protocol, Transport};
+use crate::primitive::{LlcKind, Primitive};
 use crate::{value, words};
 
 impl<'a> Parser<'a> {
@@ -108,43 +107,6 @@ impl<'a> Parser<'a> {
         self.made(Primitive::Llc(kind.map(|(_, kind)| *kind)), span)
     }
 
-    /// `any tcp`, `any udp dst port 53`, `any port 53`, `any proto 47`.
-    pub(super) fn any(&mut self, depth: usize) -> Parsed {
-        let from = self.here().start;
-        self.skip();
-        let mut transport = Some(Transport::Any);
-        let mut number = None;
-        if let Some(Kind::Word(word)) = self.peek()
-            && let Some((_, protocol)) = Protocol::WORDS.iter().find(|(w, _)| *w == word)
-        {
-            (transport, number) = upper(*protocol);
-            self.skip();
-        }
-        let before = self.at;
-        match self.qualifiers(None, from) {
-            Some(Qualifiers::Port { direction, is_range, .. }) if transport.is_some() => {
-                let transport = transport.unwrap_or(Transport::Any);
-                return self.value(Qualifiers::AnyPort { transport, direction, is_range }, depth);
-            }
-            Some(Qualifiers::IpProto { .. }) if number.is_none() && transport.is_some() => {
-                return self.value(Qualifiers::AnyProto, depth);
-            }
-            None if before == self.at => {
-                if let Some(number) = number {
-                    let span = self.since(from);
-                    let test = Primitive::Any(AnyTest::Protocol(number));
-                    return Parsed::leaf(self.made(test, span), None);
-                }
-            }
-            _ => {}
-        }
-        let instead =
-            "`any` before a protocol or ports above IP, as in `any tcp` or `any udp port 53`";
-        let span = self.since(from);
-        self.error(span, Why::NoValue { instead });
-        self.value(Qualifiers::Wrong, depth)
-    }
-
     /// `ingress == 2`, `ingress == 2-5`.
     pub(super) fn ingress(&mut self) -> Expr {
         self.skip();
@@ -229,25 +191,6 @@ impl<'a> Parser<'a> {
             self.placeholder(here, Why::Value { value: word.to_owned(), wanted, instead })
         })
     }
-}
-
-/// Whose ports and which protocol number `any` means by a protocol's name; neither when it stands
-/// below what `any` looks for.
-fn upper(protocol: Protocol) -> (Option<Transport>, Option<u8>) {
-    let (transport, number) = match protocol {
-        Protocol::Tcp => (Some(Transport::Tcp), 6),
-        Protocol::Udp => (Some(Transport::Udp), 17),
-        Protocol::Sctp => (Some(Transport::Sctp), 132),
-        Protocol::Icmp => (None, 1),
-        Protocol::Icmp6 => (None, 58),
-        Protocol::Igmp => (None, 2),
-        Protocol::Igrp => (None, 9),
-        Protocol::Pim => (None, 103),
-        Protocol::Vrrp | Protocol::Carp => (None, 112),
-        Protocol::Esp => (None, 50),
-        _ => return (None, None),
-    };
-    (transport, Some(number))
 }
 
 /// A backslash before a quote only keeps the string from ending; all others are the pattern's.
@@ -343,13 +286,4 @@ pub(super) fn iso_protocol(name: &str) -> Option<u8> {
         "isis" => 0x83,
         _ => return None,
     })
-}
-
-/// The protocol that `any` was given alone repeats nothing, ports do.
-pub(super) fn any_port(
-    transport: Transport,
-    direction: Direction,
-    (first, last): (u16, u16),
-) -> Primitive {
-    Primitive::Any(AnyTest::Port { transport, direction, first, last })
 }

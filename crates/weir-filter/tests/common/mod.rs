@@ -6,7 +6,7 @@ pub mod libpcap;
 
 use weir_filter::{
     AnyTest, Arith, Compare, Direction, Expr, Family, Filter, Group, Header, IpFamily, LlcKind,
-    Mac, Net, Operator, Primitive, Protocol, Relation, Size, Transport,
+    Mac, Net, Network, Operator, Primitive, Protocol, Relation, Size, Transport,
 };
 
 /// A small generator of numbers (SplitMix64): the same seed gives the same run everywhere.
@@ -299,8 +299,24 @@ fn load(r: &mut Random, depth: usize) -> Arith {
 
 /// What only Weir has.
 pub fn extension(r: &mut Random) -> Primitive {
-    match r.below(4) {
+    match r.below(6) {
         0 => Primitive::Tos(r.pick(&TOS)),
+        4 => Primitive::Any(AnyTest::Network(r.pick(&[
+            Network::Ip,
+            Network::Ip6,
+            Network::Arp,
+            Network::Rarp,
+        ]))),
+        5 => {
+            let (direction, net) = (r.pick(&DIRECTIONS), net(r));
+            let family = match net.address() {
+                std::net::IpAddr::V4(_) => {
+                    r.pick(&[Family::Any, Family::Ip, Family::Arp, Family::Rarp])
+                }
+                std::net::IpAddr::V6(_) => r.pick(&[Family::Any, Family::Ip6]),
+            };
+            Primitive::Any(AnyTest::Net { family, direction, net })
+        }
         1 => Primitive::Any(AnyTest::Protocol(r.pick(&[1, 6, 17, 50, 58, 132]))),
         _ => {
             let transport =

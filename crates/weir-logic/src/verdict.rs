@@ -39,7 +39,7 @@ pub enum Reason {
         terms: Vec<String>,
     },
     /// A limit was reached first.
-    #[error("not decided: {0}; raise the limit, or split the filters")]
+    #[error("not decided: {0}; write fewer or simpler filters there")]
     Spent(#[from] Spent),
     /// No packet that was tried is an example, nor was it shown that there is none.
     #[error("not decided: none of {tries} packets that were tried is in it")]

@@ -294,3 +294,28 @@ fn trying_packets_takes_steps_too() {
     let one = class(&mut universe, "ether[0] = 1");
     assert!(matches!(universe.is_empty(one), Verdict::Example(_)));
 }
+
+#[test]
+fn of_a_long_packet_the_dump_shows_the_first_256_bytes_and_counts_the_rest() {
+    let witness = |length: usize| Witness {
+        packet: (0..length).map(|i| i.to_le_bytes()[0]).collect(),
+        wire_len: 0,
+        tags: Vec::new(),
+        numbers: Vec::new(),
+    };
+    let lines = |length: usize| -> Vec<String> {
+        witness(length).hex_dump().lines().map(str::to_owned).collect()
+    };
+    let whole = lines(256);
+    assert_eq!(whole.len(), 16);
+    assert_eq!(whole[15], "0x00f0:  f0f1 f2f3 f4f5 f6f7 f8f9 fafb fcfd feff");
+    let cut = lines(257);
+    assert_eq!(cut[..16], whole);
+    assert_eq!(cut[16..], ["… 1 more bytes".to_owned()]);
+    assert_eq!(lines(65_535).last().unwrap(), "… 65279 more bytes");
+    // One that a question needs: only a packet of so many bytes answers it.
+    let mut universe = Universe::default();
+    let long = class(&mut universe, "len >= 1000");
+    let dump = example(universe.is_empty(long)).hex_dump();
+    assert!(dump.ends_with("more bytes") && dump.lines().count() == 17, "{dump}");
+}

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
+use serde_json::{Value, json};
+
 use crate::bandwidth::Bandwidth;
 use crate::config::Config;
 use crate::span::{Name, Span, Spanned};
@@ -118,7 +120,62 @@ pub struct Hop {
     pub span: Spanned<()>,
 }
 
+impl Policy {
+    /// Its statements as JSON, in their order: for programs that read policies. Of each `statement` says
+    /// what it is; what a statement leaves out is null.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        json!({ "statements": self.items.iter().map(Item::to_json).collect::<Vec<_>>() })
+    }
+}
+
+impl Item {
+    fn to_json(&self) -> Value {
+        match self {
+            Item::Port(p) => json!({
+                "statement": "port", "name": p.name.value, "first": p.first, "last": p.last,
+            }),
+            Item::Address(a) => json!({
+                "statement": "address", "name": a.name.value, "value": a.value.value,
+            }),
+            Item::Instance(i) => json!({
+                "statement": "instance", "name": i.name.value, "type": i.type_name.value,
+                "config": i.config.as_ref().map(|config| config.value.to_json()),
+            }),
+            Item::Include(i) => json!({ "statement": "include", "file": i.path.value }),
+            Item::Pipelet(p) => json!({
+                "statement": "pipelet", "name": p.name.as_ref().map(|name| &name.value),
+                "statements": p.statements.iter().map(Statement::to_json).collect::<Vec<_>>(),
+            }),
+            Item::DefaultDrop => json!({ "statement": "default_drop" }),
+            Item::FirstMatch => json!({ "statement": "first_match" }),
+        }
+    }
+}
+
+impl Statement {
+    fn to_json(&self) -> Value {
+        match self {
+            Statement::Chain(chain) => json!({
+                "statement": "edges", "from": chain.from.value,
+                "edges": chain.hops.iter().map(Hop::to_json).collect::<Vec<_>>(),
+            }),
+            Statement::DefaultDrop => json!({ "statement": "default_drop" }),
+            Statement::FirstMatch => json!({ "statement": "first_match" }),
+        }
+    }
+}
+
 impl Hop {
+    fn to_json(&self) -> Value {
+        json!({
+            "filter_out": self.filter_out.as_ref().map(|filter| &filter.value),
+            "bandwidth": self.bandwidth,
+            "filter_in": self.filter_in.as_ref().map(|filter| &filter.value),
+            "to": self.to.value,
+        })
+    }
+
     /// Where the hop stands.
     #[must_use]
     pub fn span(&self) -> Span {

@@ -13,7 +13,7 @@ use crate::check::MAX_PORTS;
 use crate::config::locate;
 use crate::error::Errors;
 use crate::nearest::nearest;
-use crate::parse::MAX_DECLARATIONS;
+use crate::parse::{MAX_DECLARATIONS, misspelt};
 use crate::service::{Budget, Template, Vnf};
 use crate::span::{Lines, Name, Span};
 use crate::tee;
@@ -164,7 +164,7 @@ impl<'a> Declared<'a> {
             return;
         }
         if let Some((_, first)) = self.get(&name.value) {
-            let line = self.lines.line(first.span.start);
+            let line = self.lines.line_beside(first.span.start, name.span.start);
             errors.push(name.span, Why::Duplicate { name: name.value.clone(), line });
             return;
         }
@@ -182,7 +182,7 @@ impl<'a> Declared<'a> {
         if let Some((rival_first, (_, owner))) = rival
             && let Some(owner) = self.list.get(*owner)
         {
-            let line = self.lines.line(owner.span.start);
+            let line = self.lines.line_beside(owner.span.start, port.numbers.span.start);
             let why =
                 Why::PortTaken { number: first.max(*rival_first), owner: owner.name.clone(), line };
             errors.push(port.numbers.span, why);
@@ -235,6 +235,12 @@ impl<'a> Declared<'a> {
         let word = || (type_name.value == tee::TEE).then(tee::info);
         let what = match known.or_else(word) {
             None => {
+                let (first, second) = (type_name.value.as_str(), instance.name.value.as_str());
+                let none = instance.config.is_none();
+                if let Some(why) = misspelt(first, second).filter(|_| none) {
+                    errors.push(type_name.span.to(instance.name.span), why);
+                    return;
+                }
                 let nearest = nearest(&type_name.value, self.types.iter().map(String::as_str));
                 let why = Why::UnknownType {
                     name: type_name.value.clone(),

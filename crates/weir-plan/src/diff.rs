@@ -5,6 +5,8 @@
 //! what was and what shall be: that makes each reversible. The idea of a list of actions between two
 //! configurations is from Snabb's engine (`compute_config_actions`).
 
+mod config;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 
@@ -299,7 +301,8 @@ impl Display for Action {
             }
             Action::Nf { name, from: Some(from), to: Some(to) } => {
                 if from.type_name == to.type_name {
-                    write!(f, "reconfigure {name}: {} becomes {}", from.config, to.config)
+                    let differences = config::differences(&from.config, &to.config);
+                    write!(f, "reconfigure {name}: {differences}")
                 } else {
                     write!(f, "replace {name} ({} by {})", from.type_name, to.type_name)
                 }

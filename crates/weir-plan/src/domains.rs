@@ -68,9 +68,11 @@ pub(crate) fn with_gates(graph: &Graph, options: &Options, segments: Vec<Segment
     all
 }
 
-/// The gate of an edge that leads into another domain.
-pub(crate) fn gate(segments: &[Segment], edge: EdgeId) -> Option<SegmentId> {
-    let gate = SegmentKind::Gate { edge };
-    let place = segments.iter().position(|segment| segment.kind == gate)?;
-    u32::try_from(place).ok().map(SegmentId)
+/// The gates of the edges that lead into another domain.
+pub(crate) fn gates(segments: &[Segment]) -> HashMap<EdgeId, SegmentId> {
+    let gate = |(segment, id): (&Segment, u32)| match segment.kind {
+        SegmentKind::Gate { edge } => Some((edge, SegmentId(id))),
+        _ => None,
+    };
+    segments.iter().zip(0_u32..).filter_map(gate).collect()
 }

@@ -105,7 +105,7 @@ impl<'a> Linker<'a> {
             let before = self.links.get_mut(link);
             if in_pipelet == self.pipelets {
                 let start = before.map_or(0, |link| link.span.start);
-                let line = self.declared.lines.line(start);
+                let line = self.declared.lines.line_beside(start, span.start);
                 errors.push(span, Why::SameEdge { line });
             } else if let Some(before) = before {
                 // Another traffic class that goes the same way.

@@ -61,6 +61,7 @@ pub(crate) fn lanes(
         return Err(PlanError::TooManyLanes { count });
     }
     let mut list = Vec::with_capacity(count);
+    let gates = domains::gates(segments);
     for (edge, set) in rings() {
         let to = homes.get(edge.to.index()).map(|home| home.inward.as_slice()).unwrap_or_default();
         let own = homes.get(edge.from.index()).map(|home| home.out.as_slice()).unwrap_or_default();
@@ -72,7 +73,7 @@ pub(crate) fn lanes(
             if let Some(from) = from {
                 let source = SourceId(id);
                 let lane = |from, to| Lane { edge: edge.id, source, from, to, ordered: false };
-                let gate = domains::gate(segments, edge.id);
+                let gate = gates.get(&edge.id).copied();
                 list.extend(gate.map(|gate| lane(from, gate)));
                 list.extend(to.iter().map(|to| lane(gate.unwrap_or(from), *to)));
             }

@@ -9,6 +9,7 @@ use crate::ast::{AddressDecl, Include, InstanceDecl, Item, Policy, PortDecl};
 use crate::config::MAX_CONFIG_DEPTH;
 use crate::error::{Errors, PolicyError};
 use crate::lexer::{Kind, Lexer, Token};
+use crate::nearest::nearest;
 use crate::span::{Name, Span, Spanned};
 use crate::why::Why;
 
@@ -49,13 +50,23 @@ pub(crate) struct Counts {
 pub(crate) fn parse_all(text: &str) -> Parsed {
     if text.len() > MAX_TEXT {
         let mut parsed = Parsed::default();
-        parsed.errors.push(Span::default(), Why::TooLong { len: text.len() });
+        parsed.errors.push(Span::default(), Why::TooLong);
         parsed.errors.stop();
         return parsed;
     }
     let mut parser = Parser::new(text);
     let policy = parser.policy();
     Parsed { policy, errors: parser.errors, lost: parser.lost, incomplete: false }
+}
+
+/// The statement that these two words were meant to be: they may as well be an NF's type and name.
+pub(crate) fn misspelt(first: &str, second: &str) -> Option<Why> {
+    let written = format!("{first} {second}");
+    let form = match nearest(&written, ["first match", "default drop"])?.as_str() {
+        "first match" => "`first match;`",
+        _ => "`default drop;`",
+    };
+    Some(Why::Misspelt { written, form })
 }
 
 /// The statement cannot be read on; the error has been noted.
@@ -339,12 +350,37 @@ impl Parser<'_> {
         if matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {
             return Err(self.fail(type_name.span.to(self.token.span), Why::EdgeOutside));
         }
+        self.not_misspelt(&type_name)?;
         let name = self.name("an instance's name", FORM)?;
+        self.not_misspelt(&type_name)?;
         let config = match self.token.kind {
             Kind::Char('{') => Some(self.config(MAX_CONFIG_DEPTH)?),
             _ => None,
         };
         self.semicolon(FORM)?;
         Ok(InstanceDecl { type_name, name, config })
+    }
+
+    /// Refuses what no instance goes on with, where the first word is nearly that of a statement which does.
+    fn not_misspelt(&mut self, first: &Name) -> Result<(), Stop> {
+        let form = match self.token.kind {
+            Kind::Char('<') => Some(("Port", "`Port<0> name;` or `Port<0-7> name;`")),
+            Kind::Text | Kind::OpenText => Some(("include", "`include \"file\";`")),
+            Kind::Number => Some(("Address", "`Address name 10.0.0.0/8;`")),
+            Kind::Char('{') => {
+                let mut ahead = self.lexer.clone();
+                let edge = ahead.next().kind == Kind::Name
+                    && matches!(ahead.next().kind, Kind::Arrow | Kind::Char('['));
+                edge.then_some(("pipelet", "`pipelet { a -> b; }` or `pipelet name { a -> b; }`"))
+            }
+            _ => None,
+        };
+        match form.filter(|(word, _)| nearest(&first.value, [*word]).is_some()) {
+            Some((_, form)) => {
+                let why = Why::Misspelt { written: first.value.clone(), form };
+                Err(self.fail(first.span, why))
+            }
+            None => Ok(()),
+        }
     }
 }

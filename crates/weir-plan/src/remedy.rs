@@ -236,9 +236,20 @@ impl<'a> Classes<'a> {
         link.pipelets.iter().filter_map(|p| self.entrances.get(*p)).flatten()
     }
 
-    /// The line of a link.
-    pub(crate) fn line(&self, link: usize) -> Line {
-        self.declared.lines.line(self.links.get(link).map_or(0, |link| link.span.start))
+    /// The line of a link, named beside what stands at byte `here`.
+    pub(crate) fn line(&self, link: usize, here: usize) -> Line {
+        let at = self.links.get(link).map_or(0, |link| link.span.start);
+        self.declared.lines.line_beside(at, here)
+    }
+
+    /// Where packets come from by several ports, the number of one of them.
+    pub(crate) fn one_of_several(&self, upstream: &Upstream) -> Option<u16> {
+        let first = |port: &usize| match what(self.declared, *port) {
+            What::Port { first, .. } => Some(*first),
+            _ => None,
+        };
+        let numbers: BTreeSet<u16> = upstream.ports.iter().filter_map(first).collect();
+        numbers.first().copied().filter(|_| numbers.len() > 1)
     }
 
     /// The declared ports at which the edge's pipelets begin.

@@ -73,13 +73,19 @@ pub struct Line {
     pub number: usize,
     /// The file, where a policy has several.
     pub file: Option<String>,
+    /// The column, from 1, where the line alone would not tell it from what it is named beside.
+    pub column: Option<usize>,
 }
 
 impl Display for Line {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)?;
+        if let Some(column) = self.column {
+            write!(f, ", column {column}")?;
+        }
         match &self.file {
-            Some(file) => write!(f, "{} of {file}", self.number),
-            None => self.number.fmt(f),
+            Some(file) => write!(f, " of {file}"),
+            None => Ok(()),
         }
     }
 }
@@ -134,7 +140,14 @@ impl<'a> Lines<'a> {
     /// The same with the file, if there are several.
     pub(crate) fn line(&self, at: usize) -> Line {
         let file = self.part(at).filter(|_| self.parts.len() > 1);
-        Line { number: self.number(at), file: file.map(|part| part.name.to_owned()) }
+        let file = file.map(|part| part.name.to_owned());
+        Line { number: self.number(at), file, column: None }
+    }
+
+    /// The same, named beside what stands at byte `here`: with the column if that is the same line.
+    pub(crate) fn line_beside(&self, at: usize, here: usize) -> Line {
+        let same = self.whole(at) == self.whole(here);
+        Line { column: same.then(|| self.column(at)), ..self.line(at) }
     }
 
     /// The file that byte `at` is in, if files have names.

@@ -52,6 +52,12 @@ pub enum LoadError {
         /// What was found.
         path: PathBuf,
     },
+    /// It has more than [`MAX_TEXT`] bytes.
+    #[error("{} is longer than {MAX_TEXT} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is there.
     #[error("{} cannot be read: {why}", path.display())]
     Unreadable {
@@ -204,9 +210,16 @@ struct Reading<'l> {
 
 impl Reading<'_> {
     fn file(&mut self, document: &Document, included: Option<Span>) -> Vec<Item> {
-        let length = document.text.len();
-        if length > MAX_TEXT {
-            self.refuse(included.unwrap_or_default(), Why::TooLong { len: length });
+        if document.text.len() > MAX_TEXT {
+            if included.is_none() {
+                // Its name is shown, its text is not.
+                self.texts.add(&Document { text: String::new(), ..document.clone() }, None);
+            }
+            let why = match included {
+                Some(_) => Why::Include(LoadError::TooLong { path: document.path.clone() }),
+                None => Why::TooLong,
+            };
+            self.refuse(included.unwrap_or_default(), why);
             self.errors.stop();
             return Vec::new();
         }

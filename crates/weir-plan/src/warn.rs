@@ -180,7 +180,10 @@ fn edges(declared: &Declared<'_>, links: &[Link], graph: &Graph, list: &mut Vec<
             .find_map(|(k, _)| takes_all.get(&(edge.from, k)))
             .and_then(|blocker| links.get(blocker.index()));
         let why = match blocker {
-            Some(blocker) => Warning::Unreachable { line: declared.lines.line(blocker.span.start) },
+            Some(blocker) => {
+                let (at, here) = (blocker.span.start, link.span.start);
+                Warning::Unreachable { line: declared.lines.line_beside(at, here) }
+            }
             None => Warning::NeverMatches,
         };
         list.push(PolicyWarning { span: link.span, why });

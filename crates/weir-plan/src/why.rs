@@ -20,8 +20,8 @@ use crate::texts::{LoadError, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS};
 #[allow(missing_docs, reason = "each field's use is in the message beside it")]
 pub enum Why {
     // What the text is.
-    #[error("the policy is {len} bytes long")]
-    TooLong { len: usize },
+    #[error("the policy is longer than {MAX_TEXT} bytes")]
+    TooLong,
     #[error("more than {MAX_ERRORS} errors: the rest is not shown")]
     TooManyErrors,
     #[error("more than {MAX_EDGES} edges")]
@@ -48,6 +48,8 @@ pub enum Why {
     Ellipsis,
     #[error("an edge stands outside a pipelet")]
     EdgeOutside,
+    #[error("`{written}` is not a statement")]
+    Misspelt { written: String, form: &'static str },
     #[error("a name of {len} bytes")]
     NameTooLong { len: usize },
     #[error("`{0}` is not a bandwidth")]
@@ -147,7 +149,7 @@ pub enum Why {
 
     // Exactly one way for each packet.
     #[error("this edge and the one in line {line} both take a packet such as {}", example.headline())]
-    Overlap { line: Line, example: Box<Witness>, class: Option<NoClass> },
+    Overlap { line: Line, example: Box<Witness>, class: Option<NoClass>, port: Option<u16> },
     #[error(
         "it is not proved that this edge and the one in line {line} never take the same packet: {reason}"
     )]
@@ -189,7 +191,8 @@ impl Why {
     #[must_use]
     pub fn instead(&self) -> String {
         match self {
-            Why::TooLong { .. } => format!("at most {MAX_TEXT} bytes are read"),
+            Why::TooLong => "divide it into files that it includes".to_owned(),
+            Why::Include(LoadError::TooLong { .. }) => "divide it into several".to_owned(),
             Why::TooManyErrors => "correct these first".to_owned(),
             Why::TooManyEdges
             | Why::TooManyDeclarations
@@ -206,6 +209,7 @@ impl Why {
             Why::NotClosed(_, close) => format!("write `{close}` where it ends"),
             Why::OpenText => "write its closing quote in the same line".to_owned(),
             Why::Ellipsis => "write it out".to_owned(),
+            Why::Misspelt { form, .. } => format!("write {form}"),
             Why::EdgeOutside => "write `pipelet { ... }` around it".to_owned(),
             Why::NameTooLong { .. } => format!("write at most {MAX_NAME} letters, digits and `_`"),
             Why::IncludeInside => "write it in front of the pipelet".to_owned(),
@@ -228,7 +232,7 @@ impl Why {
             Why::Escape(_) => "write `\\\\` for a backslash".to_owned(),
             Why::ConfigTooDeep => format!("write at most {MAX_CONFIG_DEPTH} levels"),
             Why::Config { type_name, .. } => {
-                format!("the description of `{type_name}` says what it takes")
+                format!("`weir nf show {type_name}` shows what it takes")
             }
             Why::Parameters { template, .. } => {
                 format!("`weir nf show {template}` shows its parameters")
@@ -301,6 +305,9 @@ impl Why {
             Why::SameEdge { .. } => "leave one of them out".to_owned(),
             Why::Overlap { class: Some(class), .. } => {
                 format!("{class}; let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write `first match;` if the order of the text shall decide")
+            }
+            Why::Overlap { port: Some(port), .. } => {
+                format!("let one filter exclude the other's packets: by the port that they came in by, as in `[ingress == {port}]`, or as in `[!(tcp port 80)]`; or write `first match;` if the order of the text shall decide")
             }
             Why::Overlap { .. } | Why::PerhapsOverlap { .. } => {
                 "let one filter exclude the other's packets, as in `[!(tcp port 80)]`, or write \

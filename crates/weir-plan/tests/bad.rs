@@ -50,7 +50,7 @@ fn only_error(text: &str) -> Why {
 
 #[test]
 fn a_text_beyond_the_limit_is_refused() {
-    assert_eq!(only_error(&" ".repeat(MAX_TEXT + 1)), Why::TooLong { len: MAX_TEXT + 1 });
+    assert_eq!(only_error(&" ".repeat(MAX_TEXT + 1)), Why::TooLong);
     assert_eq!(only_error(&" ".repeat(MAX_TEXT)), Why::NoEdges);
 }
 
@@ -95,4 +95,32 @@ fn a_long_chain_is_checked_in_time() {
     let start = std::time::Instant::now();
     assert!(check(&text, &Types).is_ok());
     assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_misspelt_statement_is_told_as_the_statement_that_it_is_near_to() {
+    for (text, written, form) in [
+        ("first macht;", "first macht", "`first match;`"),
+        ("frist match;", "frist match", "`first match;`"),
+        ("defualt drop;", "defualt drop", "`default drop;`"),
+        ("pipelet { p -> p; first macht; }", "first macht", "`first match;`"),
+        ("pipelet { p -> p; defualt drop; }", "defualt drop", "`default drop;`"),
+        ("Prot<1> q;", "Prot", "`Port<0> name;`"),
+        ("Adress net 10.0.0.0/8;", "Adress", "`Address name 10.0.0.0/8;`"),
+        ("inlcude \"x.weir\";", "inlcude", "`include \"file\";`"),
+        ("pipelt { p -> p; }", "pipelt", "`pipelet { a -> b; }`"),
+        ("pipelt inside { p [tcp] -> p; }", "pipelt", "`pipelet { a -> b; }`"),
+    ] {
+        let text = format!("Port<0> p;\n{text}\npipelet {{ p -> p; }}");
+        let errors = check(&text, &Types).unwrap_err();
+        let error = &errors[0];
+        let span = text.get(error.span.start..error.span.end).unwrap();
+        assert_eq!(span, written, "{errors:?}");
+        assert_eq!(error.why.to_string(), format!("`{written}` is not a statement"));
+        assert!(error.why.instead().contains(form), "{}", error.why.instead());
+    }
+    // Types that are near to no statement are types.
+    let text = "Port<0> p;\nNatt x;\npipelet { p -> p; }";
+    let why = check(text, &Types).unwrap_err().remove(0).why;
+    assert!(matches!(why, Why::UnknownType { .. }), "{why}");
 }

@@ -56,7 +56,7 @@ fn another_configuration_only_reconfigures() {
     };
     assert_eq!(
         said(&each(&text("pass")), &each(&text("drop"))),
-        [r#"reconfigure f: {"default":"pass"} becomes {"default":"drop"}"#]
+        [r#"reconfigure f: default: "pass" becomes "drop""#]
     );
 }
 

@@ -205,7 +205,7 @@ fn depth_count_and_size_have_limits() {
         heads(&a),
         ["a:1:35: error: with this file the policy has more than 10485760 bytes"]
     );
-    assert_eq!(heads(&e), ["e:1:9: error: the policy is 4194305 bytes long"]);
+    assert_eq!(heads(&e), ["e:1:9: error: f is longer than 4194304 bytes"]);
 }
 
 proptest! {
@@ -250,4 +250,17 @@ fn addresses_of_an_included_file_that_are_not_used_are_one_warning_for_the_file(
         "{said}"
     );
     assert!(said.contains("= nothing to write if other policies use them"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_too_long_is_named() {
+    let long = " ".repeat(MAX_TEXT + 1);
+    let folder = Folder::new([
+        ("a.weir", "include \"long.weir\";\nPort<0> lan; pipelet { lan -> lan; }".to_owned()),
+        ("long.weir", long),
+    ]);
+    let said = folder.said("long.weir");
+    assert_eq!(heads(&said), ["long.weir:1:1: error: the policy is longer than 4194304 bytes"]);
+    let said = folder.said("a.weir");
+    assert_eq!(heads(&said), ["a.weir:1:9: error: long.weir is longer than 4194304 bytes"]);
 }

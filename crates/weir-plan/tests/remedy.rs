@@ -112,7 +112,7 @@ fn pipelets_that_share_a_port_are_told_apart_by_their_filters_where_nothing_writ
     let shown = render_warnings(&checked.warnings, "p.weir", &text);
     assert!(
         shown.starts_with(
-            "p.weir:2:52: note: added to this edge that packets entered by the edge in line 2: the traffic of its pipelet. Else it and the edge in line 3 took the same packets, and behind `g`, which may write packets, a tag must tell"
+            "p.weir:2:52: note: added to this edge that packets entered by the edge in line 2, column 20: the traffic of its pipelet. Else it and the edge in line 3 took the same packets, and behind `g`, which may write packets, a tag must tell"
         ),
         "{shown}"
     );
@@ -199,4 +199,53 @@ fn figure_2_s_chain_is_sound_as_it_stands() {
         branches(&checked, "f"),
         ["safe: [dst port 80] -> p", "safe: [not dst port 80] -> n", "unsafe: -> Drop"]
     );
+}
+
+#[test]
+fn a_class_of_several_ports_is_shown_as_it_can_be_written_beside_a_filter() {
+    let text = "Port<0> a; Port<1> b; Port<2> c; Port<3> out; NAT n;
+        pipelet { a -> n; b -> n; n [tcp] -> out; n [!tcp] -> Drop; }
+        pipelet { c -> n; n -> Drop; }";
+    let checked = good(text);
+    let shown = render_warnings(&checked.warnings, "p.weir", text);
+    assert!(shown.contains("note: added `(ingress == 0 or ingress == 1)` to this edge"), "{shown}");
+    assert!(shown.contains("= write `(ingress == 0 or ingress == 1)` into its filter"), "{shown}");
+    // Written so, it needs no remedy.
+    let class = "(ingress == 0 or ingress == 1)";
+    let written = text
+        .replace("n [tcp]", &format!("n [{class} && tcp]"))
+        .replace("n [!tcp]", &format!("n [{class} && !tcp]"))
+        .replace("n -> Drop", "n [ingress == 2] -> Drop");
+    assert_eq!(render_warnings(&good(&written).warnings, "p.weir", &written), "");
+}
+
+#[test]
+fn what_one_pipelet_says_twice_stays_an_error_beside_what_the_remedy_helps() {
+    let text = "Port<0> a; Port<1> b; Port<2> out; NAT n;
+        pipelet { a -> n; n [tcp] -> out; n [port 80] -> Drop; n [!(tcp || port 80)] -> Drop; }
+        pipelet { b -> n; n -> b; }";
+    let errors = check(text, &Types).unwrap_err();
+    let said: Vec<String> = errors.iter().map(|e| e.why.to_string()).collect();
+    assert_eq!(errors.len(), 1, "only the pipelet's own mistake is left: {said:?}");
+    assert!(
+        said[0].starts_with("this edge and the one in line 2, column 27 both take a packet"),
+        "{said:?}"
+    );
+    // The two that overlap are of one pipelet, and one of its packets comes from a port of its own.
+    assert!(!said[0].contains("ingress == 1"), "{said:?}");
+}
+
+#[test]
+fn edges_of_one_pipelet_with_two_ports_are_told_to_ask_for_the_port() {
+    let text = "Port<0> a; Port<7> b; NAT n;
+        pipelet { a -> n; b -> n; n -> a; n -> b; }";
+    let errors = check(text, &Types).unwrap_err();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].why.instead().contains("`[ingress == 0]`"), "{}", errors[0].why.instead());
+    let asked = text.replace("n -> a", "n [ingress == 7] -> a");
+    good(&asked.replace("n -> b", "n [ingress == 0] -> b"));
+    // With one port there is nothing to ask.
+    let one = "Port<0> a; Port<7> b; NAT n; pipelet { a -> n; n -> a; n -> b; }";
+    let errors = check(one, &Types).unwrap_err();
+    assert!(!errors[0].why.instead().contains("ingress"), "{}", errors[0].why.instead());
 }

@@ -7,15 +7,11 @@ use common::{Types, branches};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use weir_plan::service::{
-    DocumentKind, Hardware, MAX_PARTS, Objective, ObjectiveError, Request, Server, Syntax,
-    Template, choose, describe, schema,
-};
+use weir_plan::service::{DocumentKind, Hardware, MAX_PARTS, Request, Syntax, Template, schema};
 use weir_plan::{
-    Affinity, Around, Catalog, Checked, ConfigProblem, Effect, Isolate, NfInfo, NodeKind, Options,
-    Plan, Touch, check, render,
+    Around, Catalog, Checked, ConfigProblem, Isolate, NfInfo, NodeKind, Options, Plan, check,
+    render,
 };
-use weir_plan::{TagInfo, TagKind};
 
 const FIREWALL: &str = "\
 template: Firewall
@@ -436,144 +432,6 @@ fn hostile_documents_are_errors() {
         assert!(json.starts_with("bad.yaml:"), "{what} as JSON: {json:.300}");
         refused_template(&text);
         refused(&text, Hardware::read(&text, Syntax::Yaml));
-    }
-}
-
-#[test]
-fn what_a_descriptor_leaves_out_is_the_worst() {
-    let paper = "PacketProcessorClass: \"TCPIPClassifier\"\nStateful: \"Yes\"\nL2Header: \"NOP\"\nL3Header: \"ReadOnly\"\n";
-    let described = describe(paper, Syntax::Yaml).unwrap();
-    let info = &described[0].info;
-    assert_eq!(info.name, "TCPIPClassifier");
-    let access = info.work.access;
-    assert_eq!((access.l2, access.l3), (Touch::Nop, Touch::Read));
-    assert_eq!((access.l4, access.payload), (Touch::Write, Touch::Write));
-    assert!(info.may_drop && info.writes_packets && info.work.keeps);
-    assert_eq!(info.work.effect, Effect::External);
-
-    let mild = "PacketProcessorClass: C\nStateful: No\nL2Header: NOP\nL3Header: ReadOnly\nL4Header: ReadOnly\n\
-                Payload: NOP\nMayDrop: No\nOutputs: [a, b]\n";
-    let info = &describe(mild, Syntax::Yaml).unwrap()[0].info;
-    assert!(!info.may_drop && !info.writes_packets && !info.work.keeps);
-    assert_eq!((info.work.effect, info.outputs.len()), (Effect::Pure, 2));
-
-    let said = refused(mild, describe(&mild.replace("ReadOnly", "ReadOften"), Syntax::Yaml));
-    assert!(said.contains("`ReadOnly`"), "{said}");
-}
-
-#[test]
-fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
-    let text = "nf: Ids\nports: { inputs: [in], outputs: [vp0, vp1] }\n\
-        attributes:\n  safe: { method: port, port: vp1 }\n  url: { method: metadata, type: text }\n  odd: { method: metadata }\n\
-        affinity: [dst_port, src_ip, dst_ip, src_port, proto]\nscaling: { cores: true }\nrate: { per_core_ghz: 0.5 Mpps }\n";
-    let described = describe(text, Syntax::Yaml).unwrap();
-    let info = &described[0].info;
-    assert_eq!(info.outputs, ["vp0", "safe"]);
-    let tag = |name: &str, kind| TagInfo { name: name.to_owned(), kind };
-    assert_eq!(info.tags, [tag("odd", TagKind::Flag), tag("url", TagKind::Text)]);
-    assert_eq!((info.work.affinity, info.work.cost_cycles), (Affinity::Tuple, 2000));
-    assert!(described[0].scaling.cores && !described[0].scaling.servers);
-    for (from, to, says) in [
-        ("port: vp1", "port: vp2", "`vp0`, `vp1`"),
-        ("0.5 Mpps", "1 Gbps", "add `packet_bytes`"),
-        ("0.5 Mpps", "0 Mpps", "above zero"),
-        ("[dst_port, src_ip, dst_ip, src_port, proto]", "[dst_port]", "write all five"),
-        ("{ method: metadata }", "{ method: port }", "add `port`"),
-        (
-            "{ method: metadata, type: text }",
-            "{ method: port, port: vp0, type: text }",
-            "leave `type` out",
-        ),
-        ("{ method: metadata }", "{ method: port, port: vp1 }", "tells `odd` already"),
-        ("  safe: ", "  vp0: ", "two ports are called `vp0`"),
-        ("[vp0, vp1]", "[vp0, vp1, vp0]", "two ports are called `vp0`"),
-        ("inputs: [in]", "inputs: [in, in]", "two ports are called `in`"),
-    ] {
-        let text = text.replace(from, to);
-        let said = refused(&text, describe(&text, Syntax::Yaml));
-        assert!(said.contains(says), "{to}: {said}");
-    }
-}
-
-fn server(cores: u32) -> Server {
-    Server { name: "box".to_owned(), cores, ghz: 1.0, nic_bps: Some(10_000_000_000) }
-}
-
-/// A chain of `n` NFs of 1000 cycles each (what nothing is known about).
-fn chain(n: usize) -> Checked {
-    let nfs: String = (0..n).map(|i| format!("MacSwap x{i}; ")).collect();
-    let way: String = (0..n).map(|i| format!("x{i} -> ")).collect();
-    common::good(&format!("Port<0> p; Port<1> q; {nfs} pipelet {{ p -> {way} q; }}"))
-}
-
-#[test]
-fn an_objective_is_met_with_the_fewest_cores_or_it_is_said_why_not() {
-    let graph = chain(4).graph;
-    let wanted = |pps| Objective { pps, bps: None, latency: None };
-    // One core does 1 GHz / 4060 cycles.
-    let slow = choose(&graph, &wanted(200_000), &server(8)).unwrap().placement;
-    assert_eq!((slow.isolate, slow.cores), (Isolate::None, 1));
-    // Twice that takes two workers of two NFs each, which pass on fewer rings than four.
-    let twice = choose(&graph, &wanted(440_000), &server(3)).unwrap();
-    assert_eq!((twice.placement.isolate, twice.placement.cores), (Isolate::Auto, 2));
-    assert_eq!(
-        twice.instead_of.map(|p| (p.isolate, p.workers, p.cores)),
-        Some((Isolate::Each, 4, 2))
-    );
-    // More needs a core for each NF: at 900 kpps each is busy to 95 %.
-    let fast = choose(&graph, &wanted(900_000), &server(8)).unwrap().placement;
-    assert_eq!((fast.isolate, fast.cores), (Isolate::Each, 4));
-    let few = choose(&graph, &wanted(900_000), &server(3)).unwrap_err();
-    assert_eq!(few, ObjectiveError::Cores { needed: 4, server: "box".to_owned(), cores: 3 });
-    let never = choose(&graph, &wanted(2_000_000), &server(8)).unwrap_err();
-    assert!(matches!(never, ObjectiveError::TooSlow { cycles: 1060, .. }), "{never}");
-    let wire = Objective { bps: Some(20_000_000_000), ..wanted(1) };
-    assert!(matches!(choose(&graph, &wire, &server(8)), Err(ObjectiveError::Nic { .. })));
-}
-
-#[test]
-fn a_bound_on_latency_counts_the_waiting() {
-    let graph = chain(4).graph;
-    let read = |text: &str| {
-        let request = format!("{REQUEST}objective: {text}\n");
-        Request::read(&request, Syntax::Yaml, &With::firewall()).unwrap().objective.unwrap()
-    };
-    let late = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 60 } }");
-    // Alone a worker would be busy to 81 % and its packets wait; four wait less.
-    assert_eq!(choose(&graph, &late, &server(8)).unwrap().placement.isolate, Isolate::Each);
-    // The waits of four are those of four with a core each, which two cores do not have.
-    let shared = choose(&graph, &late, &server(2)).unwrap_err();
-    assert!(matches!(shared, ObjectiveError::TooLate { .. }), "{shared}");
-    let soon = read("{ throughput: 200 kpps, latency: { percentile: 99, at_most_us: 1 } }");
-    let error = choose(&graph, &soon, &server(8)).unwrap_err();
-    assert!(matches!(error, ObjectiveError::TooLate { best_us, .. } if best_us > 1.0), "{error}");
-    let bits = read("{ throughput: 1 Gbps, packet_bytes: 125 }");
-    assert_eq!((bits.pps, bits.bps), (1_000_000, Some(1_000_000_000)));
-    for (wrong, says) in [
-        ("{ throughput: fast }", "`2 Mpps`"),
-        ("{ throughput: 1 Gbps }", "add `packet_bytes`"),
-        ("{ latency: { percentile: 100, at_most_us: 1 } }", "percentile"),
-        ("{ latency: { percentile: 50, at_most_us: -1 } }", "above zero"),
-    ] {
-        let said = refused_request(&format!("{REQUEST}objective: {wrong}\n"));
-        assert!(said.contains(says) && said.contains("bad.yaml:15:"), "{wrong}: {said}");
-    }
-}
-
-#[test]
-fn a_hardware_description_has_servers_with_cores_clock_and_network() {
-    let text = "servers:\n  - { name: a, cores: 12, ghz: 2.1, nic: 10 Gbps }\n";
-    let read = Hardware::read(text, Syntax::Yaml).unwrap();
-    assert_eq!((read.servers[0].cores, read.servers[0].nic_bps), (12, Some(10_000_000_000)));
-    for (from, to, says) in [
-        ("cores: 12", "cores: 0", "at least 1"),
-        ("ghz: 2.1", "ghz: -2", "in GHz"),
-        ("10 Gbps", "10 Mpps", "in bits"),
-        ("servers:", "switches: []\nservers:", "unknown field `switches`"),
-    ] {
-        let text = text.replace(from, to);
-        let said = refused(&text, Hardware::read(&text, Syntax::Yaml));
-        assert!(said.contains(says), "{to}: {said}");
     }
 }
 

@@ -148,8 +148,6 @@ enum ExplainError {
     Json(#[from] serde_json::Error),
     #[error("weir explain: {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
-    #[error("weir explain: the stage `policy` has no JSON; ask for text, dot or svg")]
-    NoJson,
 }
 
 pub fn main(args: &ExplainArgs) -> ExitCode {
@@ -188,7 +186,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Format::Text => Ok(written.to_string()),
             Format::Dot => Ok(diagram().to_dot()),
             Format::Svg => Ok(diagram().to_svg()?),
-            Format::Json => Err(ExplainError::NoJson),
+            Format::Json => Ok(lines(&written.to_json())?),
         };
     }
     let Planned { loaded, plan, parallel, instances } = args.planning.planned(&args.policy)?;

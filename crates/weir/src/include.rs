@@ -1,6 +1,6 @@
 //! Policy files and those that they include.
 
-use crate::known;
+use crate::known::{self, TextError};
 use crate::policy::PolicyFailure;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,18 @@ pub struct Files;
 impl Loader for Files {
     fn load(&self, from: &Document, written: &str) -> Result<Document, LoadError> {
         let path = from.path.parent().unwrap_or(Path::new("")).join(written);
-        let failed = |source: &std::io::Error| {
+        let failed = |error: TextError| {
             let path = path.clone();
-            match source.kind() {
-                std::io::ErrorKind::NotFound => LoadError::Missing { path },
-                std::io::ErrorKind::InvalidData => {
-                    LoadError::Unreadable { path, why: "it is not UTF-8".to_owned() }
+            match error {
+                TextError::NotAFile(_) => LoadError::NotAFile { path },
+                TextError::Io(source) if source.kind() == std::io::ErrorKind::NotFound => {
+                    LoadError::Missing { path }
                 }
-                _ => LoadError::Unreadable { path, why: source.to_string() },
+                error => LoadError::Unreadable { path, why: error.to_string() },
             }
         };
-        // Opening a pipe would wait for whoever writes into it.
-        if !fs::metadata(&path).map_err(|e| failed(&e))?.is_file() {
-            return Err(LoadError::NotAFile { path });
-        }
-        let key: PathBuf = fs::canonicalize(&path).map_err(|e| failed(&e))?;
-        let text = known::text(&path).map_err(|e| failed(&e))?;
+        let text = known::text(&path, false).map_err(failed)?;
+        let key: PathBuf = fs::canonicalize(&path).map_err(|e| failed(e.into()))?;
         Ok(Document { path, key, text })
     }
 }

@@ -5,6 +5,7 @@ use crate::outside::OutsideArgs;
 use crate::policy::PolicyFailure;
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weir_control::outside::Extended;
@@ -175,18 +176,66 @@ fn read(path: &Path) -> Result<(String, Syntax), PolicyFailure> {
     Ok((read_text(path)?, syntax))
 }
 
-/// A policy's or document's text, one byte more than it may have at most: what is longer is refused
-/// by its length, not read.
-pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
-    text(path).map_err(|source| PolicyFailure::Read { path: path.to_owned(), source })
+/// Why a text is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum TextError {
+    /// What is there is no text, or one without an end.
+    #[error("{0} is not read: write the text to a file, and give that")]
+    NotAFile(&'static str),
+    /// A file of the kernel's that waits for something to be said, such as /proc/kmsg.
+    #[error("there is nothing to be read yet: write the text to a file, and give that")]
+    Waits,
+    /// It is not text.
+    #[error("it is not UTF-8")]
+    NotText,
+    /// It cannot be opened or read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
 }
 
-/// As [`read_text`].
-pub fn text(path: &Path) -> std::io::Result<String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path)?;
-    file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+/// A policy's or document's text, from a file or a pipe, one byte more than it may have at most: what is
+/// longer is refused by its length, not read.
+pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
+    text(path, true).map_err(|source| PolicyFailure::Read { path: path.to_owned(), source })
+}
+
+/// As [`read_text`]; `pipes`: also from a pipe, which may wait for whoever writes into it.
+pub fn text(path: &Path, pipes: bool) -> Result<String, TextError> {
+    // Before it is opened: to open a device may do something.
+    let is_pipe = readable(&std::fs::metadata(path)?, pipes)?;
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true);
+    if !is_pipe {
+        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    // It may be another one by now.
+    readable(&file.metadata()?, pipes)?;
+    let mut bytes = Vec::new();
+    match file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => return Err(TextError::Waits),
+        Err(e) => return Err(e.into()),
+    }
+    if bytes.len() > weir_plan::MAX_TEXT {
+        // It was cut, maybe inside a character; its length is all that is looked at.
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| TextError::NotText)
+}
+
+/// Whether it is a pipe; refuses what is neither that nor a file.
+fn readable(found: &std::fs::Metadata, pipes: bool) -> Result<bool, TextError> {
+    let kind = found.file_type();
+    let what = match () {
+        () if kind.is_file() => return Ok(false),
+        () if kind.is_fifo() && pipes => return Ok(true),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a pipe",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    };
+    Err(TextError::NotAFile(what))
 }
 
 fn wrong(errors: &[PolicyError], path: &Path, text: &str) -> PolicyFailure {

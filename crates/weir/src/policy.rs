@@ -20,7 +20,7 @@ pub enum PolicyFailure {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        source: known::TextError,
     },
     /// An outside program is not taken.
     #[error("weir: {0}")]
@@ -227,7 +227,9 @@ fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> 
 }
 
 fn failure(mut said: String, errors: &[PolicyError], only_library: bool) -> PolicyFailure {
-    if only_library && errors.iter().any(|e| matches!(e.why, Why::UnknownType { .. })) {
+    if only_library
+        && errors.iter().any(|e| matches!(e.why, Why::UnknownType { nearest: None, .. }))
+    {
         said += &format!("weir: {OUTSIDE}\n");
     }
     PolicyFailure::Policy(said)

@@ -187,7 +187,14 @@ fn explain_shows_each_stage_in_each_format() {
     let ended = weir(&args);
     assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (Some(0), "", ""));
     assert!(std::fs::read_to_string(file).unwrap().starts_with("<svg"));
-    refused(&["explain", chain, "--stage", "policy", "--format", "json"], &["text, dot or svg"]);
+    let json = weir(&["explain", chain, "--stage", "policy", "--format", "json"]).stdout;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let statements = json["statements"].as_array().unwrap();
+    assert!(statements.iter().any(|s| s["statement"] == "port" && s["first"] == 0), "{json}");
+    let pipelet = statements.iter().find(|s| s["statement"] == "pipelet").unwrap();
+    let edges = &pipelet["statements"][0];
+    assert_eq!(edges["statement"], "edges");
+    assert!(edges["edges"][0]["to"].is_string(), "{json}");
     let ended = weir(&["explain", chain, "-o", "/nowhere/x.svg"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.stderr.contains("/nowhere/x.svg: No such file"), "{}", ended.stderr);
@@ -252,6 +259,11 @@ fn an_nf_that_is_not_there_may_be_in_a_program_that_was_not_given() {
     let policy = "Port<0> a; MarkDscp m; pipelet { a -> m; m -> a; }";
     let policy = scratch.write("outside.weir", policy);
     refused(&["check", &policy], &["MarkDscp", "--with PROGRAM"]);
+    // One that is near to a type of the library is misspelt, most likely.
+    let near = scratch.write("near.weir", "Port<0> p; MacSwop x; pipelet { p -> x -> p; }");
+    let ended = weir(&["check", &near]);
+    assert!(ended.stderr.contains("= write `MacSwap`"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("--with PROGRAM"), "{}", ended.stderr);
     refused(&["nf", "show", "MarkDscp"], &["MarkDscp", "--with PROGRAM"]);
 }
 

@@ -383,9 +383,55 @@ fn an_output_that_nobody_reads_ends_neither_run_nor_check_in_a_panic() {
 }
 
 #[test]
-fn a_policy_without_end_is_refused_by_its_length() {
-    let ended = weir(&["check", "/dev/zero"]);
-    assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+fn a_policy_is_read_from_files_and_pipes_only_and_up_to_its_limit() {
+    let scratch = Scratch::new();
+    let folder = scratch.file("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let folder = folder.to_str().unwrap();
+    let long = scratch.write("long.weir", "é".repeat(3 << 20));
+    let odd = scratch.write("odd.weir", [b'a', 0xff]);
+    for (file, says) in [
+        ("/dev/zero", "a device is not read"),
+        (folder, "a directory is not read"),
+        (&long, "long.weir:1:1: error: the policy is longer than 4194304 bytes"),
+        (&odd, "it is not UTF-8"),
+    ] {
+        let ended = weir(&["check", file]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(file) && ended.stderr.contains(says), "{}", ended.stderr);
+    }
+    let policy = scratch.write("policy.weir", TWICE);
+    let read = std::fs::File::open(policy).unwrap();
+    let mut cat = std::process::Command::new("cat")
+        .stdin(read)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pipe = cat.stdout.take().unwrap();
+    let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
+    let ended = check.args(["check", "-q", "/dev/stdin"]).stdin(pipe).status().unwrap();
+    assert!(ended.success() && cat.wait().unwrap().success());
+}
+
+/// What none of these ends by itself would show as a test that does not end.
+#[test]
+fn an_include_of_what_is_no_file_is_an_error_at_once() {
+    let scratch = Scratch::new();
+    let pipe = scratch.file("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let pipe = pipe.to_str().unwrap();
+    for (file, says) in
+        [(pipe, "is not a file"), ("/dev/zero", "is not a file"), ("/", "is not a file")]
+    {
+        let policy = scratch.write(
+            "including.weir",
+            format!("include \"{file}\";\nPort<0> a; pipelet {{ a -> a; }}\n"),
+        );
+        let ended = weir(&["check", &policy]);
+        assert_eq!(ended.code, Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains("including.weir:1:9: error"), "{}", ended.stderr);
+        assert!(ended.stderr.contains(says), "{}", ended.stderr);
+    }
 }
 
 #[test]

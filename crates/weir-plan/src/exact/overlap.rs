@@ -65,11 +65,14 @@ impl Judge<'_, '_> {
                 continue;
             };
             judgement.added.push(Added { link: way.place, filter: filter.clone() });
-            let line = self.line(other.unwrap_or(at));
+            let line = self.line(other.unwrap_or(at), at);
             let why = match class.entered {
                 None => Warning::ClassAdded { class: remedy::bracketed(&class.expr), line },
                 Some((entries, writer)) => {
-                    let entries = entries.into_iter().map(|link| self.classes.line(link)).collect();
+                    let entries = entries
+                        .into_iter()
+                        .map(|link| self.classes.line(link, way.link.span.start))
+                        .collect();
                     Warning::EntryAdded { entries, line, writer }
                 }
             };
@@ -128,15 +131,22 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn line(&self, at: usize) -> Line {
-        self.declared.lines.line(self.ways.get(at).map_or(0, |way| way.link.span.start))
+    /// The line of one way, named beside another.
+    fn line(&self, at: usize, beside: usize) -> Line {
+        let start = |at: usize| self.ways.get(at).map_or(0, |way| way.link.span.start);
+        self.declared.lines.line_beside(start(at), start(beside))
     }
 
     fn overlap(&mut self, (a, b): (usize, usize), verdict: Verdict, class: Option<NoClass>) {
-        let line = self.line(a);
+        let line = self.line(a, b);
+        let upstream = self.classes.upstream(self.index);
+        let port = match self.in_one_pipelet((a, b)) {
+            true => self.classes.one_of_several(&upstream),
+            false => None,
+        };
         let why = match verdict {
             Verdict::Empty => return,
-            Verdict::Example(example) => Why::Overlap { line, example, class },
+            Verdict::Example(example) => Why::Overlap { line, example, class, port },
             Verdict::Unknown(reason) => Why::PerhapsOverlap { line, reason },
         };
         let span = self.ways.get(b).map_or(self.span, |way| way.link.span);

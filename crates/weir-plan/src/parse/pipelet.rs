@@ -53,6 +53,9 @@ impl Parser<'_> {
             return Err(self.fail(self.token.span, Why::IncludeInside));
         }
         let from = self.name("an edge", FORM)?;
+        if let Some(why) = self.word().and_then(|word| super::misspelt(&from.value, word)) {
+            return Err(self.fail(from.span.to(self.token.span), why));
+        }
         let mut hops = Vec::new();
         while hops.is_empty() || matches!(self.token.kind, Kind::Arrow | Kind::Char('[')) {
             hops.push(self.hop(FORM)?);

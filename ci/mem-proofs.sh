@@ -107,6 +107,9 @@ red doorbell 'deadlock; threads' \
 red ledger 'torn copy' \
     ledger::a_live_reader_gets_one_commit_and_never_an_older_one_than_before \
     ledger::a_writer_that_dies_before_the_generation_leaves_the_commit_before
+red state 'torn state' \
+    state::a_live_reader_gets_one_write_and_never_an_older_one_than_before \
+    state::a_writer_that_dies_before_the_generation_leaves_the_state_before
 
 # The sanitizer is in the stable toolchain, its flag is not: RUSTC_BOOTSTRAP lets it through. The
 # standard library comes without instrumentation, so the ABI check has to be told that this is meant.

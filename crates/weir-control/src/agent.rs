@@ -42,7 +42,7 @@ pub struct RestartPolicy {
     pub offences: u32,
 }
 
-/// How often the agent looks whether a TAP interface that was deleted is there again.
+/// How often the agent looks whether an interface that was deleted is there again.
 const RETAKE: Duration = Duration::from_millis(100);
 
 impl Default for RestartPolicy {
@@ -282,7 +282,7 @@ impl Agent {
         self.convict_deaf();
         self.feel_pulses();
         self.notice_standstill();
-        self.retake_taps();
+        self.retake_interfaces();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
             self.finished = true;
@@ -291,14 +291,22 @@ impl Agent {
         Ok(())
     }
 
-    /// Takes up TAP interfaces that were deleted and made anew, now and then.
-    fn retake_taps(&mut self) {
+    /// Takes up interfaces that were deleted and made anew, now and then: services may not.
+    fn retake_interfaces(&mut self) {
         if self.retaken.elapsed() < RETAKE {
             return;
         }
         self.retaken = Instant::now();
         for (name, fd) in &self.setup.taps {
             weir_device::retake_tap(name, fd);
+        }
+        for (w, worker) in self.workers.iter().enumerate() {
+            if let State::Running(process) = &worker.state
+                && let Some(fd) = process.packets()
+                && let Some((name, receives)) = self.setup.packets(w)
+            {
+                weir_device::retake_packets(name, fd, receives);
+            }
         }
     }
 

@@ -55,7 +55,7 @@ impl Inline {
 
 /// Worker `w` without a process.
 pub(crate) fn stepper(setup: &Setup, memory: &Memory, w: usize) -> Result<Stepper, InlineError> {
-    let (spec, fds) = memory.spec(setup, w, None)?;
+    let (spec, fds) = memory.spec(setup, w, None, None)?;
     let owned: Result<Vec<_>, _> = fds.as_fds().iter().map(|fd| fd.try_clone_to_owned()).collect();
     Ok(Stepper::new(&spec, owned?)?)
 }

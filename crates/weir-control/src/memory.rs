@@ -408,12 +408,13 @@ impl Memory {
         })
     }
 
-    /// What worker `w` is told, with the descriptors that go with it.
+    /// What worker `w` is told, with the descriptors that go with it; `packets` is its packet socket.
     pub(crate) fn spec<'a>(
         &'a self,
         setup: &'a Setup,
         w: usize,
         fault: Option<(u32, u32)>,
+        packets: Option<BorrowedFd<'a>>,
     ) -> Result<(WorkerSpec, FdList<'a>), MemoryError> {
         let worker = &setup.workers[w];
         let own = &self.workers[w];
@@ -498,7 +499,7 @@ impl Memory {
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),
             end: worker.end.clone(),
-            device: setup.device(w).map(|fd| fds.lend(fd.as_fd())),
+            device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,
             seed: setup.seed,
             schedule: worker.schedule.clone(),

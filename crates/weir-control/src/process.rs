@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use weir_device::DeviceSpec;
+use weir_device::{DeviceError, DeviceSpec, lend_packet_socket};
 use weir_runtime::link::{self, Inbox, LinkError};
 use weir_runtime::sandbox::{Profile, SandboxSpec};
 use weir_runtime::spec::{EndSpec, FromWorker};
@@ -25,6 +25,9 @@ pub enum SpawnError {
     /// No memory, or it could not be told its work.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// No packet socket.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// No control socket.
     #[error(transparent)]
     Link(#[from] link::LinkError),
@@ -85,6 +88,8 @@ pub(crate) struct Process {
     pidfd: OwnedFd,
     socket: OwnedFd,
     inbox: Inbox,
+    /// A copy of its packet socket: only the agent may bind it.
+    packets: Option<OwnedFd>,
 }
 
 /// How long a worker may take to read what it is told, or to leave.
@@ -100,7 +105,11 @@ impl Process {
         fault: Option<(u32, u32)>,
     ) -> Result<Self, SpawnError> {
         let worker = &setup.workers[w];
-        let (mut spec, fds) = memory.spec(setup, w, fault)?;
+        let packets = setup.packets(w);
+        let packets = packets.map(|(name, receives)| lend_packet_socket(name, receives));
+        let packets = packets.transpose()?;
+        let lent = packets.as_ref().map(AsFd::as_fd);
+        let (mut spec, fds) = memory.spec(setup, w, fault, lent)?;
         let fds = fds.as_fds();
         let profile = profile(&worker.end);
         let closed = profile == Profile::Nf;
@@ -111,7 +120,8 @@ impl Process {
         });
         let cell = Cell {
             closed,
-            no_network: profile != Profile::Live,
+            // A packet socket stays in the namespace that it was made in.
+            no_network: profile != Profile::Live || packets.is_some(),
             real_time: worker.schedule.real_time,
             descriptors: fds.len() as u64 + OWN_DESCRIPTORS,
             memory: None,
@@ -130,8 +140,10 @@ impl Process {
         drop(command);
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
-        let mut process = Process { child, pidfd, socket, inbox: Inbox::default() };
-        match link::send_within(process.socket.as_fd(), &spec, &fds, PATIENCE) {
+        let mut process = Process { child, pidfd, socket, inbox: Inbox::default(), packets: None };
+        let told = link::send_within(process.socket.as_fd(), &spec, &fds, PATIENCE);
+        process.packets = packets;
+        match told {
             // It died already: found out by its descriptor like any other death.
             Ok(()) | Err(LinkError::Closed) => Ok(process),
             Err(LinkError::Slow(_)) => {
@@ -154,6 +166,11 @@ impl Process {
     /// Readable when the worker says something.
     pub(crate) fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+
+    /// Its packet socket, if it has one.
+    pub(crate) fn packets(&self) -> Option<BorrowedFd<'_>> {
+        self.packets.as_ref().map(AsFd::as_fd)
     }
 
     /// What it says next, if anything has come.

@@ -154,13 +154,22 @@ impl Setup {
         self.workers.get(lane.to).map_or(0, |to| to.takes_from)
     }
 
-    /// The descriptor that worker `w`'s device needs.
+    /// The descriptor of worker `w`'s device, when that is one for all who use it.
     pub(crate) fn device(&self, w: usize) -> Option<&OwnedFd> {
         let (EndSpec::Rx { device, .. } | EndSpec::Tx { device, .. }) = &self.workers.get(w)?.end
         else {
             return None;
         };
         self.taps.get(device.interface()?).map(|fd| &**fd)
+    }
+
+    /// The interface that worker `w` needs a packet socket of its own for, and whether it receives.
+    pub(crate) fn packets(&self, w: usize) -> Option<(&str, bool)> {
+        match &self.workers.get(w)?.end {
+            EndSpec::Rx { device: DeviceSpec::Afp(name), .. } => Some((name, true)),
+            EndSpec::Tx { device: DeviceSpec::Afp(name), .. } => Some((name, false)),
+            _ => None,
+        }
     }
 }
 

@@ -58,8 +58,8 @@ pub enum DeviceError {
         "tap:{0}: an interface of that name is there and in use, or of another kind; choose another name"
     )]
     Taken(String),
-    /// The descriptor of a TAP interface did not come.
-    #[error("tap:{0}: its descriptor is missing")]
+    /// The descriptor of a live device did not come.
+    #[error("{0}: its descriptor is missing: the agent has to lend it")]
     NoDescriptor(String),
     /// Another system error.
     #[error("{device}: {what}: {source}")]

@@ -22,11 +22,15 @@ pub use dropped::DropFile;
 pub use error::DeviceError;
 pub use generator::Generator;
 pub use listed::{Listed, ListedFlow, ListedSpec};
-pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap, longest_packet, retake_tap};
+pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap};
+pub use live::{lend_packet_socket, longest_packet, retake_packets, retake_tap};
 pub use null::Null;
 pub use replay::{Replay, ReplaySpec};
 pub use room::Room;
 pub use spec::{DeviceSpec, GeneratorSpec, Rate, SpecError};
+
+#[cfg(feature = "attacks")]
+pub use sys::{Reach, reach};
 
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -108,20 +112,20 @@ pub trait Send {
     fn commit(&mut self) -> Result<Place, DeviceError>;
 }
 
-/// Opens the receiving half of `spec`, going on from `place`; `None` when it has none. `tap` is the
-/// descriptor of a TAP interface, from [`create_tap`].
+/// Opens the receiving half of `spec`, going on from `place`; `None` when it has none. `lent` is the
+/// descriptor of a live device, from [`create_tap`] or [`lend_packet_socket`].
 pub fn open_rx(
     spec: &DeviceSpec,
     place: Place,
-    tap: Option<OwnedFd>,
+    lent: Option<OwnedFd>,
 ) -> Result<Option<Box<dyn Receive>>, DeviceError> {
     Ok(match spec {
         DeviceSpec::Pcap { rx: Some(path), .. } => Some(Box::new(CaptureRx::open(path, place)?)),
         DeviceSpec::Generator(spec) => Some(Box::new(Generator::new(spec, place))),
         DeviceSpec::Listed(spec) => Some(Box::new(Listed::new(spec, place))),
         DeviceSpec::Replay(spec) => Some(Box::new(Replay::new(spec, place))),
-        DeviceSpec::Afp(name) => Some(Box::new(PacketRx::open(name, place)?)),
-        DeviceSpec::Tap(name) => Some(Box::new(TapRx::new(name, place, tap)?)),
+        DeviceSpec::Afp(name) => Some(Box::new(PacketRx::open(name, place, lent)?)),
+        DeviceSpec::Tap(name) => Some(Box::new(TapRx::new(name, place, lent)?)),
         DeviceSpec::Pcap { rx: None, .. } | DeviceSpec::Null => None,
     })
 }
@@ -131,8 +135,10 @@ pub fn open_rx(
 pub struct TxOptions {
     /// Time stamps of a capture that is begun (place all zero).
     pub time: TimeFormat,
-    /// Descriptor of a TAP interface, from [`create_tap`].
-    pub tap: Option<OwnedFd>,
+    /// Descriptor of a live device, from [`create_tap`] or [`lend_packet_socket`].
+    pub lent: Option<OwnedFd>,
+    /// Longest packet that it will be given, in bytes.
+    pub longest: u32,
     /// Whether it tells the operator what happens to the interface: not when a receiving half does.
     pub tells: bool,
 }
@@ -143,14 +149,14 @@ pub fn open_tx(
     place: Place,
     options: TxOptions,
 ) -> Result<Option<Box<dyn Send>>, DeviceError> {
-    let TxOptions { time, tap, tells } = options;
+    let TxOptions { time, lent, longest, tells } = options;
     Ok(match spec {
         DeviceSpec::Pcap { tx: Some(path), .. } => {
             Some(Box::new(CaptureTx::open(Path::new(path), place, time)?))
         }
         DeviceSpec::Null => Some(Box::new(Null)),
-        DeviceSpec::Afp(name) => Some(Box::new(PacketTx::open(name, place, tells)?)),
-        DeviceSpec::Tap(name) => Some(Box::new(TapTx::new(name, place, tap, tells)?)),
+        DeviceSpec::Afp(name) => Some(Box::new(PacketTx::open(name, place, lent, longest, tells)?)),
+        DeviceSpec::Tap(name) => Some(Box::new(TapTx::new(name, place, lent, tells)?)),
         DeviceSpec::Pcap { tx: None, .. }
         | DeviceSpec::Generator(_)
         | DeviceSpec::Listed(_)

@@ -8,6 +8,7 @@
 mod doorbell;
 mod ledger;
 mod ring;
+mod state;
 mod sweep;
 mod watermark;
 

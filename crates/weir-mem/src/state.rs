@@ -5,17 +5,21 @@
 //! what it had written before.
 //!
 //! ```text
-//! bytes 0..8     generation g; bank g & 1 is the committed one, 0: nothing yet
-//! bytes 64..     bank 0: length, checksum, bytes
+//! word 0         generation g; bank g & 1 is the committed one, 0: nothing yet
+//! words 8..      bank 0: length in bytes, checksum, words
 //! …              bank 1
 //! ```
 
 use crate::region::{Mapping, Region, RegionError};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
+use std::ptr::NonNull;
 
-const HEADER: usize = 64;
+const HEADER_WORDS: usize = 8;
 /// Length and checksum.
-const BANK_HEADER: usize = 16;
+const BANK_HEADER: usize = 2;
+const WORD: usize = size_of::<u64>();
+/// Looks of a reader at what is written meanwhile, before it gives up.
+const LOOKS: usize = 8;
 
 /// Most bytes that are kept of one worker's state. The memory is taken as it is written, no sooner.
 pub const STATE_BYTES: usize = 16 << 20;
@@ -25,14 +29,36 @@ pub const STATE_BYTES: usize = 16 << 20;
 #[error("{0} bytes of state are more than the {STATE_BYTES} that are kept over a restart")]
 pub struct TooLarge(pub usize);
 
-/// A worker's kept state. One process writes; the next reads when that has ended.
+/// A worker's kept state. One process writes; the next reads when that has ended, and the agent may
+/// at any time.
 pub struct KeptState {
-    mapping: Mapping,
+    words: NonNull<AtomicU64>,
+    /// Bytes that a bank has room for.
+    room: usize,
+    /// The generation that was written last, as far as this end knows.
+    written: u64,
+    _backing: Option<Mapping>,
+}
+
+// SAFETY: only atomics behind the pointer, alive with the mapping.
+unsafe impl Send for KeptState {}
+
+/// What a look at the state has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Nothing was kept.
+    Nothing,
+    /// It was written anew meanwhile.
+    Moved,
+    /// What is there cannot be what was written.
+    Damaged,
+    /// This.
+    Kept(Vec<u8>),
 }
 
 impl KeptState {
     /// Bytes of the memory.
-    pub const LEN: usize = HEADER + 2 * (BANK_HEADER + STATE_BYTES);
+    pub const LEN: usize = (HEADER_WORDS + 2 * (BANK_HEADER + STATE_BYTES / WORD)) * WORD;
 
     /// Attaches to a region of [`KeptState::LEN`] bytes.
     pub fn attach(region: &Region) -> Result<Self, RegionError> {
@@ -40,76 +66,116 @@ impl KeptState {
         if mapping.len() < Self::LEN {
             return Err(RegionError::TooSmall { has: mapping.len() as u64, needs: Self::LEN });
         }
-        Ok(KeptState { mapping })
+        let (words, room) = (mapping.base().cast(), STATE_BYTES);
+        let mut state = KeptState { words, room, written: 0, _backing: Some(mapping) };
+        // Relaxed: written by a predecessor that is dead, or by nobody.
+        state.written = state.generation().load(Ordering::Relaxed);
+        Ok(state)
     }
 
     fn generation(&self) -> &AtomicU64 {
-        // SAFETY: the mapping is page aligned and holds the header; an atomic may be shared.
-        unsafe { self.mapping.base().cast().as_ref() }
+        // SAFETY: the memory is aligned and holds the header; an atomic may be shared.
+        unsafe { self.words.as_ref() }
     }
 
-    fn bank(generation: u64) -> usize {
-        HEADER + (generation as usize & 1) * (BANK_HEADER + STATE_BYTES)
+    fn bank(&self, generation: u64) -> &[AtomicU64] {
+        let len = BANK_HEADER + self.room / WORD;
+        let start = HEADER_WORDS + (generation as usize & 1) * len;
+        // SAFETY: header and two banks of that length lie in the memory (checked by `attach`), which
+        // lives as long as `self`; atomics may be shared with whoever writes them.
+        unsafe { std::slice::from_raw_parts(self.words.add(start).as_ptr(), len) }
     }
 
     /// Keeps `state` in place of what was kept before.
     pub fn write(&mut self, state: &[u8]) -> Result<(), TooLarge> {
-        if state.len() > STATE_BYTES {
+        if state.len() > self.room {
             return Err(TooLarge(state.len()));
         }
-        let next = self.generation().load(Ordering::Relaxed).wrapping_add(1).max(1);
-        let at = Self::bank(next);
-        self.put(at, &(state.len() as u64).to_le_bytes());
-        self.put(at + 8, &checksum(state).to_le_bytes());
-        self.put(at + BANK_HEADER, state);
-        // Release: pairs with the Acquire in `read`. That alone is for a reader that runs meanwhile;
-        // for a successor the kernel's end of the process orders everything.
+        let next = self.fill(state);
+        // Release: pairs with the Acquire in `look`: who sees the generation sees the bank.
+        #[cfg(not(feature = "broken-state"))]
         self.generation().store(next, Ordering::Release);
+        #[cfg(feature = "broken-state")]
+        self.generation().store(next, Ordering::Relaxed);
+        self.written = next;
+        // Keeps the next write's stores behind the store above. Pairs with the Acquire fence in `look`.
+        fence(Ordering::Release);
         Ok(())
     }
 
-    /// What was kept last; `None` when nothing was, or what is there cannot be it.
+    /// Writes the idle bank; says which generation that is.
+    pub(crate) fn fill(&self, state: &[u8]) -> u64 {
+        let next = self.written.wrapping_add(1).max(1);
+        let mut slots = self.bank(next).iter();
+        let head = [state.len() as u64, checksum(state)];
+        // The words first: the iterator in front is asked once more than it is used.
+        for (word, slot) in head.into_iter().zip(slots.by_ref()) {
+            slot.store(word, Ordering::Relaxed);
+        }
+        for (slot, bytes) in slots.zip(state.chunks(WORD)) {
+            let mut word = [0; WORD];
+            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+            slot.store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// What was kept last; `None` when nothing was, when what is there cannot be it, or when it was
+    /// written faster than it could be read. A dead worker's can.
     pub fn read(&self) -> Option<Vec<u8>> {
+        for _ in 0..LOOKS {
+            match self.look() {
+                Look::Moved => {}
+                Look::Kept(state) => return Some(state),
+                Look::Nothing | Look::Damaged => return None,
+            }
+        }
+        None
+    }
+
+    /// Looks once.
+    pub(crate) fn look(&self) -> Look {
+        // Acquire: pairs with the Release in `write`.
         let generation = self.generation().load(Ordering::Acquire);
         if generation == 0 {
-            return None;
+            return Look::Nothing;
         }
-        let at = Self::bank(generation);
-        let number = |at| {
-            let mut bytes = [0; 8];
-            self.get(at, &mut bytes);
-            u64::from_le_bytes(bytes)
-        };
         // Copied out, then checked, then used: another process may have written anything.
-        let len = usize::try_from(number(at)).ok().filter(|&len| len <= STATE_BYTES)?;
-        let mut state = vec![0; len];
-        self.get(at + BANK_HEADER, &mut state);
-        (checksum(&state) == number(at + 8)).then_some(state)
+        let mut words = self.bank(generation).iter().map(|word| word.load(Ordering::Relaxed));
+        let (len, sum) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
+        let len = usize::try_from(len).ok().filter(|&len| len <= self.room);
+        let state: Option<Vec<u8>> = len.map(|len| {
+            words.take(len.div_ceil(WORD)).flat_map(u64::to_le_bytes).take(len).collect()
+        });
+        // Acquire fence: pairs with the Release fence in `write`: had we read a word of the write after
+        // next, we would now see the next generation.
+        fence(Ordering::Acquire);
+        if self.generation().load(Ordering::Relaxed) != generation {
+            return Look::Moved;
+        }
+        match state.filter(|state| checksum(state) == sum) {
+            Some(state) => Look::Kept(state),
+            None => Look::Damaged,
+        }
     }
 
     /// Forgets what was kept, so that a successor begins with nothing. For when nobody runs that writes:
     /// the worker has died.
     pub fn clear(&mut self) {
+        self.written = 0;
         // Release: as in `write`.
         self.generation().store(0, Ordering::Release);
     }
+}
 
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        let room = self.mapping.len().saturating_sub(at);
-        for (i, &byte) in bytes.iter().take(room).enumerate() {
-            // SAFETY: at + i is below the mapping's length, which lives as long as `self`; volatile
-            // as another process may read.
-            unsafe { self.mapping.base().as_ptr().add(at + i).write_volatile(byte) };
-        }
-    }
-
-    fn get(&self, at: usize, out: &mut [u8]) {
-        let room = self.mapping.len().saturating_sub(at);
-        for (i, byte) in out.iter_mut().take(room).enumerate() {
-            // SAFETY: as in `put`.
-            *byte = unsafe { self.mapping.base().as_ptr().add(at + i).read_volatile() };
-        }
-    }
+/// Two ends of a state of up to `room` bytes inside this process, for models; leaked.
+#[cfg(all(test, loom))]
+pub(crate) fn heap_state(room: usize) -> (KeptState, KeptState) {
+    let words = HEADER_WORDS + 2 * (BANK_HEADER + room / WORD);
+    let all: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
+    let words = NonNull::from(Box::leak(all.into_boxed_slice())).cast();
+    let end = || KeptState { words, room, written: 0, _backing: None };
+    (end(), end())
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo): against accidents, not against anybody.
@@ -151,7 +217,7 @@ mod tests {
         let mut worker = KeptState::attach(&region).unwrap();
         worker.write(b"whole").unwrap();
         // All of a write but its last store.
-        worker.put(KeptState::bank(2), &[9; 40]);
+        worker.fill(&[9; 40]);
         assert_eq!(KeptState::attach(&region).unwrap().read().unwrap(), b"whole");
     }
 
@@ -163,9 +229,11 @@ mod tests {
         let large = vec![0; STATE_BYTES + 1];
         assert_eq!(worker.write(&large), Err(TooLarge(STATE_BYTES + 1)));
         assert_eq!(worker.read().unwrap(), b"small");
-        worker.put(KeptState::bank(1) + BANK_HEADER, b"S");
+        // Relaxed: one thread.
+        let put = |at: usize, word| worker.bank(1)[at].store(word, Ordering::Relaxed);
+        put(BANK_HEADER, u64::from_le_bytes(*b"Small\0\0\0"));
         assert_eq!(worker.read(), None);
-        worker.put(KeptState::bank(1), &[0xff; 8]);
+        put(0, u64::MAX);
         assert_eq!(worker.read(), None);
     }
 }

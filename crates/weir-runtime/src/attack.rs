@@ -5,7 +5,9 @@ use crate::link;
 use crate::spec::FromWorker;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::IoSlice;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::sockopt::socket_domain;
+use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, sendmsg};
+use weir_device::{Reach, reach};
 use weir_mem::{Mapping, Region};
 use weir_port::Doorbell;
 
@@ -13,6 +15,13 @@ use weir_port::Doorbell;
 const HONEST: u64 = 2_000;
 /// Random deeds between two steps of work.
 const DEEDS: u64 = 8;
+
+/// First of the seeds of those that try to send by other interfaces, in the order of [`WAYS`].
+const REACHES: u64 = 1 << 32;
+const WAYS: [Reach; 5] =
+    [Reach::Bind, Reach::SendTo, Reach::SendMsg, Reach::SendMmsg, Reach::Promiscuous];
+/// Indices of interfaces that are tried.
+const INTERFACES: std::ops::Range<u32> = 1..100;
 
 /// What it does when its honest work is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +32,8 @@ enum Manner {
     Idles,
     /// Seed 1: the same, but does what the agent commands, as if it were sound.
     Pretends,
+    /// Seed [`REACHES`] and up, of a service of a packet socket: once tries to send by other interfaces.
+    Reaches(Reach),
 }
 
 /// What a worker does next.
@@ -41,6 +52,8 @@ pub(crate) struct Attack {
     memory: Vec<Mapping>,
     /// Everything that can be written to without being mapped.
     bells: Vec<Doorbell>,
+    /// Its packet socket.
+    socket: Option<OwnedFd>,
     honest: u64,
     /// What it writes to most of all, or nothing in particular.
     focus: Option<u64>,
@@ -50,10 +63,12 @@ pub(crate) struct Attack {
 
 impl Attack {
     pub(crate) fn new(name: &str, seed: u64, fds: &[OwnedFd]) -> Self {
-        let (mut memory, mut bells) = (Vec::new(), Vec::new());
+        let (mut memory, mut bells, mut socket) = (Vec::new(), Vec::new(), None);
         for fd in fds.iter().filter_map(|fd| fd.try_clone().ok()) {
             let len = rustix::fs::fstat(&fd).map_or(0, |s| s.st_size);
-            if len == 0 {
+            if socket_domain(&fd) == Ok(AddressFamily::PACKET) {
+                socket = Some(fd);
+            } else if len == 0 {
                 bells.push(Doorbell::from_fd(fd));
             } else if let Ok(region) = Region::from_fd(fd, len as usize)
                 && let Ok(mapping) = region.map_writable()
@@ -64,10 +79,15 @@ impl Attack {
         let manner = match seed {
             0 => Manner::Idles,
             1 => Manner::Pretends,
+            REACHES.. => match WAYS.get((seed - REACHES) as usize) {
+                Some(way) => Manner::Reaches(*way),
+                None => Manner::Scribbles,
+            },
             _ => Manner::Scribbles,
         };
         let (name, honest, focus) = (name.to_owned(), 0, None);
-        let mut attack = Attack { random: seed, memory, bells, honest, focus, manner, name };
+        let mut attack =
+            Attack { random: seed, memory, bells, socket, honest, focus, manner, name };
         let scribbles = manner == Manner::Scribbles;
         attack.honest = 1 + if scribbles { attack.below(HONEST) } else { 100 };
         if attack.below(4) != 0 {
@@ -94,12 +114,18 @@ impl Attack {
             self.honest -= 1;
             if self.honest == 0 {
                 eprintln!("weir attack: {} strikes", self.name);
+                if let (Manner::Reaches(way), Some(socket)) = (self.manner, &self.socket) {
+                    INTERFACES.for_each(|index| reach(socket, index, way));
+                }
                 if self.manner == Manner::Idles {
                     loop {
                         std::thread::sleep(std::time::Duration::from_secs(1));
                     }
                 }
             }
+            return Next::Work;
+        }
+        if matches!(self.manner, Manner::Reaches(_)) {
             return Next::Work;
         }
         if self.manner == Manner::Pretends {

@@ -57,11 +57,11 @@ impl Job {
         spec: &WorkerSpec,
         station: &mut Station,
         segment: Segment,
-        tap: Option<OwnedFd>,
+        lent: Option<OwnedFd>,
     ) -> Result<Self, WorkerError> {
         let end = match &spec.end {
             EndSpec::Rx { device, port, source } => End::Rx {
-                device: open_rx(device, station.place(), tap)?
+                device: open_rx(device, station.place(), lent)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?,
                 port: *port,
                 source: usize::from(*source),
@@ -73,7 +73,8 @@ impl Job {
                     true => TimeFormat::PcapNanos,
                     false => TimeFormat::PcapMicros,
                 };
-                let options = TxOptions { time, tap, tells: *tells };
+                let longest = station.arena.shape().stride();
+                let options = TxOptions { time, lent, longest, tells: *tells };
                 let device = open_tx(device, station.place(), options)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?;
                 station.ingress.set_touches(device.touches());

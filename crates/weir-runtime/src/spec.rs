@@ -262,7 +262,7 @@ pub struct WorkerSpec {
     pub edges: Vec<u32>,
     /// Device.
     pub end: EndSpec,
-    /// The device's descriptor, of a device that the agent holds open (a TAP interface).
+    /// The device's descriptor, of one that the agent holds open (a TAP interface, a packet socket).
     pub device: Option<Fd>,
     /// Whether packets arrive with empty tag slots: some filter of the graph asks for tags.
     pub clear_tags: bool,

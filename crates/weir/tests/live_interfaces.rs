@@ -249,3 +249,52 @@ fn interfaces_that_cannot_be_used_are_refused_with_cause_and_cure_before_anythin
         assert!(code == Some(2) && said.contains(says), "{bind}: {code:?}: {said}");
     }
 }
+
+/// What a service that a packet has taken over tries with its socket, by the seed that has it do so.
+const REACHES: u64 = 1 << 32;
+const WAYS: [&str; 5] = ["bind", "sendto", "sendmsg", "sendmmsg", "promiscuous"];
+
+/// A run whose receiving service tries `way` with an interface that is not Weir's; says whether it was ended
+/// for it, and whether it got through.
+fn reached(way: u64, sandbox: &str) -> (bool, bool) {
+    let (scratch, net) = (Scratch::new("live-reach"), Network::new());
+    // An interface of the same namespace, on which nobody else sends a packet.
+    net.weir.ip("link add x0 type veth peer name x1");
+    for x in ["x0", "x1"] {
+        // Without IPv6's own words.
+        net.weir.ip(&format!("link set {x} addrgenmode none arp off multicast off up"));
+    }
+    let x = |file: &str| {
+        let output = net.weir.exec("cat", &[&format!("/sys/class/net/{file}")]);
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let quiet = (x("x1/statistics/rx_packets"), x("x0/flags"));
+    let attack = format!("rx:a:{}", REACHES + way);
+    let args = ["--bind", "0=afp:m0", "--bind", "1=afp:m1", "--attack", &attack];
+    let args = [&args[..], &["--sandbox", sandbox, "--restart-delay", "100"]].concat();
+    let mut run = net.run(&scratch.policy(THROUGH), &args);
+    let mut ended = false;
+    if sandbox == "on" {
+        run.wait_for_line("the sandbox to end it", |l| l.contains("killed by the sandbox"));
+        ended = true;
+    } else {
+        run.wait_for_line("the attack", |l| l.contains("weir attack: rx:a strikes"));
+        // It goes on after the attack.
+        net.wait_for_ping();
+    }
+    let through = (x("x1/statistics/rx_packets"), x("x0/flags")) != quiet;
+    run.signal(Signal::INT);
+    run.finish();
+    (ended, through)
+}
+
+#[test]
+fn a_service_that_was_taken_over_reaches_no_interface_but_its_own() {
+    if skipped("a_service_that_was_taken_over_reaches_no_interface_but_its_own") {
+        return;
+    }
+    for (seed, way) in (0..).zip(WAYS) {
+        assert_eq!(reached(seed, "on"), (true, false), "{way}");
+        assert_eq!(reached(seed, "off"), (false, true), "{way} without a sandbox");
+    }
+}

@@ -35,7 +35,7 @@ fn a_worker_is_lent_the_doorbells_of_those_whom_it_wakes_and_no_others() {
     let setup = guest_in_the_middle();
     let memory = Memory::new(&setup).unwrap();
     let lent = |w: usize| -> BTreeSet<&str> {
-        let (_, fds) = memory.spec(&setup, w, None).unwrap();
+        let (_, fds) = memory.spec(&setup, w, None, None).unwrap();
         let fds: Vec<i32> = fds.as_fds().iter().map(AsRawFd::as_raw_fd).collect();
         let with_names = memory.workers.iter().zip(&setup.workers);
         with_names
@@ -87,7 +87,7 @@ fn a_core_has_one_word_that_calls_its_workers_to_sleep_and_only_the_first_may_wr
     let two = chain(BTreeMap::new(), Some(vec![0, 1]));
     let memory = Memory::new(&two).unwrap();
     let muster = |name: &str| {
-        let (spec, fds) = memory.spec(&two, worker(&two, name), None).unwrap();
+        let (spec, fds) = memory.spec(&two, worker(&two, name), None, None).unwrap();
         let fd = fds.as_fds()[usize::from(spec.muster?)].try_clone_to_owned().unwrap();
         Some(Region::from_fd(fd, Muster::LEN).unwrap())
     };

@@ -1,16 +1,16 @@
 //! Packet sockets: an interface of this machine, received from and sent to.
 
 use super::cutter::{Cutter, Received};
-use super::open::{failed, link_or_gone, packet_socket};
+use super::open::{failed, link_or_gone};
 use super::transmit::{Patience, drop_packets};
 use super::watch::{Presence, Watch};
 use crate::offload::VnetHeader;
-use crate::sys::{Batch, Frame, Geometry, PacketSocket, Ring};
+use crate::sys::{self, Frame, Geometry, PacketSocket, Ring, TxGeometry, TxRing};
 use crate::{DeviceError, Dropped, Place, Receive, Room, Send, Status};
-use rustix::fd::{AsFd, BorrowedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSliceMut};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, recvmsg};
-use weir_mem::Arena;
+use weir_mem::{Arena, SharedBytes};
 use weir_packet::{DropReason, Packet};
 
 /// Longest super-packet: what TCP makes unless an administrator allows more.
@@ -31,16 +31,15 @@ pub struct PacketRx {
 }
 
 impl PacketRx {
-    /// Opens the interface `name`, with the count going on from `place` (CAP_NET_RAW).
-    pub fn open(name: &str, place: Place) -> Result<Self, DeviceError> {
+    /// The receiving half of the interface `name`, with the count going on from `place`. `lent` is the
+    /// agent's ([`crate::lend_packet_socket`]).
+    pub fn open(name: &str, place: Place, lent: Option<OwnedFd>) -> Result<Self, DeviceError> {
         let device = format!("afp:{name}");
-        let socket = packet_socket(name)?;
+        let socket = lent_socket(&device, lent)?;
         let link = link_or_gone(&socket, name);
         let geometry = Geometry::for_mtu(link.map_or(0, |l| l.mtu));
         let ring = socket.ring(geometry);
         let ring = ring.map_err(|e| failed(&device, "cannot have a receive ring", e))?;
-        // One that has gone just now is waited for.
-        let link = link.filter(|l| socket.bind(l.index).is_ok());
         Ok(PacketRx {
             socket,
             ring,
@@ -88,7 +87,7 @@ impl Receive for PacketRx {
             self.losing = true;
             self.socket.take_error();
             let socket = &self.socket;
-            self.watch.look(socket, |link| socket.bind(link.index).is_ok());
+            self.watch.look(socket, |link| sys::bound(socket.as_fd()) == Some(link.index));
         }
         if self.losing {
             self.count_losses(room);
@@ -177,21 +176,41 @@ impl Queue {
     }
 }
 
+/// Whether a frame begins with a VLAN tag (IEEE 802.1Q) behind its addresses.
+fn is_tagged(bytes: &SharedBytes<'_>) -> bool {
+    bytes.array::<2>(12).is_some_and(|kind| kind == [0x81, 0])
+}
+
+/// The socket that the agent has lent.
+fn lent_socket(device: &str, lent: Option<OwnedFd>) -> Result<PacketSocket, DeviceError> {
+    let missing = || DeviceError::NoDescriptor(device.to_owned());
+    lent.map(PacketSocket::from_fd).ok_or_else(missing)
+}
+
 /// Sends by an interface: a system call for a batch.
 pub struct PacketTx {
     socket: PacketSocket,
-    batch: Batch,
+    ring: TxRing,
     watch: Watch,
     sent: u64,
 }
 
 impl PacketTx {
-    /// Opens the interface `name`, with the count going on from `place` (CAP_NET_RAW). `tells`:
-    /// the operator hears from here what happens to the interface.
-    pub fn open(name: &str, place: Place, tells: bool) -> Result<Self, DeviceError> {
-        let socket = packet_socket(name)?;
+    /// The sending half of the interface `name`, with the count going on from `place`, for packets of up
+    /// to `longest` bytes. `lent` is the agent's ([`crate::lend_packet_socket`]). `tells`: the operator hears from here what happens to the interface.
+    pub fn open(
+        name: &str,
+        place: Place,
+        lent: Option<OwnedFd>,
+        longest: u32,
+        tells: bool,
+    ) -> Result<Self, DeviceError> {
+        let device = format!("afp:{name}");
+        let socket = lent_socket(&device, lent)?;
+        let ring = socket.tx_ring(TxGeometry::for_packets(longest));
+        let ring = ring.map_err(|e| failed(&device, "cannot have a send ring", e))?;
         let watch = Watch::new("afp", name, link_or_gone(&socket, name), tells);
-        Ok(PacketTx { socket, batch: Batch::default(), watch, sent: place[0] })
+        Ok(PacketTx { socket, ring, watch, sent: place[0] })
     }
 
     /// The interface is not there, or down: true when it is again, or another one of that name.
@@ -203,9 +222,27 @@ impl PacketTx {
         self.watch.presence() == Presence::Up
     }
 
-    /// Packets name the interface: nothing has to be bound.
     fn look(&mut self) {
-        self.watch.look(&self.socket, |_| true);
+        let socket = &self.socket;
+        self.watch.look(socket, |link| sys::bound(socket.as_fd()) == Some(link.index));
+    }
+
+    /// Puts as many of the packets into the ring as have room; says how many. Stops before one that is
+    /// too long.
+    fn put(&mut self, packets: &[Packet], arena: &Arena) -> usize {
+        let fits = |packet: &&Packet| {
+            let bytes = arena.bytes(packet.entry());
+            self.watch.carries(bytes.len(), is_tagged(&bytes))
+                && self.ring.put(bytes.len(), |to| bytes.copy_to(0, to))
+        };
+        packets.iter().take_while(fits).count()
+    }
+
+    /// Whether the packet is longer than the interface carries, or than any frame of the ring.
+    fn is_too_long(&self, packet: &Packet, arena: &Arena) -> bool {
+        let bytes = arena.bytes(packet.entry());
+        let len = bytes.len();
+        len > self.ring.longest() || !self.watch.carries(len, is_tagged(&bytes))
     }
 }
 
@@ -216,42 +253,46 @@ impl Send for PacketTx {
         arena: &Arena,
         dropped: &mut Dropped,
     ) -> Result<(), DeviceError> {
-        self.batch.clear();
-        for packet in packets {
-            let bytes = arena.bytes(packet.entry());
-            self.batch.add(bytes.len(), |to| bytes.copy_to(0, to));
-        }
         // An interface that was renamed takes packets as before: that another has its name now, only a
         // look tells.
         if self.watch.is_due() {
             self.look();
         }
-        let (mut at, mut patience, mut looked) = (0, Patience::default(), false);
-        while at < self.batch.len() {
-            let reason = match self.batch.send(&self.socket, self.watch.index, at) {
-                Ok(n) if n > 0 => {
-                    self.watch.is(Presence::Up);
-                    self.sent += n as u64;
-                    at += n;
-                    continue;
-                }
+        let (mut left, mut patience, mut looked) = (packets, Patience::default(), false);
+        while let Some(first) = left.first() {
+            // Nothing is sent by an interface that has lost the name.
+            let is_gone = self.watch.presence() == Presence::Gone;
+            let put = if is_gone { 0 } else { self.put(left, arena) };
+            let (sent, result) = match put {
+                0 if is_gone => (0, Err(Errno::NXIO)),
+                0 if self.is_too_long(first, arena) => (0, Err(Errno::MSGSIZE)),
+                // The kernel has not copied what is in the ring yet.
+                0 => (0, Err(Errno::AGAIN)),
+                _ => self.ring.send(&self.socket),
+            };
+            self.sent += sent as u64;
+            left = left.get(sent..).unwrap_or_default();
+            if sent > 0 {
+                self.watch.is(Presence::Up);
+                continue;
+            }
+            let reason = match result {
                 Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) if patience.wait(&self.socket, true) => continue,
-                Err(Errno::NOBUFS) if patience.wait(&self.socket, false) => continue,
+                Err(Errno::AGAIN | Errno::NOBUFS) if patience.wait(&self.socket, false) => continue,
                 Err(e @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV)) => {
                     let down = e == Errno::NETDOWN;
                     let how = if down { Presence::Down } else { Presence::Gone };
                     if !std::mem::replace(&mut looked, true) && self.look_again(how) {
                         continue;
                     }
-                    drop_packets(dropped, DropReason::Device, self.batch.len() - at);
+                    drop_packets(dropped, DropReason::Device, left.len());
                     break;
                 }
                 Err(Errno::MSGSIZE) => DropReason::Oversize,
-                Ok(_) | Err(_) => DropReason::Device,
+                Ok(()) | Err(_) => DropReason::Device,
             };
             drop_packets(dropped, reason, 1);
-            at += 1;
+            left = left.get(1..).unwrap_or_default();
         }
         Ok(())
     }

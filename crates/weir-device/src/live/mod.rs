@@ -1,8 +1,8 @@
 //! Live devices: interfaces of this machine.
 //!
-//! Everything is opened at the start. What a running service does afterwards is reading, sending,
-//! asking about the interface by name and binding to it again, which needs no privileges, so that
-//! the service can give its privileges away.
+//! Everything is opened at the start, and it is the agent that makes and binds sockets, also to an
+//! interface that was made again. What a running service does is reading, sending, and asking about the
+//! interface by name, which needs no privileges: so the service can give its privileges away.
 
 mod afp;
 mod cutter;
@@ -12,5 +12,5 @@ mod transmit;
 mod watch;
 
 pub use afp::{PacketRx, PacketTx};
-pub use open::{check, create_tap, longest_packet, retake_tap};
+pub use open::{check, create_tap, lend_packet_socket, longest_packet, retake_packets, retake_tap};
 pub use tap::{TapRx, TapTx};

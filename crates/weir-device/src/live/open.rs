@@ -28,6 +28,25 @@ pub(super) fn packet_socket(name: &str) -> Result<PacketSocket, DeviceError> {
     })
 }
 
+/// A packet socket for a service of the interface `name`, tied to it if it is there; `receives`: the
+/// service takes what comes in by it. The agent keeps a copy for [`retake_packets`] (CAP_NET_RAW).
+pub fn lend_packet_socket(name: &str, receives: bool) -> Result<OwnedFd, DeviceError> {
+    let fd = packet_socket(name)?.into_fd();
+    retake_packets(name, &fd, receives);
+    Ok(fd)
+}
+
+/// Ties the packet socket of a service to the interface that has the name now, when it is tied to another
+/// or to none. For the agent, now and then: services may not do so themselves.
+pub fn retake_packets(name: &str, fd: impl AsFd, receives: bool) {
+    let Some(link) = link_or_gone(&fd, name) else { return };
+    let fd = fd.as_fd();
+    if sys::bound(fd) != Some(link.index) {
+        // It may have gone again: then the next time.
+        let _ = sys::bind(fd, link.index, receives);
+    }
+}
+
 /// The interface `name` as it is, if it is there. A service that is started again while it is not
 /// waits for it: that it was there at the beginning, [`check`] has seen.
 pub(super) fn link_or_gone(socket: impl AsFd, name: &str) -> Option<Link> {

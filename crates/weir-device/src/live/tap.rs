@@ -32,7 +32,7 @@ struct Tap {
 impl Tap {
     fn new(name: &str, fd: Option<OwnedFd>, tells: bool) -> Result<Self, DeviceError> {
         let device = format!("tap:{name}");
-        let fd = fd.ok_or_else(|| DeviceError::NoDescriptor(name.to_owned()))?;
+        let fd = fd.ok_or_else(|| DeviceError::NoDescriptor(device.clone()))?;
         let socket = asking_socket(&device)?;
         // It may have been deleted since: then it is waited for.
         let link = link_or_gone(&socket, name);

@@ -1,9 +1,11 @@
 //! What becomes of an interface while it is in use.
 
+use crate::offload::VlanTag;
 use crate::sys::{Link, link};
 use rustix::fd::AsFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use weir_packet::headers::ETHERNET_LEN;
 
 /// Time between two looks at an interface that works. What goes wrong with it mostly wakes whoever
 /// waits for its packets at once; this is for what does not.
@@ -29,6 +31,8 @@ pub(super) struct Watch {
     /// Index of the interface that is bound; 0, which none has, while there is none.
     pub(super) index: u32,
     presence: Presence,
+    /// Largest payload of a frame when it was looked at last, in bytes.
+    mtu: u32,
     next: Instant,
     /// Whether the operator is told at all.
     tells: bool,
@@ -43,6 +47,7 @@ impl Watch {
             name: name.to_owned(),
             index: link.map_or(0, |l| l.index),
             presence: Presence::Up,
+            mtu: link.map_or(0, |l| l.mtu),
             next: Instant::now() + QUIET,
             tells,
             notices: VecDeque::new(),
@@ -57,6 +62,13 @@ impl Watch {
 
     pub(super) fn presence(&self) -> Presence {
         self.presence
+    }
+
+    /// Whether a frame of so many bytes may leave by it. A VLAN tag does not count (`packet_snd` in
+    /// the kernel's `af_packet.c`).
+    pub(super) fn carries(&self, len: usize, tagged: bool) -> bool {
+        let tag = if tagged { VlanTag::LEN } else { 0 };
+        len <= self.mtu as usize + ETHERNET_LEN + tag
     }
 
     /// What the operator should be told next.
@@ -84,19 +96,19 @@ impl Watch {
         self.next.saturating_duration_since(Instant::now()).as_nanos() as u64
     }
 
-    /// Looks. `bind` is to bind the interface that has the name, and does nothing when it is bound already:
-    /// one that was deleted and made again between two looks may have the index of the old one, and
-    /// nothing else that can be asked of it tells them apart.
-    pub(super) fn look(&mut self, socket: impl AsFd, bind: impl FnOnce(Link) -> bool) {
+    /// Looks. `is_ours` says whether the device is tied to the interface that has the name: one that was
+    /// deleted and made again between two looks may have the index of the old one, and only the device
+    /// itself tells them apart.
+    pub(super) fn look(&mut self, socket: impl AsFd, is_ours: impl FnOnce(Link) -> bool) {
         match link(socket, &self.name) {
             Ok(found) if found.ethernet => {
                 if found.index != self.index {
                     self.is(Presence::Gone);
                 }
-                if !bind(found) {
+                if !is_ours(found) {
                     return self.is(Presence::Gone);
                 }
-                self.index = found.index;
+                (self.index, self.mtu) = (found.index, found.mtu);
                 self.is(if found.up { Presence::Up } else { Presence::Down });
             }
             Ok(_) | Err(_) => self.is(Presence::Gone),

@@ -53,6 +53,14 @@ impl VnetHeader {
         }
     }
 
+    /// One that leaves nothing to do, of a frame all `len` bytes of which are header.
+    pub fn all_header(len: usize) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let len = u16::try_from(len).unwrap_or(u16::MAX).to_ne_bytes();
+        [bytes[2], bytes[3]] = len;
+        bytes
+    }
+
     /// True when the checksum is to be finished.
     pub fn needs_checksum(&self) -> bool {
         self.flags & NEEDS_CSUM != 0

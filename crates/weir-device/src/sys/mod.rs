@@ -6,14 +6,18 @@
 #![allow(unsafe_code, reason = "fenced: system calls and a ring that the kernel writes")]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
-mod batch;
 mod interface;
 mod packet;
+#[cfg(feature = "attacks")]
+mod reach;
 mod ring;
 mod tun;
+mod tx_ring;
 
-pub(crate) use batch::Batch;
 pub(crate) use interface::{Link, link, set_up};
-pub(crate) use packet::PacketSocket;
+pub(crate) use packet::{PacketSocket, bind, bound};
+#[cfg(feature = "attacks")]
+pub use reach::{Reach, reach};
 pub(crate) use ring::{Frame, Geometry, Ring};
 pub(crate) use tun::{attach, create, is_attached};
+pub(crate) use tx_ring::{TxGeometry, TxRing};

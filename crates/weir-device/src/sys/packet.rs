@@ -1,7 +1,11 @@
 //! Packet sockets (packet(7)).
+//!
+//! Who holds one may `bind` it to any interface and name any in a message. So it is the agent that makes
+//! them and binds them; a service has its own bound copy, and may do neither (the worker's sandbox).
 
 use super::interface::last_error;
 use super::ring::{Geometry, Ring};
+use super::tx_ring::{TxGeometry, TxRing};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
@@ -10,7 +14,7 @@ use std::mem::size_of;
 /// Bytes of socket memory for what does not fit the ring's frames.
 const BUFFER: usize = 16 << 20;
 
-/// A packet socket; until it is bound it receives nothing.
+/// A packet socket; until it is bound it neither receives nor sends.
 #[derive(Debug)]
 pub(crate) struct PacketSocket(OwnedFd);
 
@@ -30,7 +34,29 @@ impl PacketSocket {
         if sockopt::set_socket_recv_buffer_size_force(&fd, BUFFER).is_err() {
             let _ = sockopt::set_socket_recv_buffer_size(&fd, BUFFER);
         }
+        let bytes = BUFFER as libc::c_int;
+        if set(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&fd, BUFFER);
+        }
         Ok(PacketSocket(fd))
+    }
+
+    /// One that somebody else has made.
+    pub(crate) fn from_fd(fd: OwnedFd) -> Self {
+        PacketSocket(fd)
+    }
+
+    /// The descriptor.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
+    /// Gives it a ring for sending.
+    pub(crate) fn tx_ring(&self, geometry: TxGeometry) -> Result<TxRing, Errno> {
+        self.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V2 as libc::c_int))?;
+        self.set(libc::PACKET_VNET_HDR, &1)?;
+        self.set(libc::PACKET_TX_RING, &geometry.request())?;
+        TxRing::map(self.as_fd(), geometry)
     }
 
     /// Gives it a ring for receiving, each frame with a `virtio_net_hdr`. Frames too long for the
@@ -48,27 +74,6 @@ impl PacketSocket {
         };
         self.set(libc::PACKET_RX_RING, &request)?;
         Ring::map(self.as_fd(), geometry)
-    }
-
-    /// Receives everything that comes in by the interface from now on, whomever it is meant for.
-    /// Needs no privileges, so an interface that was made anew can be bound again. What is bound so
-    /// already stays as it is and loses no packet (`packet_do_bind` in the kernel's `af_packet.c`).
-    pub(crate) fn bind(&self, index: u32) -> Result<(), Errno> {
-        let address = address(index, libc::ETH_P_ALL as u16);
-        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-        // SAFETY: the pointer leads to a `sockaddr_ll` of that length.
-        let done =
-            unsafe { libc::bind(self.0.as_raw_fd(), std::ptr::from_ref(&address).cast(), len) };
-        if done < 0 {
-            return Err(last_error());
-        }
-        let everything = libc::packet_mreq {
-            mr_ifindex: index as libc::c_int,
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        self.set(libc::PACKET_ADD_MEMBERSHIP, &everything)
     }
 
     /// Packets that the kernel has dropped for want of room since the last call.
@@ -94,18 +99,59 @@ impl PacketSocket {
     }
 
     fn set<T>(&self, option: libc::c_int, value: &T) -> Result<(), Errno> {
-        // SAFETY: the pointer leads to a value of that length, which the kernel only reads.
-        let done = unsafe {
-            libc::setsockopt(
-                self.0.as_raw_fd(),
-                libc::SOL_PACKET,
-                option,
-                std::ptr::from_ref(value).cast(),
-                size_of::<T>() as libc::socklen_t,
-            )
-        };
-        if done < 0 { Err(last_error()) } else { Ok(()) }
+        set(self.as_fd(), libc::SOL_PACKET, option, value)
     }
+}
+
+/// Ties a packet socket to an interface from now on: what it sends leaves by it, and when it
+/// `receives`, it gets everything that comes in by it, whomever it is meant for. What is bound so
+/// already stays as it is and loses no packet (`packet_do_bind` in the kernel's `af_packet.c`).
+pub(crate) fn bind(fd: BorrowedFd<'_>, index: u32, receives: bool) -> Result<(), Errno> {
+    // Protocol 0 receives nothing.
+    let address = address(index, if receives { libc::ETH_P_ALL as u16 } else { 0 });
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the pointer leads to a `sockaddr_ll` of that length.
+    let done = unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), len) };
+    if done < 0 {
+        return Err(last_error());
+    }
+    if receives { membership(fd, index) } else { Ok(()) }
+}
+
+/// Has the interface take in everybody's packets for as long as the socket lives.
+pub(super) fn membership(fd: BorrowedFd<'_>, index: u32) -> Result<(), Errno> {
+    let everything = libc::packet_mreq {
+        mr_ifindex: index as libc::c_int,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    set(fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &everything)
+}
+
+/// Index of the interface that a packet socket is bound to; `None` when that has gone, or it never was.
+pub(crate) fn bound(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut found = address(0, 0);
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    let to = std::ptr::from_mut(&mut found).cast();
+    // SAFETY: the pointers lead to a `sockaddr_ll` and its length; the kernel writes no more.
+    let done = unsafe { libc::getsockname(fd.as_raw_fd(), to, &raw mut len) };
+    // Of an interface that was deleted it says -1.
+    if done < 0 { None } else { u32::try_from(found.sll_ifindex).ok().filter(|i| *i > 0) }
+}
+
+fn set<T>(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> Result<(), Errno> {
+    let len = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the pointer leads to a value of that length, which the kernel only reads.
+    let done = unsafe {
+        libc::setsockopt(fd.as_raw_fd(), level, option, std::ptr::from_ref(value).cast(), len)
+    };
+    if done < 0 { Err(last_error()) } else { Ok(()) }
 }
 
 /// An interface as an address.

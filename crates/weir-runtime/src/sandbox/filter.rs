@@ -15,7 +15,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_readv,
     libc::SYS_writev,
     libc::SYS_recvmsg,
-    libc::SYS_sendmsg,
     libc::SYS_ppoll,
     libc::SYS_futex,
     libc::SYS_munmap,
@@ -56,18 +55,19 @@ const CAPTURE: &[c_long] = &[
     libc::SYS_fallocate,
 ];
 
-/// Receiving and sending on an interface that is open.
+/// Receiving and sending on an interface that is open: reading, and writing to what the descriptor is
+/// bound to. Nothing by which another could be named: no `bind`, no `setsockopt`, no message with an
+/// address.
 const LIVE: &[c_long] = &[
     // The kernel's counters, from a file that is open.
     libc::SYS_pread64,
-    libc::SYS_sendto,
-    libc::SYS_recvfrom,
-    libc::SYS_sendmmsg,
-    libc::SYS_recvmmsg,
     libc::SYS_getsockopt,
-    libc::SYS_setsockopt,
-    libc::SYS_bind,
+    libc::SYS_getsockname,
 ];
+
+/// Where every worker's control socket is. `sendmsg` may be used there only: it may name an address, which
+/// a filter cannot see. (A packet socket cannot get there: no descriptor can be made or copied.)
+const CONTROL: u64 = 0;
 
 /// Questions about an interface that [`Profile::Live`] may ask of its socket.
 const LIVE_IOCTLS: &[u64] = &[
@@ -98,7 +98,6 @@ const REFUSED: &[c_long] = &[
     libc::SYS_connect,
     libc::SYS_listen,
     libc::SYS_accept4,
-    libc::SYS_getsockname,
     libc::SYS_clone,
     libc::SYS_clone3,
     libc::SYS_wait4,
@@ -254,6 +253,7 @@ pub(super) fn starting() -> Result<BpfProgram, SandboxError> {
         .any(STARTING)
         .any(old::STARTING)
         .own_signals()?
+        .when(libc::SYS_sendmsg, &[(0, Dword, Eq, CONTROL)])?
         .when(libc::SYS_openat, &[(2, Dword, only_reads.clone(), 0)])?
         // Asking for a limit, not setting one.
         .on_itself(libc::SYS_prlimit64, &[(2, Qword, Eq, 0)])?;
@@ -291,7 +291,10 @@ pub(super) fn running(profile: Profile) -> Result<[BpfProgram; 2], SandboxError>
         Profile::Capture => (CAPTURE, &[]),
         Profile::Live => (LIVE, LIVE_IOCTLS),
     };
-    let refused = [REFUSED, old::REFUSED].concat();
+    let mut refused = [REFUSED, old::REFUSED].concat();
+    if profile != Profile::Live {
+        refused.push(libc::SYS_getsockname);
+    }
     let refused = Calls::default().any(&refused);
     let other_ioctls: Vec<Argument> = ioctls.iter().map(|r| (1, Dword, Ne, *r)).collect();
     let refused = match other_ioctls.as_slice() {
@@ -307,6 +310,7 @@ pub(super) fn running(profile: Profile) -> Result<[BpfProgram; 2], SandboxError>
         .any(old::ALWAYS)
         .any(allowed)
         .own_signals()?
+        .when(libc::SYS_sendmsg, &[(0, Dword, Eq, CONTROL)])?
         .when(libc::SYS_mmap, &[(2, Dword, MaskedEq(libc::PROT_EXEC as u64), 0)])?;
     calls.0.extend(known.into_iter().map(|call| (call, Vec::new())));
     Ok([

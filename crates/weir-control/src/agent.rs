@@ -169,6 +169,10 @@ struct Worker {
     last_death: Option<Instant>,
     /// Deaths in a row before it was ready.
     stillborn: u32,
+    /// Deaths in a row that its µNFs brought about, each within the policy's window of the one before.
+    crashes: u32,
+    /// How often its successor had to begin with nothing remembered.
+    forgotten: u32,
     /// Deaths in a row, each within the policy's window of the one before.
     deaths: u32,
     restarts: u32,
@@ -241,6 +245,8 @@ impl Agent {
                 died: None,
                 last_death: None,
                 stillborn: 0,
+                crashes: 0,
+                forgotten: 0,
                 deaths: 0,
                 restarts: 0,
                 lost: 0,

@@ -384,12 +384,13 @@ impl Memory {
     }
 
     /// What worker `w`'s µNFs remembered is not handed to its successor: it is not to be believed, or it
-    /// is what kills it. To be called when the worker has died.
-    pub(crate) fn clear_kept(&self, w: usize) {
+    /// is what kills it. To be called when the worker has died. True when there was any.
+    pub(crate) fn clear_kept(&self, w: usize) -> bool {
         let region = self.workers.get(w).and_then(|worker| worker.state.as_ref());
-        if let Some(Ok(mut kept)) = region.map(KeptState::attach) {
-            kept.clear();
-        }
+        let Some(Ok(mut kept)) = region.map(KeptState::attach) else { return false };
+        let any = kept.read().is_some();
+        kept.clear();
+        any
     }
 
     /// Index of the pool that a domain's buffer belongs to.

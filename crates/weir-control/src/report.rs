@@ -72,6 +72,9 @@ pub struct WorkerReport {
     pub lost: u64,
     /// Ring entries and buffer numbers that it was given and that could not be right.
     pub rejected: u64,
+    /// How often a successor had to begin without what its µNFs had remembered, as that may be what killed
+    /// those before it, or was an offender's.
+    pub forgotten: u32,
     /// How often it was named for nonsense and ended. What it says of itself is not exact then.
     pub offences: u32,
 }
@@ -332,7 +335,8 @@ impl Report {
         let rejected = word(layout.rejected);
         let offences = agent.offences(w);
         let name = worker.name.clone();
-        self.workers.push(WorkerReport { name, restarts, lost, rejected, offences });
+        let forgotten = agent.forgotten(w);
+        self.workers.push(WorkerReport { name, restarts, lost, rejected, forgotten, offences });
     }
 
     /// The tables for a terminal.

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_control::devices;
+use weir_control::setup::WorkerSetup;
 use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
@@ -299,6 +300,7 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
                 if ready == agent.setup().workers.len() && !args.quiet {
                     live.say(&granted_line(&agent, real_time));
                     live.say(&agent.sandbox());
+                    sharers(&agent, &args.domain).iter().for_each(|line| live.say(line));
                 }
             }
             live.tell(&agent, &event);
@@ -355,6 +357,25 @@ fn granted_line(agent: &Agent, real_time: bool) -> String {
         if agent.huge_pages() { "2 MiB" } else { "ordinary" },
         if real_time { "real-time" } else { "default" },
     )
+}
+
+/// A line for each outside program's worker that is in the graph's own trust domain by the program's own
+/// word: it can read and change the packets of all that are. `asked`: NFs that the operator has put.
+fn sharers(agent: &Agent, asked: &[(String, String)]) -> Vec<String> {
+    let setup = agent.setup();
+    let unasked = |name: &str| !asked.iter().any(|(nf, _)| nf == name);
+    let workers = setup.workers.iter().filter(|w| {
+        w.runs_nfs() && w.domain == 0 && w.nodes.iter().any(|node| unasked(&node.name))
+    });
+    let program = |w: &WorkerSetup| setup.programs.get(usize::from(w.program?.0));
+    let line = |w: &WorkerSetup| {
+        let (name, program) = (&w.name, program(w)?.display());
+        Some(format!(
+            "worker {name} is {program}, in the graph's own trust domain by its own word: it may read and \
+             change all packets there; --domain INSTANCE=NAME puts an NF apart"
+        ))
+    };
+    workers.filter_map(line).collect()
 }
 
 fn print_report(report: &Report, json: bool) -> std::io::Result<()> {

@@ -223,9 +223,9 @@ fn a_domain_that_neither_takes_nor_gives_holds_up_nobody_for_long() {
 
 /// A worker in the graph's own domain, where everybody waits for it, does what the agent commands and no
 /// more.
-fn pretends(what: &str, source: &str, wants: &str) {
+fn pretends(what: &str, policy: &str, source: &str, wants: &str) {
     let scratch = Scratch::new(&format!("hostile-pretends-{what}"));
-    let policy = scratch.policy(FORK);
+    let policy = scratch.policy(policy);
     let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     write_capture(&input, 400_000);
     let rx = format!("0={}", source.replace("CAPTURE", input.to_str().unwrap()));
@@ -249,13 +249,46 @@ fn pretends(what: &str, source: &str, wants: &str) {
 
 #[test]
 fn who_answers_and_takes_nothing_is_ended_and_traffic_goes_on() {
-    pretends("takes", "pcap:rx=CAPTURE", "answers and takes nothing");
+    pretends("takes", FORK, "pcap:rx=CAPTURE", "answers and takes nothing");
+}
+
+/// The same, but the hostile NF's way is one on which packets are made.
+const MAKES: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  Tee hostile;  MacSwap quick;  MacSwap join;
+pipelet {
+  lan -> head;
+  head [udp dst portrange 6000-6003] -> hostile;  head [!(udp dst portrange 6000-6003)] -> quick;
+  hostile [hostile.out] -> join;  hostile [hostile.copy] -> Drop;  quick -> join;  join -> wan;
+}";
+
+#[test]
+fn who_makes_packets_answers_and_takes_nothing_is_ended_and_traffic_goes_on() {
+    pretends("makes", MAKES, "pcap:rx=CAPTURE", "answers and takes nothing");
+}
+
+#[test]
+fn who_hangs_again_after_each_restart_is_replaced_by_a_drain() {
+    let scratch = Scratch::new("hostile-hangs-again");
+    let policy = scratch.policy(FORK);
+    let input = scratch.file("in.pcap");
+    write_capture(&input, 400_000);
+    let rx = format!("0=pcap:rx={}", input.display());
+    let args = ["--bind", &rx, "--bind", "1=null", "--offences", "2", "--restart-delay", "0"];
+    let run = Run::start(&policy, &[&args[..], &["--attack", "hostile:1"]].concat());
+    // It ends: what was for the hostile one waits for it no more.
+    let finished = run.finish();
+    finished.assert_sound("hangs again");
+    let said = |text: &str| finished.said.iter().filter(|l| l.contains(text)).count();
+    assert_eq!(said("worker hostile answers and takes nothing: killed"), 2);
+    assert_eq!(said("worker hostile is not started again: what comes for it is dropped"), 1);
+    assert_eq!(finished.restarts()["hostile"], 2, "{:?}", finished.said);
 }
 
 #[test]
 fn who_answers_and_says_nothing_of_how_far_it_has_come_is_ended_and_traffic_goes_on() {
     // None of these packets goes its way; those on the other must know that none comes.
-    pretends("promises", "gen:size=64,flows=8,rate=20000", "answers and promises nothing");
+    pretends("promises", FORK, "gen:size=64,flows=8,rate=20000", "answers and promises nothing");
 }
 
 /// A neighbour whose 64 batches take longer than anybody waits for a worker to come to rest.
@@ -280,6 +313,28 @@ fn an_audit_waits_for_one_batch_of_a_slow_neighbour_and_does_not_end_it() {
     let named = finished.said.iter().filter(|l| l.contains("killed") && !l.contains("hostile"));
     assert_eq!(named.count(), 0, "{:?}", finished.said);
     assert_eq!(finished.restarts()["slow"], 0);
+}
+
+#[test]
+fn an_audit_ends_a_neighbour_that_sleeps_in_a_batch_without_taking_it_for_the_offender() {
+    let scratch = Scratch::new("hostile-asleep");
+    let policy = scratch.policy(SLOW);
+    let binds = ["0=gen:size=64,rate=20000", "1=null", "2=gen:size=64,rate=100", "3=null"];
+    // Without the patience that would end it sooner.
+    let mut args = vec!["--attack", "hostile:7", "--offences", "1000000", "--patience", "0"];
+    args.extend(["--attack", "slow:0"]);
+    args.extend(binds.iter().flat_map(|bind| ["--bind", bind]));
+    let mut run = Run::start(&policy, &args);
+    run.wait_for_line("its end", |line| {
+        line.contains("worker slow waits for something other than packets: killed")
+    });
+    run.wait_for_line("its successor", |line| line.contains("worker slow runs again"));
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:?}", finished.said);
+    let offences = finished.report["workers"].as_array().unwrap().iter();
+    let named = offences.filter(|w| w["name"] != "hostile" && w["offences"] != 0);
+    assert_eq!(named.count(), 0, "{:#}", finished.report);
 }
 
 #[test]

@@ -85,6 +85,19 @@ fn an_outside_nf_does_the_same_isolated_and_fused_with_library_nfs() {
 }
 
 #[test]
+fn a_program_that_puts_itself_into_the_graphs_own_domain_is_said_at_the_start() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", POLICY);
+    let run = ["run", &policy, "--bind", &demo_rx(), "--bind", "1=null"];
+    let said = |args: &[&str]| {
+        let ended = weir_with(&[&run[..], args].concat(), &[&outside_nf()]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stderr.contains("worker m is ") && ended.stderr.contains("by its own word")
+    };
+    assert!(said(&[]) && !said(&["--domain", "m=theirs"]) && !said(&["--domain", "m="]));
+}
+
+#[test]
 fn nfs_of_two_programs_never_share_a_worker() {
     let scratch = Scratch::new();
     let policy = "Port<0> lan; Port<1> wan; MacSwap s; MacSwap t; MarkDscp m { dscp: 1 };

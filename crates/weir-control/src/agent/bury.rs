@@ -10,6 +10,9 @@ const STILLBORN: u32 = 5;
 /// One that died and then so often before it was ready again begins without what it remembered: that
 /// may be what kills it.
 const FORGET: u32 = 2;
+/// One whose µNFs crash so often in a row, each time soon after the one before, begins so too: poison is
+/// two crashes a packet, so this is more than two packets' doing.
+const CRASHES: u32 = 5;
 
 impl Agent {
     /// A process has ended.
@@ -31,10 +34,12 @@ impl Agent {
                 return Ok(());
             }
         };
+        let hung = self.crashes.hung.contains_key(&w);
+        let mut crashed = false;
         let how = match process.wait() {
             Ok(status) => {
                 let how = how_ended(status);
-                self.examine(w, status, &how);
+                crashed = self.examine(w, status, &how);
                 if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
                     // What a worker that tries such things has written is not to be believed.
                     self.accuse(w, "tried what its sandbox forbids");
@@ -46,7 +51,7 @@ impl Agent {
         let offence = self.trust.offence(w).is_some();
         let damage = self.mend(w, offence)?;
         let mended = noticed.elapsed();
-        let quarantined = offence && self.quarantine(w);
+        let quarantined = (offence && self.quarantine(w)) || (hung && self.hangs_again(w));
         // A named one has to do what was left undone, whatever it said.
         let was_done = was_done && !offence;
         let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
@@ -57,10 +62,20 @@ impl Agent {
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
             worker.stillborn += 1;
+            worker.crashes = match (crashed, again) {
+                (true, true) => worker.crashes + 1,
+                (true, false) => 1,
+                (false, _) => 0,
+            };
             // What an offender wrote down is as little to be believed as the rest.
-            if offence || worker.stillborn > FORGET {
-                self.memory.clear_kept(w);
+            if offence {
+                self.forget(w, "as that is not to be believed");
+            } else if worker.stillborn > FORGET {
+                self.forget(w, "as whoever takes it over dies");
+            } else if worker.crashes >= CRASHES {
+                self.forget(w, "as it crashes with it again and again");
             }
+            let worker = &mut self.workers[w];
             if quarantined {
                 (worker.stillborn, worker.deaths) = (0, 0);
             }
@@ -87,6 +102,19 @@ impl Agent {
         let (lost, swept) = (damage.lost, damage.swept);
         self.events.push_back(Event::Died { worker: w, how, lost, swept, mended });
         Ok(())
+    }
+}
+
+impl Agent {
+    /// The successor of worker `w` begins with nothing.
+    fn forget(&mut self, w: usize, why: &str) {
+        self.workers[w].crashes = 0;
+        if self.memory.clear_kept(w) {
+            self.workers[w].forgotten += 1;
+            let name = &self.setup.workers[w].name;
+            let text = format!("what the NFs of {name} remembered is dropped, {why}");
+            self.events.push_back(Event::Warning { worker: w, text });
+        }
     }
 }
 

@@ -47,8 +47,9 @@ pub(super) struct Crashes {
 }
 
 impl Agent {
-    /// Looks at what is left of worker `w`, which has just ended so, before anything is put right.
-    pub(super) fn examine(&mut self, w: usize, status: ExitStatus, how: &str) {
+    /// Looks at what is left of worker `w`, which has just ended so, before anything is put right. True
+    /// when a µNF brought it about.
+    pub(super) fn examine(&mut self, w: usize, status: ExitStatus, how: &str) -> bool {
         let panic = self.crashes.panics.remove(&w);
         let hung = self.crashes.hung.remove(&w);
         let brought_upon_itself = match status.signal() {
@@ -66,7 +67,7 @@ impl Agent {
         };
         let looped = hung.is_some_and(super::liveness::is_of_packet);
         if !self.setup.workers[w].runs_nfs() || !(brought_upon_itself || looped) {
-            return;
+            return false;
         }
         let Testimony { node, entry, fingerprint } = self.memory.workers[w].ledger.testimony();
         let node = node.and_then(|n| u16::try_from(n).ok());
@@ -102,6 +103,7 @@ impl Agent {
             self.crashes.listed.push(crash.clone());
         }
         self.events.push_back(Event::Crashed(crash));
+        true
     }
 
     /// The successor of worker `w` gives `node` its packets one at a time, and none that is poison.

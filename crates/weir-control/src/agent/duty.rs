@@ -57,7 +57,7 @@ impl Agent {
     }
 
     /// True when worker `w` makes packets, or sends those that it took later.
-    fn sends_later(&self, w: usize) -> bool {
+    pub(super) fn sends_later(&self, w: usize) -> bool {
         let worker = &self.setup.workers[w];
         worker.creates || worker.holders > 0
     }
@@ -71,11 +71,50 @@ impl Agent {
         })
     }
 
+    /// True when a worker that makes or holds packets may wait for room for those that it has, or for
+    /// free buffers. What the others do can only make that falser.
+    fn may_wait(&self, w: usize) -> bool {
+        let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        let full = |ring: &RingInspector<Entry>| ring.len() >= ring.capacity();
+        lanes.any(|(lane, ring)| lane.from == w && full(&ring.inspector))
+            || (self.setup.workers[w].creates && !self.has_buffers(w))
+    }
+
+    /// True when worker `w` has free buffers beyond doubt: half of its pool, as more are never waited
+    /// for. What lies in its rings it cannot hide; what it has taken out of them is its own word.
+    fn has_buffers(&self, w: usize) -> bool {
+        let Some(p) = self.memory.pools.iter().position(|pool| pool.worker == w) else {
+            return false;
+        };
+        let worker = &self.memory.workers[w];
+        // First its word: what it takes out of a ring meanwhile is then missed, not counted twice.
+        let words = worker.ledger.read();
+        let own = words.and_then(|words| words.get(worker.layout.free).copied()).unwrap_or(0);
+        let back = self.memory.returns_to(p).map(|(_, ring)| ring.inspector.len());
+        let back = back.sum::<u64>() + self.memory.pools[p].allocation.inspector.len();
+        own.saturating_add(back) >= 1 << (self.memory.pool_bits - 1)
+    }
+
+    /// The lanes that worker `w` takes from next, each of its source: what is in front of them may be taken,
+    /// there is room further on, and nothing of that source goes before it.
+    pub(super) fn next_lanes(&self, w: usize) -> Vec<usize> {
+        let mut next = Vec::new();
+        for source in 0..self.setup.sources {
+            let lanes = self.setup.lanes.iter().enumerate();
+            let lanes = lanes.filter(|(_, lane)| lane.to == w && lane.source == source);
+            let fronts: Vec<(usize, Front)> =
+                lanes.map(|(l, _)| (l, front(&self.memory.lanes[l].inspector))).collect();
+            if !self.is_blocked(w, source) {
+                next.extend(first_of(&fronts));
+            }
+        }
+        next
+    }
+
     /// True when worker `w` has packets before it that it may take in their order, and room further
-    /// on. What the others do can only make that truer. (A segment that makes or holds packets may wait
-    /// for free buffers, or for room for those that it has: of it this is not known.)
+    /// on. What the others do can only make that truer.
     fn can_take(&self, w: usize) -> bool {
-        if self.sends_later(w) {
+        if self.sends_later(w) && self.may_wait(w) {
             return false;
         }
         let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);
@@ -132,6 +171,20 @@ fn may_take(fronts: impl Iterator<Item = Front>) -> bool {
         })
 }
 
+/// The lanes of a source that have the earliest packet in front, if that may be taken.
+fn first_of(fronts: &[(usize, Front)]) -> Vec<usize> {
+    if !may_take(fronts.iter().map(|(_, front)| *front)) {
+        return Vec::new();
+    }
+    let seq = |front: Front| match front {
+        Front::Packet(seq) => Some(seq),
+        _ => None,
+    };
+    let earliest = fronts.iter().filter_map(|(_, front)| seq(*front)).reduce(Seq::min);
+    let is_first = |(_, front): &&(usize, Front)| seq(*front).is_some_and(|s| Some(s) == earliest);
+    fronts.iter().filter(is_first).map(|(lane, _)| *lane).collect()
+}
+
 /// Before what nothing of a source follows, whose lanes have this in front; `None` when it has ended, or
 /// that cannot be told.
 fn frontier(fronts: impl Iterator<Item = Front>) -> Option<Seq> {
@@ -167,6 +220,20 @@ mod tests {
         assert!(!may(&[Packet(seq(7)), Promise(seq(6))]));
         assert!(may(&[Packet(seq(7)), Promise(seq(4)), Packet(seq(4))]));
         assert!(!may(&[Packet(seq(7)), Unknown]));
+    }
+
+    #[test]
+    fn the_lanes_with_the_earliest_packet_are_taken_from_next() {
+        let seq = Seq::new;
+        let first =
+            |fronts: &[Front]| first_of(&fronts.iter().copied().enumerate().collect::<Vec<_>>());
+        assert_eq!(first(&[Packet(seq(7))]), [0]);
+        assert_eq!(first(&[Packet(seq(7)), Packet(seq(3)), End]), [1]);
+        // Copies of one packet: either may go first.
+        assert_eq!(first(&[Packet(seq(3)), Packet(seq(3)), Packet(seq(9))]), [0, 1]);
+        // Something earlier may still come, or there is no packet.
+        assert!(first(&[Packet(seq(7)), Promise(seq(6))]).is_empty());
+        assert!(first(&[End, End]).is_empty() && first(&[]).is_empty());
     }
 
     #[test]

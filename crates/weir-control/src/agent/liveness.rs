@@ -8,13 +8,15 @@
 //!
 //! Commits and answers are a worker's own word. A worker of µNFs that has packets to take and room for
 //! them must take some, and pass on how far its sources have come: one that answers and does neither is
-//! ended like one that hangs. Two more that would not be noticed otherwise are ended here: who is not ready in time after its start, and who
+//! ended like one that hangs. So is one that takes from some of its rings and passes another over. Who hangs
+//! again and again is replaced by a drain, as who is named again and again. Two more that would not be noticed otherwise are ended here: who is not ready in time after its start, and who
 //! closed its control socket.
 
 use super::duty::Duty;
 use super::hear::readable;
 use super::{Agent, Event, State};
 use std::time::{Duration, Instant};
+use weir_packet::BATCH;
 use weir_runtime::spec::{EndSpec, command};
 
 /// How often the agent looks.
@@ -29,6 +31,13 @@ const SPENT: f64 = 0.5;
 /// So many answers, and nothing done, prove that a worker will not: between the first and the second
 /// it has looked into its rings, and what the agent saw there before it asked was in them.
 const ANSWERS: u32 = 2;
+/// Batches of each source that a worker takes while it passes over a lane that is its next: a sound one asks
+/// all sources in turn, so it takes none before it has come round.
+const ROUNDS: u64 = 64;
+/// What is said of one that does so.
+const PASSES_OVER: &str = "takes from its other rings and passes one over";
+/// What is said of one that is asleep inside a batch. Only its doorbell may keep a worker waiting.
+pub(super) const SLEEPS: &str = "waits for something other than packets";
 /// How long a worker without a control socket may take to end: a dying one closes it first.
 const DEAF: Duration = Duration::from_secs(1);
 
@@ -60,17 +69,51 @@ struct Pulse {
     deaf: Option<Instant>,
     /// Commits, and entries taken, at the last look.
     progress: u64,
-    /// Entries taken at the last look.
-    taken: u64,
+    /// Entries taken at the last look, and given by one that may send without taking.
+    taken: (u64, u64),
     /// What it could have done, of a worker of µNFs.
     duty: Option<Duty>,
     /// How long it has not, and how often it answered meanwhile. Counted look by look: time in which the
     /// agent itself stood still is nobody's fault.
     refused: (Duration, u32),
+    /// Lanes that it was to take from next and did not.
+    passed_over: Vec<PassedOver>,
     /// When it was asked last.
     asked: Option<Instant>,
     /// Since when it has shown no sign of life, and the processor time that it had taken by then.
     silent: Option<(Instant, Duration)>,
+}
+
+/// A lane that its worker was to take from next, and did not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PassedOver {
+    lane: usize,
+    /// What had been taken from it.
+    tail: u64,
+    /// What its worker had taken of all lanes when that was first seen.
+    taken: u64,
+    /// For how long; time in which the agent itself stood still does not count.
+    since: Duration,
+}
+
+/// Remembers which lanes are passed over: `next` are those to be taken from now with what was taken
+/// from them, `taken` is what was taken of all. True when one has been passed over for `patience` while
+/// `enough` was taken from others.
+fn passes_over(
+    passed_over: &mut Vec<PassedOver>,
+    next: &[(usize, u64)],
+    taken: u64,
+    passed: Duration,
+    (patience, enough): (Duration, u64),
+) -> bool {
+    passed_over.retain(|p| next.contains(&(p.lane, p.tail)));
+    for &(lane, tail) in next {
+        match passed_over.iter_mut().find(|p| p.lane == lane) {
+            Some(known) => known.since += passed,
+            None => passed_over.push(PassedOver { lane, tail, taken, since: Duration::ZERO }),
+        }
+    }
+    passed_over.iter().any(|p| p.since >= patience && taken.wrapping_sub(p.taken) > enough)
 }
 
 impl Liveness {
@@ -146,6 +189,9 @@ impl Agent {
         };
         process.kill();
         self.liveness.gone(w);
+        if is_of_packet(what) {
+            self.trust.hung(w);
+        }
         self.crashes.hung.insert(w, what);
         self.events.push_back(Event::Hung { worker: w, what });
     }
@@ -178,7 +224,13 @@ impl Agent {
         let progress = taken.wrapping_add(self.memory.workers[w].ledger.generation());
         let answered = self.memory.workers[w].has_taken_commands();
         let has_work = self.has_work(w);
-        let duty = if runs && self.setup.workers[w].runs_nfs() { self.duty(w) } else { None };
+        let watched = runs && self.setup.workers[w].runs_nfs();
+        let duty = if watched { self.duty(w) } else { None };
+        let next = if watched { self.next_lanes(w) } else { Vec::new() };
+        let tail = |l: usize| self.memory.lanes[l].inspector.tail();
+        let next: Vec<(usize, u64)> = next.into_iter().map(|l| (l, tail(l))).collect();
+        let given = if watched { self.given(w) } else { 0 };
+        let enough = ROUNDS * BATCH as u64 * u64::from(self.setup.sources);
         let promised = match &self.liveness.pulses[w].duty {
             Some(Duty::Promise(owed)) => !self.still_owes(w, owed),
             _ => false,
@@ -191,7 +243,11 @@ impl Agent {
             return late.then_some(UNREADY);
         }
         let progressed = std::mem::replace(&mut pulse.progress, progress) != progress;
-        let took = std::mem::replace(&mut pulse.taken, taken) != taken;
+        let moved_any = (taken, given);
+        let took = std::mem::replace(&mut pulse.taken, moved_any) != moved_any;
+        if passes_over(&mut pulse.passed_over, &next, taken, passed, (patience, enough)) {
+            return Some(PASSES_OVER);
+        }
         // `None`: it had nothing to do then, or has nothing now.
         let did = match (&pulse.duty, &duty) {
             (Some(Duty::Take), Some(Duty::Take)) => Some(took),
@@ -240,7 +296,7 @@ impl Agent {
             }
             // Asleep, and no doorbell wakes it. A device may keep its service waiting.
             'S' if self.setup.workers[w].runs_nfs() && since.elapsed() >= 2 * patience => {
-                Some("waits for something other than packets")
+                Some(SLEEPS)
             }
             _ => None,
         }
@@ -251,6 +307,17 @@ impl Agent {
         let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         let taken = lanes.filter(|(lane, _)| lane.to == w).map(|(_, ring)| ring.inspector.tail());
         taken.fold(0, u64::wrapping_add)
+    }
+
+    /// Entries that worker `w` has given, of all lanes, if it makes or holds packets: it may have to send
+    /// what it has before it takes any.
+    fn given(&self, w: usize) -> u64 {
+        if !self.sends_later(w) {
+            return 0;
+        }
+        let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        let given = lanes.filter(|(lane, _)| lane.from == w).map(|(_, ring)| ring.inspector.head());
+        given.fold(0, u64::wrapping_add)
     }
 
     /// True when something waits for worker `w`, as far as can be seen from outside.
@@ -288,6 +355,30 @@ mod tests {
         for cut in 0..line.len() {
             let _ = super::seen(&line[..cut]);
         }
+    }
+
+    #[test]
+    fn a_lane_is_passed_over_when_others_are_taken_from_for_long_and_it_is_not() {
+        const STEP: Duration = Duration::from_millis(100);
+        let limits = (3 * STEP, 1000);
+        let mut seen = Vec::new();
+        // Lane 4 stays where it is while 600 packets a look are taken from others.
+        let mut look =
+            |next: &[(usize, u64)], taken| passes_over(&mut seen, next, taken, STEP, limits);
+        assert!(!look(&[(4, 70)], 0) && !look(&[(4, 70)], 600) && !look(&[(4, 70)], 1200));
+        assert!(look(&[(4, 70)], 1800));
+        // Something was taken from it: it begins anew.
+        assert!(!look(&[(4, 71)], 2400) && !look(&[(4, 71)], 3000) && !look(&[(4, 71)], 3600));
+        // It was not its turn, or had no room, meanwhile: the same.
+        assert!(!look(&[], 4200) && !look(&[(4, 71)], 4800) && !look(&[(4, 71)], 5400));
+    }
+
+    #[test]
+    fn who_takes_nothing_at_all_passes_nothing_over() {
+        let mut seen = Vec::new();
+        let mut look =
+            || passes_over(&mut seen, &[(0, 7)], 7, Duration::from_secs(1), (Duration::ZERO, 1000));
+        assert!(!look() && !look() && !look());
     }
 
     #[test]

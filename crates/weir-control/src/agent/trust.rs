@@ -5,6 +5,7 @@
 //! neighbour's ring, if its own record is sound. Services and gates run library code only: they may
 //! say so of others, and nobody can say so of them. What others say the agent must see for itself.
 
+mod drain;
 mod rest;
 
 use super::{Agent, AgentError, Event, State};
@@ -16,7 +17,6 @@ use std::time::{Duration, Instant};
 use weir_mem::{Indices, Judgement};
 use weir_packet::BATCH;
 use weir_runtime::layout::Layout;
-use weir_runtime::spec::EndSpec;
 
 /// How often the agent looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -56,6 +56,8 @@ struct Record {
     /// Why it is being ended.
     offence: Option<String>,
     offences: Vec<Instant>,
+    /// When it was ended for hanging.
+    hangs: Vec<Instant>,
     /// Offences in all.
     count: u32,
     /// Buffers that came back to its pool twice, and that was dealt with.
@@ -93,6 +95,11 @@ impl Trust {
     /// Why worker `w` is being ended, if it is.
     pub(super) fn offence(&mut self, w: usize) -> Option<String> {
         self.records[w].offence.take()
+    }
+
+    /// Worker `w` was ended for hanging.
+    pub(super) fn hung(&mut self, w: usize) {
+        self.records[w].hangs.push(Instant::now());
     }
 
     pub(super) fn offences(&self, w: usize) -> u32 {
@@ -419,33 +426,6 @@ impl Agent {
         for d in (0..self.trust.tainted.len()).filter(|d| self.trust.tainted[*d]) {
             clear_lanes(&self.setup, &mut self.memory, d);
         }
-    }
-
-    /// One more offence of `w`: true when it was one too many, and a drain takes its place.
-    pub(super) fn quarantine(&mut self, w: usize) -> bool {
-        let window = self.policy.window;
-        let offences = &mut self.trust.records[w].offences;
-        offences.retain(|at| at.elapsed() < window);
-        offences.push(Instant::now());
-        if offences.len() < self.policy.offences.max(1) as usize {
-            return false;
-        }
-        self.close(w);
-        true
-    }
-
-    /// Puts a drain in the place of worker `w`, from its next start on.
-    pub(super) fn close(&mut self, w: usize) {
-        let setup = &mut self.setup.workers[w];
-        setup.end = EndSpec::Drain;
-        // From now on it counts as one of ours: the offender's program must not run in it again.
-        setup.program = None;
-        setup.writable = false;
-        setup.careful.clear();
-        setup.schedule.real_time = false;
-        setup.attack = None;
-        setup.nodes.iter_mut().for_each(|node| node.nf = None);
-        self.events.push_back(Event::Quarantined { worker: w });
     }
 
     /// Gives worker `w` a command.

@@ -53,6 +53,11 @@ impl Agent {
         self.trust.offences(w)
     }
 
+    /// How often worker `w`'s successor had to begin without what its µNFs had remembered.
+    pub fn forgotten(&self, w: usize) -> u32 {
+        self.workers.get(w).map_or(0, |w| w.forgotten)
+    }
+
     /// Packets lost with worker `w`'s deaths, and how often it was restarted.
     pub fn toll(&self, w: usize) -> (u64, u32) {
         self.workers.get(w).map_or((0, 0), |w| (w.lost, w.restarts))

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 13] = [
+    let tests: [(&str, fn()); 14] = [
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
         ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),
@@ -43,6 +43,10 @@ fn main() -> ExitCode {
         ("what_a_killed_worker_held_is_counted_as_lost", what_was_held_is_lost),
         ("shared_state_survives_kills", shared_state_survives_kills),
         ("state_that_kills_whoever_takes_it_over_is_dropped", state_that_kills_is_dropped),
+        (
+            "state_that_kills_its_heirs_at_packets_again_and_again_is_dropped",
+            state_that_kills_at_packets_is_dropped,
+        ),
         ("state_that_is_too_large_to_be_kept_is_said_once", state_that_is_too_large_is_said_once),
     ];
     let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -434,8 +438,28 @@ fn state_that_kills_is_dropped() {
     assert!(killed && report.sound, "{:?} {:?}", report.balance, report.census);
     // Two successors took it over and died of it; the third had nothing to take over.
     let c = report.workers.iter().find(|w| w.name == "c").unwrap();
-    assert_eq!(c.restarts, 3);
+    assert_eq!((c.restarts, c.forgotten), (3, 1));
     assert!(node(&report, "c").report["packets"].as_u64().unwrap() > 0);
+}
+
+fn state_that_kills_at_packets_is_dropped() {
+    let policy = format!("{PORTS} Cursed c; pipelet {{ lan -> c -> wan; }}");
+    let plan = plan(&policy, Isolate::Each);
+    let binds = gen_binds("gen:flows=5000,rate=20000,packets=20000");
+    let mut killed = false;
+    let (report, events) = run_and_tell(&plan, &binds, &RunOptions::default(), |agent| {
+        let w = worker(agent, "c");
+        if !killed && agent.kept(w).is_some_and(|kept| !kept.is_empty()) {
+            killed = kill(agent, w);
+        }
+    });
+    assert!(killed && report.sound, "{:?} {:?}", report.balance, report.census);
+    let c = report.workers.iter().find(|w| w.name == "c").unwrap();
+    // Five successors died of it; the sixth had nothing to take over.
+    assert_eq!((c.restarts, c.forgotten, report.crashes.len()), (6, 1, 5));
+    assert!(node(&report, "c").report["packets"].as_u64().unwrap() > 0);
+    let said = |e: &&Event| matches!(e, Event::Warning { text, .. } if text.contains("dropped"));
+    assert_eq!(events.iter().filter(said).count(), 1, "{events:?}");
 }
 
 fn state_that_is_too_large_is_said_once() {

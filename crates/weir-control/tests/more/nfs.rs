@@ -226,6 +226,46 @@ impl Nf for Poisoned {
 
 weir_nf::register!(Poisoned);
 
+/// A count that lets whoever takes it over live until its first packet.
+#[derive(Default, Serialize, Deserialize)]
+pub struct Curse {
+    packets: u64,
+    #[serde(skip)]
+    cursed: bool,
+}
+
+impl Merge for Curse {
+    fn merge(&mut self, other: Self) {
+        self.cursed |= other.packets > 0;
+        self.packets += other.packets;
+    }
+}
+
+/// Counts packets, and dies at the first when others counted before it.
+pub struct Cursed;
+
+impl Nf for Cursed {
+    const DESCRIPTOR: Descriptor =
+        Descriptor { name: "Cursed", effect: Effect::Stateful, ..Descriptor::BASE };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Curse;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Cursed)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        if ctx.shared().cursed {
+            std::process::abort();
+        }
+        ctx.shared().packets += packets.len() as u64;
+    }
+}
+
+weir_nf::register!(Cursed);
+
 /// More than is kept of a worker, different after each batch.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Hoard {

@@ -2,7 +2,7 @@
 //! and they go on.
 
 use crate::agent::hear::readable;
-use crate::agent::liveness::{STARVED, STOPPED, look};
+use crate::agent::liveness::{SLEEPS, STARVED, STOPPED, look};
 use crate::agent::{Agent, AgentError, Event, State};
 use crate::audit::audit;
 use crate::census::Census;
@@ -11,11 +11,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
 use weir_runtime::spec::command;
 
-/// How long a worker may take to come to rest.
-const REST: Duration = Duration::from_secs(2);
+/// How long a worker may take to come to rest, at most.
+const LONGEST: Duration = Duration::from_secs(2);
 /// Processor time without coming to rest that no sound worker takes, as a part of that. Who had less was
 /// only late.
 const SPENT: f64 = 0.25;
+
+/// How long a worker may take to come to rest where workers that hang are ended after `patience`: as long
+/// as one that hangs is left alone at most ([`crate::agent::liveness`]), so whoever takes longer would be
+/// ended anyhow.
+fn rest(patience: Option<Duration>) -> Duration {
+    patience.map_or(LONGEST, |patience| patience.saturating_mul(2).min(LONGEST))
+}
 
 impl Agent {
     /// Lets all workers of domain `d` rest, finds out where each buffer is, and lets them go on.
@@ -39,10 +46,11 @@ impl Agent {
                 spent.push(self.spent(w));
             }
         }
-        self.wait_for_rest(&resting)?;
+        let most = rest(self.policy.patience);
+        self.wait_for_rest(&resting, most)?;
         for (&w, spent) in resting.iter().zip(spent) {
             if self.trust.records[w].resting.is_none() {
-                self.end_restless(w, spent);
+                self.end_restless(w, spent, most);
             }
         }
         resting.retain(|&w| self.trust.records[w].resting.is_some());
@@ -77,23 +85,22 @@ impl Agent {
     }
 
     /// Worker `w` did not come to rest, and must not go on while its memory is put right. It is an
-    /// offender only if it could have: not when it died, was stopped, or had no processor since
-    /// (`spent` it had had before).
-    fn end_restless(&mut self, w: usize, spent: Option<Duration>) {
+    /// offender only if it could have: not when it died, was stopped, had no processor since (`spent` it
+    /// had had before), or sleeps inside a batch, which ends it as it does without an audit.
+    fn end_restless(&mut self, w: usize, spent: Option<Duration>, most: Duration) {
         let (State::Running(process) | State::Done(process)) = &self.workers[w].state else {
             return;
         };
         if !readable(process.pidfd()) && self.trust.records[w].offence.is_none() {
             let seen = look(process.pid());
             let before = spent.unwrap_or_default();
+            let is_idle = |cpu: Duration| cpu.saturating_sub(before) < most.mul_f64(SPENT);
             match seen {
                 Some(seen) if matches!(seen.state, 'T' | 't') => self.end_hung(w, STOPPED),
-                Some(seen)
-                    if matches!(seen.state, 'R' | 'D')
-                        && seen.cpu.saturating_sub(before) < REST.mul_f64(SPENT) =>
-                {
+                Some(seen) if matches!(seen.state, 'R' | 'D') && is_idle(seen.cpu) => {
                     self.end_hung(w, STARVED);
                 }
+                Some(seen) if seen.state == 'S' && is_idle(seen.cpu) => self.end_hung(w, SLEEPS),
                 _ if self.setup.workers[w].runs_nfs() => {
                     self.convict(w, "did not rest when it was told to");
                 }
@@ -143,9 +150,9 @@ impl Agent {
         }
     }
 
-    fn wait_for_rest(&mut self, workers: &[usize]) -> Result<(), AgentError> {
+    fn wait_for_rest(&mut self, workers: &[usize], most: Duration) -> Result<(), AgentError> {
         // Time in which the agent itself stood still does not count.
-        let mut left = REST;
+        let mut left = most;
         while !left.is_zero() {
             let mut fds = Vec::new();
             let mut whose = Vec::new();

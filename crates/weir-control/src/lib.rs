@@ -18,6 +18,7 @@
 //! | `recover` | what is done when a worker has died |
 //! | [`agent`] | the loop |
 //! | [`census`] | where every buffer is |
+//! | `instances` | several instances of an NF as one in the report |
 //! | [`report`] | counters of a run, its balance, as tables and as JSON |
 
 pub mod agent;
@@ -26,6 +27,7 @@ pub mod census;
 pub mod devices;
 mod dumps;
 pub mod inline;
+mod instances;
 pub mod jail;
 mod launch;
 pub mod library;
@@ -39,4 +41,5 @@ mod watchdog;
 pub mod wiring;
 
 pub use agent::{Agent, AgentError, Crash, Event, RestartPolicy};
+pub use instances::InstanceReport;
 pub use report::Report;

@@ -124,13 +124,13 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
         affinity: match d.affinity {
             weir_nf::Affinity::None => Affinity::None,
             weir_nf::Affinity::Flow => Affinity::Flow,
-            weir_nf::Affinity::Source => Affinity::Source,
+            weir_nf::Affinity::Source | weir_nf::Affinity::All => Affinity::Source,
         },
         cost_cycles: d.cost_cycles,
         keeps,
         reads: fields(d, weir_nf::Touch::Read),
         writes: fields(d, weir_nf::Touch::Write),
-        // Its affinity says how packets are divided.
-        scales: true,
+        // Its affinity says how packets are divided, if they may be.
+        scales: d.affinity != weir_nf::Affinity::All,
     }
 }

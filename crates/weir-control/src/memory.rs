@@ -499,6 +499,7 @@ impl Memory {
             ledger: fds.lend(own.ledger_region.fd()),
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),
+            groups: setup.groups.clone(),
             end: worker.end.clone(),
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,

@@ -243,7 +243,7 @@ fn work(descriptor: &Value) -> Work {
         reads: touched(Touch::Read),
         writes: touched(Touch::Write),
         // Who says what must meet says how packets may be divided.
-        scales: read("affinity").is_string(),
+        scales: read("affinity").as_str().is_some_and(|affinity| affinity != "all"),
         ..worst
     }
 }

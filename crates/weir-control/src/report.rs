@@ -2,6 +2,7 @@
 
 use crate::agent::Agent;
 use crate::census::Census;
+use crate::instances::{self, InstanceReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_device::{DeviceSpec, Place};
@@ -29,6 +30,9 @@ pub struct NodeReport {
     pub ns_per_packet: Option<f64>,
     /// What the µNF itself has to say.
     pub report: serde_json::Value,
+    /// Its instances, where it has several: their counters add up to the above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<InstanceReport>,
 }
 
 /// An edge's part.
@@ -172,6 +176,7 @@ impl Report {
         for w in 0..agent.setup().workers.len() {
             report.add_worker(agent, w);
         }
+        instances::fold(&mut report.nodes, plan.groups.iter().map(|group| group.name.as_str()));
         report.as_in_policy(&plan.tally);
         report.sum_vnfs(&plan.tally);
         if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
@@ -216,6 +221,7 @@ impl Report {
                 drops: BTreeMap::new(),
                 ns_per_packet: None,
                 report: serde_json::Value::Null,
+                instances: Vec::new(),
             };
             nodes.insert(at, row);
         }
@@ -320,6 +326,7 @@ impl Report {
                     .get(n)
                     .and_then(|r| serde_json::from_str(r).ok())
                     .unwrap_or(serde_json::Value::Null),
+                instances: Vec::new(),
             });
         }
         for (i, edge) in worker.edges.iter().enumerate() {

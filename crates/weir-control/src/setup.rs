@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_device::DeviceSpec;
 use weir_plan::ProgramId;
-use weir_runtime::spec::{EndSpec, NodeSpec, ScheduleSpec};
+use weir_runtime::spec::{EndSpec, GroupSpec, NodeSpec, ScheduleSpec};
 
 /// A worker to run.
 #[derive(Debug, Clone)]
@@ -102,6 +102,8 @@ pub struct Setup {
     pub sources: u16,
     /// By source: the number of the policy's port that its packets come in by.
     pub source_ports: Vec<u16>,
+    /// NFs of several instances.
+    pub groups: Vec<GroupSpec>,
     /// Sizes.
     pub sizes: Sizes,
     /// Whether some filter asks for tags.

@@ -11,10 +11,13 @@ use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
 use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Mark, Node, NodeId, NodeKind, Place, Plan, Segment, SegmentId,
-    SegmentKind, Tags, TagsError,
+    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, NodeKind, Place, Plan, Segment,
+    SegmentId, SegmentKind, Share, Spread, Tags, TagsError,
 };
-use weir_runtime::spec::{BranchSpec, EndSpec, MarkSpec, NodeSpec, ScheduleSpec, TargetSpec};
+use weir_runtime::spec::{
+    BranchSpec, EndSpec, GroupSpec, MarkSpec, NodeSpec, ScheduleSpec, ShareSpec, SpreadSpec,
+    TargetSpec,
+};
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -275,6 +278,7 @@ pub fn wire(
         lanes,
         sources: source_index.len() as u16,
         source_ports,
+        groups: plan.groups.iter().map(group).collect(),
         sizes,
         clear_tags: tags.any(),
         seed: options.seed,
@@ -282,6 +286,18 @@ pub fn wire(
         programs: options.programs.clone(),
         sandbox: options.sandbox,
     })
+}
+
+/// An NF of several instances, as workers are told of it.
+fn group(group: &Group) -> GroupSpec {
+    let spread = match group.spread {
+        Spread::InTurn | Spread::By(Key::Any) => SpreadSpec::InTurn,
+        Spread::LeastLoaded => SpreadSpec::LeastLoaded,
+        Spread::By(Key::Source) => SpreadSpec::Source,
+        Spread::By(Key::Tuple) => SpreadSpec::Tuple,
+        Spread::By(Key::Flow) => SpreadSpec::Flow,
+    };
+    GroupSpec { weights: group.weights.clone(), spread }
 }
 
 /// All trust domains, the graph's own first.
@@ -369,7 +385,7 @@ fn worker(
     }
     let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
     let nodes = nodes.map(|(n, node)| NodeSpec {
-        name: node.name.clone(),
+        name: node.policy_name().to_owned(),
         tags: settings(tags, n),
         nf: match &node.kind {
             NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
@@ -478,7 +494,9 @@ fn outputs(
         }
     };
     let mark = |m: Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
+    let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
     let branch = |b: &Branch| BranchSpec {
+        share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
         filter: b.filter.as_ref().map(|filter| tags.place(filter)),
         edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
         target: target(b.edge),
@@ -492,6 +510,7 @@ fn outputs(
                 edge: None,
                 target: TargetSpec::Drop,
                 mark: None,
+                share: None,
             });
         }
         branches

@@ -100,6 +100,8 @@ pub enum Affinity {
     Flow,
     /// All packets of a source address.
     Source,
+    /// All packets there are: only one instance may be, as of what limits a rate in all.
+    All,
 }
 
 /// The type of a tag's value.

@@ -3,10 +3,11 @@
 use crate::ctx::Env;
 use crate::descriptor::Descriptor;
 use crate::instance::{BuildError, Instance, Running};
-use crate::nf::{ConfigError, Neighbours, Nf};
+use crate::nf::{ConfigError, Merge, Neighbours, Nf};
 use serde_json::Value;
 
 type Generate = fn(Value, &Neighbours) -> Result<Value, ConfigError>;
+type Together = fn(&[Value]) -> Option<Value>;
 type Make = fn(&Value, &Env) -> Result<Box<dyn Instance>, BuildError>;
 
 /// One registered µNF type.
@@ -21,6 +22,7 @@ pub struct Registration {
     pub package: (&'static str, &'static str),
     generate: Generate,
     make: Make,
+    together: Together,
     schema: fn() -> schemars::Schema,
 }
 
@@ -43,6 +45,7 @@ impl Registration {
             package,
             generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
+            together: together::<N>,
             schema: || schemars::schema_for!(N::Config),
         }
     }
@@ -57,10 +60,30 @@ impl Registration {
         (self.make)(config, env)
     }
 
+    /// What several instances have to report, as one would that had had all their packets
+    /// ([`Merge`](crate::Merge)); `None` when that cannot be said.
+    #[must_use]
+    pub fn together(&self, reports: &[Value]) -> Option<Value> {
+        (self.together)(reports)
+    }
+
     /// JSON schema of the configuration.
     pub fn schema(&self) -> schemars::Schema {
         (self.schema)()
     }
+}
+
+/// A report is the shared state as JSON, so it can be read back and merged.
+fn together<N: Nf>(reports: &[Value]) -> Option<Value> {
+    let mut all: Option<N::Shared> = None;
+    for report in reports {
+        let one: N::Shared = serde_json::from_value(report.clone()).ok()?;
+        match &mut all {
+            Some(all) => all.merge(one),
+            None => all = Some(one),
+        }
+    }
+    serde_json::to_value(all?).ok()
 }
 
 inventory::collect!(Registration);

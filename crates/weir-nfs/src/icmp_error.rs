@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use weir_nf::{
-    ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, L3, LayerAccess, Nf, Packets,
-    ReadOnly, Touch,
+    Affinity, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, L3, LayerAccess, Nf,
+    Packets, ReadOnly, Touch,
 };
 
 /// Drops packets and tells their senders why, by ICMP and ICMPv6.
@@ -94,6 +94,8 @@ impl Nf for IcmpError {
         },
         may_drop: true,
         effect: Effect::Stateful,
+        // One token bucket for all of them.
+        affinity: Affinity::All,
         cost_cycles: 400,
         creates: 1,
         ..Descriptor::BASE

@@ -253,8 +253,13 @@ impl Oracle {
 
     fn node(&self, id: NodeId) -> Node {
         // A graph's edges lead to its own nodes.
-        let nowhere =
-            Node { name: String::new(), kind: NodeKind::Drop, outputs: Vec::new(), vnf: None };
+        let nowhere = Node {
+            name: String::new(),
+            kind: NodeKind::Drop,
+            outputs: Vec::new(),
+            vnf: None,
+            instance: None,
+        };
         self.graph.node(id).cloned().unwrap_or(nowhere)
     }
 

@@ -237,7 +237,13 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees)
             .map(|name| Output { name, branches: Vec::new(), default_drop })
             .collect();
         *place = u32::try_from(nodes.len()).ok().map(NodeId);
-        nodes.push(Node { name: declaration.name.clone(), kind, outputs, vnf: None });
+        nodes.push(Node {
+            name: declaration.name.clone(),
+            kind,
+            outputs,
+            vnf: None,
+            instance: None,
+        });
     }
     let id = |index: usize| ids.get(index).copied().flatten();
     let by_entry = links.iter().filter_map(|link| link.filter.as_ref()).any(remedy::asks_entry);
@@ -257,6 +263,7 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees)
                 pipelet: link.pipelet.clone(),
                 entry: numbers.get(i).copied().flatten(),
                 closes: false,
+                share: None,
             });
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
+use crate::graph::NodeId;
 use crate::plan::{Options, Segment, SegmentKind};
+use crate::size::Group;
 
 /// How many cores NF workers have: all but the services', or that one if it is the only one.
 pub(crate) fn for_nfs(options: &Options) -> usize {
@@ -12,7 +14,7 @@ pub(crate) fn for_nfs(options: &Options) -> usize {
 }
 
 /// Pins the segments; says whether some core is sure to have no NF worker.
-pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
+pub(crate) fn assign(segments: &mut [Segment], options: &Options, groups: &[Group]) -> bool {
     let cores = options.cores.as_deref().unwrap_or_default();
     let is_nf = |segment: &Segment| segment.kind == SegmentKind::Nf;
     let workers = segments.iter().filter(|segment| is_nf(segment)).count();
@@ -32,6 +34,7 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
             place = place.saturating_add(1);
         }
     }
+    groups.iter().for_each(|group| part(segments, &group.nodes, groups, nf_cores));
     let taken: HashSet<usize> = segments
         .iter()
         .filter(|segment| is_nf(segment))
@@ -41,4 +44,41 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options) -> bool {
     let services: HashSet<usize> =
         segments.iter().filter(|s| !is_nf(s)).filter_map(|s| s.core).collect();
     taken.len() < options.online && taken.is_disjoint(&services)
+}
+
+/// Puts the instances of an NF on cores of their own, as far as there are such: two on one would do no more
+/// than one. Each that is in another's way changes places with the nearest worker, in the order of the chain, of
+/// a core that has none of them; so cores keep as many workers as they had.
+fn part(segments: &mut [Segment], nodes: &[NodeId], groups: &[Group], cores: &[usize]) {
+    let has =
+        |segment: &Segment, nodes: &[NodeId]| segment.nodes.iter().any(|id| nodes.contains(id));
+    let mut used: HashSet<usize> = HashSet::new();
+    for at in 0..segments.len() {
+        let Some(segment) = segments.get(at).filter(|segment| has(segment, nodes)) else {
+            continue;
+        };
+        let Some(core) = segment.core else { continue };
+        if used.insert(core) {
+            continue;
+        }
+        let theirs = |core: usize| {
+            segments.iter().any(|segment| segment.core == Some(core) && has(segment, nodes))
+        };
+        let free: Vec<usize> = cores.iter().copied().filter(|core| !theirs(*core)).collect();
+        let movable = segments.iter().enumerate().filter(|(_, segment)| {
+            segment.kind == SegmentKind::Nf
+                && segment.core.is_some_and(|core| free.contains(&core))
+                && !groups.iter().any(|group| has(segment, &group.nodes))
+        });
+        let other = movable.min_by_key(|(other, _)| other.abs_diff(at)).map(|(other, _)| other);
+        let to = other.and_then(|other| segments.get(other)?.core).or(free.first().copied());
+        let Some(to) = to else { return };
+        if let Some(other) = other.and_then(|other| segments.get_mut(other)) {
+            other.core = Some(core);
+        }
+        if let Some(own) = segments.get_mut(at) {
+            own.core = Some(to);
+        }
+        used.insert(to);
+    }
 }

@@ -14,7 +14,7 @@ pub(crate) fn domain_of<'a>(graph: &'a Graph, options: &'a Options, node: NodeId
     match &node.kind {
         NodeKind::Nf { info, .. } => {
             let vnf = || node.vnf.as_ref().and_then(|vnf| options.domains.get(&vnf.instance));
-            options.domains.get(&node.name).or_else(vnf).unwrap_or(&info.domain)
+            options.domains.get(node.policy_name()).or_else(vnf).unwrap_or(&info.domain)
         }
         NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => "",
     }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use crate::graph::{Edge, Graph, NodeKind};
 use crate::plan::{EdgeKind, Plan, SegmentId, SegmentKind};
+use crate::size::{Group, Key, Spread};
 
 impl Graph {
     /// Nodes with their branches, one a line, in the order in which packets try them.
@@ -88,6 +89,12 @@ impl Plan {
             };
             line(&mut out, 1, &format!("{}{core}{access}{domain}", segment.name));
         }
+        for (i, group) in self.groups.iter().enumerate() {
+            if i == 0 {
+                line(&mut out, 0, "instances");
+            }
+            line(&mut out, 1, &self.group_to_text(group));
+        }
         out.push_str("edges\n");
         for edge in &self.edges {
             let how = match edge.kind {
@@ -108,6 +115,26 @@ impl Plan {
         }
         out.push_str(&self.changes_to_text());
         out
+    }
+
+    fn group_to_text(&self, group: &Group) -> String {
+        let count = group.nodes.len();
+        let hashed = self.graph.edges().iter().any(|edge| {
+            edge.share.and_then(|share| self.groups.get(usize::try_from(share.group).ok()?))
+                == Some(group)
+        });
+        let how = match group.spread {
+            // Who comes to them was divided before.
+            _ if !hashed => "as divided before".to_owned(),
+            Spread::InTurn => Key::Any.to_string(),
+            Spread::LeastLoaded => "to the least loaded".to_owned(),
+            Spread::By(key) => key.to_string(),
+        };
+        let equal = group.weights.iter().all(|weight| Some(weight) == group.weights.first());
+        let weights: Vec<_> = group.weights.iter().map(u32::to_string).collect();
+        let weights =
+            if equal { String::new() } else { format!(", weights {}", weights.join(":")) };
+        format!("{}: {count}, packets divided {how}{weights}", group.name)
     }
 
     /// What consolidation did and why, one a line under a heading; empty when it did nothing.

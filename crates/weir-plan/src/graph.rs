@@ -46,6 +46,28 @@ pub struct Node {
     /// Which VNF it is a µNF of, if it came with one.
     #[serde(default)]
     pub vnf: Option<VnfOf>,
+    /// Which NF of the policy it is an instance of, where a plan has several of it.
+    #[serde(default)]
+    pub instance: Option<InstanceOf>,
+}
+
+/// One of several instances of an NF. Their number stands at the end of their names, `fw#1`, `fw#2`: a
+/// character that no name of a policy has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceOf {
+    /// The NF's name.
+    pub name: String,
+    /// Which, from 0.
+    pub index: u32,
+}
+
+/// Part of the packets of an edge: those that belong to one of several instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The NF, by its place in [`Plan::groups`](crate::Plan::groups).
+    pub group: u32,
+    /// The instance, from 0.
+    pub index: u32,
 }
 
 /// What a node is.
@@ -128,6 +150,9 @@ pub struct Edge {
     /// cycle. Which of a cycle's edges it is follows from the graph alone.
     #[serde(default)]
     pub closes: bool,
+    /// Which of the packets take it that its filter matches, where they divide over instances.
+    #[serde(default)]
+    pub share: Option<Share>,
 }
 
 /// A checked policy graph.
@@ -218,6 +243,12 @@ impl Graph {
 }
 
 impl Node {
+    /// The name that the policy knows it by.
+    #[must_use]
+    pub fn policy_name(&self) -> &str {
+        self.instance.as_ref().map_or(&self.name, |of| &of.name)
+    }
+
     /// True for an NF instance, VNFs included.
     #[must_use]
     pub fn is_nf(&self) -> bool {

@@ -110,7 +110,7 @@ pub use describe::{Access, Affinity, Effect, Touch, Work};
 pub use diff::{Action, NfFacts, RingFacts, RouteFacts, Routes, State, WorkerFacts, between, diff};
 pub use error::{MAX_ERRORS, MAX_WARNINGS, PolicyError, PolicyWarning};
 pub use fields::{Field, FieldSet, Touched};
-pub use graph::{Branch, Edge, EdgeId, Graph, Node, NodeId, NodeKind, Output};
+pub use graph::{Branch, Edge, EdgeId, Graph, InstanceOf, Node, NodeId, NodeKind, Output, Share};
 pub use optimise::{
     Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,
 };
@@ -127,8 +127,8 @@ pub use remedy::NoClass;
 pub use render::{render, render_warnings};
 pub use runs::NotRun;
 pub use size::{
-    Estimate, Instances, Key, MAX_INSTANCES, MEAN_PACKET_BYTES, Over, SizedEdge, SizedNf, Split,
-    Way, size,
+    Asked, Estimate, Group, Instances, Key, MAX_INSTANCES, MEAN_PACKET_BYTES, Over, SizedEdge,
+    SizedNf, Sizing, Split, Spread, Way, size,
 };
 pub use span::{Line, Name, Span, Spanned};
 pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};

@@ -13,6 +13,7 @@ use crate::domains::{self, domain_of};
 use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
 use crate::lanes;
 use crate::optimise::{self, Change, Consolidated, Tally};
+use crate::size::{self, Bound, Group, Instances, MAX_INSTANCES, Sizing, Unfolded};
 
 /// The most lanes of a plan.
 pub const MAX_LANES: usize = 1_000_000;
@@ -86,6 +87,35 @@ pub enum PlanError {
         instance: String,
         /// Those it has.
         has: String,
+    },
+    /// Instances are asked for of an NF that there is not.
+    #[error("--instances {instance}=...: the policy has no NF {instance}; it has {has}")]
+    NoneToMultiply {
+        /// The name.
+        instance: String,
+        /// Those it has.
+        has: String,
+    },
+    /// Several instances are asked for of an NF that may have one.
+    #[error(
+        "--instances {instance}=...: the description of {nf} allows one instance; say there what packets must meet \
+         (`affinity`, `scaling`), or leave it at one"
+    )]
+    OneInstance {
+        /// Its name.
+        instance: String,
+        /// Its type.
+        nf: String,
+    },
+    /// More instances than there may be, or none.
+    #[error(
+        "--instances {instance}=...: {count} instances are asked for; 1 to {MAX_INSTANCES} can be"
+    )]
+    ManyInstances {
+        /// The NF's name.
+        instance: String,
+        /// How many.
+        count: usize,
     },
 }
 
@@ -230,6 +260,9 @@ pub struct Plan {
     /// NFs that are merged: those of a list are in one worker, and one instance if they remember
     /// nothing.
     pub merged: Vec<Vec<NodeId>>,
+    /// NFs that have several instances, each a node of its own here.
+    #[serde(default)]
+    pub groups: Vec<Group>,
     /// Which counters of the graph make those of the policy.
     pub tally: Tally,
     /// What consolidation did to the policy's graph.
@@ -243,7 +276,7 @@ impl Plan {
     /// When it needs too many rings or workers, or a domain is given to an NF that there is not.
     pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
-        Self::of(graph, options, Vec::new(), Tally::plain(graph), Vec::new())
+        Self::of(graph, options, (Vec::new(), Vec::new()), Tally::plain(graph), Vec::new())
     }
 
     /// As [`Plan::build`], for what [`crate::consolidate`] makes of the graph.
@@ -253,25 +286,84 @@ impl Plan {
     pub fn consolidated(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
         let Consolidated { graph, merged, tally, changes } = optimise::consolidate(graph, options);
-        Self::of(&graph, options, merged, tally, changes)
+        Self::of(&graph, options, (merged, Vec::new()), tally, changes)
+    }
+
+    /// As [`Plan::consolidated`], or [`Plan::build`] if not `consolidate`, with as many instances of each NF as the
+    /// operator asks for or the expected traffic needs and the server's cores make good use of. Also
+    /// gives the instance graph that it follows.
+    ///
+    /// # Errors
+    /// As these; and when instances are asked for that there cannot be.
+    pub fn sized(
+        graph: &Graph,
+        options: &Options,
+        consolidate: bool,
+        sizing: Sizing<'_>,
+    ) -> Result<(Self, Instances), PlanError> {
+        domains::check(graph, options)?;
+        asked_for(graph, sizing)?;
+        let bound = match options.isolate {
+            Isolate::None => Bound::OneWorker,
+            Isolate::Each | Isolate::Auto => Bound::Cores,
+        };
+        let several = |graph: &Graph| {
+            let all = size::sized(graph, sizing, bound).nfs.into_iter();
+            all.filter(|nf| nf.count > 1).map(|nf| nf.node).collect()
+        };
+        let done = match consolidate {
+            true => optimise::consolidate_but(graph, options, several),
+            false => Consolidated {
+                graph: graph.clone(),
+                merged: Vec::new(),
+                tally: Tally::plain(graph),
+                changes: Vec::new(),
+            },
+        };
+        let Consolidated { graph, merged, mut tally, changes } = done;
+        let instances = size::sized(&graph, sizing, bound);
+        let Unfolded { graph, groups, edges, nodes } = size::unfold(&graph, &instances);
+        let many = |list: &[EdgeId]| -> Vec<EdgeId> {
+            list.iter()
+                .flat_map(|id| edges.get(id.index()).into_iter().flatten())
+                .copied()
+                .collect()
+        };
+        tally.edges.iter_mut().for_each(|edge| edge.sum = many(&edge.sum));
+        tally.nodes.iter_mut().for_each(|node| node.sum = many(&node.sum));
+        let now = |id: &NodeId| nodes.get(id.index())?.first().copied();
+        let merged = merged.iter().map(|list| list.iter().filter_map(now).collect()).collect();
+        let plan = Self::of(&graph, options, (merged, groups), tally, changes)?;
+        Ok((plan, instances))
     }
 
     fn of(
         graph: &Graph,
         options: &Options,
-        merged: Vec<Vec<NodeId>>,
+        (merged, groups): (Vec<Vec<NodeId>>, Vec<Group>),
         tally: Tally,
         changes: Vec<Change>,
     ) -> Result<Self, PlanError> {
         let mut segments = segments(graph, options, &merged)?;
-        let real_time_ok = cores::assign(&mut segments, options);
+        let real_time_ok = cores::assign(&mut segments, options, &groups);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
         let edges: Vec<PlanEdge> =
             graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
         let lanes = lanes::lanes(graph, &segments, &homes, &sources, &edges)?;
         let graph = graph.clone();
-        Ok(Self { graph, segments, edges, sources, lanes, real_time_ok, merged, tally, changes })
+        Ok(Self {
+            graph,
+            segments,
+            edges,
+            sources,
+            lanes,
+            real_time_ok,
+            merged,
+            groups,
+            tally,
+            changes,
+        })
     }
 
     /// A segment; `None` when `id` is not of this plan.
@@ -299,6 +391,33 @@ impl Plan {
     pub fn lanes_out_of(&self, segment: SegmentId) -> impl Iterator<Item = &Lane> {
         self.lanes.iter().filter(move |lane| lane.from == segment)
     }
+}
+
+/// Each NF that instances are asked for must be there and allow them.
+fn asked_for(graph: &Graph, sizing: Sizing<'_>) -> Result<(), PlanError> {
+    for (instance, asked) in sizing.asked {
+        let name = || instance.clone();
+        let Some(node) = graph.find(instance).and_then(|id| graph.node(id)) else {
+            let nfs = graph.nodes().iter().filter(|node| node.is_nf());
+            let has = nfs.map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Err(PlanError::NoneToMultiply { instance: name(), has });
+        };
+        let count = asked.weights.len();
+        if count == 0 || u32::try_from(count).is_ok_and(|count| count > MAX_INSTANCES) {
+            return Err(PlanError::ManyInstances { instance: name(), count });
+        }
+        match &node.kind {
+            NodeKind::Nf { info, .. } if count > 1 && !info.work.scales => {
+                return Err(PlanError::OneInstance { instance: name(), nf: info.name.clone() });
+            }
+            NodeKind::Nf { .. } => {}
+            NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => {
+                let has = "NFs only, not ports".to_owned();
+                return Err(PlanError::NoneToMultiply { instance: name(), has });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Where a node runs. A port has one segment for each of its numbers and direction.

@@ -246,7 +246,7 @@ fn says(node: &Node, name: &str, kind: TagKind) -> bool {
 /// The nodes that `scope` names and that set such a tag.
 fn setters(graph: &Graph, scope: &str, name: &str, kind: TagKind) -> BTreeSet<NodeId> {
     let instance = |node: &Node| {
-        node.name == scope || node.vnf.as_ref().is_some_and(|vnf| vnf.instance == scope)
+        node.policy_name() == scope || node.vnf.as_ref().is_some_and(|vnf| vnf.instance == scope)
     };
     let of_type = |node: &Node| match &node.kind {
         NodeKind::Nf { info, .. } => {

@@ -99,6 +99,15 @@ impl Egress {
         self.by_edge.get(edge * self.by_source.len() + source).copied().flatten()
     }
 
+    /// How many packets wait on a lane for its consumer, those that are staged included.
+    #[inline]
+    pub fn waiting(&mut self, lane: usize) -> usize {
+        self.lanes.get_mut(lane).map_or(0, |lane| {
+            let capacity = lane.ring.capacity();
+            capacity - lane.ring.room(capacity).min(capacity)
+        })
+    }
+
     /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
     #[inline]
     pub fn room(&mut self, source: usize, want: usize) -> usize {

@@ -28,6 +28,7 @@ pub mod sandbox;
 mod schedule;
 pub mod segment;
 pub mod spec;
+mod spread;
 mod station;
 mod takes;
 pub mod worker;

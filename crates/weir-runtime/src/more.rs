@@ -39,9 +39,14 @@ impl Beyond {
         let mut made = vec![0usize; nodes.len()];
         for (i, node) in nodes.iter().enumerate().rev() {
             let own = descriptor(node).map_or(0, |d| usize::from(d.creates));
-            let next = node.outputs.iter().flatten().filter_map(|b| match b.target {
+            let made_at = |target: Target| match target {
                 Target::Node { node, .. } => made.get(node).copied(),
                 Target::Lane { .. } | Target::Drop => None,
+            };
+            // Of several instances one gets the packet.
+            let next = node.outputs.iter().flatten().flat_map(|b| {
+                let parts = b.spread.iter().flat_map(|spread| spread.parts());
+                parts.map(|part| part.target).chain([b.target]).filter_map(made_at)
             });
             let next = next.max().unwrap_or(0);
             if let Some(made) = made.get_mut(i) {

@@ -2,7 +2,8 @@
 
 use crate::careful::{CLEAN, Careful};
 use crate::layout::{EDGE_WORDS, Layout, NODE_WORDS};
-use crate::spec::{NodeSpec, TargetSpec, WorkerSpec};
+use crate::spec::{BranchSpec, NodeSpec, TargetSpec, WorkerSpec};
+use crate::spread::{Balances, Part, Spread};
 use crate::takes::Takes;
 use std::time::Instant;
 use weir_filter::CompileError;
@@ -10,6 +11,8 @@ use weir_mem::{Arena, Seq};
 use weir_nf::{BuildError, Descriptor, Env, Instance, Outcome, Site, TagError};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
+
+pub use crate::spread::SpreadError;
 
 /// One batch in so many is timed.
 const TIME_EVERY: u32 = 16;
@@ -45,6 +48,14 @@ pub enum SegmentError {
     /// A node's µNF is to be that of a node that has none to lend.
     #[error("{0}: it shares a µNF with no earlier node of its type that remembers nothing")]
     Shared(String),
+    /// The packets of an edge cannot be divided over instances.
+    #[error("{name}: {source}")]
+    Spread {
+        /// Name of the instance that they leave.
+        name: String,
+        /// Why.
+        source: SpreadError,
+    },
     /// An edge leads to a node that does not exist, or backwards.
     #[error("{0}: an edge leads to no later node of the segment")]
     Edge(String),
@@ -62,6 +73,8 @@ pub(crate) struct Branch {
     pub(crate) target: Target,
     /// First of the edge's words in the ledger.
     words: Option<usize>,
+    /// Where its packets go instead, if they divide over instances.
+    pub(crate) spread: Option<Box<Spread>>,
 }
 
 pub(crate) struct Node {
@@ -108,6 +121,7 @@ pub struct Segment {
     pub(crate) nodes: Vec<Node>,
     pub(crate) layout: Layout,
     pub(crate) more: crate::more::Beyond,
+    balances: Balances,
     pub(crate) verdicts: [Verdict; BATCH],
     spare: Vec<Packet>,
     batches: u32,
@@ -119,8 +133,9 @@ impl Segment {
     /// Builds the µNFs of `spec`.
     pub fn new(spec: &WorkerSpec) -> Result<Self, SegmentError> {
         let mut nodes = Vec::with_capacity(spec.nodes.len());
+        let mut balances = Balances::default();
         for (i, n) in spec.nodes.iter().enumerate() {
-            let node = node(i, n, spec, &nodes)?;
+            let node = node(i, n, spec, &nodes, &mut balances)?;
             nodes.push(node);
         }
         let careful = nodes.iter().any(|n| n.careful.is_some());
@@ -128,6 +143,7 @@ impl Segment {
             more: crate::more::Beyond::of(&nodes),
             nodes,
             layout: Layout::of(spec),
+            balances,
             verdicts: [Verdict::FIRST; BATCH],
             spare: Vec::with_capacity(BATCH),
             batches: 0,
@@ -266,7 +282,7 @@ impl Segment {
         };
         if let Some(output) = same {
             let branches = node.outputs.get(output).map(Vec::as_slice);
-            if let Some([Branch { takes: Takes::All, target, words }]) = branches {
+            if let Some([Branch { takes: Takes::All, target, words, spread: None }]) = branches {
                 if judged {
                     self.verdicts.fill(Verdict::FIRST);
                 }
@@ -341,11 +357,30 @@ impl Segment {
         let Some(branch) = branches.and_then(|b| b.iter().find(takes)) else {
             return self.discard(packet, DropReason::NoEdge, i, way);
         };
-        if let Some(words) = branch.words {
+        let Part { target, words } = match &branch.spread {
+            None => Part { target: branch.target, words: branch.words },
+            Some(spread) => {
+                let (nodes, egress) = (&self.nodes, &mut *way.egress);
+                let waits = |part: &Part| match part.target {
+                    Target::Node { node, input } => {
+                        nodes.get(node).and_then(|n| n.inbox.get(input)).map_or(0, Vec::len)
+                    }
+                    Target::Lane { edge } => {
+                        egress.lane(edge, way.source).map_or(0, |lane| egress.waiting(lane))
+                    }
+                    Target::Drop => 0,
+                };
+                match self.balances.choose(spread, way.arena.view(), &packet, waits) {
+                    Some(part) => part,
+                    None => return self.discard(packet, DropReason::NoEdge, i, way),
+                }
+            }
+        };
+        if let Some(words) = words {
             add(way.words, words, 1);
             add(way.words, words + 1, u64::from(packet.entry().len()));
         }
-        match branch.target {
+        match target {
             Target::Node { node, input } => {
                 if let Some(inbox) = self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input)) {
                     inbox.push(packet);
@@ -396,7 +431,13 @@ impl Segment {
     }
 }
 
-fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, earlier: &[Node]) -> Result<Node, SegmentError> {
+fn node(
+    i: usize,
+    n: &NodeSpec,
+    spec: &WorkerSpec,
+    earlier: &[Node],
+    balances: &mut Balances,
+) -> Result<Node, SegmentError> {
     let layout = Layout::of(spec);
     let build = |source| SegmentError::Build { name: n.name.clone(), source };
     // A quarantined node has no µNF, and needs none of another's.
@@ -420,25 +461,7 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, earlier: &[Node]) -> Result<N
     let inputs = descriptor.map_or(1, |d| d.inputs.len());
     let mut outputs = Vec::new();
     for branches in &n.outputs {
-        let mut list = Vec::new();
-        for b in branches {
-            let edge = usize::from(b.edge.unwrap_or(u16::MAX));
-            let words = b.edge.map(|e| layout.edges + usize::from(e) * EDGE_WORDS);
-            let target = match b.target {
-                TargetSpec::Node { node, input } => {
-                    let node = usize::from(node);
-                    if node <= i || node >= spec.nodes.len() {
-                        return Err(SegmentError::Edge(n.name.clone()));
-                    }
-                    Target::Node { node, input: usize::from(input) }
-                }
-                TargetSpec::Lane => Target::Lane { edge },
-                TargetSpec::Drop => Target::Drop,
-            };
-            let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, b.mark)
-                .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
-            list.push(Branch { takes, target, words });
-        }
+        let list = list(i, n, branches, spec, &layout, balances)?;
         outputs.push(list);
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
@@ -455,6 +478,54 @@ fn node(i: usize, n: &NodeSpec, spec: &WorkerSpec, earlier: &[Node]) -> Result<N
     let careful = careful.map(|(_, poison)| Careful::new(poison));
     let merges = n.fan_in > 1;
     Ok(Node { name, nf, lender, inbox, merges, resizes, may_drop, outputs, more, careful })
+}
+
+/// The branches of an output. What divides over instances is one, whose filter is asked once.
+fn list(
+    i: usize,
+    n: &NodeSpec,
+    branches: &[BranchSpec],
+    spec: &WorkerSpec,
+    layout: &Layout,
+    balances: &mut Balances,
+) -> Result<Vec<Branch>, SegmentError> {
+    let spreads = |source| SegmentError::Spread { name: n.name.clone(), source };
+    let mut list: Vec<Branch> = Vec::new();
+    for b in branches {
+        let edge = usize::from(b.edge.unwrap_or(u16::MAX));
+        let words = b.edge.map(|e| layout.edges + usize::from(e) * EDGE_WORDS);
+        let target = match b.target {
+            TargetSpec::Node { node, input } => {
+                let node = usize::from(node);
+                if node <= i || node >= spec.nodes.len() {
+                    return Err(SegmentError::Edge(n.name.clone()));
+                }
+                Target::Node { node, input: usize::from(input) }
+            }
+            TargetSpec::Lane => Target::Lane { edge },
+            TargetSpec::Drop => Target::Drop,
+        };
+        let part = Part { target, words };
+        let spread = match b.share {
+            None => None,
+            Some(share) if share.index == 0 => {
+                let balance = balances.place(share, spec).map_err(spreads)?;
+                Some(Box::new(Spread::new(balance, part)))
+            }
+            Some(_) => {
+                let first = list.last_mut().and_then(|branch| branch.spread.as_mut());
+                first.ok_or_else(|| spreads(SpreadError::Parts))?.push(part);
+                continue;
+            }
+        };
+        let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, b.mark)
+            .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
+        list.push(Branch { takes, target, words, spread });
+    }
+    match list.iter().filter_map(|b| b.spread.as_ref()).all(|spread| balances.whole(spread)) {
+        true => Ok(list),
+        false => Err(spreads(SpreadError::Parts)),
+    }
 }
 
 /// What the µNF is that `n` shares with the node `lender`.

@@ -6,7 +6,7 @@ use weir_filter::Expr;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 10;
+pub const PROTOCOL_VERSION: u32 = 11;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -120,6 +120,43 @@ pub struct BranchSpec {
     pub target: TargetSpec,
     /// What is written into the tag slots of packets that take it.
     pub mark: Option<MarkSpec>,
+    /// Which of those packets, where they divide over instances. Branches of one edge of the policy stand
+    /// together, those of all instances, from the first.
+    pub share: Option<ShareSpec>,
+}
+
+/// Part of the packets that a filter takes: those of one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShareSpec {
+    /// The NF, by its place in [`WorkerSpec::groups`].
+    pub group: u16,
+    /// The instance.
+    pub index: u8,
+}
+
+/// How an NF's packets divide over its instances. All workers have the same of it and the same seed, so a flow's
+/// packets meet whoever sends them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupSpec {
+    /// The instances' weights.
+    pub weights: Vec<u32>,
+    /// What decides.
+    pub spread: SpreadSpec,
+}
+
+/// What decides which instance a packet goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpreadSpec {
+    /// They take turns.
+    InTurn,
+    /// Who has the least waiting before it.
+    LeastLoaded,
+    /// The source address.
+    Source,
+    /// The 5-tuple.
+    Tuple,
+    /// The flow: the 5-tuple in either direction.
+    Flow,
 }
 
 /// Bits of a tag slot, and what they become.
@@ -260,6 +297,8 @@ pub struct WorkerSpec {
     pub nodes: Vec<NodeSpec>,
     /// Edges that leave the worker's nodes, by their number in the plan.
     pub edges: Vec<u32>,
+    /// The graph's NFs of several instances.
+    pub groups: Vec<GroupSpec>,
     /// Device.
     pub end: EndSpec,
     /// The device's descriptor, of one that the agent holds open (a TAP interface, a packet socket).

@@ -3,6 +3,7 @@
 mod chain;
 mod consolidation;
 mod firewall;
+mod instances;
 mod instructions;
 mod latency;
 mod machine;
@@ -25,6 +26,8 @@ enum BenchCommand {
     Consolidation(consolidation::ConsolidationArgs),
     /// Throughput of a firewall: header check, packet filter and HTTP classifier in one segment.
     Firewall(firewall::FirewallArgs),
+    /// Throughput of a costly NF as one instance and as two, on a core each.
+    Instances(instances::InstancesArgs),
     /// How long one packet takes through MacSwaps, polling and from sleep, and what an idle graph
     /// costs.
     Latency(latency::LatencyArgs),
@@ -39,6 +42,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         BenchCommand::Chain(args) => chain::main(args),
         BenchCommand::Consolidation(args) => consolidation::main(args),
         BenchCommand::Firewall(args) => firewall::main(args),
+        BenchCommand::Instances(args) => instances::main(args),
         BenchCommand::Latency(args) => latency::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),
     }

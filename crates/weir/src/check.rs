@@ -29,7 +29,11 @@ pub fn main(args: &CheckArgs) -> ExitCode {
             if !args.quiet {
                 // What the policy has, whatever of it was left out.
                 let left_out = plan.tally.nodes.iter().filter(|nf| nf.left_out).count();
-                let nfs = plan.graph.order().len() + left_out;
+                let first = |id: &&weir_plan::NodeId| {
+                    let of = plan.graph.node(**id).and_then(|node| node.instance.as_ref());
+                    of.is_none_or(|of| of.index == 0)
+                };
+                let nfs = plan.graph.order().iter().filter(first).count() + left_out;
                 let (edges, workers) = (plan.tally.edges.len(), plan.segments.len());
                 let _ = writeln!(
                     std::io::stdout(),

@@ -8,7 +8,7 @@ use crate::{BAD_INPUT, FAILED};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_plan::{Instances, Isolate, Parallel, Plan};
+use weir_plan::{Asked, Instances, Isolate, Parallel, Plan, Sizing};
 
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -77,6 +77,9 @@ pub struct PlanningArgs {
     /// Puts an NF into a trust domain.
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
+    /// Runs so many instances of an NF, NF=2:1 two of these weights.
+    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
+    instances: Vec<(String, Asked)>,
     /// The hardware (JSON or YAML) that a request's objective is to be met on; without it this machine.
     #[arg(long, value_name = "FILE")]
     hardware: Option<PathBuf>,
@@ -89,9 +92,12 @@ pub struct PlanningArgs {
 /// A policy's stages of planning.
 struct Planned {
     loaded: Loaded,
+    /// One instance of each NF.
     plan: Plan,
     parallel: Parallel,
     instances: Instances,
+    /// What runs: with all instances.
+    runs: Plan,
 }
 
 impl PlanningArgs {
@@ -113,7 +119,7 @@ impl PlanningArgs {
         for warning in planned.instances.warnings() {
             crate::complain!("weir: warning: {warning}");
         }
-        Ok(planned.plan)
+        Ok(planned.runs)
     }
 
     fn planned(&self, path: &Path) -> Result<Planned, PolicyFailure> {
@@ -132,8 +138,11 @@ impl PlanningArgs {
         let options = policy::options(isolate, cores, &self.domain)?;
         let plan = policy::plan_with(&loaded.graph, path, &options, self.consolidate)?;
         let parallel = weir_plan::parallelise(&plan.graph, &options);
-        let instances = weir_plan::size(&plan.graph, &server, loaded.objective.as_ref());
-        Ok(Planned { loaded, plan, parallel, instances })
+        let (asked, objective) = (policy::asked(&self.instances)?, loaded.objective.as_ref());
+        let sizing = Sizing { server: &server, objective, asked: &asked };
+        let (runs, instances) =
+            policy::plan_sized(&loaded.graph, path, &options, self.consolidate, sizing)?;
+        Ok(Planned { loaded, plan, parallel, instances, runs })
     }
 }
 
@@ -189,7 +198,8 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Format::Json => Ok(lines(&written.to_json())?),
         };
     }
-    let Planned { loaded, plan, parallel, instances } = args.planning.planned(&args.policy)?;
+    let Planned { loaded, plan, parallel, instances, runs } =
+        args.planning.planned(&args.policy)?;
     Ok(match args.format {
         Format::Text => match args.stage {
             Stage::Policy | Stage::Merged => loaded.written.to_text(),
@@ -200,7 +210,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
                 text => text,
             },
             Stage::Instances => instances.to_text(),
-            Stage::Plan => plan.to_text() + &parallel.to_text(&plan.graph),
+            Stage::Plan => runs.to_text() + &parallel.to_text(&plan.graph),
         },
         Format::Dot | Format::Svg => {
             let diagram = match args.stage {
@@ -213,7 +223,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
                 }
                 Stage::Parallel => parallel.to_diagram(&plan.graph, &title("parallel stages")),
                 Stage::Instances => instances.to_diagram(&plan.graph, &title("instance graph")),
-                Stage::Plan => plan.to_diagram(&title("plan")),
+                Stage::Plan => runs.to_diagram(&title("plan")),
             };
             if args.format == Format::Dot { diagram.to_dot() } else { diagram.to_svg()? }
         }
@@ -230,7 +240,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Stage::Instances => {
                 lines(&serde_json::json!({ "graph": plan.graph, "instances": instances }))?
             }
-            Stage::Plan => lines(&plan)?,
+            Stage::Plan => lines(&runs)?,
         },
     })
 }

@@ -7,8 +7,8 @@ use weir_control::library::Library;
 use weir_control::outside::OutsideError;
 use weir_plan::service::{Objective, ObjectiveError, Request, Syntax, choose};
 use weir_plan::{
-    Catalog, Checked, Graph, Isolate, NodeKind, Options, Plan, PlanError, Policy, PolicyError,
-    PolicyFiles, Why,
+    Asked, Catalog, Checked, Graph, Instances, Isolate, MAX_INSTANCES, NodeKind, Options, Plan,
+    PlanError, Policy, PolicyError, PolicyFiles, Sizing, Why,
 };
 
 /// Why there is no plan.
@@ -70,6 +70,9 @@ pub enum PolicyFailure {
     /// An NF is given two trust domains.
     #[error("weir: --domain {0}=...: {0} is given a domain twice; give it one")]
     DomainTwice(String),
+    /// An NF is given two numbers of instances.
+    #[error("weir: --instances {0}=...: {0} is given a number of instances twice; give it one")]
+    InstancesTwice(String),
     /// It cannot be planned.
     #[error("{}: {source}", path.display())]
     Plan {
@@ -261,6 +264,63 @@ pub fn parse_domain(text: &str) -> Result<(String, String), String> {
         ));
     }
     Ok((instance.to_owned(), name.to_owned()))
+}
+
+/// Understands `NF=3`, `NF=2:1` (weights) and `NF=3,least`, as `--instances` is given.
+pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
+    let form = "write NF=NUMBER, such as fw=2; NF=2:1 gives two of these weights";
+    let (name, rest) = text.split_once('=').ok_or(form)?;
+    if name.is_empty() {
+        return Err(format!("`{text}` names no NF: {form}"));
+    }
+    let (numbers, how) = rest.split_once(',').unwrap_or((rest, ""));
+    let least_loaded = match how {
+        "" => false,
+        "least" => true,
+        _ => {
+            return Err(format!(
+                "`{how}`: behind the comma only `least` can be, for the least loaded"
+            ));
+        }
+    };
+    let number =
+        |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a number: {form}"));
+    let weights = match numbers.split_once(':') {
+        None => match number(numbers)? {
+            count @ 1..=MAX_INSTANCES => Asked::equal(count).weights,
+            count => return Err(format!("{count} instances: 1 to {MAX_INSTANCES} can be")),
+        },
+        Some(_) => numbers.split(':').map(number).collect::<Result<_, _>>()?,
+    };
+    if weights.iter().all(|weight| *weight == 0) {
+        return Err(format!(
+            "`{text}`: no instance has a weight above 0, so none would get packets"
+        ));
+    }
+    Ok((name.to_owned(), Asked { weights, least_loaded }))
+}
+
+/// What the operator asks for of NFs' instances, by NF.
+pub fn asked(given: &[(String, Asked)]) -> Result<BTreeMap<String, Asked>, PolicyFailure> {
+    let mut asked = BTreeMap::new();
+    for (nf, own) in given {
+        if asked.insert(nf.clone(), own.clone()).is_some() {
+            return Err(PolicyFailure::InstancesTwice(nf.clone()));
+        }
+    }
+    Ok(asked)
+}
+
+/// Plans a graph with as many instances as are asked for, or needed and of use.
+pub fn plan_sized(
+    graph: &Graph,
+    path: &Path,
+    options: &Options,
+    consolidate: Consolidate,
+    sizing: Sizing<'_>,
+) -> Result<(Plan, Instances), PolicyFailure> {
+    let plan = Plan::sized(graph, options, consolidate == Consolidate::On, sizing);
+    plan.map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
 }
 
 /// Whether work that is done already is done again.

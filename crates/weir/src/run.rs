@@ -6,7 +6,7 @@ mod signals;
 use self::live::Live;
 use self::signals::Signals;
 use crate::cores::{self, Cores};
-use crate::known::{DocumentArgs, Known};
+use crate::known::{self, DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, PolicyFailure};
 use crate::{BAD_INPUT, FAILED};
@@ -20,7 +20,7 @@ use weir_control::setup::WorkerSetup;
 use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
-use weir_plan::Isolate;
+use weir_plan::{Asked, Isolate, Sizing};
 
 /// Which NFs get a worker process of their own.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -63,6 +63,11 @@ pub struct RunArgs {
     /// domains. Without it an NF is where its type says, mostly in the graph's own.
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     domain: Vec<(String, String)>,
+    /// Runs so many instances of an NF, which divide its packets by what must meet at one; NF=2:1 gives
+    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. Without it
+    /// there are as many as the traffic that the policy states needs, and cores make use of.
+    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
+    instances: Vec<(String, Asked)>,
     /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs. Without it the
     /// kernel chooses.
     #[arg(long, value_parser = cores::parse)]
@@ -235,8 +240,12 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
     if let Some(chosen) = chosen.filter(|_| !args.quiet) {
         crate::complain!("weir: {chosen}");
     }
-    let plan =
-        policy::plan(&loaded.graph, &args.policy, isolate, cores, &args.domain, args.consolidate)?;
+    let server = known::server(hardware, cores.as_deref())?;
+    let (asked, objective) = (policy::asked(&args.instances)?, loaded.objective.as_ref());
+    let sizing = Sizing { server: &server, objective, asked: &asked };
+    let planned = policy::options(isolate, cores, &args.domain)?;
+    let (plan, _) =
+        policy::plan_sized(&loaded.graph, &args.policy, &planned, args.consolidate, sizing)?;
     let mut binds = BTreeMap::new();
     for (port, device) in &args.bind {
         if binds.insert(*port, device.clone()).is_some() {

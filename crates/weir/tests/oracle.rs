@@ -134,14 +134,15 @@ fn ways_out(choices: &mut Choices, disjoint: bool, rest: bool) -> Vec<Option<Str
 
 /// A policy: NFs in a random order, each with random ways to later ones, to a port or to `Drop`, so
 /// that ways divide and meet again. Either filters exclude each other, or the order decides.
-fn policy(choices: &mut Choices, sources: &[&str]) -> String {
+/// Also gives the types of `n0`, `n1`...
+fn policy(choices: &mut Choices, sources: &[&str]) -> (String, Vec<&'static str>) {
     let n = 1 + choices.below(7);
     let mut text = String::from("Port<0> lan; Port<1> wan;\n");
     let mut outputs: Vec<&[&str]> = Vec::new();
     // Every other policy of few types, so that the same work comes again and can be left out.
     let few: [_; 3] = std::array::from_fn(|_| TYPES[choices.below(TYPES.len() - 2)]);
     let is_few = choices.one_in(2);
-    let mut kinds_of: Vec<&str> = Vec::new();
+    let mut kinds_of: Vec<&'static str> = Vec::new();
     for i in 0..n {
         let kinds = if choices.one_in(4) { TYPES.len() } else { TYPES.len() - 2 };
         let (mut kind, mut outs) =
@@ -234,7 +235,7 @@ fn policy(choices: &mut Choices, sources: &[&str]) -> String {
     if !disjoint {
         text += "first match;\n";
     }
-    text
+    (text, kinds_of)
 }
 
 /// A run of the demo's packets, as received by `port`, stamped with port and place.
@@ -249,7 +250,7 @@ fn one(seed: u64, sources: &[u16]) {
     let choices = &mut Choices(seed);
     let (all, _) = read_capture(&demo_capture(), 0).unwrap();
     let names = ["lan", "wan"];
-    let policy = policy(choices, &names[..sources.len()]);
+    let (policy, kinds) = policy(choices, &names[..sources.len()]);
     let scratch = Scratch::new();
     let file = scratch.write("policy.weir", &policy);
     let mut input = Vec::new();
@@ -267,11 +268,29 @@ fn one(seed: u64, sources: &[u16]) {
     let other = choices.of(&["each", "none", "auto"]);
     // To `auto` one core named four times is one for devices and three to share NFs among.
     let three = vec![first_core(); 4].join(",");
-    for (isolate, consolidate) in [("each", "on"), ("none", "on"), ("auto", "on"), (other, "off")] {
+    // Several instances of some NFs, which take what belongs to them of every edge.
+    let (mut instances, used) = (Vec::new(), graph(&policy));
+    for (i, kind) in kinds.iter().enumerate() {
+        // One that no edge leads to is not there.
+        let there = used.find(&format!("n{i}")).is_some();
+        if there && *kind != "IcmpError" && choices.one_in(2) {
+            instances.push(format!("n{i}={}", choices.of(&["2", "2", "3", "1:3", "2,least"])));
+        }
+    }
+    let none = Vec::new();
+    let runs = [
+        ("each", "on", &none),
+        ("none", "on", &none),
+        ("auto", "on", &none),
+        (other, "off", &none),
+        ("each", "on", &instances),
+        (other, "off", &instances),
+    ];
+    for (isolate, consolidate, instances) in runs {
         let pinned = if isolate == "auto" { Some(&three) } else { pinned.as_ref() };
         let what = format!(
             "seed {seed}, {} sources, --isolate {isolate} --consolidate {consolidate} --cores {pinned:?} \
-             --ring {ring} --pool {pool}\n{policy}",
+             --instances {instances:?} --ring {ring} --pool {pool}\n{policy}",
             sources.len()
         );
         let bind = |port: u16| {
@@ -286,6 +305,7 @@ fn one(seed: u64, sources: &[u16]) {
         args.extend(["--isolate", isolate, "--consolidate", consolidate, "--spin", "20"]);
         args.extend(["--ring", ring, "--pool", pool, "--no-real-time", "--json", "-q"]);
         args.extend(pinned.into_iter().flat_map(|core| ["--cores", core.as_str()]));
+        args.extend(instances.iter().flat_map(|nf| ["--instances", nf.as_str()]));
         let ended = weir(&args);
         assert_eq!(ended.code, Some(0), "{what}{ended:?}");
         // With several sources, or copies that meet, the order in which an NF sees packets is open, and

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use weir_oracle::read_capture;
 
 /// Runs `policy` on all captures that have Ethernet records, isolated and fused, two at a time.
-fn on_all_captures(policy: &str, identity: bool) {
+fn on_all_captures(policy: &str, identity: bool, instances: &[&str]) {
     let mut paths = vec![demo_capture()];
     paths.extend(shared().into_iter().filter(|p| has_ethernet(p)));
     let count = paths.len();
@@ -20,7 +20,7 @@ fn on_all_captures(policy: &str, identity: bool) {
             scope.spawn(|| {
                 loop {
                     let Some(path) = next.lock().unwrap().next() else { break };
-                    on_capture(policy, &path, identity);
+                    on_capture(policy, &path, identity, instances);
                 }
             });
         }
@@ -28,7 +28,8 @@ fn on_all_captures(policy: &str, identity: bool) {
     println!("{count} captures, isolated and fused");
 }
 
-fn on_capture(policy: &str, path: &Path, identity: bool) {
+/// Isolated and fused with one instance of each NF, and isolated with several of some.
+fn on_capture(policy: &str, path: &Path, identity: bool, instances: &[&str]) {
     let scratch = Scratch::new();
     let file = scratch.write("policy.weir", policy);
     let (packets, cut) = read_capture(path, 0).unwrap();
@@ -40,23 +41,15 @@ fn on_capture(policy: &str, path: &Path, identity: bool) {
         let output: Vec<_> = sent.iter().map(|s| (s.0.clone(), s.1)).collect();
         assert_eq!(output, input, "the oracle on {}", path.display());
     }
-    for isolate in ["each", "none"] {
-        let what = format!("{} --isolate {isolate}", path.display());
-        let out = scratch.file(&format!("{isolate}-{}", output_name(path)));
+    for (isolate, instances) in [("each", [].as_slice()), ("none", &[]), ("each", instances)] {
+        let what = format!("{} --isolate {isolate} --instances {instances:?}", path.display());
+        let out = scratch.file(&format!("{isolate}{}-{}", instances.len(), output_name(path)));
         let (rx, tx) =
             (format!("0=pcap:rx={}", path.display()), format!("1=pcap:tx={}", out.display()));
-        let ended = weir(&[
-            "run",
-            &file,
-            "--bind",
-            &rx,
-            "--bind",
-            &tx,
-            "--isolate",
-            isolate,
-            "--json",
-            "-q",
-        ]);
+        let mut args = vec!["run", &file, "--bind", &rx, "--bind", &tx, "--isolate", isolate];
+        args.extend(["--json", "-q"]);
+        args.extend(instances.iter().flat_map(|nf| ["--instances", nf]));
+        let ended = weir(&args);
         assert_eq!(ended.code, Some(0), "{what}: {ended:?}");
         let warnings = ended.stderr.lines().filter(|l| l.contains("warning: ")).count();
         assert_eq!(warnings, usize::from(cut.is_some()), "{what}: {}", ended.stderr);
@@ -71,13 +64,13 @@ fn on_capture(policy: &str, path: &Path, identity: bool) {
 
 #[test]
 fn mac_swap_twice_gives_every_capture_back() {
-    on_all_captures(TWICE, true);
+    on_all_captures(TWICE, true, &["x=2", "y=3"]);
 }
 
 #[test]
 fn the_demo_chain_does_with_every_capture_what_the_oracle_does() {
     let policy = std::fs::read_to_string(root().join("demo/chain.weir")).unwrap();
-    on_all_captures(&policy, false);
+    on_all_captures(&policy, false, &["edge_rules=2", "mon_http=3", "app_urls=2"]);
 }
 
 /// Ways of their own for web, mail and the rest, which know nothing of each other: what is merged and
@@ -102,7 +95,7 @@ const DEPARTMENTS: &str = "Port<0> lan; Port<1> wan;
 
 #[test]
 fn merged_departments_do_with_every_capture_what_the_oracle_does() {
-    on_all_captures(DEPARTMENTS, false);
+    on_all_captures(DEPARTMENTS, false, &["web_rules=2", "urls=3", "swap=2", "sizes=2"]);
 }
 
 #[test]
@@ -133,6 +126,6 @@ fn a_cut_capture_gives_its_whole_records_and_warns_once() {
     // In the bytes of the 200th packet or later, in a record's header, and behind a whole record.
     for at in [40_000, 40_001, 24 + 7, 24] {
         let cut = scratch.write("cut.pcap", &whole[..at]);
-        on_capture(TWICE, Path::new(&cut), true);
+        on_capture(TWICE, Path::new(&cut), true, &["x=2"]);
     }
 }

@@ -22,6 +22,7 @@ use crate::topo;
 pub(super) fn merge(
     graph: &Graph,
     options: &Options,
+    apart: &[NodeId],
     changes: &mut Vec<Change>,
 ) -> Vec<Vec<NodeId>> {
     let cores = cores::for_nfs(options);
@@ -33,7 +34,7 @@ pub(super) fn merge(
     let mut reach = Reach::new(graph);
     let mut merged: Vec<Vec<NodeId>> = Vec::new();
     let mut workers = all;
-    for candidates in candidates(graph, options) {
+    for candidates in candidates(graph, options, apart) {
         let mut groups: Vec<Vec<NodeId>> = Vec::new();
         for id in candidates {
             let apart = |group: &&mut Vec<NodeId>| {
@@ -65,14 +66,14 @@ pub(super) fn merge(
 }
 
 /// NFs that do the same work in the same trust domain, in topological order; cheap work first.
-fn candidates(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
+fn candidates(graph: &Graph, options: &Options, apart: &[NodeId]) -> Vec<Vec<NodeId>> {
     let mut places: HashMap<(Alike<'_>, &str), usize> = HashMap::new();
     let mut lists: Vec<(u32, Vec<NodeId>)> = Vec::new();
     let asked = tags::asked(graph);
     for id in graph.order() {
         let Some((alike, info)) = graph.node(*id).and_then(alike) else { continue };
         // One µNF sets its tags in one way.
-        if !repeats(info) || asked.contains(id) {
+        if !repeats(info) || asked.contains(id) || apart.contains(id) {
             continue;
         }
         let place = places.entry((alike, domain_of(graph, options, *id))).or_insert(lists.len());

@@ -50,8 +50,18 @@ pub struct Consolidated {
 /// descriptions stays as it is.
 #[must_use]
 pub fn consolidate(graph: &Graph, options: &Options) -> Consolidated {
+    consolidate_but(graph, options, |_| Vec::new())
+}
+
+/// The same, but those of what is left that `apart` names share no worker with others.
+pub(crate) fn consolidate_but(
+    graph: &Graph,
+    options: &Options,
+    apart: impl FnOnce(&Graph) -> Vec<NodeId>,
+) -> Consolidated {
     let known::Threaded { courses, left_out, mut changes } = known::thread(graph, options);
     let (graph, tally) = rebuild::rebuild(graph, &courses, &left_out);
-    let merged = merging::merge(&graph, options, &mut changes);
+    let apart = apart(&graph);
+    let merged = merging::merge(&graph, options, &apart, &mut changes);
     Consolidated { graph, merged, tally, changes }
 }

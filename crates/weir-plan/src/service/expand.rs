@@ -155,6 +155,7 @@ impl<'g> Expansion<'g> {
                     kind: NodeKind::Drop,
                     outputs,
                     vnf: None,
+                    instance: None,
                 });
             }
             place
@@ -214,6 +215,7 @@ impl<'g> Expansion<'g> {
                     pipelet: draft.pipelet,
                     entry: None,
                     closes: false,
+                    share: None,
                 });
             }
         }
@@ -312,6 +314,7 @@ fn micro_nfs(node: &Node, vnf: &Vnf) -> Vec<Node> {
                 template: vnf.info.name.clone(),
                 node: inner.name.clone(),
             }),
+            instance: None,
         }
     });
     made.collect()

@@ -6,13 +6,17 @@
 //! - **Division**: by what the NF's affinity keeps together. Where the NF before is divided so that this
 //!   one's packets are together already, they are not divided anew (E2's Fig. 4(d)).
 //!
+//! [`unfold`] makes the graph that runs of it: a node for each instance, and edges to each.
+//!
 //! Which instance is on which server is the next step (E2's step 4); it takes an [`Instances`], and is
-//! not there yet: all is one server's. Until the balance port is there instances are planned and
-//! shown, and one of each runs.
+//! not there yet: all is one server's.
 
 mod divide;
 mod show;
 mod traffic;
+mod unfold;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +24,8 @@ pub use divide::{Key, Split, Way};
 pub(crate) use show::mpps;
 pub use traffic::{Estimate, MEAN_PACKET_BYTES};
 pub(crate) use traffic::{Traffic, Unstated};
+pub use unfold::{Group, Spread};
+pub(crate) use unfold::{Unfolded, unfold};
 
 use crate::cost::{RING_CYCLES, bins, cycles};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
@@ -62,6 +68,49 @@ pub struct SizedNf {
     pub split: Option<Split>,
     /// What is wrong, when they do not do.
     pub over: Option<Over>,
+    /// The operator's word on it, which goes before what the traffic needs.
+    #[serde(default)]
+    pub asked: Option<Asked>,
+}
+
+/// What an operator asks for of an NF's instances.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// A weight for each instance: its part of flows, or of packets.
+    pub weights: Vec<u32>,
+    /// Packets that need not meet go to the instance with the least waiting before it, not in turn.
+    pub least_loaded: bool,
+}
+
+impl Asked {
+    /// So many instances of equal weight.
+    #[must_use]
+    pub fn equal(count: u32) -> Self {
+        let weights = (0..count).map(|_| 1).collect();
+        Asked { weights, least_loaded: false }
+    }
+}
+
+/// What a plan with instances is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizing<'a> {
+    /// The server that it runs on.
+    pub server: &'a Server,
+    /// What is asked of the graph as a whole.
+    pub objective: Option<&'a Objective>,
+    /// By NF: the operator's word.
+    pub asked: &'a BTreeMap<String, Asked>,
+}
+
+/// What bounds the number of an NF's instances that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    /// Nothing: as many as the traffic needs.
+    None,
+    /// More than there are cores for NFs bring nothing.
+    Cores,
+    /// All share a worker: several bring nothing.
+    OneWorker,
 }
 
 /// Why an NF cannot carry what is expected of it.
@@ -75,6 +124,16 @@ pub enum Over {
     },
     /// More than [`MAX_INSTANCES`] would be needed.
     TooMany {
+        /// How many there would have to be.
+        needed: u32,
+    },
+    /// There are no cores for so many.
+    Cores {
+        /// How many there would have to be.
+        needed: u32,
+    },
+    /// All NFs share a worker, in which several would do no more than one.
+    OneWorker {
         /// How many there would have to be.
         needed: u32,
     },
@@ -101,6 +160,13 @@ pub struct SizedEdge {
 /// throughput, as far as there is one.
 #[must_use]
 pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> Instances {
+    sized(graph, Sizing { server, objective, asked: &BTreeMap::new() }, Bound::None)
+}
+
+/// The same, with the operator's word on some NFs, and a bound for the others.
+pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instances {
+    let Sizing { server, objective, asked: wanted } = sizing;
+    let cores = server.cores.saturating_sub(1).max(1);
     let asked = objective.filter(|objective| objective.pps > 0);
     let bytes_of = |o: &Objective| o.bps?.checked_div(o.pps)?.checked_div(8);
     let packet_bytes = asked.and_then(bytes_of).and_then(|bytes| u32::try_from(bytes).ok());
@@ -117,8 +183,13 @@ pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> In
         let core_pps = hertz / each;
         let pps = traffic.node(*id);
         let needed = needed(pps.unwrap_or(0.0) / core_pps);
+        let own = wanted.get(&node.name).filter(|own| !own.weights.is_empty());
+        let given = own.and_then(|own| u32::try_from(own.weights.len()).ok());
         let (count, over) = match needed {
+            _ if given.is_some() => (given.unwrap_or(1).min(MAX_INSTANCES), None),
             2.. if !info.work.scales => (1, Some(Over::OneOnly { needed })),
+            2.. if bound == Bound::OneWorker => (1, Some(Over::OneWorker { needed })),
+            n if bound == Bound::Cores && n > cores => (cores, Some(Over::Cores { needed })),
             n if n > MAX_INSTANCES => (MAX_INSTANCES, Some(Over::TooMany { needed })),
             n => (n, None),
         };
@@ -126,7 +197,8 @@ pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> In
         // What one core cannot carry fills it.
         loads.extend((0..count).map(|_| load.min(1.0)));
         let name = node.name.clone();
-        nfs.push(SizedNf { node: *id, name, pps, core_pps, count, split: None, over });
+        let asked = own.cloned();
+        nfs.push(SizedNf { node: *id, name, pps, core_pps, count, split: None, over, asked });
     }
     let ways = divide::divide(graph, &traffic, &mut nfs);
     let mut counts = vec![1; graph.nodes().len()];
@@ -143,7 +215,6 @@ pub fn size(graph: &Graph, server: &Server, objective: Option<&Objective>) -> In
         SizedEdge { edge: id, name, pps, estimate: load.estimate, counts, way }
     });
     let edges = edges.collect();
-    let cores = server.cores.saturating_sub(1).max(1);
     let (ghz, cores_needed) = (server.ghz, bins(loads));
     Instances { ghz, cores, cores_needed, packet_bytes, nfs, edges }
 }

@@ -10,7 +10,7 @@ impl Instances {
     pub fn to_text(&self) -> String {
         let Instances { ghz, cores, cores_needed, packet_bytes, nfs, edges } = self;
         // Writing to a string cannot fail: here and below.
-        let mut out = format!("instances at {ghz:.1} GHz (planned; one of each runs for now)\n");
+        let mut out = format!("instances at {ghz:.1} GHz\n");
         for nf in nfs {
             let _ = writeln!(out, "  {}: {nf}", nf.name);
         }
@@ -23,10 +23,12 @@ impl Instances {
         out
     }
 
-    /// What the NFs cannot carry, as warnings.
+    /// What the NFs cannot carry, as warnings. Too few cores are none: the machine that a policy is looked at
+    /// on need not be the one that runs it.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.nfs.iter().filter_map(|nf| {
-            let over = nf.over?;
+            let machine = |over: &Over| matches!(over, Over::Cores { .. } | Over::OneWorker { .. });
+            let over = nf.over.filter(|over| !machine(over))?;
             Some(format!(
                 "{}: {} are expected and a core manages {}: {over}",
                 nf.name,
@@ -57,6 +59,14 @@ impl fmt::Display for Over {
                 f,
                 "{needed} instances would do, and {MAX_INSTANCES} are the most; send it less, or make it cheaper"
             ),
+            Over::Cores { needed } => write!(
+                f,
+                "{needed} instances would do, but there are not so many cores for NFs; give more (`--cores`, or the hardware's), or send it less"
+            ),
+            Over::OneWorker { needed } => write!(
+                f,
+                "{needed} instances would do, but all NFs share one worker (`--isolate none`)"
+            ),
         }
     }
 }
@@ -67,6 +77,13 @@ impl fmt::Display for SizedNf {
         write!(f, "{} instance{plural}", self.count)?;
         if let Some(split) = self.split {
             write!(f, ", divided {}", split.key)?;
+        }
+        if let Some(asked) = &self.asked {
+            f.write_str(", as asked for")?;
+            if asked.weights.iter().any(|weight| Some(weight) != asked.weights.first()) {
+                let weights: Vec<_> = asked.weights.iter().map(u32::to_string).collect();
+                write!(f, ", by weights {}", weights.join(":"))?;
+            }
         }
         match self.pps {
             Some(pps) => write!(f, "; {}, a core manages {}", mpps(pps), mpps(self.core_pps))?,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, RestartPolicy};
 use weir_device::DeviceSpec;
-use weir_plan::Isolate;
+use weir_plan::{Isolate, Plan};
 use weir_runtime::layout::NodeCounts;
 
 /// Samples count as taken in the fast regime up to this round trip, in nanoseconds.
@@ -111,7 +111,6 @@ impl SampleArgs {
         source: DeviceSpec,
     ) -> Result<Measured, BenchError> {
         let cores = vec![self.device_core, self.chain_core];
-        let before = round_trip(self.device_core, self.chain_core);
         let loaded = policy::from_text(text, "(bench)")?;
         let plan = policy::plan(
             &loaded.graph,
@@ -121,6 +120,12 @@ impl SampleArgs {
             &[],
             Consolidate::Off,
         )?;
+        self.run(&plan, source)
+    }
+
+    /// The same for a plan, whose last worker is the sink.
+    pub fn run(&self, plan: &Plan, source: DeviceSpec) -> Result<Measured, BenchError> {
+        let before = round_trip(self.device_core, self.chain_core);
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
         let options = RunOptions {
             ring: self.ring,
@@ -128,7 +133,7 @@ impl SampleArgs {
             real_time: !self.no_real_time,
             ..RunOptions::default()
         };
-        let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?;
+        let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
         let sink = setup.workers.len() - 1;
         let mut agent = Agent::start(setup, RestartPolicy::default())?;
         let workers = agent.setup().workers.len();

@@ -1,0 +1,198 @@
+//! Plans with several instances of an NF.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common;
+
+use common::Types;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_plan::service::Server;
+use weir_plan::{
+    Affinity, Asked, Catalog, ConfigProblem, EdgeKind, Effect, Isolate, Key, NfInfo, Options, Over,
+    Plan, PlanError, Share, Sizing, Spread, Touch, Work, check, render,
+};
+
+/// NFs that read, named by their affinity; `Single` may not be split.
+struct Kinds;
+
+impl Catalog for Kinds {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        let affinity = match type_name {
+            "BySource" => Affinity::Source,
+            "ByFlow" => Affinity::Flow,
+            "Free" | "Single" => Affinity::None,
+            _ => return None,
+        };
+        let work = Work {
+            access: weir_plan::Access::all(Touch::Read),
+            affinity,
+            cost_cycles: 940,
+            effect: Effect::Stateful,
+            scales: type_name != "Single",
+            ..Work::default()
+        };
+        Some(NfInfo { name: type_name.to_owned(), work, ..Types.nf("MacSwap")? })
+    }
+
+    fn types(&self) -> Vec<String> {
+        ["BySource", "ByFlow", "Free", "Single"].map(str::to_owned).to_vec()
+    }
+
+    fn check_config(&self, _: &str, _: &Value) -> Result<(), ConfigProblem> {
+        Ok(())
+    }
+}
+
+fn planned(
+    text: &str,
+    isolate: Isolate,
+    cores: &[usize],
+    asked: &[(&str, &[u32])],
+) -> Result<(Plan, weir_plan::Instances), PlanError> {
+    let text = format!("Port<0> lan; Port<1> wan; {text}");
+    let checked = check(&text, &Kinds)
+        .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.weir", &text)));
+    let options =
+        Options { isolate, cores: Some(cores.to_vec()), online: 8, domains: BTreeMap::new() };
+    let cores = u32::try_from(cores.len()).unwrap();
+    let server = Server { name: "s".to_owned(), cores, ghz: 1.0, nic_bps: None };
+    let weigh = |(name, weights): &(&str, &[u32])| {
+        ((*name).to_owned(), Asked { weights: weights.to_vec(), least_loaded: false })
+    };
+    let asked = asked.iter().map(weigh).collect();
+    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    Plan::sized(&checked.graph, &options, true, sizing)
+}
+
+fn plan(text: &str, cores: &[usize], asked: &[(&str, &[u32])]) -> Plan {
+    planned(text, Isolate::Each, cores, asked).unwrap().0
+}
+
+/// Edges as `from -> to`, with the instance whose share those take that have one.
+fn edges(plan: &Plan) -> BTreeSet<(String, Option<u32>)> {
+    let name = |id| plan.graph.node(id).unwrap().name.clone();
+    let edges = plan.graph.edges().iter();
+    let index = |share: Share| share.index;
+    edges.map(|e| (format!("{} -> {}", name(e.from), name(e.to)), e.share.map(index))).collect()
+}
+
+fn set(list: &[(&str, Option<u32>)]) -> BTreeSet<(String, Option<u32>)> {
+    list.iter().map(|(edge, index)| ((*edge).to_owned(), *index)).collect()
+}
+
+const CHAIN: &str = "ByFlow a; Free b; pipelet { lan -> a -> b -> wan; }";
+const CORES: [usize; 4] = [0, 1, 2, 3];
+
+#[test]
+fn each_instance_is_a_node_in_a_worker_of_its_own_and_has_its_share_of_every_edge() {
+    let plan = plan(CHAIN, &CORES, &[("a", &[1, 1])]);
+    let want = [("lan -> a#1", Some(0)), ("lan -> a#2", Some(1)), ("a#1 -> b", None)];
+    let want = [want.as_slice(), &[("a#2 -> b", None), ("b -> wan", None)]].concat();
+    assert_eq!(edges(&plan).len(), plan.graph.edges().len());
+    assert_eq!(edges(&plan), set(&want));
+    for name in ["rx:lan", "a#1", "a#2", "b", "tx:wan"] {
+        assert!(plan.find(name).is_some(), "{name}");
+    }
+    let group = &plan.groups[0];
+    assert_eq!(
+        (group.name.as_str(), group.spread, group.nodes.len()),
+        ("a", Spread::By(Key::Flow), 2)
+    );
+    // What meets again is merged in order.
+    let b = plan.find("b").unwrap();
+    assert!(plan.lanes_into(b).all(|lane| lane.ordered) && plan.lanes_into(b).count() == 2);
+    assert!(plan.to_text().contains("a: 2, packets divided by flow"), "{}", plan.to_text());
+}
+
+#[test]
+fn counters_of_the_policys_edges_are_sums_over_instances() {
+    let plan = plan(CHAIN, &CORES, &[("a", &[1, 1]), ("b", &[1, 2, 1])]);
+    let sums: Vec<_> = plan.tally.edges.iter().map(|e| (e.name.as_str(), e.sum.len())).collect();
+    assert_eq!(sums, [("lan -> a", 2), ("a -> b", 6), ("b -> wan", 3)]);
+    let all: BTreeSet<_> = plan.tally.edges.iter().flat_map(|e| &e.sum).collect();
+    assert_eq!(all.len(), plan.edges.len());
+}
+
+#[test]
+fn where_packets_are_divided_rightly_already_instance_leads_to_instance() {
+    let text = "ByFlow a; ByFlow b; pipelet { lan -> a -> b -> wan; }";
+    let plan = plan(text, &CORES, &[("a", &[1, 1]), ("b", &[1, 1])]);
+    let want = [("lan -> a#1", Some(0)), ("lan -> a#2", Some(1)), ("a#1 -> b#1", None)];
+    let want =
+        [want.as_slice(), &[("a#2 -> b#2", None), ("b#1 -> wan", None), ("b#2 -> wan", None)]];
+    assert_eq!(edges(&plan), set(&want.concat()));
+}
+
+#[test]
+fn an_output_that_divides_keeps_the_order_of_its_branches() {
+    let text = "Free a; Free b; pipelet { lan [tcp] -> a; lan [!tcp] -> b; a -> wan; b -> wan; }";
+    let plan = plan(text, &CORES, &[("a", &[1, 1])]);
+    let lan = plan.graph.find("lan").unwrap();
+    let branches = &plan.graph.outputs(lan)[0].branches;
+    let to = |b: &weir_plan::Branch| {
+        plan.graph.node(plan.graph.edge(b.edge).unwrap().to).unwrap().name.clone()
+    };
+    assert_eq!(branches.iter().map(to).collect::<Vec<_>>(), ["a#1", "a#2", "b"]);
+    assert_eq!(branches[0].filter, branches[1].filter);
+}
+
+#[test]
+fn stated_traffic_makes_as_many_instances_as_it_needs_and_cores_carry() {
+    let text = "Free a; pipelet { lan -> (2.5 Mpps) a -> wan; }";
+    let count = |isolate, cores: &[usize]| {
+        let (plan, instances) = planned(text, isolate, cores, &[]).unwrap();
+        let nf = &instances.nfs[0];
+        assert_eq!(plan.graph.order().len(), usize::try_from(nf.count).unwrap());
+        (nf.count, nf.over)
+    };
+    assert_eq!(count(Isolate::Each, &CORES), (3, None));
+    assert_eq!(count(Isolate::Auto, &CORES), (3, None));
+    assert_eq!(count(Isolate::Each, &CORES[..3]), (2, Some(Over::Cores { needed: 3 })));
+    assert_eq!(count(Isolate::Each, &CORES[..1]), (1, Some(Over::Cores { needed: 3 })));
+    assert_eq!(count(Isolate::None, &CORES), (1, Some(Over::OneWorker { needed: 3 })));
+}
+
+#[test]
+fn the_operators_word_goes_before_what_the_traffic_needs() {
+    let text = "Free a; pipelet { lan -> (2.5 Mpps) a -> wan; }";
+    for isolate in [Isolate::Each, Isolate::None] {
+        let (plan, instances) = planned(text, isolate, &CORES, &[("a", &[3, 1])]).unwrap();
+        assert_eq!((plan.groups[0].nodes.len(), &plan.groups[0].weights), (2, &vec![3, 1]));
+        assert!(
+            instances
+                .to_text()
+                .contains("a: 2 instances, divided in turn, as asked for, by weights 3:1")
+        );
+    }
+    let fused = planned(text, Isolate::None, &CORES, &[("a", &[1, 1])]).unwrap().0;
+    let inside = |e: &&weir_plan::PlanEdge| matches!(e.kind, EdgeKind::Direct { .. });
+    assert_eq!((fused.segments.len(), fused.edges.iter().filter(inside).count()), (3, 0));
+}
+
+#[test]
+fn instances_are_on_cores_of_their_own_and_cores_keep_as_many_workers() {
+    let text = "Free a; Free b; Free c; pipelet { lan -> a -> b -> c -> wan; }";
+    for asked in [("a", [1, 1]), ("b", [1, 1]), ("c", [1, 1])] {
+        let plan = plan(text, &[0, 1, 2], &[(asked.0, &asked.1)]);
+        let core = |name: &str| plan.segment(plan.find(name).unwrap()).unwrap().core.unwrap();
+        let own = [core(&format!("{}#1", asked.0)), core(&format!("{}#2", asked.0))];
+        assert_ne!(own[0], own[1], "{}", plan.to_text());
+        for wanted in [1, 2] {
+            let nfs = plan.segments.iter().filter(|s| s.core == Some(wanted)).count();
+            assert_eq!(nfs, 2, "{}", plan.to_text());
+        }
+    }
+}
+
+#[test]
+fn instances_that_cannot_be_are_refused_with_the_cure() {
+    let text = "Single a; pipelet { lan -> a -> wan; }";
+    let refused = |asked: &[(&str, &[u32])]| {
+        planned(text, Isolate::Each, &CORES, asked).unwrap_err().to_string()
+    };
+    assert!(refused(&[("b", &[1, 1])]).contains("no NF b; it has a"));
+    assert!(refused(&[("lan", &[1, 1])]).contains("NFs only"));
+    assert!(refused(&[("a", &[1, 1])]).contains("the description of Single allows one instance"));
+    assert!(refused(&[("a", &[1; 65])]).contains("65 instances are asked for; 1 to 64 can be"));
+    assert!(planned(text, Isolate::Each, &CORES, &[("a", &[1])]).is_ok());
+}

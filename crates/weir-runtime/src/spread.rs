@@ -1,0 +1,133 @@
+//! Packets of an edge that divide over the instances of an NF.
+
+use crate::segment::Target;
+use crate::spec::{GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
+use std::collections::BTreeMap;
+use weir_mem::ArenaView;
+use weir_packet::headers::Depth;
+use weir_packet::{FieldsError, FlowFields, Packet, layers_of};
+use weir_port::balance::{Balance, BucketsError, Rule};
+
+/// Why packets cannot be divided.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpreadError {
+    /// Weights that give nobody anything, or too many.
+    #[error(transparent)]
+    Buckets(#[from] BucketsError),
+    /// Fields that mean nothing.
+    #[error(transparent)]
+    Fields(#[from] FieldsError),
+    /// Branches that do not stand as they must.
+    #[error("its edges lead to some of the instances of an NF, or to none")]
+    Parts,
+}
+
+/// The way of one instance: where it is, and the first of its edge's words in the ledger.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub(crate) target: Target,
+    pub(crate) words: Option<usize>,
+}
+
+/// The ways of a branch that leads to several instances.
+pub(crate) struct Spread {
+    /// Which of the segment's balances.
+    balance: usize,
+    parts: Vec<Part>,
+}
+
+impl Spread {
+    /// Of the first instance's branch; the others' follow.
+    pub(crate) fn new(balance: usize, first: Part) -> Self {
+        Spread { balance, parts: vec![first] }
+    }
+
+    /// The next instance's branch.
+    pub(crate) fn push(&mut self, part: Part) {
+        self.parts.push(part);
+    }
+
+    pub(crate) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+}
+
+/// What divides the packets that a segment sends to NFs of several instances: one for each such NF, whichever of
+/// the segment's edges they take, so that fragments follow their first.
+#[derive(Default)]
+pub(crate) struct Balances {
+    all: Vec<One>,
+    /// By group: place in `all`.
+    places: BTreeMap<u16, usize>,
+}
+
+struct One {
+    balance: Balance,
+    instances: usize,
+    /// The rule asks how much waits.
+    asks_load: bool,
+    /// Scratch memory.
+    waiting: Vec<usize>,
+}
+
+impl Balances {
+    /// The place of the balance that a share speaks of; it is made if it is the first that asks.
+    pub(crate) fn place(
+        &mut self,
+        share: ShareSpec,
+        spec: &WorkerSpec,
+    ) -> Result<usize, SpreadError> {
+        if let Some(place) = self.places.get(&share.group) {
+            return Ok(*place);
+        }
+        let group = spec.groups.get(usize::from(share.group)).ok_or(SpreadError::Parts)?;
+        let balance = Balance::new(rule(group)?, &group.weights, u128::from(spec.seed))?;
+        let instances = group.weights.len();
+        let asks_load = group.spread == SpreadSpec::LeastLoaded;
+        let waiting = vec![0; instances];
+        self.all.push(One { balance, instances, asks_load, waiting });
+        let place = self.all.len() - 1;
+        self.places.insert(share.group, place);
+        Ok(place)
+    }
+
+    /// True when a branch has the ways of all instances.
+    pub(crate) fn whole(&self, spread: &Spread) -> bool {
+        self.all.get(spread.balance).is_some_and(|one| one.instances == spread.parts.len())
+    }
+
+    /// The way of a packet. `waits` says how many are before an instance.
+    #[inline]
+    pub(crate) fn choose(
+        &mut self,
+        spread: &Spread,
+        arena: ArenaView<'_>,
+        packet: &Packet,
+        waits: impl FnMut(&Part) -> usize,
+    ) -> Option<Part> {
+        let one = self.all.get_mut(spread.balance)?;
+        if one.asks_load {
+            one.waiting.clear();
+            one.waiting.extend(spread.parts.iter().map(waits));
+        }
+        let entry = packet.entry();
+        let layers = layers_of(arena, entry, Depth::L4);
+        let now = arena.meta(entry).map_or(0, |meta| meta.time_ns.get());
+        // Flows are not pinned here, so it does not matter whether they end.
+        let instance = one.balance.instance(&arena.bytes(entry), &layers, now, false, &one.waiting);
+        spread.parts.get(usize::from(instance)).copied()
+    }
+}
+
+fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
+    // Nothing is pinned: the number of instances does not change while they run.
+    let flow = |fields| Rule::Flow { fields, pinned: 0, idle_s: 0, least_loaded: false };
+    Ok(match group.spread {
+        SpreadSpec::InTurn => Rule::RoundRobin,
+        SpreadSpec::LeastLoaded => Rule::LeastLoaded,
+        SpreadSpec::Source => flow(FlowFields::SOURCE),
+        SpreadSpec::Tuple => flow(FlowFields::new((true, true), (true, true), true, false)?),
+        SpreadSpec::Flow => flow(FlowFields::FLOW),
+    })
+}

@@ -1,0 +1,124 @@
+//! `weir bench instances`: a bottleneck as one instance and as two, on a core each, alternating.
+
+use super::machine::Machine;
+use super::sample::{
+    BenchError, Measured, SampleArgs, prepare, print_regime, progress, spread, write_json,
+};
+use crate::FAILED;
+use crate::policy::{self, Consolidate};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_plan::service::Server;
+use weir_plan::{Asked, Isolate, Sizing};
+
+/// Measures what a second instance of a costly NF brings.
+#[derive(clap::Args)]
+pub struct InstancesArgs {
+    /// Cycles per packet that the NF takes.
+    #[arg(long, value_delimiter = ',', default_value = "20000,50000")]
+    cycles: Vec<u32>,
+    /// Writes all samples to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Bytes per packet.
+    #[arg(long, default_value_t = 64)]
+    size: u16,
+    #[command(flatten)]
+    sampling: SampleArgs,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Sample {
+    cycles: u32,
+    instances: u32,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+#[derive(Serialize)]
+struct Results<'r> {
+    machine: &'r Machine,
+    size: u16,
+    ring: u32,
+    pool: u32,
+    samples: &'r [Sample],
+}
+
+pub fn main(args: &InstancesArgs) -> ExitCode {
+    match run(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            crate::complain!("weir bench: {e}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(args: &InstancesArgs) -> Result<(), BenchError> {
+    let machine = prepare()?;
+    let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
+    println!(
+        "Busy as one instance on core {own}, and as two on cores {own} and {shared}; generator and sink on core \
+         {shared}; {}-byte packets in turn, ring {}, pool {}",
+        args.size, args.sampling.ring, args.sampling.pool
+    );
+    let mut samples = Vec::new();
+    for i in 0..args.sampling.samples {
+        for &cycles in &args.cycles {
+            for instances in [1, 2] {
+                progress(&format!("round {} of {}: {cycles} cycles", i + 1, args.sampling.samples));
+                samples.push(sample(args, cycles, instances)?);
+            }
+        }
+    }
+    progress("");
+    print_table(args, &samples);
+    if let Some(path) = &args.json {
+        let (size, ring, pool) = (args.size, args.sampling.ring, args.sampling.pool);
+        let results = Results { machine: &machine, size, ring, pool, samples: &samples };
+        write_json(path, &results)?;
+    }
+    Ok(())
+}
+
+fn sample(args: &InstancesArgs, cycles: u32, instances: u32) -> Result<Sample, BenchError> {
+    let sampling = &args.sampling;
+    let text = format!(
+        "Port<0> lan; Port<1> wan; Busy work {{ cycles: {cycles} }}; pipelet {{ lan -> work -> wan; }}\n"
+    );
+    let loaded = policy::from_text(&text, "(bench)")?;
+    // The NF's own core comes first; the second instance shares the devices'.
+    let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
+    let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
+    let asked = BTreeMap::from([("work".to_owned(), Asked::equal(instances))]);
+    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    let options = policy::options(Isolate::Each, Some(cores), &[])?;
+    let path = Path::new("(bench)");
+    let (plan, _) = policy::plan_sized(&loaded.graph, path, &options, Consolidate::Off, sizing)?;
+    let generator = GeneratorSpec { size: args.size, ..GeneratorSpec::default() };
+    let measured = sampling.run(&plan, DeviceSpec::Generator(generator))?;
+    Ok(Sample { cycles, instances, measured })
+}
+
+fn print_table(args: &InstancesArgs, samples: &[Sample]) {
+    print_regime(samples.iter().map(|s| &s.measured));
+    println!("Mpps, min / median / max of all samples");
+    println!("{:>8}  {:^26}  {:^26}  two / one", "cycles", "one instance", "two");
+    let show = |spread: Option<[f64; 3]>, digits: usize| match spread {
+        Some([a, b, c]) => format!("{a:.digits$} / {b:.digits$} / {c:.digits$}"),
+        None => "-".into(),
+    };
+    for &cycles in &args.cycles {
+        let of = |instances: u32| {
+            let these = samples.iter().filter(|s| s.cycles == cycles && s.instances == instances);
+            show(spread(these.map(|s| s.measured.mpps).collect()), 4)
+        };
+        // Neighbours, so that what the machine does meanwhile strikes both alike.
+        let pairs = samples.chunks_exact(2).filter(|pair| pair[0].cycles == cycles);
+        let ratio = pairs.map(|pair| pair[1].measured.mpps / pair[0].measured.mpps).collect();
+        println!("{cycles:>8}  {:^26}  {:^26}  {}", of(1), of(2), show(spread(ratio), 2));
+    }
+}

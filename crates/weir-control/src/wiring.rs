@@ -1,5 +1,7 @@
 //! From a plan and the operator's devices to what is to run.
 
+mod outputs;
+
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
 use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
@@ -11,13 +13,9 @@ use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
 use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, NodeKind, Place, Plan, Segment,
-    SegmentId, SegmentKind, Share, Spread, Tags, TagsError,
+    EdgeId, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Tags, TagsError,
 };
-use weir_runtime::spec::{
-    BranchSpec, EndSpec, GroupSpec, MarkSpec, NodeSpec, ScheduleSpec, ShareSpec, SpreadSpec,
-    TargetSpec,
-};
+use weir_runtime::spec::{EndSpec, NodeSpec, ScheduleSpec};
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -278,7 +276,7 @@ pub fn wire(
         lanes,
         sources: source_index.len() as u16,
         source_ports,
-        groups: plan.groups.iter().map(group).collect(),
+        groups: plan.groups.iter().map(outputs::group).collect(),
         sizes,
         clear_tags: tags.any(),
         seed: options.seed,
@@ -286,18 +284,6 @@ pub fn wire(
         programs: options.programs.clone(),
         sandbox: options.sandbox,
     })
-}
-
-/// An NF of several instances, as workers are told of it.
-fn group(group: &Group) -> GroupSpec {
-    let spread = match group.spread {
-        Spread::InTurn | Spread::By(Key::Any) => SpreadSpec::InTurn,
-        Spread::LeastLoaded => SpreadSpec::LeastLoaded,
-        Spread::By(Key::Source) => SpreadSpec::Source,
-        Spread::By(Key::Tuple) => SpreadSpec::Tuple,
-        Spread::By(Key::Flow) => SpreadSpec::Flow,
-    };
-    GroupSpec { weights: group.weights.clone(), spread }
 }
 
 /// All trust domains, the graph's own first.
@@ -391,7 +377,11 @@ fn worker(
             NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
             NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
         },
-        outputs: if is_tx { Vec::new() } else { outputs(plan, tags, id, segment, node, &edges) },
+        outputs: if is_tx {
+            Vec::new()
+        } else {
+            outputs::outputs(plan, tags, id, segment, node, &edges)
+        },
         fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
         instance_of: instance_of(plan, segment, n),
     });
@@ -472,50 +462,6 @@ fn settings(tags: &Tags, node: NodeId) -> Vec<TagSpec> {
     };
     let all = tags.of(node).iter();
     all.map(|s| TagSpec { name: s.name.clone(), place: place(&s.place) }).collect()
-}
-
-fn outputs(
-    plan: &Plan,
-    tags: &Tags,
-    id: SegmentId,
-    segment: &Segment,
-    node: &Node,
-    edges: &[EdgeId],
-) -> Vec<Vec<BranchSpec>> {
-    let target = |edge: EdgeId| {
-        let edge = plan.edges.get(edge.index());
-        match edge.map(|e| (e.kind, e)) {
-            Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
-                node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
-                input: e.input as u8,
-            },
-            Some((EdgeKind::Ring, _)) => TargetSpec::Lane,
-            _ => TargetSpec::Drop,
-        }
-    };
-    let mark = |m: Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
-    let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
-    let branch = |b: &Branch| BranchSpec {
-        share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
-        filter: b.filter.as_ref().map(|filter| tags.place(filter)),
-        edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
-        target: target(b.edge),
-        mark: plan.graph.edge(b.edge).and_then(|edge| tags.mark(edge)).map(mark),
-    };
-    let output = |o: &weir_plan::Output| {
-        let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
-        if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
-            branches.push(BranchSpec {
-                filter: None,
-                edge: None,
-                target: TargetSpec::Drop,
-                mark: None,
-                share: None,
-            });
-        }
-        branches
-    };
-    node.outputs.iter().map(output).collect()
 }
 
 #[cfg(test)]

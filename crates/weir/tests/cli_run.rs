@@ -208,6 +208,8 @@ fn the_json_report_has_the_documented_fields_and_no_others() {
         let mut args = [&run[..], &["--bind", &rx, "--bind", "1=null"]].concat();
         if graph.ends_with(vnfs) {
             args.extend(["--bind", "2=null"]);
+        } else {
+            args.extend(["--instances", "edge_rules=2"]);
         }
         let report = report(&args);
         assert_eq!(report["version"], 1);

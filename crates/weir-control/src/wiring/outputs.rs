@@ -1,0 +1,62 @@
+//! Where packets go that leave a node.
+
+use weir_plan::{
+    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, Plan, Segment, SegmentId, Share, Spread, Tags,
+};
+use weir_runtime::spec::{BranchSpec, GroupSpec, MarkSpec, ShareSpec, SpreadSpec, TargetSpec};
+
+/// An NF of several instances, as workers are told of it.
+pub(super) fn group(group: &Group) -> GroupSpec {
+    let spread = match group.spread {
+        Spread::InTurn | Spread::By(Key::Any) => SpreadSpec::InTurn,
+        Spread::LeastLoaded => SpreadSpec::LeastLoaded,
+        Spread::By(Key::Source) => SpreadSpec::Source,
+        Spread::By(Key::Tuple) => SpreadSpec::Tuple,
+        Spread::By(Key::Flow) => SpreadSpec::Flow,
+    };
+    GroupSpec { weights: group.weights.clone(), spread }
+}
+
+pub(super) fn outputs(
+    plan: &Plan,
+    tags: &Tags,
+    id: SegmentId,
+    segment: &Segment,
+    node: &Node,
+    edges: &[EdgeId],
+) -> Vec<Vec<BranchSpec>> {
+    let target = |edge: EdgeId| {
+        let edge = plan.edges.get(edge.index());
+        match edge.map(|e| (e.kind, e)) {
+            Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
+                node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
+                input: e.input as u8,
+            },
+            Some((EdgeKind::Ring, _)) => TargetSpec::Lane,
+            _ => TargetSpec::Drop,
+        }
+    };
+    let mark = |m: Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
+    let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
+    let branch = |b: &Branch| BranchSpec {
+        share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
+        filter: b.filter.as_ref().map(|filter| tags.place(filter)),
+        edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
+        target: target(b.edge),
+        mark: plan.graph.edge(b.edge).and_then(|edge| tags.mark(edge)).map(mark),
+    };
+    let output = |o: &weir_plan::Output| {
+        let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
+        if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
+            branches.push(BranchSpec {
+                filter: None,
+                edge: None,
+                target: TargetSpec::Drop,
+                mark: None,
+                share: None,
+            });
+        }
+        branches
+    };
+    node.outputs.iter().map(output).collect()
+}

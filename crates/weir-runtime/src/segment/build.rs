@@ -1,0 +1,120 @@
+//! A segment's nodes, from what the agent says of them.
+
+use super::{Branch, More, Node, SegmentError, Target};
+use crate::careful::Careful;
+use crate::layout::{EDGE_WORDS, Layout};
+use crate::spec::{BranchSpec, NodeSpec, TargetSpec, WorkerSpec};
+use crate::spread::{Balances, Part, Spread, SpreadError};
+use crate::takes::Takes;
+use weir_mem::Seq;
+use weir_nf::{Descriptor, Env};
+use weir_packet::BATCH;
+
+pub(super) fn node(
+    i: usize,
+    n: &NodeSpec,
+    spec: &WorkerSpec,
+    earlier: &[Node],
+    balances: &mut Balances,
+) -> Result<Node, SegmentError> {
+    let layout = Layout::of(spec);
+    let build = |source| SegmentError::Build { name: n.name.clone(), source };
+    // A quarantined node has no µNF, and needs none of another's.
+    let lender = n.instance_of.filter(|_| n.nf.is_some()).map(usize::from);
+    let lent = match lender {
+        Some(at) => Some(lent(earlier.get(at), spec.nodes.get(at), n)?),
+        None => None,
+    };
+    let nf = match &n.nf {
+        _ if lent.is_some() => None,
+        Some((kind, config)) => {
+            let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
+            let env = Env::new(&n.tags, spec.seed)
+                .map_err(|source| SegmentError::Tags { name: n.name.clone(), source })?;
+            let made = weir_nf::find(kind).and_then(|r| r.make(&config, &env));
+            Some(made.map_err(build)?)
+        }
+        None => None,
+    };
+    let descriptor = lent.or(nf.as_ref().map(|nf| nf.descriptor()));
+    let inputs = descriptor.map_or(1, |d| d.inputs.len());
+    let mut outputs = Vec::new();
+    for branches in &n.outputs {
+        let list = list(i, n, branches, spec, &layout, balances)?;
+        outputs.push(list);
+    }
+    let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
+    let resizes = descriptor.is_some_and(|d| d.resizes);
+    let may_drop = descriptor.is_none_or(|d| d.may_drop);
+    let mut nf = nf;
+    let more = nf.as_mut().filter(|nf| nf.descriptor().does_more()).map(|nf| {
+        nf.limit_held(spec.hold_most as usize);
+        let places = vec![Seq::default(); usize::from(spec.sources)];
+        More { sources: 0, last_source: 0, places }
+    });
+    let name = n.name.clone();
+    let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);
+    let careful = careful.map(|(_, poison)| Careful::new(poison));
+    let merges = n.fan_in > 1;
+    Ok(Node { name, nf, lender, inbox, merges, resizes, may_drop, outputs, more, careful })
+}
+
+/// The branches of an output. What divides over instances is one, whose filter is asked once.
+fn list(
+    i: usize,
+    n: &NodeSpec,
+    branches: &[BranchSpec],
+    spec: &WorkerSpec,
+    layout: &Layout,
+    balances: &mut Balances,
+) -> Result<Vec<Branch>, SegmentError> {
+    let spreads = |source| SegmentError::Spread { name: n.name.clone(), source };
+    let mut list: Vec<Branch> = Vec::new();
+    for b in branches {
+        let edge = usize::from(b.edge.unwrap_or(u16::MAX));
+        let words = b.edge.map(|e| layout.edges + usize::from(e) * EDGE_WORDS);
+        let target = match b.target {
+            TargetSpec::Node { node, input } => {
+                let node = usize::from(node);
+                if node <= i || node >= spec.nodes.len() {
+                    return Err(SegmentError::Edge(n.name.clone()));
+                }
+                Target::Node { node, input: usize::from(input) }
+            }
+            TargetSpec::Lane => Target::Lane { edge },
+            TargetSpec::Drop => Target::Drop,
+        };
+        let part = Part { target, words };
+        let spread = match b.share {
+            None => None,
+            Some(share) if share.index == 0 => {
+                let balance = balances.place(share, spec).map_err(spreads)?;
+                Some(Box::new(Spread::new(balance, part)))
+            }
+            Some(_) => {
+                let first = list.last_mut().and_then(|branch| branch.spread.as_mut());
+                first.ok_or_else(|| spreads(SpreadError::Parts))?.push(part);
+                continue;
+            }
+        };
+        let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, b.mark)
+            .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
+        list.push(Branch { takes, target, words, spread });
+    }
+    match list.iter().filter_map(|b| b.spread.as_ref()).all(|spread| balances.whole(spread)) {
+        true => Ok(list),
+        false => Err(spreads(SpreadError::Parts)),
+    }
+}
+
+/// What the µNF is that `n` shares with the node `lender`.
+fn lent(
+    lender: Option<&Node>,
+    spec: Option<&NodeSpec>,
+    n: &NodeSpec,
+) -> Result<&'static Descriptor, SegmentError> {
+    let nf = lender.and_then(|node| node.nf.as_ref());
+    let nf = nf.filter(|nf| !nf.remembers() && !nf.descriptor().does_more());
+    let nf = nf.filter(|_| spec.is_some_and(|spec| spec.nf == n.nf && spec.tags == n.tags));
+    nf.map(|nf| nf.descriptor()).ok_or_else(|| SegmentError::Shared(n.name.clone()))
+}

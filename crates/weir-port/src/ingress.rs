@@ -117,7 +117,7 @@ struct Frontier {
 pub struct Pulled {
     /// Index of the source.
     pub source: usize,
-    /// Index of the lane; where several are merged, of the one that the first packet came by.
+    /// Index of the lane.
     pub lane: usize,
     /// Node that the packets are for.
     pub node: usize,
@@ -220,36 +220,13 @@ impl Ingress {
                 blocked = true;
                 continue;
             }
-            let taken = self.take(lane, limit, room, arena, out);
-            if taken > 0
+            if self.take(lane, limit, room, arena, out) > 0
                 && let Some(l) = self.lanes.get(lane)
             {
-                let pulled = Pulled { source, lane, node: l.node, input: l.input };
-                self.gather(pulled, room.saturating_sub(taken), arena, out);
-                return Pull::Some(pulled);
+                return Pull::Some(Pulled { source, lane, node: l.node, input: l.input });
             }
         }
         if blocked { Pull::Blocked } else { Pull::None }
-    }
-
-    /// Takes what follows from other lanes of the source to the same place, up to `room` packets: instances of
-    /// an NF give packets by turns, and a batch of each would be of a packet or two.
-    #[inline]
-    fn gather(&mut self, first: Pulled, mut room: usize, arena: &Arena, out: &mut Vec<Packet>) {
-        if self.unordered || self.sources.get(first.source).is_none_or(|lanes| lanes.len() < 2) {
-            return;
-        }
-        while room > 0
-            && let Some((lane, limit)) = self.ready(first.source)
-            && let Some(l) = self.lanes.get(lane)
-            && (l.node, l.input) == (first.node, first.input)
-        {
-            let taken = self.take(lane, limit, room, arena, out);
-            if taken == 0 {
-                return;
-            }
-            room = room.saturating_sub(taken);
-        }
     }
 
     /// The lane of `source` whose head may be taken now, and the first sequence number that may

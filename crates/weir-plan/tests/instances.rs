@@ -123,6 +123,20 @@ fn where_packets_are_divided_rightly_already_instance_leads_to_instance() {
     assert_eq!(edges(&plan), set(&want.concat()));
 }
 
+/// Instance 3 of four sends to instance 1 of two, but a hash into two would send its packets elsewhere.
+#[test]
+fn packets_that_come_from_elsewhere_too_are_hashed_on_every_edge_unless_the_division_is_the_same() {
+    let text = "ByFlow a; Free c; ByFlow b; pipelet { lan [tcp] -> a; lan [!tcp] -> c; a -> b; c -> b; b -> wan; }";
+    let straight = |of_a: &[u32], of_b: &[u32]| {
+        let plan = plan(text, &CORES, &[("a", of_a), ("b", of_b)]);
+        let edges = edges(&plan);
+        assert!(edges.iter().any(|(name, share)| name == "c -> b#1" && share.is_some()));
+        edges.contains(&("a#1 -> b#1".to_owned(), None))
+    };
+    assert!(straight(&[1, 1], &[1, 1]) && straight(&[2, 1], &[2, 1]));
+    assert!(!straight(&[1, 1, 1, 1], &[1, 1]) && !straight(&[2, 1], &[1, 1]));
+}
+
 #[test]
 fn an_output_that_divides_keeps_the_order_of_its_branches() {
     let text = "Free a; Free b; pipelet { lan [tcp] -> a; lan [!tcp] -> b; a -> wan; b -> wan; }";

@@ -74,7 +74,7 @@ impl fmt::Display for Key {
 }
 
 /// A division: of packets that are the same by the key, all are at the same one of `count` instances. The hash
-/// is the same everywhere, so equal divisions send a packet to instances of equal number.
+/// is the same everywhere, so equal divisions by equal weights send a packet to instances of equal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// By what.
@@ -105,6 +105,8 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         }
     }
     let mut ways = vec![Way::Single; graph.edges().len()];
+    // By node: the weights of its instances, where each has exactly the packets whose hash is its own.
+    let mut by_hash: Vec<Option<Vec<u32>>> = vec![None; graph.nodes().len()];
     for nf in nfs.iter_mut().filter(|nf| nf.count > 1) {
         let coming = into.get(nf.node.index()).map(Vec::as_slice).unwrap_or_default();
         let split = choose(graph, traffic, nf, coming, &splits);
@@ -112,17 +114,33 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         if let Some(place) = splits.get_mut(nf.node.index()) {
             *place = Some(split);
         }
+        let from = |id: &EdgeId| graph.edge(*id).map(|edge| edge.from);
+        let one_origin = coming.iter().all(|id| from(id) == coming.first().and_then(from));
+        let weights = weights(nf);
+        let mut alike = true;
         for id in coming {
             let before = graph.edge(*id).and_then(|edge| kept(graph, edge, &splits));
+            let same =
+                from(id).and_then(|from| by_hash.get(from.index())?.as_ref()) == Some(&weights);
+            // Packets of a flow must meet whichever way they come: what comes from elsewhere too may only go on to
+            // where a hash would send it.
+            let meets = same || one_origin || split.key == Key::Any;
+            let direct = before.is_some_and(|before| meets && continues(before, split));
+            alike &= same || !direct;
             if let Some(way) = ways.get_mut(id.index()) {
-                *way = match before {
-                    Some(before) if continues(before, split) => Way::Direct(split.key),
-                    _ => Way::Hashed(split.key),
-                };
+                *way = if direct { Way::Direct(split.key) } else { Way::Hashed(split.key) };
             }
+        }
+        if let Some(place) = by_hash.get_mut(nf.node.index()) {
+            *place = alike.then_some(weights);
         }
     }
     ways
+}
+
+fn weights(nf: &SizedNf) -> Vec<u32> {
+    let equal = || (0..nf.count).map(|_| 1).collect();
+    nf.asked.as_ref().map_or_else(equal, |asked| asked.weights.clone())
 }
 
 /// The division for an NF: that of the busiest edge that has one it can go on with, else by its own

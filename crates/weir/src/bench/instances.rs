@@ -26,6 +26,9 @@ pub struct InstancesArgs {
     /// Bytes per packet.
     #[arg(long, default_value_t = 64)]
     size: u16,
+    /// Packets go to the instance with the least waiting before it, instead of in turn.
+    #[arg(long)]
+    least: bool,
     #[command(flatten)]
     sampling: SampleArgs,
 }
@@ -62,8 +65,11 @@ fn run(args: &InstancesArgs) -> Result<(), BenchError> {
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     println!(
         "Busy as one instance on core {own}, and as two on cores {own} and {shared}; generator and sink on core \
-         {shared}; {}-byte packets in turn, ring {}, pool {}",
-        args.size, args.sampling.ring, args.sampling.pool
+         {shared}; {}-byte packets {}, ring {}, pool {}",
+        args.size,
+        if args.least { "to the least loaded" } else { "in turn" },
+        args.sampling.ring,
+        args.sampling.pool
     );
     let mut samples = Vec::new();
     for i in 0..args.sampling.samples {
@@ -93,7 +99,8 @@ fn sample(args: &InstancesArgs, cycles: u32, instances: u32) -> Result<Sample, B
     // The NF's own core comes first; the second instance shares the devices'.
     let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
     let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
-    let asked = BTreeMap::from([("work".to_owned(), Asked::equal(instances))]);
+    let asked = Asked { least_loaded: args.least, ..Asked::equal(instances) };
+    let asked = BTreeMap::from([("work".to_owned(), asked)]);
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     let options = policy::options(Isolate::Each, Some(cores), &[])?;
     let path = Path::new("(bench)");

@@ -110,6 +110,8 @@ red ledger 'torn copy' \
 red state 'torn state' \
     state::a_live_reader_gets_one_write_and_never_an_older_one_than_before \
     state::a_writer_that_dies_before_the_generation_leaves_the_state_before
+red origins 'a learned flow is not found' \
+    origins::two_flows_learned_at_once_are_both_found_afterwards
 
 # The sanitizer is in the stable toolchain, its flag is not: RUSTC_BOOTSTRAP lets it through. The
 # standard library comes without instrumentation, so the ABI check has to be told that this is meant.

@@ -12,6 +12,7 @@
 //! | [`entry`] | what a ring carries: packets and in-band markers, 16 bytes each |
 //! | [`ends`] | whether a source has really ended |
 //! | [`muster`] | how workers of a core are put into the order of the chain |
+//! | [`origins`] | by which source flows came in |
 //! | [`ring`] | single-producer single-consumer rings with a watermark |
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`packet`] | the handle of a packet, and taking packets from a ring |
@@ -35,6 +36,7 @@ pub mod meta;
 #[cfg(all(test, loom))]
 mod models;
 pub mod muster;
+pub mod origins;
 pub mod owner;
 pub mod packet;
 pub mod realtime;
@@ -55,6 +57,7 @@ pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
 pub use meta::Meta;
 pub use muster::Muster;
+pub use origins::Origins;
 pub use owner::{Owner, Owners};
 pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};

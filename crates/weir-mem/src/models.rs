@@ -7,6 +7,7 @@
 
 mod doorbell;
 mod ledger;
+mod origins;
 mod ring;
 mod state;
 mod sweep;

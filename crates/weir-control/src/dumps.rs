@@ -54,6 +54,8 @@ pub(crate) fn add(
             end: EndSpec::Dump(DumpSpec { path, ports: ports.clone(), droppers }),
             nodes,
             edges: Vec::new(),
+            arrays: Vec::new(),
+            learns: None,
             domain: d,
             takes_from: d,
             creates: false,

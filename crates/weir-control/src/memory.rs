@@ -1,21 +1,22 @@
 //! All shared memory of a running graph, as the agent holds it: it keeps every descriptor, so a
 //! worker's death takes none away.
 
-use crate::setup::Setup;
+use crate::setup::{ArraySetup, Setup};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
 use weir_mem::{
     Access, Arena, ArenaShape, Entry, KeptState, Ledger, LedgerWriter, Owners, Producer, Region,
 };
-use weir_mem::{Muster, RegionError, RingInspector, RingShape, StreamEnd};
+use weir_mem::{Muster, Origins, RegionError, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{
-    ArenaSpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, ReturnSpec,
-    RingSpec, WorkerSpec,
+    ArenaSpec, ArraySpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION,
+    ReturnSpec, RingSpec, WorkerSpec,
 };
 
 /// Why the graph's memory could not be made.
@@ -221,6 +222,8 @@ pub(crate) struct Memory {
     pub(crate) written_off: Vec<u64>,
     pub(crate) workers: Vec<WorkerMemory>,
     pub(crate) pools: Vec<Pool>,
+    /// By array of ports: which flows came in by it, if packets come in by it at all.
+    origins: Vec<Option<Region>>,
     /// By source: whether it has ended.
     ends: Vec<Region>,
     /// By worker: where it calls its followers to sleep, if it has any.
@@ -261,6 +264,7 @@ impl Memory {
             written_off: vec![0; setup.lanes.len()],
             workers: Vec::new(),
             pools,
+            origins: origins(setup)?,
             ends: (0..setup.sources)
                 .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
                 .collect::<Result<_, _>>()?,
@@ -441,6 +445,15 @@ impl Memory {
             Some(region) => Some(fds.give(region.read_only_fd()?)),
             None => None,
         };
+        let mut arrays = Vec::new();
+        for &array in &worker.arrays {
+            let origins = self.origins.get(array).and_then(Option::as_ref);
+            let origins = origins.map(|region| region.read_only_fd()).transpose()?;
+            let ArraySetup { ports, places } = setup.arrays[array].clone();
+            arrays.push(ArraySpec { ports, places, origins: origins.map(|fd| fds.give(fd)) });
+        }
+        let learns = worker.learns.and_then(|array| self.origins.get(array)?.as_ref());
+        let learns = learns.map(|region| fds.lend(region.fd()));
         let (mut lanes_in, mut lanes_out) = (Vec::new(), Vec::new());
         for (lane, ring) in setup.lanes.iter().zip(&self.lanes) {
             if lane.to == w {
@@ -500,6 +513,8 @@ impl Memory {
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),
             groups: setup.groups.clone(),
+            arrays,
+            learns,
             end: worker.end.clone(),
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,
@@ -516,6 +531,22 @@ impl Memory {
         debug_assert_eq!(Layout::of(&spec), own.layout);
         Ok((spec, fds))
     }
+}
+
+/// A table for each array by whose ports packets come in, with a secret that nobody chose.
+fn origins(setup: &Setup) -> Result<Vec<Option<Region>>, RegionError> {
+    let table = |(i, array): (usize, &ArraySetup)| {
+        if array.places.iter().all(Option::is_none) {
+            return Ok(None);
+        }
+        let region = Region::create(&format!("weir/origins{i}"), Origins::LEN)?;
+        // Keys of the system's random numbers, as maps have them.
+        let random = std::hash::RandomState::new();
+        let secret = [0, 1].map(|n| random.hash_one((n, i)));
+        Origins::attach(&region, true)?.set_secret(secret);
+        Ok(Some(region))
+    };
+    setup.arrays.iter().enumerate().map(table).collect()
 }
 
 #[cfg(test)]

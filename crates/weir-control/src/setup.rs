@@ -20,6 +20,10 @@ pub struct WorkerSetup {
     pub nodes: Vec<NodeSpec>,
     /// Edges that leave its nodes, by their number in the plan.
     pub edges: Vec<u32>,
+    /// Arrays of ports that its edges lead to, by their place in [`Setup::arrays`].
+    pub arrays: Vec<usize>,
+    /// The array whose port its device is, of an Rx service: there it writes down what came in.
+    pub learns: Option<usize>,
     /// Index of the trust domain that it works in, and sends into.
     pub domain: usize,
     /// Index of the trust domain that it takes from: another one for a gate.
@@ -68,7 +72,8 @@ pub struct LaneSetup {
     pub to: usize,
     /// Index of the source.
     pub source: u16,
-    /// Index among the producing worker's edges; their number: what it drops.
+    /// Index among the producing worker's edges; their number: what it drops; more: one of the ways to an
+    /// array's ports.
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
@@ -76,6 +81,15 @@ pub struct LaneSetup {
     pub node: u16,
     /// Its input.
     pub input: u8,
+}
+
+/// An array of ports that edges lead to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArraySetup {
+    /// How many ports it has.
+    pub ports: u16,
+    /// By source: which of them its packets come in by, counted from 0; `None` for none of them.
+    pub places: Vec<Option<u16>>,
 }
 
 /// Sizes of the graph's memory.
@@ -104,6 +118,8 @@ pub struct Setup {
     pub source_ports: Vec<u16>,
     /// NFs of several instances.
     pub groups: Vec<GroupSpec>,
+    /// Arrays of ports that edges lead to.
+    pub arrays: Vec<ArraySetup>,
     /// Sizes.
     pub sizes: Sizes,
     /// Whether some filter asks for tags.

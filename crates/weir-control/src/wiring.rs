@@ -1,7 +1,9 @@
 //! From a plan and the operator's devices to what is to run.
 
+mod arrays;
 mod outputs;
 
+use self::arrays::Arrays;
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
 use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
@@ -177,6 +179,8 @@ pub fn wire(
         .values()
         .any(|s| s.time_formats.keys().any(|t: &TimeFormat| t.in_pcap() == Precision::Nanos));
     let domains = domains(plan);
+    let graph =
+        Wiring { plan, tags: &tags, arrays: Arrays::of(plan), held: arrays::behind_holders(plan) };
     let mut workers = Vec::new();
     // Which worker a segment became; segments of ports without a device become none.
     let mut index = vec![None; plan.segments.len()];
@@ -216,7 +220,11 @@ pub fn wire(
         if let Some(slot) = index.get_mut(i) {
             *slot = Some(workers.len());
         }
-        workers.push(worker(plan, &tags, SegmentId(i as u32), segment, end, options, &domains));
+        let worker = graph.worker(SegmentId(i as u32), segment, end, options, &domains);
+        let edges: Vec<EdgeId> = worker.edges.iter().map(|e| EdgeId(*e)).collect();
+        let numbers = graph.arrays.lanes(SegmentId(i as u32), &edges);
+        limit("ways from one worker to ports of arrays", numbers, u16::MAX.into())?;
+        workers.push(worker);
     }
     if source_index.is_empty() {
         let rx = plan.segments.iter().filter_map(|s| match s.kind {
@@ -236,13 +244,16 @@ pub fn wire(
         let own = |w: &WorkerSetup| w.edges.iter().position(|e| *e == lane.edge.0);
         let Some(own_edge) = workers.get(from).and_then(own) else { continue };
         let segment = plan.segment(lane.to);
+        let edges: Option<Vec<EdgeId>> =
+            workers.get(from).map(|w| w.edges.iter().map(|e| EdgeId(*e)).collect());
+        let to_array = graph.arrays.lane(lane.from, &edges.unwrap_or_default(), lane.edge, segment);
         let is_gate = segment.is_some_and(|s| matches!(s.kind, SegmentKind::Gate { .. }));
         let node = segment.and_then(|s| s.nodes.iter().position(|n| *n == edge.to));
         lanes.push(LaneSetup {
             from,
             to,
             source,
-            edge: own_edge as u16,
+            edge: to_array.unwrap_or(own_edge) as u16,
             ordered: lane.ordered,
             node: node.unwrap_or(0) as u16,
             input: if is_gate { 0 } else { edge.input as u8 },
@@ -275,6 +286,7 @@ pub fn wire(
         workers,
         lanes,
         sources: source_index.len() as u16,
+        arrays: graph.arrays.setups(&source_ports),
         source_ports,
         groups: plan.groups.iter().map(outputs::group).collect(),
         sizes,
@@ -337,96 +349,120 @@ fn sizes(
     Sizes { packet, pool_bits, ring: options.ring }
 }
 
-fn worker(
-    plan: &Plan,
-    tags: &Tags,
-    id: SegmentId,
-    segment: &Segment,
-    end: EndSpec,
-    options: &RunOptions,
-    domains: &[String],
-) -> WorkerSetup {
-    let is_tx = matches!(segment.kind, SegmentKind::Tx { .. });
-    let is_rx = matches!(segment.kind, SegmentKind::Rx { .. });
-    let leaves = |node| plan.edges.iter().filter(move |e| e.from == node && !is_tx);
-    let mut edges: Vec<EdgeId> =
-        segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
-    let index = |name: &str| domains.iter().position(|d| d == name).unwrap_or(0);
-    let domain = index(&segment.domain);
-    let mut takes_from = domain;
-    let mut gate = None;
-    if let SegmentKind::Gate { edge } = segment.kind {
-        edges.push(edge);
-        let from = plan.lanes_into(id).next().and_then(|lane| plan.segment(lane.from));
-        takes_from = from.map_or(0, |from| index(&from.domain));
-        let name = segment.name.clone();
-        gate = Some(NodeSpec {
-            name,
-            nf: None,
-            outputs: Vec::new(),
-            tags: Vec::new(),
-            fan_in: 1,
-            instance_of: None,
+/// What is known of the whole graph.
+struct Wiring<'p> {
+    plan: &'p Plan,
+    tags: &'p Tags,
+    arrays: Arrays<'p>,
+    /// By node: packets there may have been held.
+    held: Vec<bool>,
+}
+
+impl Wiring<'_> {
+    fn worker(
+        &self,
+        id: SegmentId,
+        segment: &Segment,
+        end: EndSpec,
+        options: &RunOptions,
+        domains: &[String],
+    ) -> WorkerSetup {
+        let Wiring { plan, tags, arrays, .. } = self;
+        let is_tx = matches!(segment.kind, SegmentKind::Tx { .. });
+        let is_rx = matches!(segment.kind, SegmentKind::Rx { .. });
+        let leaves = |node| plan.edges.iter().filter(move |e| e.from == node && !is_tx);
+        let mut edges: Vec<EdgeId> =
+            segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
+        let index = |name: &str| domains.iter().position(|d| d == name).unwrap_or(0);
+        let domain = index(&segment.domain);
+        let mut takes_from = domain;
+        let mut gate = None;
+        if let SegmentKind::Gate { edge } = segment.kind {
+            edges.push(edge);
+            let from = plan.lanes_into(id).next().and_then(|lane| plan.segment(lane.from));
+            takes_from = from.map_or(0, |from| index(&from.domain));
+            let name = segment.name.clone();
+            let branch = |target| BranchSpec {
+                filter: None,
+                edge: Some(edges.len() as u16 - 1),
+                target,
+                marks: Vec::new(),
+                held: false,
+                share: None,
+            };
+            let to_array = arrays.target(id, &edges, edge);
+            gate = Some(NodeSpec {
+                name,
+                nf: None,
+                outputs: to_array.map(|target| vec![branch(target)]).into_iter().collect(),
+                tags: Vec::new(),
+                fan_in: 1,
+                instance_of: None,
+            });
+        }
+        let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
+        let nodes = nodes.map(|(n, node)| NodeSpec {
+            name: node.policy_name().to_owned(),
+            tags: settings(tags, n),
+            nf: match &node.kind {
+                NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
+                NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
+            },
+            outputs: if is_tx { Vec::new() } else { self.outputs(id, segment, (n, node), &edges) },
+            fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
+            instance_of: instance_of(plan, segment, n),
         });
+        let nodes = nodes.chain(gate).collect();
+        let infos = || {
+            let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n));
+            nodes.filter_map(|node| match &node.kind {
+                NodeKind::Nf { info, .. } => Some(info),
+                NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
+            })
+        };
+        let core = segment.core.map(|c| c as u16);
+        let shares_core = match segment.core {
+            Some(_) => plan.segments.iter().filter(|s| s.core == segment.core).count() > 1,
+            None => true,
+        };
+        let nf = segment.kind == SegmentKind::Nf;
+        // Somebody else's program is never put above the agent. Nor are those on its core, who would not
+        // leave it any time.
+        let with_outside =
+            plan.segments.iter().any(|s| s.core == segment.core && s.program.is_some());
+        let learns = match end {
+            EndSpec::Rx { port, .. } => arrays.with_port(port),
+            _ => None,
+        };
+        WorkerSetup {
+            name: segment.name.clone(),
+            end,
+            nodes,
+            arrays: arrays.chosen_by(id, &edges).0,
+            learns,
+            edges: edges.iter().map(|e| e.0).collect(),
+            domain,
+            takes_from,
+            writable: segment.writes_packets || is_rx,
+            program: segment.program,
+            creates: infos().any(|info| info.creates > 0),
+            holders: infos().filter(|info| info.holds > 0).count() as u32,
+            schedule: ScheduleSpec {
+                core,
+                real_time: options.real_time
+                    && plan.real_time_ok
+                    && core.is_some()
+                    && nf
+                    && !with_outside,
+                shares_core,
+                spin_us: options.spin_us,
+                busy: options.busy,
+            },
+            careful: Vec::new(),
+            fault: None,
+            attack: None,
+        }
     }
-    let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
-    let nodes = nodes.map(|(n, node)| NodeSpec {
-        name: node.policy_name().to_owned(),
-        tags: settings(tags, n),
-        nf: match &node.kind {
-            NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
-            NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
-        },
-        outputs: if is_tx {
-            Vec::new()
-        } else {
-            outputs::outputs(plan, tags, id, segment, node, &edges)
-        },
-        fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
-        instance_of: instance_of(plan, segment, n),
-    });
-    let nodes = nodes.chain(gate).collect();
-    let infos = || {
-        let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n));
-        nodes.filter_map(|node| match &node.kind {
-            NodeKind::Nf { info, .. } => Some(info),
-            NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
-        })
-    };
-    let core = segment.core.map(|c| c as u16);
-    let shares_core = match segment.core {
-        Some(_) => plan.segments.iter().filter(|s| s.core == segment.core).count() > 1,
-        None => true,
-    };
-    let nf = segment.kind == SegmentKind::Nf;
-    // Somebody else's program is never put above the agent. Nor are those on its core, who would not
-    // leave it any time.
-    let with_outside = plan.segments.iter().any(|s| s.core == segment.core && s.program.is_some());
-    WorkerSetup {
-        name: segment.name.clone(),
-        end,
-        nodes,
-        edges: edges.iter().map(|e| e.0).collect(),
-        domain,
-        takes_from,
-        writable: segment.writes_packets || is_rx,
-        program: segment.program,
-        creates: infos().any(|info| info.creates > 0),
-        holders: infos().filter(|info| info.holds > 0).count() as u32,
-        schedule: ScheduleSpec {
-            core,
-            real_time: options.real_time
-                && plan.real_time_ok
-                && core.is_some()
-                && nf
-                && !with_outside,
-            shares_core,
-            spin_us: options.spin_us,
-            busy: options.busy,
-        },
-        careful: Vec::new(),
-        fault: None,
-        attack: None,
     }
 }
 

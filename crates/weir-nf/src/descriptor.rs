@@ -161,6 +161,9 @@ pub struct Descriptor {
     /// How many packets it makes at most (`ctx.alloc`, `ctx.copy`) for each that it is given; 0: none.
     /// It is given no more packets than there are buffers for.
     pub creates: u8,
+    /// The output by which all packets leave that it makes, and no others; `None`: they leave by any.
+    /// Where copies are copied again, so many fewer buffers have to be kept ready.
+    pub creates_to: Option<&'static str>,
     /// How many packets it holds at most (`ctx.hold`) at a time; 0: none.
     pub holds: u32,
     /// Whether it sets timers (`ctx.timer`). It is then given packets one at a time.
@@ -192,6 +195,7 @@ impl Descriptor {
         tags: &[],
         domain: "",
         creates: 0,
+        creates_to: None,
         holds: 0,
         timers: false,
         flows: 1 << 16,

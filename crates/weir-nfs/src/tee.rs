@@ -47,6 +47,7 @@ impl Nf for Tee {
         effect: Effect::Stateful,
         cost_cycles: 100,
         creates: 1,
+        creates_to: Some("copy"),
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -69,6 +69,11 @@ impl Bench {
         (port, packet.entry().seq().get() as usize, wire, time)
     }
 
+    /// When a packet came, in nanoseconds since 1970.
+    pub(crate) fn time_ns(&self, packet: &Packet) -> u64 {
+        self.arena.meta(packet.entry()).map_or(0, |meta| meta.time_ns.get())
+    }
+
     /// What stands in a packet's tag slot.
     pub(crate) fn tag_word(&self, packet: &Packet, slot: u8) -> u64 {
         tag_word_of(self.arena.view(), packet.entry(), slot)

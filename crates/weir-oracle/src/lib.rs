@@ -12,6 +12,7 @@
 //! several sources mix is open, as is how a packet and what µNFs made because of it mix where their
 //! ways meet again.
 
+mod arrays;
 mod bench;
 mod capture;
 mod oracle;

@@ -9,6 +9,7 @@ use weir_nf::{BuildError, Env, Instance, Kind, TagError, TagPlace, TagSpec};
 use weir_packet::{DropReason, Packet, TagBits};
 use weir_plan::{Graph, Mark, Node, NodeId, NodeKind, Place, Setting, Tags, TagsError};
 
+use crate::arrays::Arrays;
 use crate::bench::{Bench, Done, LONGEST};
 use crate::{Counts, Discarded, Input, Outcome, Sent};
 
@@ -50,6 +51,7 @@ pub struct Oracle {
     /// By node.
     nfs: Vec<Option<Box<dyn Instance>>>,
     bench: Bench,
+    arrays: Arrays,
     /// Packets of each source so far.
     received: BTreeMap<u16, usize>,
     /// Time stamps of all packets received.
@@ -62,6 +64,8 @@ pub struct Oracle {
 /// Where a packet goes from a node.
 enum Next {
     Node(NodeId, u8),
+    /// Out of the graph, by this port.
+    Port(NodeId, u16),
     Nowhere(DropReason),
 }
 
@@ -101,6 +105,7 @@ impl Oracle {
             tags,
             nfs,
             bench: Bench::new()?,
+            arrays: Arrays::default(),
             received: BTreeMap::new(),
             times: Vec::new(),
             outcome,
@@ -152,6 +157,11 @@ impl Oracle {
         self.counts(&rx).count(input.bytes.len());
         self.times.push(input.time);
         let time = self.times.len() - 1;
+        if let NodeKind::Port { first, last } = node.kind
+            && first < last
+        {
+            self.arrays.come(port, input.port, &input.bytes, input.time.to_ns());
+        }
         if let Some(packet) = self.bench.arrive(input, place, time) {
             let next = self.leave(port, 0, &packet);
             self.walk(packet, rx, next);
@@ -164,6 +174,7 @@ impl Oracle {
     fn walk(&mut self, packet: Packet, at: String, next: Next) {
         let (id, nf_input) = match next {
             Next::Node(id, nf_input) => (id, nf_input),
+            Next::Port(id, port) => return self.send(packet, id, port),
             Next::Nowhere(reason) => {
                 self.counts(&at).drop(reason);
                 let bytes = self.bench.bytes(&packet);
@@ -184,17 +195,9 @@ impl Oracle {
         match node.kind {
             // Who sends to `Drop` drops.
             NodeKind::Drop => self.walk(packet, at, Next::Nowhere(DropReason::Policy)),
-            // A checked graph has none.
-            NodeKind::Vnf(_) => self.walk(packet, at, Next::Nowhere(DropReason::NoEdge)),
-            NodeKind::Port { first, .. } => {
-                let tx = service("tx", &node, first);
-                self.counts(&tx).count(bytes.len());
-                let (source, place, wire_len, time) = self.bench.origin(&packet);
-                if let Some(&time) = self.times.get(time) {
-                    let sent = Sent { source, place, bytes, wire_len, time };
-                    self.outcome.sent.entry(first).or_default().push(sent);
-                }
-                self.bench.forget(packet);
+            // A checked graph has none; and what leads to a port says which.
+            NodeKind::Vnf(_) | NodeKind::Port { .. } => {
+                self.walk(packet, at, Next::Nowhere(DropReason::NoEdge))
             }
             NodeKind::Nf { .. } => {
                 self.counts(&node.name).count(bytes.len());
@@ -206,6 +209,19 @@ impl Oracle {
                 self.leave_all(id, done);
             }
         }
+    }
+
+    /// A packet leaves by a port.
+    fn send(&mut self, packet: Packet, node: NodeId, port: u16) {
+        let tx = service("tx", &self.node(node), port);
+        let bytes = self.bench.bytes(&packet);
+        self.counts(&tx).count(bytes.len());
+        let (source, place, wire_len, time) = self.bench.origin(&packet);
+        if let Some(&time) = self.times.get(time) {
+            let sent = Sent { source, place, bytes, wire_len, time };
+            self.outcome.sent.entry(port).or_default().push(sent);
+        }
+        self.bench.forget(packet);
     }
 
     /// Walks all packets that leave a µNF, one after the other.
@@ -242,10 +258,22 @@ impl Oracle {
                 continue;
             }
             let Some(edge) = self.graph.edge(branch.edge) else { continue };
-            if let Some(Mark { slot, mask, word }) = self.tags.mark(edge) {
-                self.bench.mark(packet, TagBits { slot, mask }, word);
+            for Mark { slot, mask, word } in self.tags.marks(branch.edge) {
+                self.bench.mark(packet, TagBits { slot: *slot, mask: *mask }, *word);
             }
             self.outcome.edges.entry(edge.name.clone()).or_default().count(bytes.len());
+            if let Some(NodeKind::Port { first, last }) = self.graph.node(edge.to).map(|n| &n.kind)
+            {
+                let port = match first < last {
+                    true => {
+                        let array = (edge.to, *first, *last);
+                        let time_ns = self.bench.time_ns(packet);
+                        self.arrays.leave(array, branch.edge, &bytes, time_ns)
+                    }
+                    false => *first,
+                };
+                return Next::Port(edge.to, port);
+            }
             return Next::Node(edge.to, u8::try_from(edge.input).unwrap_or(u8::MAX));
         }
         Next::Nowhere(if output.default_drop { DropReason::Policy } else { DropReason::NoEdge })

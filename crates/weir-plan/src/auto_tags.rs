@@ -2,18 +2,21 @@
 //!
 //! Which edge led a packet into `x` is then a tag that filters at `x` and behind it ask for as
 //! `x.name`. It is a placeholder: where headers and the port that a packet came in by still tell the
-//! edge, they take its place, and nothing is carried along at run time. Where they do not, the
-//! graph has the tag in its filters, and does not run yet.
+//! edge, they take its place, and nothing is carried along at run time. Where they do not, the edges
+//! write it into packets ([`crate::tags`]).
 
 use std::collections::{BTreeSet, HashMap};
 
-use weir_filter::Expr;
+use weir_filter::{Expr, TagTest};
 
 use crate::ast::{Item, Policy, Statement};
+use crate::catalog::NfInfo;
 use crate::declare::{Declared, What};
 use crate::edges::Link;
 use crate::error::Errors;
 use crate::remedy::writes;
+use crate::said::infos;
+use crate::tee::TEE;
 use crate::why::Why;
 
 /// What stands before the scope of an automatic tag, to tell it from the name of an output.
@@ -173,7 +176,7 @@ impl<'a> Ways<'a> {
             let (index, _) = self.declared.get(node)?;
             let mut had: BTreeSet<Option<&str>> =
                 self.into(index).map(|link| link.tag.as_deref()).collect();
-            if self.avoidable(at, index) {
+            if self.avoidable(at, index) || self.makes_up(at) {
                 had.insert(None);
             }
             let names: BTreeSet<&str> = had.iter().copied().flatten().collect();
@@ -191,13 +194,22 @@ impl<'a> Ways<'a> {
         (!all.is_empty()).then(|| Expr::and(all))
     }
 
+    /// Packets at `at` may have been made by an NF on the way there: those have no tags. A Tee's copies have.
+    fn makes_up(&self, at: usize) -> bool {
+        let makes = |info: &NfInfo| info.creates > 0 && info.name != TEE;
+        self.upstream(at, None)
+            .iter()
+            .any(|node| self.what(*node).is_some_and(|what| infos(what).into_iter().any(makes)))
+    }
+
     /// A packet is as it came in: nobody writes, makes or holds any, and each edge's filter says who
     /// takes it.
     fn unchanged(&self, nodes: &[usize], ordered: &dyn Fn(usize) -> bool) -> bool {
         nodes.iter().all(|node| {
-            let quiet = self.what(*node).is_some_and(|what| {
-                !writes(what) && what.info().is_none_or(|info| info.creates == 0 && info.holds == 0)
-            });
+            let keeps = |info: &NfInfo| info.creates == 0 && info.holds == 0;
+            let quiet = self
+                .what(*node)
+                .is_some_and(|what| !writes(what) && infos(what).into_iter().all(keeps));
             quiet && !ordered(*node)
         })
     }
@@ -316,6 +328,14 @@ fn terms(filter: &Expr) -> usize {
         Expr::And(list) | Expr::Or(list) => list.iter().map(terms).fold(1, usize::saturating_add),
         _ => 1,
     }
+}
+
+/// A filter that tests automatic tags as the flags that they are at run time.
+pub(crate) fn as_flags(filter: &Expr) -> Expr {
+    replace(filter, &|scope, name| {
+        let (scope, name) = (is_scope(scope).then(|| scope.to_owned())?, name.to_owned());
+        Some(Expr::TagIs { scope, name, test: TagTest::Flag })
+    })
 }
 
 fn replace(filter: &Expr, value: &dyn Fn(&str, &str) -> Option<Expr>) -> Expr {

@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_filter::{Compare, Expr, SlotTest, TagTest};
 
+use crate::auto_tags;
 use crate::catalog::TagKind;
-use crate::graph::{Edge, Graph, Node, NodeId, NodeKind};
+use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
 
 /// Slots of a packet, each of 64 bits.
 pub const TAG_SLOTS: u8 = 8;
@@ -38,6 +39,12 @@ pub enum TagsError {
     Patterns {
         /// The tag.
         tag: String,
+    },
+    /// More automatic tags of an NF than a slot has bits.
+    #[error("filters ask for more than 64 tags that edges to `{node}` give: ask for fewer")]
+    Automatic {
+        /// The NF.
+        node: String,
     },
 }
 
@@ -96,6 +103,8 @@ pub struct Tags {
     /// By scope, name and kind: the place that is tested.
     tested: BTreeMap<(String, String, TagKind), Place>,
     entry: Option<u8>,
+    /// By edge.
+    marks: Vec<Vec<Mark>>,
 }
 
 /// What the same NFs say under one name.
@@ -150,6 +159,12 @@ impl Tags {
             };
             places.insert(variable, place);
         }
+        let mut automatic: BTreeMap<String, (BTreeSet<String>, (usize, u8))> = BTreeMap::new();
+        for (node, names) in asked_automatic(graph) {
+            let bits = u8::try_from(names.len()).ok().filter(|bits| *bits <= 64);
+            let Some(bits) = bits else { return Err(TagsError::Automatic { node }) };
+            automatic.insert(node, (names, packing.take(bits)));
+        }
         if packing.slots() > usize::from(TAG_SLOTS) {
             return Err(TagsError::TooMany { slots: packing.slots() });
         }
@@ -164,8 +179,29 @@ impl Tags {
         let tested = scopes
             .into_iter()
             .filter_map(|(key, variable)| places.get(&variable).map(|place| (key, place.clone())));
+        let mut tested: BTreeMap<_, _> = tested.collect();
         let entry = entry.map(|(slot, _)| clamp(slot));
-        Ok(Self { settings, tested: tested.collect(), entry })
+        let mut marks: Vec<Vec<Mark>> = graph
+            .edges()
+            .iter()
+            .map(|edge| entry_mark(entry, edge).into_iter().collect())
+            .collect();
+        for (node, (names, (slot, first))) in automatic {
+            let slot = clamp(slot);
+            let bit = |i: usize| 1_u64.wrapping_shl(u32::from(first)) << i;
+            let mask = (0..names.len()).fold(0, |mask, i| mask | bit(i));
+            for (edge, marks) in graph.edges().iter().zip(&mut marks) {
+                if enters(graph, edge, &node) {
+                    let given = names.iter().position(|name| Some(name) == edge.tag.as_ref());
+                    marks.push(Mark { slot, mask, word: given.map_or(0, bit) });
+                }
+            }
+            for (name, bit) in names.into_iter().zip(first..) {
+                let key = (auto_tags::scope(&node), name, TagKind::Flag);
+                tested.insert(key, Place::Flag { slot, bit });
+            }
+        }
+        Ok(Self { settings, tested, entry, marks })
     }
 
     /// True when some tag has a place: packets then arrive with empty slots.
@@ -180,17 +216,17 @@ impl Tags {
         self.settings.get(node.index()).map_or(&[], Vec::as_slice)
     }
 
-    /// What packets get that take this edge.
+    /// What packets get that take an edge: the number of an edge by which they leave their port, and the
+    /// automatic tag of one that leads into an NF.
     #[must_use]
-    pub fn mark(&self, edge: &Edge) -> Option<Mark> {
-        let (slot, entry) = (self.entry?, edge.entry?);
-        Some(Mark { slot, mask: u64::MAX, word: u64::from(entry).saturating_add(1) })
+    pub fn marks(&self, edge: EdgeId) -> &[Mark] {
+        self.marks.get(edge.index()).map_or(&[], Vec::as_slice)
     }
 
     /// The filter with tests of slots in place of tests of tags.
     #[must_use]
     pub fn place(&self, filter: &Expr) -> Expr {
-        filter.place_tags(&mut |scope, name, test| {
+        auto_tags::as_flags(filter).place_tags(&mut |scope, name, test| {
             let place = match self.entry.filter(|_| (scope, name) == ENTRY) {
                 Some(slot) => Some(Place::Number { slot }),
                 None => {
@@ -215,13 +251,44 @@ impl Tags {
     }
 }
 
-/// The nodes that set a tag which some filter of the graph tests.
+/// The nodes that set a tag which some filter of the graph tests, or the edges into which give one.
 pub(crate) fn asked(graph: &Graph) -> BTreeSet<NodeId> {
     let filters = graph.edges().iter().filter_map(|edge| edge.filter.as_ref());
     let tests = filters.flat_map(Expr::tag_tests);
     let names: BTreeSet<(&str, &str, TagKind)> =
         tests.map(|(scope, name, test)| (scope, name, kind(test))).collect();
-    names.into_iter().flat_map(|(scope, name, kind)| setters(graph, scope, name, kind)).collect()
+    let set = names.into_iter().flat_map(|(scope, name, kind)| setters(graph, scope, name, kind));
+    let automatic = asked_automatic(graph);
+    let entered = graph.node_ids().filter(|(_, n)| automatic.keys().any(|node| is_of(n, node)));
+    set.chain(entered.map(|(id, _)| id)).collect()
+}
+
+/// The automatic tags that filters ask for, by the NF that the edges lead to which give them.
+fn asked_automatic(graph: &Graph) -> BTreeMap<String, BTreeSet<String>> {
+    let outputs = graph.nodes().iter().flat_map(|node| &node.outputs);
+    let filters = outputs.flat_map(|output| &output.branches).filter_map(|b| b.filter.as_ref());
+    let mut automatic: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (node, name) in filters.flat_map(auto_tags::asked) {
+        automatic.entry(node.to_owned()).or_default().insert(name.to_owned());
+    }
+    automatic
+}
+
+/// True for the node of that name, and for the µNFs of a VNF of that name.
+fn is_of(node: &Node, name: &str) -> bool {
+    node.policy_name() == name || node.vnf.as_ref().is_some_and(|vnf| vnf.instance == name)
+}
+
+/// True for an edge that leads into the NF or VNF `name`; not for those between a VNF's own µNFs.
+fn enters(graph: &Graph, edge: &Edge, name: &str) -> bool {
+    let is_of = |id| graph.node(id).is_some_and(|node| is_of(node, name));
+    let inside = is_of(edge.from) && graph.node(edge.to).is_some_and(|to| to.vnf.is_some());
+    is_of(edge.to) && !inside
+}
+
+fn entry_mark(slot: Option<u8>, edge: &Edge) -> Option<Mark> {
+    let (slot, entry) = (slot?, edge.entry?);
+    Some(Mark { slot, mask: u64::MAX, word: u64::from(entry).saturating_add(1) })
 }
 
 /// The kind of tag that a test is for.

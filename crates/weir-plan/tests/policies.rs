@@ -5,8 +5,8 @@ mod common;
 
 use common::{Types, branches, good, node};
 use weir_plan::{
-    Bandwidth, Isolate, MAX_WARNINGS, NodeKind, NotRun, Options, Plan, PolicyError, Why, check,
-    render, render_warnings,
+    Bandwidth, Isolate, MAX_WARNINGS, NodeKind, Options, Plan, PolicyError, Why, check, render,
+    render_warnings,
 };
 
 const FIGURE_14: &str = "
@@ -322,9 +322,8 @@ fn the_edges_that_close_cycles_are_those_that_lead_back_to_where_packets_come_in
         "{shown}"
     );
     let why: Vec<String> = graph.not_run().iter().map(ToString::to_string).collect();
-    assert_eq!(why.len(), 5, "{why:?}");
-    assert!(why[0].starts_with("`f -> ext` leads to the 8 ports of `ext`: "), "{why:?}");
-    assert!(why[1].starts_with("packets may go in a circle, which `f -> n` closes: "), "{why:?}");
+    assert_eq!(why.len(), 2, "{why:?}");
+    assert!(why[0].starts_with("packets may go in a circle, which `f -> n` closes: "), "{why:?}");
 }
 
 #[test]
@@ -362,15 +361,7 @@ fn an_nf_may_feed_itself() {
 #[test]
 fn an_edge_may_lead_to_a_port_array() {
     let checked = good("Port<0-7> int; Port<8> ext; pipelet { ext -> int; }");
-    assert_eq!(
-        checked.graph.not_run(),
-        [NotRun::PortArray {
-            edge: "ext -> int".to_owned(),
-            name: "int".to_owned(),
-            first: 0,
-            count: 8
-        }]
-    );
+    assert_eq!(checked.graph.not_run(), []);
 }
 
 #[test]

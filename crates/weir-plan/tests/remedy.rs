@@ -119,7 +119,7 @@ fn pipelets_that_share_a_port_are_told_apart_by_their_filters_where_nothing_writ
     // Who enters by which edge is marked, in one slot.
     let tags = Tags::assign(&checked.graph).unwrap();
     let marks: Vec<_> =
-        checked.graph.edges().iter().map(|e| tags.mark(e).map(|m| m.word)).collect();
+        checked.graph.edge_ids().map(|(id, _)| tags.marks(id).first().map(|m| m.word)).collect();
     assert_eq!(marks[..3], [Some(2), None, None]);
     assert_eq!(marks.iter().flatten().collect::<Vec<_>>(), [&2, &3]);
 }

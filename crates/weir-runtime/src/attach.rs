@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use weir_mem::StreamEnd;
 use weir_mem::{
-    Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Muster, Owner, Producer,
+    Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Muster, Origins, Owner, Producer,
 };
 use weir_mem::{Region, RegionError, RingShape};
 use weir_port::{Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
@@ -114,6 +114,10 @@ pub(crate) struct Attached {
     pub(crate) followers: Vec<Rc<Doorbell>>,
     pub(crate) muster: Option<Muster>,
     pub(crate) state: Option<KeptState>,
+    /// By array: which flows came in by it.
+    pub(crate) origins: Vec<Option<Rc<Origins>>>,
+    /// Where the worker itself writes that.
+    pub(crate) learns: Option<Rc<Origins>>,
 }
 
 pub(crate) fn attach(
@@ -175,6 +179,12 @@ pub(crate) fn attach(
         Some(fd) => Some(KeptState::attach(&fds.region(fd, KeptState::LEN)?)?),
         None => None,
     };
+    let mut origins = |fd: Fd, writable| -> Result<Rc<Origins>, AttachError> {
+        Ok(Rc::new(Origins::attach(&fds.region(fd, Origins::LEN)?, writable)?))
+    };
+    let learns = spec.learns.map(|fd| origins(fd, true)).transpose()?;
+    let known = spec.arrays.iter().map(|a| a.origins.map(|fd| origins(fd, false)).transpose());
+    let origins = known.collect::<Result<_, _>>()?;
     let muster = match spec.muster {
         Some(fd) => {
             Some(Muster::attach(&fds.region(fd, Muster::LEN)?, !spec.followers.is_empty())?)
@@ -187,6 +197,8 @@ pub(crate) fn attach(
     egress.set_dump_edge(spec.edges.len());
     Ok(Attached {
         state,
+        origins,
+        learns,
         arena,
         outward,
         ingress,

@@ -6,6 +6,7 @@
 //! made anew from the copies. It writes only into the domain that the packets go to (and owner words
 //! and its own ring indices where they come from).
 
+use crate::arrays::Pick;
 use crate::dump;
 use crate::spec::WorkerSpec;
 use crate::station::{Progress, Station};
@@ -15,7 +16,7 @@ use weir_mem::fault::{self, Step};
 use weir_mem::meta::{Arrival, Arrived, CHECKSUM_GOOD, CHECKSUM_PARTIAL, VLAN_STRIPPED};
 use weir_mem::{Arena, Entry, Meta, Seq};
 use weir_packet::{BATCH, DropReason, Packet};
-use weir_port::Pull;
+use weir_port::{Egress, Pull};
 
 /// How long a gate waits for a domain to take packets before it drops them, and to give what it
 /// promised before it goes on without.
@@ -37,6 +38,8 @@ const PIECE: usize = 2048;
 pub(crate) struct Gate {
     /// By source: the last packet's place in the stream.
     last: Vec<Option<Seq>>,
+    /// By source: the port that its packets came in by, if any come here.
+    ports: Vec<Option<u16>>,
     piece: Box<[u8; PIECE]>,
     finished: Vec<Packet>,
     /// It leads into a domain that need not be trusted, or out of one.
@@ -107,8 +110,13 @@ impl Credit {
 impl Gate {
     pub(crate) fn new(spec: &WorkerSpec, into: bool, out_of: bool) -> Self {
         let sources = usize::from(spec.sources);
+        let comes = |source: u16| spec.lanes_in.iter().any(|lane| lane.source == source);
         Gate {
             last: vec![None; sources],
+            ports: (0..)
+                .zip(&spec.source_ports)
+                .map(|(s, port)| comes(s).then_some(*port))
+                .collect(),
             piece: Box::new([0; PIECE]),
             finished: Vec::with_capacity(BATCH),
             into,
@@ -118,10 +126,17 @@ impl Gate {
         }
     }
 
-    pub(crate) fn step(&mut self, station: &mut Station, packets: &mut Vec<Packet>) -> Progress {
+    /// `pick`: which way packets leave, where they leave by an array of ports.
+    pub(crate) fn step(
+        &mut self,
+        station: &mut Station,
+        packets: &mut Vec<Packet>,
+        pick: Option<&mut Pick>,
+    ) -> Progress {
         let Station { arena, outward, ingress, egress, home, .. } = station;
         let (Some(outward), Some(pool)) = (outward.as_ref(), home.as_mut()) else {
-            return Progress::Idle;
+            // No packets can come: nothing leads to the NF that its edge leaves.
+            return idle(station);
         };
         let free = pool.refill(outward.owners(), BATCH);
         let room = |source| egress.room(source, BATCH).min(free);
@@ -150,7 +165,6 @@ impl Gate {
             silent.over();
         }
         let (mut bytes, mut drops) = (0, Vec::new());
-        let lane = egress.lane(0, pulled.source);
         let reached = ingress.reached(pulled.source);
         for (i, packet) in packets.iter().enumerate() {
             let last = self.last.get_mut(pulled.source);
@@ -159,7 +173,8 @@ impl Gate {
                 Some(last) if !follows(seq, *last, reached) => Err(DropReason::BadEntry),
                 Some(last) => {
                     *last = Some(seq);
-                    copy(packet.entry(), arena, outward, &mut self.piece, || pool.take())
+                    let ports = (self.ports.as_slice(), pulled.source);
+                    copy(packet.entry(), arena, outward, ports, &mut self.piece, || pool.take())
                 }
                 None => Err(DropReason::BadEntry),
             };
@@ -186,8 +201,13 @@ impl Gate {
                 }
             }
         }
-        if let Some(lane) = lane {
-            egress.send_all(lane, &mut self.finished);
+        match (pick, egress.lane(0, pulled.source)) {
+            (Some(pick), _) => {
+                let lane = |p: &Packet| (pick.edge(p, outward), pulled.source);
+                send_each(egress, &mut self.finished, lane);
+            }
+            (None, Some(lane)) => egress.send_all(lane, &mut self.finished),
+            (None, None) => {}
         }
         // Nothing is left where there is a lane: there was room.
         for packet in self.finished.drain(..) {
@@ -204,6 +224,23 @@ impl Gate {
         fault::step(Step::Done);
         Progress::Did
     }
+}
+
+/// Sends each packet by the edge and source that `way` says; those that find none stay.
+fn send_each(
+    egress: &mut Egress,
+    packets: &mut Vec<Packet>,
+    mut way: impl FnMut(&Packet) -> (usize, usize),
+) {
+    let mut left = Vec::new();
+    for packet in packets.drain(..) {
+        let (edge, source) = way(&packet);
+        match egress.lane(edge, source) {
+            Some(lane) => left.extend(egress.send(lane, packet).err()),
+            None => left.push(packet),
+        }
+    }
+    *packets = left;
 }
 
 impl Gate {
@@ -319,6 +356,7 @@ fn copy(
     entry: &Entry,
     from: &Arena,
     to: &Arena,
+    ports: (&[Option<u16>], usize),
     piece: &mut [u8; PIECE],
     buffer: impl FnOnce() -> Option<u32>,
 ) -> Result<Packet, DropReason> {
@@ -339,21 +377,31 @@ fn copy(
         }
     }
     if let Some(ours) = to.meta(&made) {
-        describe(theirs, ours, len);
+        let port = port_of(theirs.source_port.get(), ports.0, ports.1);
+        describe(theirs, ours, len, port);
     }
     Packet::admit(made, to.view()).ok_or(DropReason::BadEntry)
 }
 
+/// The port that a packet came in by of which another domain says `said`: one of those by which packets
+/// come here at all, else its lane's. (A packet that was held goes on in another one's stream.)
+fn port_of(said: u16, ports: &[Option<u16>], source: usize) -> u16 {
+    match ports.contains(&Some(said)) {
+        true => said,
+        false => ports.get(source).copied().flatten().unwrap_or(said),
+    }
+}
+
 /// Makes a packet's metadata from a copy of what another domain says of it: what can be reckoned
 /// anew (headers, flow hash) is, and what cannot be right is made harmless.
-fn describe(theirs: &Meta, ours: &Meta, len: u16) {
+fn describe(theirs: &Meta, ours: &Meta, len: u16, port: u16) {
     let arrival = Arrival {
         time_ns: theirs.time_ns.get(),
         raw_time: theirs.raw_time.get(),
         wire_len: theirs.wire_len.get().max(len.into()),
         time_format: theirs.time_format.get(),
     };
-    ours.arrive(&Arrived::new(&arrival, theirs.source_port.get()), false);
+    ours.arrive(&Arrived::new(&arrival, port), false);
     let (start, offset) = (theirs.checksum_start.get(), theirs.checksum_offset.get());
     let mut flags = theirs.flags.get() & (CHECKSUM_GOOD | CHECKSUM_PARTIAL | VLAN_STRIPPED);
     if u32::from(start) + u32::from(offset) + 2 > u32::from(len) {

@@ -1,5 +1,6 @@
 //! What a worker does with packets: its segment, or its device's service.
 
+use crate::arrays::Learner;
 use crate::dump::Dump;
 use crate::gate::{self, Gate};
 use crate::keep::Keeper;
@@ -26,6 +27,7 @@ enum End {
         source: usize,
         stopped: bool,
         counted: bool,
+        learner: Option<Learner>,
     },
     Tx {
         device: Box<dyn Send>,
@@ -67,6 +69,7 @@ impl Job {
                 source: usize::from(*source),
                 stopped: false,
                 counted: false,
+                learner: station.learns.take().and_then(|o| Learner::new(o, usize::from(*source))),
             },
             EndSpec::Tx { device, nanoseconds, tells } => {
                 let time = match nanoseconds {
@@ -89,6 +92,7 @@ impl Job {
             EndSpec::None => End::None,
         };
         let mut segment = segment;
+        segment.know(&std::mem::take(&mut station.origins));
         let memory = station.state.take().filter(|_| segment.remembers());
         let mut keeper = memory.map(Keeper::new);
         let warnings = keeper.as_mut().map_or_else(Vec::new, |k| k.restore(&mut segment));
@@ -176,7 +180,8 @@ impl Job {
         match &mut self.end {
             End::None => Ok(self.segment_step(station)),
             End::Gate(gate) => {
-                let progress = gate.step(station, &mut self.packets);
+                let pick = self.segment.picks.first_mut().map(|(_, pick)| pick);
+                let progress = gate.step(station, &mut self.packets, pick);
                 Ok(if progress == Progress::Did { self.did(station) } else { progress })
             }
             End::Drain => {
@@ -348,7 +353,7 @@ impl Job {
     }
 
     fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx { device, port, source, stopped, counted } = &mut self.end else {
+        let End::Rx { device, port, source, stopped, counted, learner } = &mut self.end else {
             return Ok(Progress::Idle);
         };
         if station.own_source_ended(*source) {
@@ -391,6 +396,10 @@ impl Job {
         let (received, refused) = (room.received, room.refused);
         let place = device.place();
         fault::step(Step::Claimed);
+        if let Some(learner) = learner {
+            learner.see_time();
+            learner.learn(&self.packets, arena);
+        }
         if received.0 > 0 {
             let base = layout.nodes;
             let mut way = Way { arena, egress, source: *source, words };

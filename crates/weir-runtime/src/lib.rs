@@ -11,6 +11,7 @@
 //! | [`segment`] | the µNFs and the edges between them |
 //! | [`worker`] | the process |
 
+mod arrays;
 mod attach;
 #[cfg(feature = "attacks")]
 mod attack;

@@ -38,19 +38,33 @@ impl Beyond {
         // From the end: how many packets are made, at most, for one that comes to a node.
         let mut made = vec![0usize; nodes.len()];
         for (i, node) in nodes.iter().enumerate().rev() {
-            let own = descriptor(node).map_or(0, |d| usize::from(d.creates));
-            let made_at = |target: Target| match target {
-                Target::Node { node, .. } => made.get(node).copied(),
-                Target::Lane { .. } | Target::Drop => None,
+            // A node that has lent its µNF makes none, but those are of µNFs that do no more than judge.
+            let descriptor = descriptor(node);
+            let own = descriptor.map_or(0, |d| usize::from(d.creates));
+            // The output of what it makes, if that is one of its own.
+            let apart = descriptor
+                .and_then(|d| d.outputs.iter().position(|output| Some(*output) == d.creates_to));
+            let behind = |leaves: &dyn Fn(usize) -> bool| {
+                let outputs = node.outputs.iter().enumerate().filter(|(k, _)| leaves(*k));
+                let made_at = |target: Target| match target {
+                    Target::Node { node, .. } => made.get(node).copied(),
+                    Target::Lane { .. } | Target::Array { .. } | Target::Drop => None,
+                };
+                // Of several instances one gets the packet.
+                let next = outputs.flat_map(|(_, branches)| branches).flat_map(|b| {
+                    let parts = b.spread.iter().flat_map(|spread| spread.parts());
+                    parts.map(|part| part.target).chain([b.target]).filter_map(made_at)
+                });
+                next.max().unwrap_or(0)
             };
-            // Of several instances one gets the packet.
-            let next = node.outputs.iter().flatten().flat_map(|b| {
-                let parts = b.spread.iter().flat_map(|spread| spread.parts());
-                parts.map(|part| part.target).chain([b.target]).filter_map(made_at)
-            });
-            let next = next.max().unwrap_or(0);
+            let (given, of_made) = match apart {
+                Some(apart) => (behind(&|k| k != apart), behind(&|k| k == apart)),
+                None => (behind(&|_| true), behind(&|_| true)),
+            };
+            let each = of_made.saturating_add(1);
+            let all = given.saturating_add(own.saturating_mul(each));
             if let Some(made) = made.get_mut(i) {
-                *made = next.saturating_mul(own.saturating_add(1)).saturating_add(own);
+                *made = all;
             }
         }
         Beyond {

@@ -2,14 +2,16 @@
 
 mod build;
 
+use crate::arrays::Pick;
 use crate::careful::{CLEAN, Careful};
 use crate::layout::{Layout, NODE_WORDS};
 use crate::spec::WorkerSpec;
 use crate::spread::{Balances, Part, Spread};
 use crate::takes::Takes;
+use std::rc::Rc;
 use std::time::Instant;
 use weir_filter::CompileError;
-use weir_mem::{Arena, Seq};
+use weir_mem::{Arena, Origins, Seq};
 use weir_nf::{BuildError, Instance, Outcome, Site, TagError};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
@@ -65,8 +67,17 @@ pub enum SegmentError {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
-    Node { node: usize, input: usize },
-    Lane { edge: usize },
+    Node {
+        node: usize,
+        input: usize,
+    },
+    Lane {
+        edge: usize,
+    },
+    /// One of an array's ports.
+    Array {
+        pick: usize,
+    },
     Drop,
 }
 
@@ -124,6 +135,8 @@ pub struct Segment {
     pub(crate) layout: Layout,
     pub(crate) more: crate::more::Beyond,
     balances: Balances,
+    /// For each edge to an array of ports, and the array's index.
+    pub(crate) picks: Vec<(usize, Pick)>,
     pub(crate) verdicts: [Verdict; BATCH],
     spare: Vec<Packet>,
     batches: u32,
@@ -136,14 +149,16 @@ impl Segment {
     pub fn new(spec: &WorkerSpec) -> Result<Self, SegmentError> {
         let mut nodes = Vec::with_capacity(spec.nodes.len());
         let mut balances = Balances::default();
+        let mut picks = Vec::new();
         for (i, n) in spec.nodes.iter().enumerate() {
-            let node = build::node(i, n, spec, &nodes, &mut balances)?;
+            let node = build::node(i, n, spec, &nodes, &mut balances, &mut picks)?;
             nodes.push(node);
         }
         let careful = nodes.iter().any(|n| n.careful.is_some());
         Ok(Segment {
             more: crate::more::Beyond::of(&nodes),
             nodes,
+            picks,
             layout: Layout::of(spec),
             balances,
             verdicts: [Verdict::FIRST; BATCH],
@@ -284,7 +299,9 @@ impl Segment {
         };
         if let Some(output) = same {
             let branches = node.outputs.get(output).map(Vec::as_slice);
-            if let Some([Branch { takes: Takes::All, target, words, spread: None }]) = branches {
+            if let Some([Branch { takes: Takes::All, target, words, spread: None }]) = branches
+                && !matches!(target, Target::Array { .. })
+            {
                 if judged {
                     self.verdicts.fill(Verdict::FIRST);
                 }
@@ -306,7 +323,7 @@ impl Segment {
                             }
                         }
                     }
-                    Target::Drop => {}
+                    Target::Array { .. } | Target::Drop => {}
                 }
                 // What is left had `-> Drop`, or no lane, which the plan excludes.
                 for packet in batch.drain(..) {
@@ -388,22 +405,42 @@ impl Segment {
                     inbox.push(packet);
                 }
             }
-            Target::Lane { edge } => {
-                let Some(lane) = way.egress.lane(edge, way.source) else {
-                    return self.discard(packet, DropReason::RingFull, i, way);
-                };
-                // In order: behind what waits already.
-                let sent = match self.more.backlog.is_empty() {
-                    true => way.egress.send(lane, packet),
-                    false => Err(packet),
-                };
-                match sent {
-                    Ok(()) => {}
-                    Err(packet) if self.more.any => self.more.backlog.push_back((lane, packet)),
-                    Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
-                }
-            }
+            Target::Lane { edge } => self.send(i, edge, packet, way),
+            Target::Array { pick } => self.send_to_array(i, pick, packet, way),
             Target::Drop => self.discard(packet, DropReason::Policy, i, way),
+        }
+    }
+
+    /// Stages a packet of node `i` on the lane of `edge`.
+    #[inline(always)]
+    fn send(&mut self, i: usize, edge: usize, packet: Packet, way: &mut Way<'_>) {
+        let Some(lane) = way.egress.lane(edge, way.source) else {
+            return self.discard(packet, DropReason::RingFull, i, way);
+        };
+        // In order: behind what waits already.
+        let sent = match self.more.backlog.is_empty() {
+            true => way.egress.send(lane, packet),
+            false => Err(packet),
+        };
+        match sent {
+            Ok(()) => {}
+            Err(packet) if self.more.any => self.more.backlog.push_back((lane, packet)),
+            Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
+        }
+    }
+
+    #[inline(never)]
+    fn send_to_array(&mut self, i: usize, pick: usize, packet: Packet, way: &mut Way<'_>) {
+        match self.picks.get_mut(pick).map(|(_, pick)| pick.edge(&packet, way.arena)) {
+            Some(edge) => self.send(i, edge, packet, way),
+            None => self.discard(packet, DropReason::NoEdge, i, way),
+        }
+    }
+
+    /// Where it is written which flows came in by the arrays that edges lead to.
+    pub(crate) fn know(&mut self, origins: &[Option<Rc<Origins>>]) {
+        for (array, pick) in &mut self.picks {
+            pick.know(origins.get(*array).cloned().flatten());
         }
     }
 

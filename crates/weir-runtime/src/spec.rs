@@ -6,7 +6,7 @@ use weir_filter::Expr;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 11;
+pub const PROTOCOL_VERSION: u32 = 12;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -55,7 +55,8 @@ pub struct LaneOutSpec {
     pub bell: Fd,
     /// Index of the source.
     pub source: u16,
-    /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops.
+    /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops; more: one
+    /// of the ways to an array's ports.
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
@@ -105,8 +106,27 @@ pub enum TargetSpec {
     },
     /// Out of the segment, over the branch's edge.
     Lane,
+    /// Out of the segment, to one of an array's ports.
+    Array {
+        /// Its index among the worker's [`WorkerSpec::arrays`].
+        array: u16,
+        /// The [`LaneOutSpec::edge`] of the lanes to its first port; those of the others follow.
+        first: u16,
+    },
     /// Nowhere.
     Drop,
+}
+
+/// An array of ports that edges of the worker lead to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ArraySpec {
+    /// How many ports it has.
+    pub ports: u16,
+    /// By source: which of them its packets came in by, counted from 0; `None` for none of them.
+    pub places: Vec<Option<u16>>,
+    /// Where it is written which flows came in by it ([`weir_mem::Origins`]); read-only. `None` when no
+    /// packets come in by it.
+    pub origins: Option<Fd>,
 }
 
 /// One edge at a node's output, tried in order.
@@ -119,7 +139,10 @@ pub struct BranchSpec {
     /// Where it leads.
     pub target: TargetSpec,
     /// What is written into the tag slots of packets that take it.
-    pub mark: Option<MarkSpec>,
+    pub marks: Vec<MarkSpec>,
+    /// Packets may have been held on their way: then they need not be of the source that their lane is
+    /// for, and the port that they came in by stands in their metadata.
+    pub held: bool,
     /// Which of those packets, where they divide over instances. Branches of one edge of the policy stand
     /// together, those of all instances, from the first.
     pub share: Option<ShareSpec>,
@@ -299,6 +322,10 @@ pub struct WorkerSpec {
     pub edges: Vec<u32>,
     /// The graph's NFs of several instances.
     pub groups: Vec<GroupSpec>,
+    /// Arrays of ports that its edges lead to.
+    pub arrays: Vec<ArraySpec>,
+    /// Where an Rx service writes which flows came in, if its port is of an array that some edge leads to.
+    pub learns: Option<Fd>,
     /// Device.
     pub end: EndSpec,
     /// The device's descriptor, of one that the agent holds open (a TAP interface, a packet socket).

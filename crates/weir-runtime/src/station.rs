@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use weir_device::Place;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Muster, Seq};
+use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Muster, Origins, Seq};
 use weir_packet::{BATCH, DropReason, Packet, REASONS};
 use weir_port::{Doorbell, DoorbellError, Egress, HomePool, Ingress, Pull};
 
@@ -54,6 +54,9 @@ pub(crate) struct Station {
     pub(crate) muster: Option<Muster>,
     /// Where the µNFs' state is kept; the worker's job takes it.
     pub(crate) state: Option<KeptState>,
+    /// By array of ports that edges lead to: which flows came in by it; and where this worker writes that.
+    pub(crate) origins: Vec<Option<Rc<Origins>>>,
+    pub(crate) learns: Option<Rc<Origins>>,
     pub(crate) layout: Layout,
     /// The ledger's words as they will be committed next.
     pub(crate) words: Vec<u64>,
@@ -77,7 +80,7 @@ impl Station {
         let layout = Layout::of(spec);
         let attached = attach(spec, layout.len, &mut fds)?;
         let Attached { arena, outward, ingress, egress, home, ledger, commands, .. } = attached;
-        let Attached { bell, followers, muster, state, .. } = attached;
+        let Attached { bell, followers, muster, state, origins, learns, .. } = attached;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
         let mut expected = 0;
@@ -104,6 +107,8 @@ impl Station {
             followers,
             muster,
             state,
+            origins,
+            learns,
             layout,
             words,
             ledger,

@@ -10,45 +10,62 @@ pub(crate) enum Takes {
     All,
     These(Box<Filter>),
     /// What asks for the port that packets came in by, answered for each source when it was built.
-    BySource(Vec<Filter>),
+    BySource(Vec<Filter>, Ports),
     /// What asks for tags, or writes one. Graphs without tags have none of it, and pay nothing.
     Tagged(Box<Tagged>),
+}
+
+/// By source the port that packets came in by, where those on a lane need not be of its source; else empty.
+type Ports = Box<[u16]>;
+
+/// The source that a packet came in by, of one that travels with those of `source`.
+#[inline(always)]
+fn own_source(ports: &Ports, arena: &Arena, entry: &Entry, source: usize) -> usize {
+    if ports.is_empty() {
+        return source;
+    }
+    let port = arena.meta(entry).map(|meta| meta.source_port.get());
+    port.and_then(|port| ports.iter().position(|p| *p == port)).unwrap_or(source)
 }
 
 /// A filter over bytes and tags.
 pub(crate) struct Tagged {
     /// By source, if it asks for the port that packets came in by; else one for all.
     filters: Vec<Filter>,
+    ports: Ports,
     /// What is written into the tags of those that match.
-    mark: Option<(TagBits, u64)>,
+    marks: Vec<(TagBits, u64)>,
 }
 
 impl Tagged {
     #[inline(never)]
-    fn takes(&self, arena: ArenaView<'_>, entry: &Entry, source: usize) -> bool {
+    fn takes(&self, arena: &Arena, entry: &Entry, source: usize) -> bool {
         let filter = match self.filters.as_slice() {
             [only] => Some(only),
-            filters => filters.get(source),
+            filters => filters.get(own_source(&self.ports, arena, entry, source)),
         };
+        let arena: ArenaView<'_> = arena.view();
         let word = |slot| tag_word_of(arena, entry, slot);
         if !filter.is_some_and(|f| f.matches_tagged(&arena.bytes(entry), word)) {
             return false;
         }
-        if let Some((bits, word)) = self.mark {
-            set_tag_of(arena, entry, bits, word);
+        for (bits, word) in &self.marks {
+            set_tag_of(arena, entry, *bits, *word);
         }
         true
     }
 }
 
 impl Takes {
-    /// `ports` are the sources' ports.
+    /// `ports` are the sources' ports; `held`: packets may be of another source than their lane.
     pub(crate) fn new(
         filter: Option<&Expr>,
         ports: &[u16],
-        mark: Option<MarkSpec>,
+        marks: &[MarkSpec],
+        held: bool,
     ) -> Result<Self, CompileError> {
-        if mark.is_some() || filter.is_some_and(Expr::asks_slots) {
+        let by_packet: Ports = if held { ports.into() } else { Box::default() };
+        if !marks.is_empty() || filter.is_some_and(Expr::asks_slots) {
             let filter = filter.unwrap_or(&Expr::True);
             let filters = match filter.asks_ingress() {
                 true => {
@@ -57,14 +74,15 @@ impl Takes {
                 }
                 false => vec![Filter::compile(filter)?],
             };
-            let bits = |m: MarkSpec| (TagBits { slot: m.slot, mask: m.mask }, m.word);
-            return Ok(Takes::Tagged(Box::new(Tagged { filters, mark: mark.map(bits) })));
+            let bits = |m: &MarkSpec| (TagBits { slot: m.slot, mask: m.mask }, m.word);
+            let marks = marks.iter().map(bits).collect();
+            return Ok(Takes::Tagged(Box::new(Tagged { filters, ports: by_packet, marks })));
         }
         Ok(match filter {
             None => Takes::All,
             Some(filter) if filter.asks_ingress() => {
                 let compile = |port: &u16| Filter::compile(&filter.resolve_ingress(*port));
-                Takes::BySource(ports.iter().map(compile).collect::<Result<_, _>>()?)
+                Takes::BySource(ports.iter().map(compile).collect::<Result<_, _>>()?, by_packet)
             }
             Some(filter) => Takes::These(Box::new(Filter::compile(filter)?)),
         })
@@ -82,8 +100,11 @@ impl Takes {
         match self {
             Takes::All => true,
             Takes::These(filter) => filter.matches(bytes),
-            Takes::BySource(filters) => filters.get(source).is_some_and(|f| f.matches(bytes)),
-            Takes::Tagged(tagged) => tagged.takes(arena.view(), packet.entry(), source),
+            Takes::BySource(filters, ports) => {
+                let source = own_source(ports, arena, packet.entry(), source);
+                filters.get(source).is_some_and(|f| f.matches(bytes))
+            }
+            Takes::Tagged(tagged) => tagged.takes(arena, packet.entry(), source),
         }
     }
 }

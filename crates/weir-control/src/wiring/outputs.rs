@@ -1,7 +1,8 @@
 //! Where packets go that leave a node.
 
+use super::Wiring;
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, Plan, Segment, SegmentId, Share, Spread, Tags,
+    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, Segment, SegmentId, Share, Spread,
 };
 use weir_runtime::spec::{BranchSpec, GroupSpec, MarkSpec, ShareSpec, SpreadSpec, TargetSpec};
 
@@ -17,46 +18,53 @@ pub(super) fn group(group: &Group) -> GroupSpec {
     GroupSpec { weights: group.weights.clone(), spread }
 }
 
-pub(super) fn outputs(
-    plan: &Plan,
-    tags: &Tags,
-    id: SegmentId,
-    segment: &Segment,
-    node: &Node,
-    edges: &[EdgeId],
-) -> Vec<Vec<BranchSpec>> {
-    let target = |edge: EdgeId| {
-        let edge = plan.edges.get(edge.index());
-        match edge.map(|e| (e.kind, e)) {
-            Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
-                node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
-                input: e.input as u8,
-            },
-            Some((EdgeKind::Ring, _)) => TargetSpec::Lane,
-            _ => TargetSpec::Drop,
-        }
-    };
-    let mark = |m: Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
-    let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
-    let branch = |b: &Branch| BranchSpec {
-        share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
-        filter: b.filter.as_ref().map(|filter| tags.place(filter)),
-        edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
-        target: target(b.edge),
-        mark: plan.graph.edge(b.edge).and_then(|edge| tags.mark(edge)).map(mark),
-    };
-    let output = |o: &weir_plan::Output| {
-        let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
-        if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
-            branches.push(BranchSpec {
-                filter: None,
-                edge: None,
-                target: TargetSpec::Drop,
-                mark: None,
-                share: None,
-            });
-        }
-        branches
-    };
-    node.outputs.iter().map(output).collect()
+impl Wiring<'_> {
+    pub(super) fn outputs(
+        &self,
+        id: SegmentId,
+        segment: &Segment,
+        (number, node): (NodeId, &Node),
+        edges: &[EdgeId],
+    ) -> Vec<Vec<BranchSpec>> {
+        let Wiring { plan, tags, arrays, .. } = self;
+        let held = self.held.get(number.index()).copied().unwrap_or(false);
+        let target = |edge: EdgeId| {
+            let edge = plan.edges.get(edge.index());
+            match edge.map(|e| (e.kind, e)) {
+                Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
+                    node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
+                    input: e.input as u8,
+                },
+                Some((EdgeKind::Ring, e)) => {
+                    arrays.target(id, edges, e.id).unwrap_or(TargetSpec::Lane)
+                }
+                _ => TargetSpec::Drop,
+            }
+        };
+        let mark = |m: &Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
+        let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
+        let branch = |b: &Branch| BranchSpec {
+            share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
+            filter: b.filter.as_ref().map(|filter| tags.place(filter)),
+            edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
+            target: target(b.edge),
+            marks: tags.marks(b.edge).iter().map(mark).collect(),
+            held,
+        };
+        let output = |o: &weir_plan::Output| {
+            let mut branches: Vec<_> = o.branches.iter().map(branch).collect();
+            if o.default_drop && branches.last().is_none_or(|b| b.filter.is_some()) {
+                branches.push(BranchSpec {
+                    filter: None,
+                    edge: None,
+                    target: TargetSpec::Drop,
+                    marks: Vec::new(),
+                    held: false,
+                    share: None,
+                });
+            }
+            branches
+        };
+        node.outputs.iter().map(output).collect()
+    }
 }

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),
         ("errors_go_back_and_packets_go_on", errors_go_back_and_packets_go_on),
         ("a_delay_line_keeps_and_flushes", a_delay_line_keeps_and_flushes),
+        ("what_was_held_parts_by_the_port_it_came_in_by", held_part_by_their_own_port),
         ("timers_come_exactly_where_packet_time_says", timers_come_exactly),
         ("headers_are_added_and_removed_by_input", headers_are_added_and_removed),
         ("timers_come_while_live_input_rests", timers_come_while_live_input_rests),
@@ -282,6 +283,51 @@ fn a_delay_line_keeps_and_flushes() {
     // What the first sends at its end, the second still gets.
     assert_eq!(outcome.nodes["b"].packets, 998);
     assert_eq!(outcome.nodes["b"].drops["held-at-end"], 2);
+}
+
+/// Two ports' packets meet in a delay line, where each is released when another one comes, of whichever
+/// port; behind it they part by the port that they came in by themselves.
+fn held_part_by_their_own_port() {
+    let policy = "Port<0> a; Port<1> b; Port<2> of_a; Port<3> of_b; DelayLine d; Null n;
+        pipelet { a -> d; b -> d; d -> n; n [ingress == 0] -> of_a; n [ingress == 1] -> of_b; }";
+    let graph = weir_plan::check(policy, &Library).unwrap().graph;
+    let input = packets(3_000);
+    let (odd, even): (Vec<_>, Vec<_>) =
+        input.into_iter().enumerate().partition(|(i, _)| i % 2 == 1);
+    let inputs = [even, odd].map(|p| p.into_iter().map(|(_, p)| p).collect::<Vec<_>>());
+    let guest = |nodes: &[&str]| {
+        nodes.iter().map(|n| ((*n).to_owned(), "guest".to_owned())).collect::<BTreeMap<_, _>>()
+    };
+    for (isolate, domains) in
+        [(Isolate::Each, guest(&[])), (Isolate::None, guest(&[])), (Isolate::Each, guest(&["d"]))]
+    {
+        let what = format!("{isolate:?} {domains:?}");
+        let scratch = Scratch::new("held-part");
+        let file = |name: &str| scratch.0.join(name);
+        let rx = |n: usize| {
+            let path = file(&format!("in{n}.pcap"));
+            write_capture(&path, &inputs[n]);
+            DeviceSpec::Pcap { rx: Some(path), tx: None }
+        };
+        let tx = |n: usize| DeviceSpec::Pcap { rx: None, tx: Some(file(&format!("out{n}.pcap"))) };
+        let binds = BTreeMap::from([(0, rx(0)), (1, rx(1)), (2, tx(0)), (3, tx(1))]);
+        let options = Options { isolate, cores: None, online: 2, domains };
+        let plan = Plan::build(&graph, &options).unwrap();
+        let report = run(&plan, &binds, &RunOptions::default(), |_| {});
+        assert!(report.sound, "{what}: {:?} {:?}", report.balance, report.census);
+        let mut out = 0;
+        for (n, own) in inputs.iter().enumerate() {
+            let own: std::collections::HashSet<(&[u8], u64)> =
+                own.iter().map(|p| (p.bytes.as_slice(), p.time.to_ns())).collect();
+            let sent = read_capture(&file(&format!("out{n}.pcap")));
+            out += sent.len();
+            let foreign =
+                sent.iter().filter(|(b, _, t)| !own.contains(&(b.as_slice(), *t))).count();
+            assert_eq!(foreign, 0, "{what}: of {} packets of port {n}", sent.len());
+        }
+        // What the line keeps at the end it sends but for every third.
+        assert_eq!(out, 2_998, "{what}");
+    }
 }
 
 fn timers_come_exactly() {

@@ -26,6 +26,20 @@ impl FlowHasher {
         FlowHasher { sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64) }
     }
 
+    /// The hasher by which a graph with this seed chooses among the ports of an array: another than
+    /// µNFs have, so that what one of them has chosen by a hash is spread over all ports again.
+    pub fn for_ports(seed: u64) -> Self {
+        // "ports of" in ASCII.
+        Self::new(u128::from(seed) | 0x706f_7274_7320_6f66 << 64)
+    }
+
+    /// One of `count` places for a flow, from 0: the same for both directions, all equally likely.
+    #[inline]
+    pub fn choose(&self, key: &FlowKey, count: usize) -> usize {
+        // Multiply and shift (Lemire, "Fast Random Integer Generation in an Interval", 2019, §3).
+        ((u128::from(self.hash(key)) * count as u128) >> 64) as usize
+    }
+
     /// The 64-bit hash of a flow key.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {

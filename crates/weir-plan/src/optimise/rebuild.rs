@@ -193,7 +193,8 @@ fn edge(graph: &Graph, path: &[EdgeId]) -> Option<Edge> {
     let last = graph.edge(*path.last()?)?;
     let names: Vec<&str> =
         path.iter().filter_map(|id| graph.edge(*id)).map(|edge| edge.name.as_str()).collect();
-    Some(Edge { name: names.join(", "), to: last.to, input: last.input, ..first.clone() })
+    let (name, tag) = (names.join(", "), last.tag.clone());
+    Some(Edge { name, to: last.to, input: last.input, tag, ..first.clone() })
 }
 
 /// A port that is left without an edge keeps one that no packet takes: its device is still opened, and

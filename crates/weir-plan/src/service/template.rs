@@ -75,6 +75,16 @@ impl Template {
         &self.document
     }
 
+    /// Most packets that its µNFs make for one that comes in: as if all of them stood in a row, and each were
+    /// given what those before it have made.
+    fn creates(&self) -> u8 {
+        let grown = self
+            .types
+            .iter()
+            .fold(1_u8, |all, info| all.saturating_mul(info.creates.saturating_add(1)));
+        grown.saturating_sub(1)
+    }
+
     /// The VNF as policies see it: an NF with these inputs and outputs.
     #[must_use]
     pub(crate) fn info(&self) -> NfInfo {
@@ -87,8 +97,8 @@ impl Template {
             may_drop: any(|info| info.may_drop),
             domain: String::new(),
             resizes: any(|info| info.resizes),
-            creates: 0,
-            holds: 0,
+            creates: self.creates(),
+            holds: self.types.iter().fold(0, |sum, info| sum.saturating_add(info.holds)),
             tags: Vec::new(),
             program: None,
             work: crate::describe::Work::default(),

@@ -10,7 +10,7 @@ use weir_plan::{
 
 pub struct Types;
 
-const TYPES: [(&str, &[&str], &[&str], bool); 11] = [
+const TYPES: [(&str, &[&str], &[&str], bool); 12] = [
     ("MacSwap", &["in"], &["out"], true),
     ("CheckIpHeader", &["in"], &["ip", "non_ip"], false),
     ("L3L4Filter", &["in"], &["out"], false),
@@ -22,6 +22,7 @@ const TYPES: [(&str, &[&str], &[&str], bool); 11] = [
     ("Clock", &[], &["out"], true),
     ("Theirs", &["in"], &["out"], false),
     ("Others", &["in"], &["out"], true),
+    ("Maker", &["in"], &["out"], true),
 ];
 
 fn tag(name: &str, kind: TagKind) -> TagInfo {
@@ -41,7 +42,7 @@ impl Catalog for Types {
             may_drop: *name == "L3L4Filter",
             domain: String::new(),
             resizes: false,
-            creates: 0,
+            creates: u8::from(*name == "Maker"),
             holds: 0,
             tags: match *name {
                 "Proxy" => vec![tag("url", TagKind::Text), tag("score", TagKind::Number)],

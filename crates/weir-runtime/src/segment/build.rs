@@ -1,6 +1,7 @@
 //! A segment's nodes, from what the agent says of them.
 
 use super::{Branch, More, Node, SegmentError, Target};
+use crate::arrays::Pick;
 use crate::careful::Careful;
 use crate::layout::{EDGE_WORDS, Layout};
 use crate::spec::{BranchSpec, NodeSpec, TargetSpec, WorkerSpec};
@@ -16,6 +17,7 @@ pub(super) fn node(
     spec: &WorkerSpec,
     earlier: &[Node],
     balances: &mut Balances,
+    picks: &mut Vec<(usize, Pick)>,
 ) -> Result<Node, SegmentError> {
     let layout = Layout::of(spec);
     let build = |source| SegmentError::Build { name: n.name.clone(), source };
@@ -40,7 +42,7 @@ pub(super) fn node(
     let inputs = descriptor.map_or(1, |d| d.inputs.len());
     let mut outputs = Vec::new();
     for branches in &n.outputs {
-        let list = list(i, n, branches, spec, &layout, balances)?;
+        let list = list(i, n, branches, spec, &layout, balances, picks)?;
         outputs.push(list);
     }
     let inbox = (0..inputs).map(|_| Vec::with_capacity(BATCH)).collect();
@@ -67,6 +69,7 @@ fn list(
     spec: &WorkerSpec,
     layout: &Layout,
     balances: &mut Balances,
+    picks: &mut Vec<(usize, Pick)>,
 ) -> Result<Vec<Branch>, SegmentError> {
     let spreads = |source| SegmentError::Spread { name: n.name.clone(), source };
     let mut list: Vec<Branch> = Vec::new();
@@ -82,6 +85,13 @@ fn list(
                 Target::Node { node, input: usize::from(input) }
             }
             TargetSpec::Lane => Target::Lane { edge },
+            TargetSpec::Array { array, first } => {
+                let array = usize::from(array);
+                let ports =
+                    spec.arrays.get(array).ok_or_else(|| SegmentError::Edge(n.name.clone()))?;
+                picks.push((array, Pick::new(ports, first.into(), spec.seed)));
+                Target::Array { pick: picks.len() - 1 }
+            }
             TargetSpec::Drop => Target::Drop,
         };
         let part = Part { target, words };
@@ -97,7 +107,7 @@ fn list(
                 continue;
             }
         };
-        let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, b.mark)
+        let takes = Takes::new(b.filter.as_ref(), &spec.source_ports, &b.marks, b.held)
             .map_err(|source| SegmentError::Filter { name: n.name.clone(), source })?;
         list.push(Branch { takes, target, words, spread });
     }

@@ -17,7 +17,7 @@ use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
     EdgeId, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Tags, TagsError,
 };
-use weir_runtime::spec::{EndSpec, NodeSpec, ScheduleSpec};
+use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec};
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -462,7 +462,6 @@ impl Wiring<'_> {
             fault: None,
             attack: None,
         }
-    }
     }
 }
 

@@ -387,7 +387,8 @@ impl Segment {
                     Target::Lane { edge } => {
                         egress.lane(edge, way.source).map_or(0, |lane| egress.waiting(lane))
                     }
-                    Target::Drop => 0,
+                    // Instances are of NFs, no ports.
+                    Target::Array { .. } | Target::Drop => 0,
                 };
                 match self.balances.choose(spread, way.arena.view(), &packet, waits) {
                     Some(part) => part,

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 14] = [
+    let tests: [(&str, fn()); 15] = [
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
         ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),

@@ -410,7 +410,7 @@ impl Wiring<'_> {
             },
             outputs: if is_tx { Vec::new() } else { self.outputs(id, segment, (n, node), &edges) },
             fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
-            instance_of: instance_of(plan, segment, n),
+            instance_of: outputs::instance_of(plan, segment, n),
         });
         let nodes = nodes.chain(gate).collect();
         let infos = || {
@@ -463,18 +463,6 @@ impl Wiring<'_> {
             attack: None,
         }
     }
-}
-
-/// The node of the segment whose instance `node` is too, where the plan has merged them.
-fn instance_of(plan: &Plan, segment: &Segment, node: NodeId) -> Option<u16> {
-    let group = plan.merged.iter().find(|group| group.contains(&node))?;
-    let remembers = match plan.graph.node(node).map(|n| &n.kind) {
-        Some(NodeKind::Nf { info, .. }) => info.work.keeps,
-        _ => true,
-    };
-    let first = segment.nodes.iter().position(|n| group.contains(n))?;
-    let is_first = segment.nodes.get(first) == Some(&node);
-    (!remembers && !is_first).then_some(first as u16)
 }
 
 /// How a worker that is on no core of the plan's shares the machine.

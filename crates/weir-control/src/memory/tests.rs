@@ -4,7 +4,7 @@ use crate::census::Census;
 use crate::library::Library;
 use crate::wiring::{RunOptions, wire};
 use rustix::fd::AsRawFd;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_device::DeviceSpec;
 use weir_mem::{Owner, Seq};
 use weir_nfs as _;

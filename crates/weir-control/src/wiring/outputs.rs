@@ -2,7 +2,8 @@
 
 use super::Wiring;
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, Segment, SegmentId, Share, Spread,
+    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, NodeKind, Plan, Segment, SegmentId,
+    Share, Spread,
 };
 use weir_runtime::spec::{BranchSpec, GroupSpec, MarkSpec, ShareSpec, SpreadSpec, TargetSpec};
 
@@ -67,4 +68,16 @@ impl Wiring<'_> {
         };
         node.outputs.iter().map(output).collect()
     }
+}
+
+/// The node of the segment whose instance `node` is too, where the plan has merged them.
+pub(super) fn instance_of(plan: &Plan, segment: &Segment, node: NodeId) -> Option<u16> {
+    let group = plan.merged.iter().find(|group| group.contains(&node))?;
+    let remembers = match plan.graph.node(node).map(|n| &n.kind) {
+        Some(NodeKind::Nf { info, .. }) => info.work.keeps,
+        _ => true,
+    };
+    let first = segment.nodes.iter().position(|n| group.contains(n))?;
+    let is_first = segment.nodes.get(first) == Some(&node);
+    (!remembers && !is_first).then_some(first as u16)
 }

@@ -344,7 +344,7 @@ impl Memory {
     pub(crate) fn clear_kept(&self, w: usize) -> bool {
         let region = self.workers.get(w).and_then(|worker| worker.state.as_ref());
         let Some(Ok(mut kept)) = region.map(KeptState::attach) else { return false };
-        let any = kept.read().is_some();
+        let any = kept.is_written();
         kept.clear();
         any
     }

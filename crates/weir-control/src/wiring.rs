@@ -119,7 +119,7 @@ pub struct RunOptions {
     pub pool: Option<u32>,
     /// Microseconds to poll after the last packet.
     pub spin_us: u32,
-    /// Never sleep.
+    /// Never sleep, but when called to.
     pub busy: bool,
     /// Use the real-time class where the plan allows it.
     pub real_time: bool,

@@ -110,7 +110,9 @@ pub fn warnings(expr: &Expr) -> Vec<Surprise> {
     expr.visit(&mut |e| {
         knows_tags = knows_tags || matches!(e, Expr::Primitive(p) if shifts(p));
     });
-    let mut walk = Walk { found: Vec::new(), known: HashSet::new(), shift: None, knows_tags };
+    let whole = expr.to_string();
+    let mut walk =
+        Walk { found: Vec::new(), known: HashSet::new(), shift: None, knows_tags, whole };
     walk.expression(expr);
     walk.found
 }
@@ -122,6 +124,8 @@ struct Walk {
     shift: Option<String>,
     /// Something moves offsets: who writes it knows of tags.
     knows_tags: bool,
+    /// All of the filter.
+    whole: String,
 }
 
 impl Walk {
@@ -212,7 +216,9 @@ impl Walk {
 
     fn tagged(&mut self, term: &str) {
         if !self.knows_tags {
-            let instead = format!("({term} or (vlan and {term}))");
+            // The whole filter twice: `vlan` would move whatever stood behind it.
+            let whole = &self.whole;
+            let instead = format!("({whole}) or (vlan and ({whole}))");
             self.add(Surprise::Tagged { term: term.to_owned(), instead });
         }
     }

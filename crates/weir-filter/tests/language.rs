@@ -264,8 +264,14 @@ fn warnings_name_the_term_and_what_to_write() {
         ("ip6 dst net 2001:db8::/32", "misses packets", "`any ip6 dst net 2001:db8::/32`"),
         ("ip multicast", "misses packets with a VLAN tag", "`any ip dst net 224.0.0.0/3`"),
         ("ip6 multicast", "misses packets with a VLAN tag", "`any ip6 dst net ff00::/8`"),
-        ("tos 184", "`tos 184` misses packets", "`(tos 184 or (vlan and tos 184))`"),
-        ("ip[8] < 5", "`ip[8] < 5` misses packets", "`(ip[8] < 5 or (vlan and ip[8] < 5))`"),
+        ("tos 184", "`tos 184` misses packets", "`(tos 184) or (vlan and (tos 184))`"),
+        ("ip[8] < 5", "`ip[8] < 5` misses packets", "`(ip[8] < 5) or (vlan and (ip[8] < 5))`"),
+        // `vlan` moves what stands right of it.
+        (
+            "tos 184 and len > 5",
+            "`tos 184` misses packets",
+            "`(tos 184 and len > 5) or (vlan and (tos 184 and len > 5))`",
+        ),
     ] {
         let said = said(text);
         assert!(said.iter().any(|w| w.contains(term) && w.contains(instead)), "`{text}`: {said:?}");
@@ -280,7 +286,7 @@ fn warnings_name_the_term_and_what_to_write() {
         "len > 5",
         "mpls and ip[0] = 1",
         // What is told to be written is not told of again.
-        "(tos 184 or (vlan and tos 184))",
+        "(tos 184) or (vlan and (tos 184))",
         "any ip6 dst net ff00::/8",
     ] {
         assert_eq!(said(text), Vec::<String>::new(), "{text}");

@@ -32,6 +32,8 @@ const CLOCK: usize = 2;
 const UNIT: u64 = 8;
 /// Units after which a silent flow is forgotten: five minutes.
 const IDLE: u64 = 300 / UNIT;
+/// Units by which a writer's clock may be ahead of the one that is read: its word is as of now.
+const AHEAD: u64 = 2;
 /// Where a word has its parts.
 const CLOCK_MASK: u64 = 0xffff;
 const SOURCE_SHIFT: u32 = 16;
@@ -109,7 +111,7 @@ impl Origins {
     /// process may only read.
     #[inline]
     pub fn see(&self, seconds: u64) {
-        let clock = seconds / UNIT & CLOCK_MASK;
+        let clock = (seconds / UNIT) & CLOCK_MASK;
         if self.writable
             && let Some(word) = self.words().get(CLOCK)
             && word.load(Ordering::Relaxed) != clock
@@ -122,7 +124,7 @@ impl Origins {
     #[inline]
     fn age(now: u64, word: u64) -> u64 {
         let age = now.wrapping_sub(word) & CLOCK_MASK;
-        if age > CLOCK_MASK / 2 { 0 } else { age }
+        if age > CLOCK_MASK - AHEAD { 0 } else { age }
     }
 
     /// A packet of the flow with this hash (under [`Origins::secret`]) came in by `source`; `up` is its

@@ -133,6 +133,12 @@ impl KeptState {
         None
     }
 
+    /// True when something was written, whatever it is worth.
+    pub fn is_written(&self) -> bool {
+        // Relaxed: no data behind it is looked at.
+        self.generation().load(Ordering::Relaxed) != 0
+    }
+
     /// Looks once.
     pub(crate) fn look(&self) -> Look {
         // Acquire: pairs with the Release in `write`.

@@ -149,7 +149,7 @@ pub struct Descriptor {
     pub resizes: bool,
     /// What going through twice means.
     pub effect: Effect,
-    /// What must meet at one instance.
+    /// What must meet at one instance; left out, everything, so that there is one.
     pub affinity: Affinity,
     /// Cost hint in processor cycles per packet.
     pub cost_cycles: u32,
@@ -190,7 +190,8 @@ impl Descriptor {
         resizes: false,
         // What nobody says must not allow anything: neither leaving it out nor merging it.
         effect: Effect::External,
-        affinity: Affinity::None,
+        // The worst: what nothing is known of is not divided.
+        affinity: Affinity::All,
         cost_cycles: 20,
         tags: &[],
         domain: "",

@@ -29,6 +29,7 @@ impl Nf for Busy {
         summary: "Burns processor cycles and touches nothing",
         // The time is what is wanted: twice is not once.
         effect: Effect::External,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -28,6 +28,7 @@ impl Nf for CheckIpHeader {
         may_drop: true,
         cost_cycles: 60,
         effect: Effect::Pure,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -61,6 +61,7 @@ impl Nf for CountSubnet {
             (Field::IpDst, Touch::Read),
         ],
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 80,
         ..Descriptor::BASE
     };

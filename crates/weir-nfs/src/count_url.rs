@@ -51,6 +51,7 @@ impl Nf for CountUrl {
             payload: Touch::Read,
         },
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 400,
         ..Descriptor::BASE
     };

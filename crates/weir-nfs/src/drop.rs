@@ -29,6 +29,7 @@ impl Nf for Drop {
         may_drop: true,
         cost_cycles: 5,
         effect: Effect::Pure,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -46,6 +46,7 @@ impl Nf for HttpClassifier {
             TagDecl { name: "method", kind: TagKind::Text },
         ],
         effect: Effect::Pure,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -76,6 +76,7 @@ impl Nf for L3L4Filter {
         may_drop: true,
         cost_cycles: 120,
         effect: Effect::Pure,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

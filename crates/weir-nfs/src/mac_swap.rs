@@ -20,6 +20,7 @@ impl Nf for MacSwap {
         fields: &[(Field::EthDst, Touch::Write), (Field::EthSrc, Touch::Write)],
         // Not idempotent: going through twice gives the addresses back.
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 10,
         ..Descriptor::BASE
     };

@@ -15,6 +15,7 @@ impl Nf for Null {
         summary: "Passes every packet as it is",
         cost_cycles: 1,
         effect: Effect::Pure,
+        affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

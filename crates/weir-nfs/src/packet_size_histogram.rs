@@ -69,6 +69,7 @@ impl Nf for PacketSizeHistogram {
         summary: "Counts packets by size",
         layers: LayerAccess { l2: Touch::Read, ..LayerAccess::NONE },
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 15,
         ..Descriptor::BASE
     };

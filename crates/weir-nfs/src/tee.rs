@@ -45,6 +45,7 @@ impl Nf for Tee {
             payload: Touch::Read,
         },
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 100,
         creates: 1,
         creates_to: Some("copy"),

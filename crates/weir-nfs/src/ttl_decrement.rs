@@ -147,6 +147,7 @@ impl Nf for TtlDecrement {
         ],
         // Not idempotent: twice is two hops.
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 30,
         ..Descriptor::BASE
     };

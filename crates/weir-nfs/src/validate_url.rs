@@ -55,6 +55,7 @@ impl Nf for ValidateUrl {
         },
         may_drop: true,
         effect: Effect::Stateful,
+        affinity: weir_nf::Affinity::None,
         cost_cycles: 1500,
         ..Descriptor::BASE
     };

@@ -20,6 +20,8 @@ pub use error::PlanError;
 
 /// The most lanes of a plan.
 pub const MAX_LANES: usize = 1_000_000;
+/// The most edges between instances.
+pub const MAX_PARTS: u64 = 100_000;
 
 /// Which NFs get a worker of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,6 +264,11 @@ impl Plan {
         };
         let Consolidated { graph, merged, mut tally, changes } = done;
         let instances = size::sized(&graph, sizing, bound);
+        let parts = (0..instances.edges.len()).map(|edge| instances.parts(edge));
+        let count = parts.fold(0, u64::saturating_add);
+        if count > MAX_PARTS {
+            return Err(PlanError::TooManyParts { count });
+        }
         let Unfolded { graph, groups, edges, nodes } = size::unfold(&graph, &instances);
         let many = |list: &[EdgeId]| -> Vec<EdgeId> {
             list.iter()

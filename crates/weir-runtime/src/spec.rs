@@ -270,7 +270,7 @@ pub struct ScheduleSpec {
     pub shares_core: bool,
     /// Microseconds to poll after the last packet before sleeping.
     pub spin_us: u32,
-    /// Never sleep.
+    /// Never sleep, but when called to.
     pub busy: bool,
 }
 

@@ -4,7 +4,7 @@ use crate::segment::Target;
 use crate::spec::{GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
 use std::collections::BTreeMap;
 use weir_mem::ArenaView;
-use weir_packet::headers::Depth;
+use weir_packet::headers::{Depth, Layers};
 use weir_packet::{FieldsError, FlowFields, Packet, layers_of};
 use weir_port::balance::{Balance, BucketsError, Rule};
 
@@ -67,6 +67,8 @@ struct One {
     instances: usize,
     /// The rule asks how much waits.
     asks_load: bool,
+    /// The rule looks into packets.
+    by_flow: bool,
     /// Scratch memory.
     waiting: Vec<usize>,
 }
@@ -85,8 +87,9 @@ impl Balances {
         let balance = Balance::new(rule(group)?, &group.weights, u128::from(spec.seed))?;
         let instances = group.weights.len();
         let asks_load = group.spread == SpreadSpec::LeastLoaded;
+        let by_flow = !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded);
         let waiting = vec![0; instances];
-        self.all.push(One { balance, instances, asks_load, waiting });
+        self.all.push(One { balance, instances, asks_load, by_flow, waiting });
         let place = self.all.len() - 1;
         self.places.insert(share.group, place);
         Ok(place)
@@ -112,7 +115,11 @@ impl Balances {
             one.waiting.extend(spread.parts.iter().map(waits));
         }
         let entry = packet.entry();
-        let layers = layers_of(arena, entry, Depth::L4);
+        // Who takes turns need not be looked into.
+        let layers = match one.by_flow {
+            true => layers_of(arena, entry, Depth::L4),
+            false => Layers::default(),
+        };
         let now = arena.meta(entry).map_or(0, |meta| meta.time_ns.get());
         // Flows are not pinned here, so it does not matter whether they end.
         let instance = one.balance.instance(&arena.bytes(entry), &layers, now, false, &one.waiting);

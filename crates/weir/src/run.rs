@@ -94,7 +94,7 @@ pub struct RunArgs {
     /// Microseconds for which a worker polls after its last packet before it sleeps.
     #[arg(long, default_value_t = 200)]
     spin: u32,
-    /// `busy`: workers never sleep.
+    /// `busy`: workers never sleep, but for a moment when those of a core are put in order.
     #[arg(long, value_enum, default_value = "adaptive")]
     poll: Poll,
     /// Leaves the real-time class out even where it is permitted.

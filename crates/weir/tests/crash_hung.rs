@@ -76,6 +76,46 @@ fn a_worker_in_an_endless_loop_is_ended_and_what_goes_by_it_flows_on() {
 }
 
 #[test]
+fn packets_that_hang_a_micro_nf_do_not_close_its_worker() {
+    let scratch = Scratch::new("hung-packets");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> other;  Port<2> out;  Port<3> away;
+         Busy endless { cycles: 4000000000 };  MacSwap x;
+         pipelet { lan -> endless;  endless -> out; }
+         pipelet { other -> x;  x -> away; }",
+    );
+    let away = scratch.file("away.pcap");
+    let device = format!("3=pcap:tx={}", away.display());
+    let args = [
+        "--isolate",
+        "none",
+        "--offences",
+        "2",
+        "--bind",
+        "0=gen:flows=8,packets=8,rate=2",
+        "--bind",
+        "1=gen:rate=50000,packets=100000",
+        "--bind",
+        "2=null",
+        "--bind",
+        &device,
+    ];
+    let finished = Run::start(&policy, &args).finish();
+    finished.assert_sound("packets that hang");
+    // Eight packets, each of another flow, that come one after the other: more hang it than may be named.
+    assert!(finished.restarts().values().sum::<u64>() >= 2, "{:?}", finished.said);
+    assert!(
+        !finished.said.iter().any(|l| l.contains("is not started again")),
+        "{:?}",
+        finished.said
+    );
+    // What was in its hands with those is lost, and no more.
+    let lost = finished.number("/balance/lost");
+    let out = read_capture(&away, |_| ()).len() as u64;
+    assert!(out + lost >= 100_000, "{out} {lost}");
+}
+
+#[test]
 fn a_worker_that_is_only_slow_or_starved_is_left_alone() {
     let scratch = Scratch::new("hung-slow");
     // A batch of 256 takes a fifth of the patience.

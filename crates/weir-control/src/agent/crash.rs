@@ -77,7 +77,7 @@ impl Agent {
         let bytes =
             named.is_some().then(|| self.memory.bytes(self.setup.workers[w].domain, &entry));
         let bytes = bytes.flatten();
-        let mut poison = false;
+        let (mut poison, mut blamed) = (false, false);
         if let (Some(node), Some((_, found))) = (node.filter(|_| named.is_some()), &bytes) {
             let fingerprint = if fingerprint == 0 { *found } else { fingerprint };
             let suspects = self.crashes.suspects.entry((w, node)).or_default();
@@ -88,8 +88,14 @@ impl Agent {
                 let kills = suspects.entry(fingerprint).or_default();
                 *kills += 1;
                 poison = *kills >= KILLS;
+                blamed = *kills <= KILLS;
             }
             self.tell_successor(w, node);
+        }
+        // A packet's doing is no reason to close the worker: poison stops the packet. One that hangs on at what
+        // it was not to be given any more is.
+        if looped && blamed {
+            self.trust.excuse(w);
         }
         let crash = Crash {
             worker: self.setup.workers[w].name.clone(),

@@ -102,6 +102,11 @@ impl Trust {
         self.records[w].hangs.push(Instant::now());
     }
 
+    /// It was a packet's doing.
+    pub(super) fn excuse(&mut self, w: usize) {
+        self.records[w].hangs.pop();
+    }
+
     pub(super) fn offences(&self, w: usize) -> u32 {
         self.records.get(w).map_or(0, |r| r.count)
     }

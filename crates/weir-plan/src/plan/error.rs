@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::MAX_LANES;
+use super::{MAX_LANES, MAX_PARTS};
 use crate::graph::{Graph, NodeKind};
 use crate::size::{MAX_INSTANCES, Sizing};
 
@@ -16,6 +16,15 @@ pub enum PlanError {
     TooManyLanes {
         /// How many rings it needs.
         count: usize,
+    },
+    /// Instances times instances are too many.
+    #[error(
+        "the instances need {count} edges between them, more than {MAX_PARTS}; ask for fewer, as in `--instances NAME=1`, \
+         or state less traffic"
+    )]
+    TooManyParts {
+        /// How many.
+        count: u64,
     },
     /// `auto` has more to keep apart than cores for it.
     #[error(

@@ -124,7 +124,11 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
                 from(id).and_then(|from| by_hash.get(from.index())?.as_ref()) == Some(&weights);
             // Packets of a flow must meet whichever way they come: what comes from elsewhere too may only go on to
             // where a hash would send it.
-            let meets = same || one_origin || split.key == Key::Any;
+            // And who was asked for weights, or for the least loaded, gets them.
+            let meets = match &nf.asked {
+                Some(asked) => same && !asked.least_loaded,
+                None => same || one_origin || split.key == Key::Any,
+            };
             let direct = before.is_some_and(|before| meets && continues(before, split));
             alike &= same || !direct;
             if let Some(way) = ways.get_mut(id.index()) {
@@ -156,6 +160,9 @@ fn choose(
         Some(NodeKind::Nf { info, .. }) => Key::of(info.work.affinity),
         _ => Key::Flow,
     };
+    if nf.asked.as_ref().is_some_and(|asked| asked.least_loaded) {
+        return Split { key: own, count: nf.count };
+    }
     let mut coming = coming.to_vec();
     coming.sort_by(|a, b| traffic.edge(*b).pps.total_cmp(&traffic.edge(*a).pps));
     let kept = coming.iter().filter_map(|id| kept(graph, graph.edge(*id)?, splits));

@@ -193,12 +193,15 @@ pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instance
             n if n > MAX_INSTANCES => (MAX_INSTANCES, Some(Over::TooMany { needed })),
             n => (n, None),
         };
-        let load = pps.unwrap_or(0.0) / core_pps / f64::from(count);
-        // What one core cannot carry fills it.
-        loads.extend((0..count).map(|_| load.min(1.0)));
         let name = node.name.clone();
         let asked = own.cloned();
-        nfs.push(SizedNf { node: *id, name, pps, core_pps, count, split: None, over, asked });
+        let nf = SizedNf { node: *id, name, pps, core_pps, count, split: None, over, asked };
+        loads.extend(loads_of(&nf));
+        nfs.push(nf);
+    }
+    if bound == Bound::Cores {
+        share_cores(&mut nfs, cores);
+        loads = nfs.iter().flat_map(loads_of).collect();
     }
     let ways = divide::divide(graph, &traffic, &mut nfs);
     let mut counts = vec![1; graph.nodes().len()];
@@ -219,6 +222,23 @@ pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instance
     Instances { ghz, cores, cores_needed, packet_bytes, nfs, edges }
 }
 
+/// The part of a core that each instance takes. What one core cannot carry fills it.
+fn loads_of(nf: &SizedNf) -> impl Iterator<Item = f64> + use<> {
+    let load = nf.pps.unwrap_or(0.0) / nf.core_pps / f64::from(nf.count);
+    (0..nf.count).map(move |_| load.min(1.0))
+}
+
+/// Where all together would need more than `cores`, each NF that nobody gave a number has its part of them:
+/// more workers than cores bring nothing.
+fn share_cores(nfs: &mut [SizedNf], cores: u32) {
+    let all: f64 = nfs.iter().flat_map(loads_of).sum();
+    let part = f64::from(cores) / all;
+    for nf in nfs.iter_mut().filter(|nf| part < 1.0 && nf.asked.is_none() && nf.count > 1) {
+        nf.over = Some(Over::Cores { needed: needed(nf.pps.unwrap_or(0.0) / nf.core_pps) });
+        nf.count = ((f64::from(nf.count) * part).floor() as u32).max(1);
+    }
+}
+
 /// Instances for a load in cores; at least one.
 fn needed(load: f64) -> u32 {
     // Casts from floats saturate. What is over by rounding is not over.
@@ -226,6 +246,17 @@ fn needed(load: f64) -> u32 {
 }
 
 impl Instances {
+    /// How many [`links`](Self::links) an edge has, without making them.
+    #[must_use]
+    pub fn parts(&self, edge: usize) -> u64 {
+        self.edges.get(edge).map_or(0, |edge| match (edge.way, edge.counts) {
+            (Way::Direct(_), (from, _)) => u64::from(from),
+            (Way::Single | Way::Hashed(_), (from, to)) => {
+                u64::from(from).saturating_mul(u64::from(to))
+            }
+        })
+    }
+
     /// From which instance of the NF before to which of the NF behind an edge leads, by its place in
     /// [`Instances::edges`]; ports and `Drop` are one each.
     #[must_use]

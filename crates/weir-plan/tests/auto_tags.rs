@@ -65,7 +65,9 @@ fn each_packet_has_the_tag_of_the_edge_that_it_took() {
 }
 
 /// What the edges of a policy write into packets: slot, bits and value, by the edge's name.
-fn marks(text: &str) -> Vec<(String, Vec<(u8, u64, u64)>)> {
+type Marks = Vec<(String, Vec<(u8, u64, u64)>)>;
+
+fn marks(text: &str) -> Marks {
     let graph = good(&format!("{HEAD} {text}")).graph;
     assert_eq!(graph.not_run(), []);
     let tags = Tags::assign(&graph).unwrap();

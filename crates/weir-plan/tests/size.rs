@@ -267,4 +267,9 @@ fn an_objective_splits_what_may_be_split_and_says_what_may_not() {
     let said = error.to_string();
     assert!(said.contains("b takes 1000 cycles") && said.contains("`scaling:"), "{said}");
     assert!(matches!(error, ObjectiveError::TooSlow { count: 1, .. }), "{error}");
+    // What a link is stated to carry does not meet an objective that asks for more.
+    let text = "Port<0> p; Port<1> q; ByFlow a; pipelet { p -> (1 kpps) a; a -> q; }";
+    let stated = check(text, &Kinds).unwrap().graph;
+    let error = choose(&stated, &wanted(1_800_000), &server(8)).unwrap_err();
+    assert!(matches!(error, ObjectiveError::TooSlow { .. }), "{error}");
 }

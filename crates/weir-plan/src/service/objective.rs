@@ -17,10 +17,10 @@ use thiserror::Error;
 use crate::auto;
 use crate::bandwidth::Bandwidth;
 use crate::cost::{RING_CYCLES, bins, cycles as cost};
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::{Graph, Node, NodeId, NodeKind};
 use crate::plan::{Isolate, Options};
 use crate::service::hardware::Server;
-use crate::size::{SizedNf, size};
+use crate::size::{Instances, SizedNf, size};
 
 /// An objective as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -203,7 +203,9 @@ pub fn choose(
         let (nic, wanted) = (Bandwidth::Bps(nic), Bandwidth::Bps(wanted));
         return Err(ObjectiveError::Nic { server, nic, wanted });
     }
-    let sized = size(graph, server, Some(objective)).nfs;
+    let instances = size(graph, server, Some(objective));
+    let comes_in = comes_in(graph, &instances);
+    let sized = instances.nfs;
     let ways = [Isolate::None, Isolate::Auto, Isolate::Each];
     let all: Vec<Placement> = ways
         .into_iter()
@@ -212,7 +214,7 @@ pub fn choose(
                 objective,
                 server,
                 isolate,
-                &workers_of(graph, objective, server, isolate, &sized)?,
+                &workers_of(graph, comes_in, server, isolate, &sized)?,
             ))
         })
         .collect();
@@ -231,7 +233,7 @@ pub fn choose(
     if let Some(placement) = good.next() {
         return Ok(Choice { placement, instead_of: good.next() });
     }
-    Err(why_not(graph, objective, server, &all, &sized))
+    Err(why_not(graph, objective, server, &all, (&sized, comes_in)))
 }
 
 fn why_not(
@@ -239,13 +241,13 @@ fn why_not(
     objective: &Objective,
     server: &Server,
     all: &[Placement],
-    sized: &[SizedNf],
+    (sized, comes_in): (&[SizedNf], f64),
 ) -> ObjectiveError {
     let wanted = objective.pps as f64;
     let for_nfs = server.cores.saturating_sub(1).max(1);
     let fast: Vec<&Placement> = all.iter().filter(|p| p.pps >= wanted).collect();
     if fast.is_empty() {
-        let takes = |nf: &SizedNf| nf.core_pps * f64::from(nf.count) / share(nf, objective);
+        let takes = |nf: &SizedNf| nf.core_pps * f64::from(nf.count) / share(nf, comes_in);
         let slowest = sized.iter().min_by(|a, b| takes(a).total_cmp(&takes(b)));
         let node = slowest.and_then(|nf| graph.node(nf.node));
         return ObjectiveError::TooSlow {
@@ -269,10 +271,20 @@ fn why_not(
     ObjectiveError::TooLate { percentile, best_us, wanted_us }
 }
 
-/// The part of the chain's packets that come to an NF.
-fn share(nf: &SizedNf, objective: &Objective) -> f64 {
+/// The packets per second that come in by ports, as far as they are known. What edges are stated to carry may be less
+/// than the objective asks for.
+fn comes_in(graph: &Graph, instances: &Instances) -> f64 {
+    let by_port = instances.edges.iter().filter(|sized| {
+        let from = graph.edge(sized.edge).and_then(|edge| graph.node(edge.from));
+        from.is_some_and(|node| matches!(node.kind, NodeKind::Port { .. }))
+    });
+    by_port.filter_map(|sized| sized.pps).sum()
+}
+
+/// The part of what comes in that comes to an NF.
+fn share(nf: &SizedNf, comes_in: f64) -> f64 {
     match nf.pps {
-        Some(pps) if objective.pps > 0 && pps > 0.0 => pps / objective.pps as f64,
+        Some(pps) if comes_in > 0.0 && pps > 0.0 => pps / comes_in,
         _ => 1.0,
     }
 }
@@ -292,7 +304,7 @@ struct Group {
 /// The workers of one way to run `graph`; `None` when there is no such way.
 fn workers_of(
     graph: &Graph,
-    objective: &Objective,
+    comes_in: f64,
     server: &Server,
     isolate: Isolate,
     sized: &[SizedNf],
@@ -324,7 +336,7 @@ fn workers_of(
         let nf = |id: NodeId| sized.iter().find(|nf| nf.node == id);
         let (share, count) = match ids.as_slice() {
             [only] if isolate == Isolate::Each => {
-                nf(*only).map_or((1.0, 1), |nf| (share(nf, objective), nf.count))
+                nf(*only).map_or((1.0, 1), |nf| (share(nf, comes_in), nf.count))
             }
             _ => (1.0, 1),
         };

@@ -217,11 +217,12 @@ fn try_out(user: u32) -> (Option<u32>, Option<OwnedFd>) {
     if !rustix::process::geteuid().is_root() {
         return (None, None);
     }
-    let tried = std::thread::spawn(move || {
+    let tried = std::thread::Builder::new().spawn(move || {
         let network = own_network().ok();
         (sandbox::become_user(user).ok().map(|()| user), network)
     });
-    tried.join().unwrap_or((None, None))
+    // Without a thread there will be no worker either: that is where it is said.
+    tried.ok().and_then(|tried| tried.join().ok()).unwrap_or((None, None))
 }
 
 /// A new network namespace for this thread; workers enter it one after the other, which costs

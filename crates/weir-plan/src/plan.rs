@@ -244,10 +244,14 @@ impl Plan {
         sizing: Sizing<'_>,
     ) -> Result<(Self, Instances), PlanError> {
         domains::check(graph, options)?;
-        error::asked_for(graph, sizing)?;
+        error::asked_for(graph, options, sizing)?;
         let bound = match options.isolate {
             Isolate::None => Bound::OneWorker,
             Isolate::Each | Isolate::Auto => Bound::Cores,
+        };
+        let bound = match error::apart(graph, options) {
+            true => Bound::Apart,
+            false => bound,
         };
         let several = |graph: &Graph| {
             let all = size::sized(graph, sizing, bound).nfs.into_iter();

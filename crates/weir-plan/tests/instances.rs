@@ -210,3 +210,42 @@ fn instances_that_cannot_be_are_refused_with_the_cure() {
     assert!(refused(&[("a", &[1; 65])]).contains("65 instances are asked for; 1 to 64 can be"));
     assert!(planned(text, Isolate::Each, &CORES, &[("a", &[1])]).is_ok());
 }
+
+#[test]
+fn weights_that_were_asked_for_hold_behind_a_divided_nf_too() {
+    let text = "ByFlow a; ByFlow b; pipelet { lan -> a; a -> b; b -> wan; }";
+    let uneven = plan(text, &[0, 1, 2, 3, 4], &[("a", &[1, 1]), ("b", &[3, 1])]);
+    let hashed = edges(&uneven).into_iter().filter(|(name, _)| name.starts_with("a#")).count();
+    assert_eq!(hashed, 4, "each instance of a sends to both of b, by their weights");
+    let even = plan(text, &[0, 1, 2, 3, 4], &[("a", &[1, 1]), ("b", &[1, 1])]);
+    let direct = edges(&even).into_iter().filter(|(name, _)| name.starts_with("a#")).count();
+    assert_eq!(direct, 2, "each sends to its own");
+}
+
+#[test]
+fn gates_several_inputs_and_several_instances_do_not_go_together_yet() {
+    let text = "Port<0> lan; Port<1> wan; Free a; Free b;
+        pipelet { lan -> a; a -> b; b -> wan; }";
+    let both = format!("{text} pipelet {{ wan -> lan; }}");
+    let asked = [("b".to_owned(), Asked::equal(2))].into();
+    let server = Server { name: "s".to_owned(), cores: 8, ghz: 1.0, nic_bps: None };
+    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    let sized = |text: &str, domain: &str| {
+        let domains = [("b".to_owned(), domain.to_owned())].into();
+        let options = Options { isolate: Isolate::Each, cores: None, online: 8, domains };
+        Plan::sized(&check(text, &Kinds).unwrap().graph, &options, true, sizing).map(|_| ())
+    };
+    let refused = PlanError::Apart { instance: "b".to_owned() };
+    assert_eq!(sized(&both, "theirs"), Err(refused));
+    assert_eq!(sized(&both, ""), Ok(()));
+    assert_eq!(sized(text, "theirs"), Ok(()));
+}
+
+#[test]
+fn instances_that_traffic_asks_for_share_the_cores() {
+    // A core manages 1 Mpps; each NF would have five instances, and there are seven cores for both.
+    let text = "Free a; Free b; pipelet { lan -> (5 Mpps) a; a -> b; b -> wan; }";
+    let (_, sized) = planned(text, Isolate::Each, &[0, 1, 2, 3, 4, 5, 6, 7], &[]).unwrap();
+    let counts: Vec<_> = sized.nfs.iter().map(|nf| (nf.count, nf.over)).collect();
+    assert_eq!(counts, [(3, Some(Over::Cores { needed: 5 })); 2]);
+}

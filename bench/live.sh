@@ -95,10 +95,11 @@ END
 
 # Clock ticks that the machine's cores were busy.
 busy() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8 + $9 }' /proc/stat; }
-# Nanoseconds that the processes in the middle have had.
+# Nanoseconds that Weir's agent and workers have had. (Workers are in a network namespace of their own.)
 worked() {
     local pid sum=0 ns
-    for pid in $(ip netns pids $middle); do
+    # shellcheck disable=SC2013 # a line of numbers
+    for pid in ${weir_pid:-} $(cat "/proc/${weir_pid:-none}"/task/*/children); do
         read -r ns _ <"/proc/$pid/schedstat" && sum=$((sum + ns))
     done 2>/dev/null
     echo $sum

@@ -168,7 +168,8 @@ impl Origins {
     }
 
     /// The source that the last packet came in by of the flow with this hash, in this direction; `None`
-    /// when none did for five minutes, or it was forgotten.
+    /// when none did for five minutes, or it was forgotten. (The clock comes round after six days: a word as old as
+    /// that is found again for five minutes, unless it had to make room.)
     #[inline]
     pub fn find(&self, hash: u64, up: bool) -> Option<u8> {
         let (flow, now) = (flow(hash, up), self.header(CLOCK));
@@ -248,8 +249,11 @@ mod tests {
             table.learn(5, false, 2);
             table.see(start + 280);
             assert_eq!(table.find(5, false), Some(2));
-            table.see(start + 320);
-            assert_eq!(table.find(5, false), None);
+            // Days later too.
+            for later in [320, 262_200, 400_000, 0xfff0 * UNIT] {
+                table.see(start + later);
+                assert_eq!(table.find(5, false), None, "{later} s");
+            }
             table.learn(5, false, 3);
             assert_eq!(table.find(5, false), Some(3));
         }

@@ -52,7 +52,7 @@ impl Learner {
         Some(Learner { origins, hasher, fragments: FragmentTable::new(DATAGRAMS, hasher), source })
     }
 
-    /// Says how late it is; to be called now and then, whether packets come or not.
+    /// Says how late it is; to be called whenever the service has looked for packets, also in vain.
     pub(crate) fn see_time(&self) {
         let now = clock_gettime(ClockId::MonotonicCoarse);
         self.origins.see(u64::try_from(now.tv_sec).unwrap_or(0));

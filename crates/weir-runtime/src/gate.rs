@@ -240,7 +240,7 @@ fn send_each(
             None => left.push(packet),
         }
     }
-    *packets = left;
+    packets.append(&mut left);
 }
 
 impl Gate {
@@ -386,10 +386,11 @@ fn copy(
 /// The port that a packet came in by of which another domain says `said`: one of those by which packets
 /// come here at all, else its lane's. (A packet that was held goes on in another one's stream.)
 fn port_of(said: u16, ports: &[Option<u16>], source: usize) -> u16 {
-    match ports.contains(&Some(said)) {
-        true => said,
-        false => ports.get(source).copied().flatten().unwrap_or(said),
+    let own = ports.get(source).copied().flatten();
+    if own == Some(said) || ports.contains(&Some(said)) {
+        return said;
     }
+    own.unwrap_or(said)
 }
 
 /// Makes a packet's metadata from a copy of what another domain says of it: what can be reckoned

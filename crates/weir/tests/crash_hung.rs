@@ -39,16 +39,17 @@ fn each_kind_of_worker_that_is_stopped_is_named_and_replaced() {
     assert!(restarts.values().all(|&r| r == 1), "{restarts:?}");
 }
 
+/// Four billion cycles a packet: longer than anybody waits. Beside it goes what has nothing to do with it.
+const ENDLESS: &str = "
+Port<0> lan;  Port<1> other;  Port<2> out;  Port<3> away;
+Busy endless { cycles: 4000000000 };  MacSwap x;
+pipelet { lan -> endless;  endless -> out; }
+pipelet { other -> x;  x -> away; }";
+
 #[test]
 fn a_worker_in_an_endless_loop_is_ended_and_what_goes_by_it_flows_on() {
     let scratch = Scratch::new("hung-loop");
-    // Four billion cycles a packet: longer than anybody waits.
-    let policy = scratch.policy(
-        "Port<0> lan;  Port<1> other;  Port<2> out;  Port<3> away;
-         Busy endless { cycles: 4000000000 };  MacSwap x;
-         pipelet { lan -> endless;  endless -> out; }
-         pipelet { other -> x;  x -> away; }",
-    );
+    let policy = scratch.policy(ENDLESS);
     let away = scratch.file("away.pcap");
     let device = format!("3=pcap:tx={}", away.display());
     let args = [
@@ -78,12 +79,7 @@ fn a_worker_in_an_endless_loop_is_ended_and_what_goes_by_it_flows_on() {
 #[test]
 fn packets_that_hang_a_micro_nf_do_not_close_its_worker() {
     let scratch = Scratch::new("hung-packets");
-    let policy = scratch.policy(
-        "Port<0> lan;  Port<1> other;  Port<2> out;  Port<3> away;
-         Busy endless { cycles: 4000000000 };  MacSwap x;
-         pipelet { lan -> endless;  endless -> out; }
-         pipelet { other -> x;  x -> away; }",
-    );
+    let policy = scratch.policy(ENDLESS);
     let away = scratch.file("away.pcap");
     let device = format!("3=pcap:tx={}", away.display());
     let args = [

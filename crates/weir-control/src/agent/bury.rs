@@ -1,5 +1,6 @@
 //! What follows a worker's death: mending, and whether and when its successor starts.
 
+use super::crash::Cause;
 use super::hear::readable;
 use super::{Agent, AgentError, Event, State};
 use std::os::unix::process::ExitStatusExt;
@@ -34,12 +35,11 @@ impl Agent {
                 return Ok(());
             }
         };
-        let hung = self.crashes.hung.contains_key(&w);
-        let mut crashed = false;
+        let mut cause = Cause::Elsewhere;
         let how = match process.wait() {
             Ok(status) => {
                 let how = how_ended(status);
-                crashed = self.examine(w, status, &how);
+                cause = self.examine(w, status, &how);
                 if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
                     // What a worker that tries such things has written is not to be believed.
                     self.accuse(w, "tried what its sandbox forbids");
@@ -51,7 +51,8 @@ impl Agent {
         let offence = self.trust.offence(w).is_some();
         let damage = self.mend(w, offence)?;
         let mended = noticed.elapsed();
-        let quarantined = (offence && self.quarantine(w)) || (hung && self.hangs_again(w));
+        let quarantined =
+            (offence && self.quarantine(w)) || (cause == Cause::Hung && self.hangs_again(w));
         // A named one has to do what was left undone, whatever it said.
         let was_done = was_done && !offence;
         let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
@@ -62,7 +63,7 @@ impl Agent {
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
             worker.stillborn += 1;
-            worker.crashes = match (crashed, again) {
+            worker.crashes = match (cause != Cause::Elsewhere, again) {
                 (true, true) => worker.crashes + 1,
                 (true, false) => 1,
                 (false, _) => 0,

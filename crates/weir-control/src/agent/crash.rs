@@ -34,6 +34,18 @@ pub struct Crash {
     pub poison: bool,
 }
 
+/// Who brought a death about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// No µNF.
+    Elsewhere,
+    /// A µNF, at a packet or by itself.
+    Nf,
+    /// A µNF that hung, and no packet is to blame: it had none, or hung on at one that it was not to be given
+    /// any more. A packet is no reason to close a worker: poison stops it.
+    Hung,
+}
+
 /// What the agent remembers of crashes.
 #[derive(Default)]
 pub(super) struct Crashes {
@@ -47,9 +59,8 @@ pub(super) struct Crashes {
 }
 
 impl Agent {
-    /// Looks at what is left of worker `w`, which has just ended so, before anything is put right. True
-    /// when a µNF brought it about.
-    pub(super) fn examine(&mut self, w: usize, status: ExitStatus, how: &str) -> bool {
+    /// Looks at what is left of worker `w`, which has just ended so, before anything is put right.
+    pub(super) fn examine(&mut self, w: usize, status: ExitStatus, how: &str) -> Cause {
         let panic = self.crashes.panics.remove(&w);
         let hung = self.crashes.hung.remove(&w);
         let brought_upon_itself = match status.signal() {
@@ -67,7 +78,7 @@ impl Agent {
         };
         let looped = hung.is_some_and(super::liveness::is_of_packet);
         if !self.setup.workers[w].runs_nfs() || !(brought_upon_itself || looped) {
-            return false;
+            return Cause::Elsewhere;
         }
         let Testimony { node, entry, fingerprint } = self.memory.workers[w].ledger.testimony();
         let node = node.and_then(|n| u16::try_from(n).ok());
@@ -92,11 +103,6 @@ impl Agent {
             }
             self.tell_successor(w, node);
         }
-        // A packet's doing is no reason to close the worker: poison stops the packet. One that hangs on at what
-        // it was not to be given any more is.
-        if looped && blamed {
-            self.trust.excuse(w);
-        }
         let crash = Crash {
             worker: self.setup.workers[w].name.clone(),
             node: named.as_ref().map(|n| n.0.clone()),
@@ -109,7 +115,7 @@ impl Agent {
             self.crashes.listed.push(crash.clone());
         }
         self.events.push_back(Event::Crashed(crash));
-        true
+        if looped && !blamed { Cause::Hung } else { Cause::Nf }
     }
 
     /// The successor of worker `w` gives `node` its packets one at a time, and none that is poison.

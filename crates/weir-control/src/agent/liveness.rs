@@ -189,9 +189,6 @@ impl Agent {
         };
         process.kill();
         self.liveness.gone(w);
-        if is_of_packet(what) {
-            self.trust.hung(w);
-        }
         self.crashes.hung.insert(w, what);
         self.events.push_back(Event::Hung { worker: w, what });
     }

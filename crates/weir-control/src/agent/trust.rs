@@ -56,7 +56,7 @@ struct Record {
     /// Why it is being ended.
     offence: Option<String>,
     offences: Vec<Instant>,
-    /// When it was ended for hanging.
+    /// When it was ended for hanging, at no packet.
     hangs: Vec<Instant>,
     /// Offences in all.
     count: u32,
@@ -95,16 +95,6 @@ impl Trust {
     /// Why worker `w` is being ended, if it is.
     pub(super) fn offence(&mut self, w: usize) -> Option<String> {
         self.records[w].offence.take()
-    }
-
-    /// Worker `w` was ended for hanging.
-    pub(super) fn hung(&mut self, w: usize) {
-        self.records[w].hangs.push(Instant::now());
-    }
-
-    /// It was a packet's doing.
-    pub(super) fn excuse(&mut self, w: usize) {
-        self.records[w].hangs.pop();
     }
 
     pub(super) fn offences(&self, w: usize) -> u32 {

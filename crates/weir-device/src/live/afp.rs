@@ -266,7 +266,7 @@ impl Send for PacketTx {
             let (sent, result) = match put {
                 0 if is_gone => (0, Err(Errno::NXIO)),
                 0 if self.is_too_long(first, arena) => (0, Err(Errno::MSGSIZE)),
-                // The kernel has not copied what is in the ring yet.
+                // The kernel is not done with what is in the ring yet.
                 0 => (0, Err(Errno::AGAIN)),
                 _ => self.ring.send(&self.socket),
             };

@@ -112,7 +112,8 @@ impl TxRing {
     /// there were. False when the ring is full, or the packet longer than [`Self::longest`].
     pub(crate) fn put(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         let full = self.waiting == self.geometry.frames;
-        // Acquire: partner is the kernel's store when it has copied the frame (tpacket_destruct_skb).
+        // Acquire: partner is the kernel's store when it is done with the packet that it made of the
+        // frame (tpacket_destruct_skb): on veth at once, on a NIC when that has sent it.
         if full
             || len > self.longest()
             || self.status(self.waiting).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE

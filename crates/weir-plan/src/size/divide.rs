@@ -116,7 +116,7 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         }
         let from = |id: &EdgeId| graph.edge(*id).map(|edge| edge.from);
         let one_origin = coming.iter().all(|id| from(id) == coming.first().and_then(from));
-        let weights = weights(nf);
+        let weights = nf.weights();
         let mut alike = true;
         for id in coming {
             let before = graph.edge(*id).and_then(|edge| kept(graph, edge, &splits));
@@ -140,11 +140,6 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         }
     }
     ways
-}
-
-fn weights(nf: &SizedNf) -> Vec<u32> {
-    let equal = || (0..nf.count).map(|_| 1).collect();
-    nf.asked.as_ref().map_or_else(equal, |asked| asked.weights.clone())
 }
 
 /// The division for an NF: that of the busiest edge that has one it can go on with, else by its own

@@ -73,6 +73,14 @@ pub struct SizedNf {
     pub asked: Option<Asked>,
 }
 
+impl SizedNf {
+    /// The instances' weights.
+    pub(crate) fn weights(&self) -> Vec<u32> {
+        let asked = self.asked.as_ref().map(|asked| asked.weights.clone());
+        asked.unwrap_or_else(|| Asked::equal(self.count).weights)
+    }
+}
+
 /// What an operator asks for of an NF's instances.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {

@@ -98,9 +98,7 @@ fn group(nf: &SizedNf, nodes: Vec<NodeId>) -> Group {
         None | Some(Key::Any) => Spread::InTurn,
         Some(key) => Spread::By(key),
     };
-    let equal = || nodes.iter().map(|_| 1).collect();
-    let weights = nf.asked.as_ref().map_or_else(equal, |asked| asked.weights.clone());
-    Group { name: nf.name.clone(), nodes, spread, weights }
+    Group { name: nf.name.clone(), nodes, spread, weights: nf.weights() }
 }
 
 impl Unfolded {

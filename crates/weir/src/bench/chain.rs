@@ -4,9 +4,9 @@
 use super::chain_policy;
 use super::machine::Machine;
 use super::sample::{
-    BenchError, Measured, SampleArgs, prepare, print_regime, progress, show, spread, write_json,
+    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
+    write_json,
 };
-use crate::FAILED;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,13 +47,7 @@ struct Results<'r> {
 }
 
 pub fn main(args: &ChainArgs) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            crate::complain!("weir bench: {e}");
-            ExitCode::from(FAILED)
-        }
-    }
+    finish(run(args))
 }
 
 fn run(args: &ChainArgs) -> Result<(), BenchError> {

@@ -6,8 +6,7 @@ mod measure;
 mod net;
 
 use super::machine::Machine;
-use super::sample::{BenchError, prepare, progress, spread, write_json};
-use crate::FAILED;
+use super::sample::{BenchError, finish, prepare, progress, spread, write_json};
 use measure::{FROM_DEVICE, Kind, RINGS, Sample, TO_DEVICE, What, sample};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -104,13 +103,7 @@ pub fn main(args: &ConsolidationArgs) -> ExitCode {
             ),
         }
     }
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            crate::complain!("weir bench: {e}");
-            ExitCode::from(FAILED)
-        }
-    }
+    finish(run(args))
 }
 
 fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {

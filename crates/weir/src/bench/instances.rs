@@ -2,9 +2,8 @@
 
 use super::machine::Machine;
 use super::sample::{
-    BenchError, Measured, SampleArgs, prepare, print_regime, progress, spread, write_json,
+    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread, write_json,
 };
-use crate::FAILED;
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -51,13 +50,7 @@ struct Results<'r> {
 }
 
 pub fn main(args: &InstancesArgs) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            crate::complain!("weir bench: {e}");
-            ExitCode::from(FAILED)
-        }
-    }
+    finish(run(args))
 }
 
 fn run(args: &InstancesArgs) -> Result<(), BenchError> {

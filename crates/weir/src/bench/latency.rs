@@ -8,9 +8,9 @@ pub mod proc;
 use super::chain_policy;
 use super::machine::{Machine, pin, round_trip};
 use super::sample::{
-    BenchError, delivered, prepare, progress, show, spread, wait_until_ready, watch, write_json,
+    BenchError, delivered, finish, prepare, progress, show, spread, wait_until_ready, watch,
+    write_json,
 };
-use crate::FAILED;
 use crate::policy::{self, Consolidate};
 use bare::{Wake, wakes};
 use rustix::time::{ClockId, clock_gettime};
@@ -107,13 +107,7 @@ struct Results<'r> {
 }
 
 pub fn main(args: &LatencyArgs) -> ExitCode {
-    match run(args) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            crate::complain!("weir bench: {e}");
-            ExitCode::from(FAILED)
-        }
-    }
+    finish(run(args))
 }
 
 fn run(args: &LatencyArgs) -> Result<(), BenchError> {

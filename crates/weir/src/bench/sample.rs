@@ -6,6 +6,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, RestartPolicy};
@@ -79,6 +80,17 @@ impl Measured {
     /// Taken while words crossed cores fast.
     pub fn is_fast(&self) -> bool {
         self.round_trip_ns.iter().all(|r| *r <= FAST_NS)
+    }
+}
+
+/// What a benchmark's end is to the shell.
+pub fn finish(result: Result<(), BenchError>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            crate::complain!("weir bench: {e}");
+            ExitCode::from(crate::FAILED)
+        }
     }
 }
 

@@ -18,14 +18,15 @@ impl Agent {
         true
     }
 
-    /// True when worker `w`, which was ended for hanging, has hung so often that a drain takes its place: as
-    /// often as one may be named, in that time or in what hanging so often takes.
+    /// Worker `w` was ended for hanging, at no packet: true when it has hung so often that a drain takes its
+    /// place, as often as one may be named, in that time or in what hanging so often takes.
     pub(in crate::agent) fn hangs_again(&mut self, w: usize) -> bool {
         let most = self.policy.offences.max(1);
         let patience = self.policy.patience.unwrap_or_default();
         let window = self.policy.window.max(patience.saturating_mul(most.saturating_mul(4)));
         let hangs = &mut self.trust.records[w].hangs;
         hangs.retain(|at| at.elapsed() < window);
+        hangs.push(Instant::now());
         if !self.setup.workers[w].runs_nfs() || hangs.len() < most as usize {
             return false;
         }

@@ -318,7 +318,7 @@ fn follows(seq: Seq, last: Option<Seq>, reached: Option<Seq>) -> bool {
 fn idle(station: &mut Station) -> Progress {
     station.pass_watermarks();
     station.ingress.wake_producers();
-    station.tell_nonsense();
+    station.tell();
     station.pass_ends(|_, _| true)
 }
 

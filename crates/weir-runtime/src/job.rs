@@ -210,7 +210,7 @@ impl Job {
             Pull::Blocked | Pull::None => {
                 station.pass_watermarks();
                 station.ingress.wake_producers();
-                station.tell_nonsense();
+                station.tell();
                 return self.rest(station);
             }
         };
@@ -294,7 +294,7 @@ impl Job {
             Pull::Some(pulled) => pulled.lane,
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();
-                station.tell_nonsense();
+                station.tell();
                 return Ok(self.pass_ends(station));
             }
         };
@@ -313,7 +313,7 @@ impl Job {
             Pull::Some(_) => {}
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();
-                station.tell_nonsense();
+                station.tell();
                 return Ok(self.pass_ends(station));
             }
         }
@@ -371,7 +371,7 @@ impl Job {
         let left = left.min(pool.refill(arena.owners(), BATCH));
         self.full = left == 0;
         if left == 0 && !*stopped {
-            station.tell_nonsense();
+            station.tell();
             return Ok(Progress::Idle);
         }
         let mut seq = words.get(layout.seq).copied().unwrap_or(0);

@@ -234,9 +234,13 @@ impl Station {
         true
     }
 
-    /// As [`Station::note_nonsense`], for a worker that may not get round to a batch because of it.
-    pub(crate) fn tell_nonsense(&mut self) {
-        if self.note_nonsense() {
+    /// What the agent has to know of a worker that may not get round to a batch: nonsense that others wrote,
+    /// and buffers that it has taken home since. Without those a worker that takes nothing looks as if it
+    /// waited for buffers.
+    pub(crate) fn tell(&mut self) {
+        let free = self.home.as_ref().map_or(0, |home| home.free() as u64);
+        let is_new = self.home.is_some() && self.get(self.layout.free) != free;
+        if self.note_nonsense() || is_new {
             self.commit();
         }
     }

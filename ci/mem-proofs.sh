@@ -81,11 +81,13 @@ red publish 'Causality violation: Concurrent read and write' \
     ring::entries_one_by_one_arrive_once_and_in_order \
     ring::entries_in_bulk_arrive_once_and_in_order \
     ring::entries_staged_in_bulk_and_claimed_one_by_one_arrive_once_and_in_order \
-    ring::a_claim_gives_the_packets_before_the_next_marker
+    ring::a_claim_gives_the_packets_before_the_next_marker \
+    mail::letters_come_whole_and_in_order
 red claim 'Causality violation: Concurrent read and write' \
     ring::entries_one_by_one_arrive_once_and_in_order \
     ring::entries_in_bulk_arrive_once_and_in_order \
-    ring::entries_staged_in_bulk_and_claimed_one_by_one_arrive_once_and_in_order
+    ring::entries_staged_in_bulk_and_claimed_one_by_one_arrive_once_and_in_order \
+    mail::letters_come_whole_and_in_order
 red claim 'leaked or doubled' \
     sweep::a_worker_killed_at_any_step_of_a_full_batch_leaks_and_doubles_nothing \
     sweep::a_worker_killed_at_any_step_while_its_upstream_goes_on_leaks_and_doubles_nothing \
@@ -110,6 +112,8 @@ red ledger 'torn copy' \
 red state 'torn state' \
     state::a_live_reader_gets_one_write_and_never_an_older_one_than_before \
     state::a_writer_that_dies_before_the_generation_leaves_the_state_before
+red replica 'taken back' \
+    replica::a_writer_that_dies_at_any_step_leaves_exactly_what_was_committed
 red origins 'a learned flow is not found' \
     origins::two_flows_learned_at_once_are_both_found_afterwards
 

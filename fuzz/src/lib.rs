@@ -2,7 +2,21 @@
 
 mod types;
 
+use serde::{Deserialize, Serialize};
 pub use types::Types;
+
+/// The state of a flow: something of each length.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Notes {
+    /// Bytes that must be UTF-8.
+    pub text: String,
+    /// As many as it says.
+    pub list: Vec<u32>,
+    /// One of two forms.
+    pub maybe: Option<u64>,
+}
+
+impl weir_nf::FlowState for Notes {}
 
 /// Parts of an input that several readers share: a text, one NUL, then bytes. Without a NUL all is
 /// text. `None` when the text is not UTF-8.

@@ -7,8 +7,12 @@ use std::fs;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use weir_capture::Reader;
+use weir_fuzz::Notes;
+use weir_nf::FlowTable;
+use weir_packet::flow::PortKind;
 use weir_packet::headers::{proto, tcp};
 use weir_packet::wire::Frame;
+use weir_packet::{Depth, FlowKey, parse};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -27,7 +31,44 @@ fn main() -> Result {
     write("http", &http(&root)?)?;
     write("devices", &lines(DEVICES))?;
     write("documents", &documents(&root)?)?;
+    write("flows", &flows())?;
     write("rules", &rules())
+}
+
+/// Flows of one table each, as they are written down, and one alone.
+fn flows() -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for count in [0_u8, 1, 3] {
+        let mut table = FlowTable::<Notes>::new(8, 1 << 40);
+        let piece = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(9, 53).payload(&[0; 90]);
+        for frame in piece.fragments(48).iter().take(count.into()) {
+            table.key(frame.as_slice(), &parse(frame.as_slice(), Depth::L4), 1 << 30);
+        }
+        let mut first = None;
+        for flow in 0..count {
+            let key = |port| {
+                let ends = (([10, 0, 0, flow].into(), port), ([192, 0, 2, 7].into(), 443));
+                FlowKey::between(ends.0, ends.1, proto::TCP, PortKind::Ports, 0)
+            };
+            let (Some((key, up)), Some((other, down))) = (key(4000), key(5000)) else { continue };
+            if let Some(found) = table.find_by(key, up, 1 << 30, Some(tcp::SYN)) {
+                let maybe = (flow > 0).then_some(7);
+                *found.state = Notes { text: "text".to_owned(), list: vec![1, 70_000], maybe };
+            }
+            if flow == 0 {
+                let _ = table.alias(other, down, 1 << 30);
+            }
+            first.get_or_insert(key);
+        }
+        let (mut saved, mut record) = (Vec::new(), Vec::new());
+        if table.save(1 << 30, &mut saved).is_ok() {
+            all.push(saved);
+        }
+        if first.is_some_and(|key| table.take_one(&key, &mut record).is_ok()) {
+            all.push(record);
+        }
+    }
+    all
 }
 
 fn write(target: &str, seeds: &[Vec<u8>]) -> Result {

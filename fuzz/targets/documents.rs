@@ -4,6 +4,7 @@
 
 use libfuzzer_sys::{Corpus, fuzz_target};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use weir_fuzz::{Types, planted, text_and_bytes};
 use weir_plan::service::{Hardware, Request, Server, Syntax, Template, choose, describe};
@@ -67,13 +68,13 @@ fn runs(request: &Request) {
     assert!(!graph.nodes().iter().any(|node| matches!(node.kind, NodeKind::Vnf(_))));
     planted(graph.nodes().iter().any(|node| node.vnf.is_some() && node.name.contains('z')));
     assert_eq!(graph.order().len(), graph.nodes().iter().filter(|node| node.is_nf()).count());
-    let domains = Default::default();
+    let domains = BTreeMap::default();
     let options = Options { isolate: Isolate::Each, cores: None, online: 2, domains };
     if let Ok(plan) = Plan::build(graph, &options) {
         assert!(plan.lanes.iter().all(|lane| lane.from < lane.to));
     }
     if let Some(objective) = &request.objective {
         let server = Server { name: "s".to_owned(), cores: 4, ghz: 2.0, nic_bps: None };
-        let _ = choose(graph, objective, &server);
+        let _ = choose(graph, objective, &server, &options.domains);
     }
 }

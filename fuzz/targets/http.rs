@@ -6,8 +6,8 @@ use std::cell::RefCell;
 use weir_fuzz::planted;
 use weir_http::decode::{Place, decode};
 use weir_http::{
-    Inspector, Part, Request, Scope, Span, Verdict, Where, body, headers, is_http, request,
-    requests,
+    Conversation, Event, Inspector, Part, Request, Scope, Side, Span, Verdict, Where, body,
+    headers, is_http, request, requests,
 };
 
 thread_local! {
@@ -38,8 +38,26 @@ fuzz_target!(|payload: &[u8]| {
         for place in [Place::Path, Place::Query] {
             decoding_fits_its_input(payload, place);
         }
+        cutting_changes_nothing(payload);
     });
 });
+
+/// Up to where a stream is lost, what it tells does not depend on how segments cut it.
+fn cutting_changes_nothing(stream: &[u8]) {
+    for side in [Side::Requests, Side::Responses] {
+        let told = |size: usize| {
+            let (mut talk, mut all) = (Conversation::default(), Vec::new());
+            for piece in stream.chunks(size) {
+                talk.feed(side, piece, &mut |event| all.push(event));
+            }
+            all.into_iter().take_while(|event| *event != Event::Lost).collect::<Vec<_>>()
+        };
+        let whole = told(stream.len().max(1));
+        for size in [1, 2, 7, 32, 33] {
+            assert_eq!(whole, told(size), "{side:?} in pieces of {size}");
+        }
+    }
+}
 
 /// Checks one request's spans; the offset where the next may start.
 fn spans_stay_inside_and_go_on(payload: &[u8], found: &Request, last: usize) -> usize {

@@ -84,6 +84,15 @@ pub enum WriteError {
         /// Length of the whole, valid part of the file.
         committed: u64,
     },
+    /// No file may grow so long (EFBIG): the process's limit, or the file system's. Committed records are safe.
+    #[error(
+        "the file may not become longer: everything up to byte {committed} is written; raise the limit on file \
+         size (ulimit -f; as root, LimitFSIZE= of the service)"
+    )]
+    FileTooLarge {
+        /// Length of the whole, valid part of the file.
+        committed: u64,
+    },
     /// Somebody else writes it.
     #[error("another program writes this file: end it, or write elsewhere")]
     InUse,

@@ -47,7 +47,7 @@ pub use reader::Reader;
 pub use record::{FileKind, Interface, Position, Record};
 pub use scan::{Summary, scan, scan_from};
 pub use time::{Precision, RawTime, Resolution, TimeFormat, Timestamp};
-pub use writer::{Format, Storage, Writer};
+pub use writer::{Format, Storage, Writer, check_writable};
 
 /// The longest captured packet that is read or written, in bytes: libpcap's `MAXIMUM_SNAPLEN`.
 ///

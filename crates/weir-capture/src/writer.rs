@@ -126,6 +126,27 @@ impl Writer<File> {
     }
 }
 
+/// Finds out whether [`Writer::create`] could write a file, and leaves it as it is: one that is not there is made and
+/// removed again, as nothing else tells for sure.
+///
+/// # Errors
+/// [`WriteError::InUse`], [`WriteError::Io`].
+pub fn check_writable(path: impl AsRef<Path>) -> Result<(), WriteError> {
+    let path = path.as_ref();
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => {
+            // Another that has begun to write it meanwhile keeps it.
+            lock(&file)?;
+            Ok(std::fs::remove_file(path)?)
+        }
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            // Not for creating: a link that leads nowhere is an error here already.
+            lock(&OpenOptions::new().write(true).open(path)?)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
 /// Takes a file for one writer, for as long as it is open. Devices are everybody's, and a file system
 /// without locks keeps nobody out.
 fn lock(file: &File) -> Result<(), WriteError> {
@@ -266,7 +287,7 @@ impl<S: Storage> Writer<S> {
     /// Writes everything appended with one call to the system and gives the position behind it.
     ///
     /// # Errors
-    /// [`WriteError::DiskFull`] or [`WriteError::Io`]; the file then still ends at the last commit, the records stay
+    /// [`WriteError::DiskFull`], [`WriteError::FileTooLarge`] or [`WriteError::Io`]; the file then still ends at the last commit, the records stay
     /// pending, and the commit may be tried again.
     pub fn commit(&mut self) -> Result<Position, WriteError> {
         if self.pending.is_empty() {
@@ -280,6 +301,7 @@ impl<S: Storage> Writer<S> {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                     WriteError::DiskFull { committed: at }
                 }
+                io::ErrorKind::FileTooLarge => WriteError::FileTooLarge { committed: at },
                 _ => WriteError::Io(error),
             });
         }

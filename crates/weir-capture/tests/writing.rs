@@ -10,7 +10,7 @@ use common::{Owned, read_all, read_bytes, rich_pcap, temporary};
 use proptest::prelude::*;
 use weir_capture::{
     Format, LinkType, MAX_CAPTURED, Position, Precision, RawTime, Reader, Record, Resolution,
-    Storage, TimeFormat, Timestamp, WriteError, Writer,
+    Storage, TimeFormat, Timestamp, WriteError, Writer, check_writable,
 };
 
 /// A file in memory that has a limited size.
@@ -265,6 +265,25 @@ fn a_file_has_one_writer_at_a_time_and_who_comes_second_changes_nothing() {
 }
 
 #[test]
+fn whether_a_file_can_be_written_is_found_out_without_changing_it() {
+    let path = temporary("could.pcap");
+    let _ = std::fs::remove_file(&path);
+    check_writable(&path).unwrap();
+    assert!(!path.exists());
+    std::fs::write(&path, "precious").unwrap();
+    check_writable(&path).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
+    let writer = Writer::create(&path, PCAP).unwrap();
+    assert!(matches!(check_writable(&path), Err(WriteError::InUse)));
+    drop(writer);
+    check_writable(&path).unwrap();
+    // Nobody, not even root, makes files there; and no file has a name so long.
+    for nowhere in ["/proc/none.pcap".to_owned(), format!("/tmp/{}", "n".repeat(300))] {
+        assert!(matches!(check_writable(&nowhere), Err(WriteError::Io(_))), "{nowhere}");
+    }
+}
+
+#[test]
 fn a_file_that_is_shorter_or_foreign_is_not_reopened_and_not_changed() {
     let path = temporary("foreign.pcap");
     std::fs::write(&path, rich_pcap(true, false)).unwrap();
@@ -292,6 +311,28 @@ fn a_full_disk_is_a_typed_error_that_loses_nothing_and_can_be_retried() {
     let file = writer.into_storage().bytes;
     let (read, warning) = read_bytes(&file);
     assert_eq!((read.len(), warning), (1, None), "the half written record was cut off");
+}
+
+/// A file that may not be longer than a header.
+struct Short;
+
+impl Storage for Short {
+    fn write_all_at(&mut self, _: &[u8], offset: u64) -> io::Result<()> {
+        if offset == 0 { Ok(()) } else { Err(io::ErrorKind::FileTooLarge.into()) }
+    }
+
+    fn set_len(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_limit_on_the_files_size_is_an_error_of_its_own() {
+    let mut writer = Writer::new(Short, PCAP).unwrap();
+    writer.append(&ethernet(b"too much", micros(1))).unwrap();
+    let refused = writer.commit().unwrap_err();
+    assert!(matches!(refused, WriteError::FileTooLarge { committed: 24 }), "{refused}");
+    assert!(refused.to_string().contains("ulimit -f"), "{refused}");
 }
 
 #[test]

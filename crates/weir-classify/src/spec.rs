@@ -2,7 +2,7 @@
 
 use crate::rule::{FlagMatch, FragmentMatch, MacMatch, Prefix, Rule, VlanMatch};
 use core::ops::RangeInclusive;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -47,6 +47,7 @@ pub struct RuleSpec {
     pub dst_port: Option<NumberOrText>,
     /// Protocol: a number or `"tcp"`, `"udp"`, `"icmp"`, `"icmp6"`, `"igmp"`, `"gre"`, `"esp"`, `"ah"`, `"ospf"`, `"sctp"`, `"any"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "number_or_text::<255>")]
     pub proto: Option<NumberOrText>,
     /// TCP flags that must be set, or with `!` must not be: `"syn,!ack"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -68,10 +69,22 @@ pub struct RuleSpec {
     pub ether_type: Option<NumberOrText>,
     /// VLAN of the outer tag: an identifier from 0 to 4095, or `"untagged"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "number_or_text::<4095>")]
     pub vlan: Option<NumberOrText>,
     /// `"no"`: whole datagrams, `"yes"`: fragments, `"first"` or `"later"` ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<FragmentSpec>,
+}
+
+/// A [`NumberOrText`] whose numbers end with `MOST`.
+fn number_or_text<const MOST: u16>(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [
+            { "type": "integer", "minimum": 0, "maximum": MOST },
+            { "type": "string" },
+            { "type": "null" },
+        ]
+    })
 }
 
 /// How [`FragmentMatch`] is written.

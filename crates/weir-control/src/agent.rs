@@ -2,7 +2,10 @@
 
 mod bury;
 mod crash;
+mod cycles;
 mod duty;
+mod flows;
+mod generation;
 mod hear;
 mod hosted;
 mod liveness;
@@ -11,13 +14,16 @@ mod trust;
 mod view;
 
 pub use crash::Crash;
+pub use flows::{FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved};
+pub use generation::{RelinkError, Relinked, Retired};
 
 use crate::census::Census;
 use crate::memory::{Memory, MemoryError};
 use crate::process::{Process, Programs, SpawnError};
 use crate::recover::recover;
 use crate::setup::{Setup, WorkerSetup};
-use crate::watchdog::Watchdog;
+use crate::watchdog::{LONGEST_WAIT, Watchdog};
+use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_runtime::spec::command;
@@ -41,6 +47,11 @@ pub struct RestartPolicy {
     /// takes its place.
     pub offences: u32,
 }
+
+/// Workers that are started at once.
+const AT_ONCE: usize = 64;
+/// How many of the others are started in a turn: some ten milliseconds' worth.
+const EACH_TURN: usize = 8;
 
 /// How often the agent looks whether an interface that was deleted is there again.
 const RETAKE: Duration = Duration::from_millis(100);
@@ -83,7 +94,7 @@ pub enum AgentError {
 }
 
 /// Something that happened.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug)]
 pub enum Event {
     /// A worker is running (again).
     Ready {
@@ -106,6 +117,13 @@ pub enum Event {
         swept: u64,
         /// What mending took.
         mended: Duration,
+    },
+    /// A worker's successor has got back what was replicated.
+    Recovered {
+        /// Index of the worker.
+        worker: usize,
+        /// What.
+        recovered: Recovered,
     },
     /// A worker wants the operator to know something.
     Warning {
@@ -147,11 +165,34 @@ pub enum Event {
         /// Whom they wait for.
         why: String,
     },
+    /// The next generation has taken over.
+    Relinked(Relinked),
+    /// The graph could not be relinked; it goes on as it was.
+    NotRelinked {
+        /// Why.
+        why: RelinkError,
+    },
+    /// What was ordered by [`Agent::move_flows`] is done.
+    FlowsMoved {
+        /// The order's number.
+        ticket: u64,
+        /// How it went.
+        moved: Moved,
+    },
+    /// What was asked by [`Agent::list_flows`].
+    FlowsListed {
+        /// The question's number.
+        ticket: u64,
+        /// The flows.
+        listed: Listed,
+    },
     /// All input has ended and everything has been passed on.
     Finished,
 }
 
 enum State {
+    /// To be started for the first time: of hundreds only some are at once.
+    Waiting,
     /// Running; the process may not have said so yet.
     Running(Process),
     /// Dead; to be started again.
@@ -176,8 +217,34 @@ struct Worker {
     /// Deaths in a row, each within the policy's window of the one before.
     deaths: u32,
     restarts: u32,
+    /// The time from its last death to its being ready again.
+    was_away: Option<Duration>,
+    /// What its successors have got back from the replica.
+    recovered: Recovered,
     lost: u64,
     report: Vec<String>,
+}
+
+/// What a worker's successors have got back of what its µNFs remembered of flows, by their own word.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Recovered {
+    /// Flows, of all deaths.
+    pub flows: u64,
+    /// Records that were refused, as they were damaged.
+    pub refused: u64,
+    /// The longest that reading took, in microseconds.
+    pub reading_us: u64,
+    /// The longest time in which a successor had them, from when the death was noticed, in microseconds.
+    pub away_us: u64,
+}
+
+impl Recovered {
+    pub(crate) fn add(&mut self, other: Recovered) {
+        self.flows = self.flows.saturating_add(other.flows);
+        self.refused = self.refused.saturating_add(other.refused);
+        self.reading_us = self.reading_us.max(other.reading_us);
+        self.away_us = self.away_us.max(other.away_us);
+    }
 }
 
 /// A running graph.
@@ -194,8 +261,23 @@ pub struct Agent {
     retaken: Instant,
     trust: trust::Trust,
     still: still::Still,
+    cycles: cycles::Cycles,
+    generation: generation::Generation,
+    flows: flows::Desk,
+    /// Ends a wait when it has something to read.
+    wake: Option<OwnedFd>,
     stopping: bool,
     finished: bool,
+    /// Its workers begin when they are told to.
+    stands_by: bool,
+}
+
+/// How workers are started.
+enum Start<'f> {
+    /// As processes that begin at once, but for those that the caller plays.
+    Hosting(&'f dyn Fn(&WorkerSetup) -> bool),
+    /// As processes that wait for the word, but for services, whose processes are the generation's before.
+    StandingBy,
 }
 
 impl Agent {
@@ -211,34 +293,52 @@ impl Agent {
         policy: RestartPolicy,
         hosted: impl Fn(&WorkerSetup) -> bool,
     ) -> Result<Self, AgentError> {
+        Self::launch(setup, policy, &Start::Hosting(&hosted))
+    }
+
+    fn launch(setup: Setup, policy: RestartPolicy, start: &Start<'_>) -> Result<Self, AgentError> {
         raise_descriptor_limit();
         let programs = Programs::open(&setup).map_err(SpawnError::from)?;
         let memory = Memory::new(&setup)?;
-        let real_time = setup.workers.iter().any(|w| w.schedule.real_time);
-        let watchdog = if real_time { Watchdog::start() } else { None };
         let mut agent = Agent {
             workers: Vec::new(),
             programs,
             memory,
             policy,
             events: VecDeque::new(),
-            watchdog,
+            watchdog: None,
             liveness: liveness::Liveness::new(setup.workers.len()),
             crashes: crash::Crashes::default(),
             retaken: Instant::now(),
             trust: trust::Trust::new(&setup),
             still: still::Still::default(),
+            cycles: cycles::Cycles::default(),
+            generation: generation::Generation::new(setup.workers.len()),
+            flows: flows::Desk::default(),
+            wake: None,
             stopping: false,
             finished: false,
+            stands_by: false,
             setup,
         };
         for w in 0..agent.setup.workers.len() {
-            let state = if hosted(&agent.setup.workers[w]) {
+            let own = &agent.setup.workers[w];
+            let (absent, standby) = match start {
+                Start::Hosting(hosted) => (hosted(own), false),
+                Start::StandingBy => (own.serves(), true),
+            };
+            let state = if absent {
                 State::Gone
             } else {
-                let fault = agent.setup.workers[w].fault;
                 let (programs, setup, memory) = (&agent.programs, &agent.setup, &agent.memory);
-                State::Running(Process::start(programs, setup, memory, w, fault)?)
+                match w < AT_ONCE {
+                    true => {
+                        let process =
+                            Process::start(programs, setup, memory, w, own.fault, standby);
+                        State::Running(process?)
+                    }
+                    false => State::Waiting,
+                }
             };
             agent.workers.push(Worker {
                 state,
@@ -249,6 +349,8 @@ impl Agent {
                 forgotten: 0,
                 deaths: 0,
                 restarts: 0,
+                was_away: None,
+                recovered: Recovered::default(),
                 lost: 0,
                 report: Vec::new(),
             });
@@ -256,8 +358,17 @@ impl Agent {
         for w in 0..agent.workers.len() {
             agent.liveness.started(w);
         }
+        agent.stands_by = matches!(start, Start::StandingBy);
+        if !matches!(start, Start::StandingBy) {
+            agent.watchdog = agent.start_watchdog();
+        }
         agent.tell_watchdog();
         Ok(agent)
+    }
+
+    /// Has [`Agent::turn`] wait no longer when an eventfd is written to: somebody else has something for who calls it.
+    pub fn wake_by(&mut self, eventfd: OwnedFd) {
+        self.wake = Some(eventfd);
     }
 
     /// Ends all input; what is under way runs out.
@@ -268,14 +379,16 @@ impl Agent {
         }
     }
 
-    /// Waits until something happens or `timeout` is over, and does what is due. Afterwards
+    /// Waits until something happens or `timeout` is over, but for half a second at most: who waits
+    /// for longer looks to the watchdog like one who does not get to run. Then it does what is due;
     /// [`Agent::event`] has what happened.
     pub fn turn(&mut self, timeout: Duration) -> Result<(), AgentError> {
         if let Some(dog) = &self.watchdog {
             dog.beat();
         }
+        let timeout = self.go_on_relinking(timeout)?;
         let timeout = self.restart_due(timeout)?;
-        let ready = self.wait(timeout)?;
+        let ready = self.wait(timeout.min(LONGEST_WAIT))?;
         for (w, said, ended) in ready {
             if said {
                 self.listen(w)?;
@@ -288,6 +401,7 @@ impl Agent {
         self.convict_deaf();
         self.feel_pulses();
         self.notice_standstill();
+        self.end_cycles();
         self.retake_interfaces();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
@@ -321,20 +435,44 @@ impl Agent {
         self.events.pop_front()
     }
 
+    /// Starts some of the workers that have not been yet. Starting hundreds takes seconds, and meanwhile signals are
+    /// to be heard and workers to be mended. True when some are left.
+    fn start_waiting(&mut self) -> Result<bool, AgentError> {
+        let is_waiting = |w: &Worker| matches!(w.state, State::Waiting);
+        let mut waiting = (0..self.workers.len()).filter(|w| is_waiting(&self.workers[*w]));
+        let now: Vec<usize> = waiting.by_ref().take(EACH_TURN).collect();
+        let left = waiting.next().is_some();
+        for &w in &now {
+            let (fault, standby) = (self.setup.workers[w].fault, self.stands_by);
+            let (programs, setup) = (&self.programs, &self.setup);
+            let process = Process::start(programs, setup, &self.memory, w, fault, standby)?;
+            self.workers[w].state = State::Running(process);
+            self.liveness.started(w);
+        }
+        if !now.is_empty() {
+            self.tell_watchdog();
+        }
+        Ok(left)
+    }
+
     fn restart_due(&mut self, timeout: Duration) -> Result<Duration, AgentError> {
         let now = Instant::now();
-        let mut timeout = timeout;
+        let mut timeout = if self.start_waiting()? { Duration::ZERO } else { timeout };
         for w in 0..self.workers.len() {
             let State::Restarting(at) = self.workers[w].state else { continue };
             if at <= now {
                 // What its predecessor was told and did not take is over.
                 self.memory.workers[w].forget_commands();
                 self.trust.expects_nothing(w);
+                self.generation.expects_nothing(w);
                 if self.stopping {
                     self.order(w, command::STOP);
                 }
+                self.tell_of_cycles(w);
+                self.memory.begin_life(w);
                 // A fault that a test asked for is the first process's alone.
-                let process = Process::start(&self.programs, &self.setup, &self.memory, w, None)?;
+                let process =
+                    Process::start(&self.programs, &self.setup, &self.memory, w, None, false)?;
                 self.workers[w].state = State::Running(process);
                 self.liveness.started(w);
                 self.workers[w].restarts += 1;
@@ -346,11 +484,17 @@ impl Agent {
         Ok(timeout)
     }
 
+    /// A watchdog, if some worker may be in the real-time class.
+    fn start_watchdog(&self) -> Option<Watchdog> {
+        let real_time = self.setup.workers.iter().any(|w| w.schedule.real_time);
+        if real_time { Watchdog::start() } else { None }
+    }
+
     fn tell_watchdog(&self) {
         if let Some(dog) = &self.watchdog {
             let pids = self.workers.iter().filter_map(|w| match &w.state {
                 State::Running(p) | State::Done(p) => Some(p.pid()),
-                State::Restarting(_) | State::Gone => None,
+                State::Waiting | State::Restarting(_) | State::Gone => None,
             });
             dog.set_workers(pids.collect());
         }
@@ -364,7 +508,7 @@ impl Agent {
             match std::mem::replace(&mut worker.state, State::Gone) {
                 State::Done(process) => children.push((w, process.dismiss())),
                 State::Running(mut process) => process.kill(),
-                State::Restarting(_) | State::Gone => {}
+                State::Waiting | State::Restarting(_) | State::Gone => {}
             }
         }
         for (w, mut leaving) in children {

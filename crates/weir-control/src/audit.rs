@@ -36,7 +36,7 @@ pub(crate) fn audit(
         }
     }
     for (lane, ring) in setup.lanes.iter().zip(&memory.lanes) {
-        if setup.lane_domain(lane) != d {
+        if setup.lane_domain(lane) != d || !lane.has_packets() {
             continue;
         }
         ring.inspector.rewrite(|entry| {
@@ -82,9 +82,12 @@ pub(crate) fn audit(
 pub(crate) fn clear_lanes(setup: &Setup, memory: &mut Memory, d: usize) -> u64 {
     let shape = memory.domains[d].shape();
     let mut left = std::collections::BTreeSet::new();
-    for (_, ring) in
+    for (lane, ring) in
         setup.lanes.iter().zip(&memory.lanes).filter(|(l, _)| setup.lane_domain(l) == d)
     {
+        if !lane.has_packets() {
+            continue;
+        }
         ring.inspector.rewrite(|entry| {
             left.extend(place(&entry, shape));
             Entry::marker(Marker::Void, entry.seq())

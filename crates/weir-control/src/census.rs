@@ -60,7 +60,7 @@ impl Census {
             }
         };
         for (lane, ring) in setup.lanes.iter().zip(&memory.lanes) {
-            if setup.lane_domain(lane) != d {
+            if setup.lane_domain(lane) != d || !lane.has_packets() {
                 continue;
             }
             for entry in ring.inspector.unclaimed() {

@@ -1,14 +1,16 @@
 //! The operator's devices against the plan and the file system, before anything runs.
 
+use crate::setup::Setup;
 use crate::wiring::WiringError;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weir_capture::Summary;
+use weir_capture::{Summary, WriteError};
 use weir_device::DeviceSpec;
 use weir_plan::{Plan, SegmentKind};
+use weir_runtime::spec::EndSpec;
 
 /// What was found out about the captures to read.
 pub type Captures = BTreeMap<u16, Summary>;
@@ -102,6 +104,24 @@ pub(crate) fn check_outputs<'p>(
         if !files.insert(FileId::of(path)) {
             return Err(WiringError::SameFile(path.to_owned()));
         }
+    }
+    Ok(())
+}
+
+/// Checks that all files a run is to write can be written, by nobody else. They are left as they are.
+pub fn check_writable(setup: &Setup) -> Result<(), WiringError> {
+    let bound = setup.workers.iter().filter_map(|worker| match &worker.end {
+        EndSpec::Tx { device: DeviceSpec::Pcap { tx: Some(path), .. }, .. } => Some(path.as_path()),
+        _ => None,
+    });
+    for path in bound.chain(crate::dumps::files(&setup.workers)) {
+        weir_capture::check_writable(path).map_err(|error| {
+            let path = path.to_owned();
+            match error {
+                WriteError::Io(source) => WiringError::NotWritable { path, source },
+                source => WiringError::Output { path, source },
+            }
+        })?;
     }
     Ok(())
 }

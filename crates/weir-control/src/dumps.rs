@@ -1,6 +1,6 @@
 //! Workers that write what others drop into captures, and the lanes to them.
 
-use crate::setup::{LaneSetup, WorkerSetup};
+use crate::setup::{LaneCarries, LaneSetup, WorkerSetup};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use weir_runtime::spec::{DumpSpec, EndSpec, NodeSpec, ScheduleSpec};
@@ -21,7 +21,9 @@ pub(crate) fn add(
         let (to, mut droppers) = (workers.len(), Vec::new());
         for (from, worker) in workers.iter().enumerate().take(others) {
             // A Tx service gives no packet on: what its device refuses is counted, not written.
-            if worker.takes_from != d || matches!(worker.end, EndSpec::Tx { .. }) {
+            // Nor does a branch: it says so to the sync port.
+            let gives = !matches!(worker.end, EndSpec::Tx { .. }) && !worker.branch;
+            if worker.takes_from != d || !gives {
                 continue;
             }
             let names = match worker.end {
@@ -31,7 +33,18 @@ pub(crate) fn add(
             for source in sources(from, worker, lanes) {
                 let edge = worker.edges.len() as u16;
                 let (ordered, node, input) = (false, 0, 0);
-                lanes.push(LaneSetup { from, to, source, edge, ordered, node, input });
+                lanes.push(LaneSetup {
+                    from,
+                    to,
+                    source,
+                    edge,
+                    ordered,
+                    closes: false,
+                    back: false,
+                    node,
+                    input,
+                    carries: LaneCarries::Packets,
+                });
                 droppers.push(names.clone());
             }
         }
@@ -48,6 +61,8 @@ pub(crate) fn add(
             tags: Vec::new(),
             fan_in: 1,
             instance_of: None,
+            replicate: None,
+            sync: None,
         }];
         workers.push(WorkerSetup {
             name,
@@ -61,6 +76,7 @@ pub(crate) fn add(
             creates: false,
             holders: 0,
             writable: false,
+            branch: false,
             program: None,
             schedule: schedule.clone(),
             careful: Vec::new(),

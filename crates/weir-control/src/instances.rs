@@ -46,6 +46,7 @@ fn one_of(parts: Vec<NodeReport>) -> NodeReport {
         ns_per_packet: None,
         report: Value::Null,
         instances: Vec::with_capacity(parts.len()),
+        removed: false,
     };
     let (mut timed, mut weight) = (0.0, 0.0);
     let mut workers: Vec<String> = Vec::new();
@@ -112,6 +113,7 @@ mod tests {
             ns_per_packet: Some(packets as f64),
             report,
             instances: Vec::new(),
+            removed: false,
         }
     }
 

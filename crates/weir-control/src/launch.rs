@@ -99,7 +99,7 @@ impl Launcher {
 #[non_exhaustive]
 pub enum OpenError {
     /// It cannot be opened.
-    #[error(transparent)]
+    #[error("{0}")]
     File(#[from] io::Error),
     /// It is not a program.
     #[error("it is not an executable file; name a program (or make it one: chmod +x)")]

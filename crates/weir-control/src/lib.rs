@@ -7,6 +7,7 @@
 //! | [`library`] | the µNFs linked in, as the plan's catalogue |
 //! | [`devices`] | the operator's devices against plan and file system |
 //! | [`wiring`] | from a plan and the operator's devices to a setup |
+//! | [`crews`] | which NFs' flows can go from one instance to another |
 //! | [`inline`] | the same graph in one thread, for measurements |
 //! | [`jail`] | the first layer of a worker's sandbox |
 //! | `launch` | which program a worker is |
@@ -18,14 +19,18 @@
 //! | `recover` | what is done when a worker has died |
 //! | [`agent`] | the loop |
 //! | [`census`] | where every buffer is |
+//! | `generations` | the reports of a graph's generations as one |
 //! | `instances` | several instances of an NF as one in the report |
 //! | [`report`] | counters of a run, its balance, as tables and as JSON |
 
 pub mod agent;
 mod audit;
 pub mod census;
+pub mod crews;
 pub mod devices;
 mod dumps;
+mod early;
+mod generations;
 pub mod inline;
 mod instances;
 pub mod jail;
@@ -33,6 +38,7 @@ mod launch;
 pub mod library;
 mod memory;
 pub mod outside;
+mod places;
 mod process;
 mod recover;
 pub mod report;
@@ -40,6 +46,9 @@ pub mod setup;
 mod watchdog;
 pub mod wiring;
 
-pub use agent::{Agent, AgentError, Crash, Event, RestartPolicy};
+pub use agent::{
+    Agent, AgentError, Crash, Event, FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved,
+    Recovered, RelinkError, Relinked, RestartPolicy, Retired,
+};
 pub use instances::InstanceReport;
 pub use report::Report;

@@ -1,21 +1,24 @@
 //! All shared memory of a running graph, as the agent holds it: it keeps every descriptor, so a
 //! worker's death takes none away.
 
+mod mails;
 mod told;
 
 pub(crate) use self::told::FdList;
 use crate::setup::{ArraySetup, Setup};
 use std::hash::BuildHasher;
+use weir_mem::TooLarge;
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
 use weir_mem::{
     Access, Arena, ArenaShape, Entry, KeptState, Ledger, LedgerWriter, Owners, Producer, Region,
 };
-use weir_mem::{Muster, Origins, RegionError, RingInspector, RingShape, StreamEnd};
+use weir_mem::{Muster, Origins, RegionError, ReplicaTable, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
+use weir_runtime::handover::NfState;
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
-use weir_runtime::spec::{ArenaSpec, EndSpec, RingSpec};
+use weir_runtime::spec::{ArenaSpec, RingSpec};
 
 /// Why the graph's memory could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +33,17 @@ pub enum MemoryError {
     /// A message.
     #[error(transparent)]
     Link(#[from] LinkError),
+}
+
+/// Why a worker's state could not be written down for it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandError {
+    /// It cannot be reached.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// There is no room for it.
+    #[error(transparent)]
+    Large(#[from] TooLarge),
 }
 
 /// A ring with both its memories.
@@ -76,6 +90,10 @@ pub(crate) struct WorkerMemory {
     ledger_region: Region,
     /// What its µNFs remember, for a worker that has any.
     state: Option<Region>,
+    /// What they remember as of each batch, for a worker of which that is replicated.
+    replica: Option<Region>,
+    /// What they know on their way from one generation of the graph to the next.
+    handover: Option<Region>,
     pub(crate) layout: Layout,
     pub(crate) bell: Doorbell,
     commands: Ring<u32>,
@@ -177,9 +195,11 @@ pub(crate) struct Memory {
     /// By array of ports: which flows came in by it, if packets come in by it at all.
     origins: Vec<Option<Region>>,
     /// By source: whether it has ended.
-    ends: Vec<Region>,
+    pub(crate) ends: Vec<Region>,
     /// By worker: where it calls its followers to sleep, if it has any.
     musters: Vec<Option<Region>>,
+    /// Who moves flows, and the letters for it.
+    crews: mails::Crews,
 }
 
 impl Memory {
@@ -221,6 +241,7 @@ impl Memory {
                 .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
                 .collect::<Result<_, _>>()?,
             musters: Vec::new(),
+            crews: mails::Crews::new(setup)?,
         };
         for w in 0..setup.workers.len() {
             let worker = memory.worker(setup, w)?;
@@ -244,15 +265,22 @@ impl Memory {
         let ledger_region =
             Region::create(&format!("weir/w{w}/ledger"), Ledger::len_for(layout.len))?;
         let commands = Ring::new(&format!("weir/w{w}/commands"), 8)?;
-        // Sparse: takes memory as it is written.
-        let state = match setup.workers[w].end {
-            EndSpec::None => Some(Region::create(&format!("weir/w{w}/state"), KeptState::LEN)?),
-            _ => None,
-        };
+        // Sparse: they take memory as they are written.
+        let (mut state, mut handover, mut replica) = (None, None, None);
+        if setup.workers[w].runs_nfs() {
+            state = Some(Region::create(&format!("weir/w{w}/state"), KeptState::LEN)?);
+            handover = Some(Region::create(&format!("weir/w{w}/handover"), KeptState::LEN)?);
+            if setup.workers[w].nodes.iter().any(|node| node.replicate.is_some()) {
+                let name = format!("weir/w{w}/replica");
+                replica = Some(Region::create(&name, ReplicaTable::LEN)?);
+            }
+        }
         Ok(WorkerMemory {
             ledger: Ledger::attach(&ledger_region, layout.len)?,
             ledger_region,
             state,
+            handover,
+            replica,
             layout,
             bell: Doorbell::new()?,
             command: commands.produce()?,
@@ -273,6 +301,7 @@ impl Memory {
             home.map_or(0, |pool| 1 + takers(pool.domain).count()),
             setup.workers[w].nodes.len(),
             setup.workers[w].edges.len(),
+            setup.workers[w].end.classes(),
         )
     }
 
@@ -347,6 +376,39 @@ impl Memory {
         let any = kept.is_written();
         kept.clear();
         any
+    }
+
+    /// The same of what is replicated; and of what the generation before has handed on, which whoever finds no replica would
+    /// take up instead.
+    pub(crate) fn clear_replica(&self, w: usize) -> bool {
+        let Some(worker) = self.workers.get(w) else { return false };
+        let handed = worker.handover.as_ref().map(KeptState::attach).is_some_and(|handover| {
+            let Ok(mut handover) = handover else { return false };
+            let any = handover.is_written();
+            handover.clear();
+            any
+        });
+        let Some(region) = &worker.replica else { return false };
+        ReplicaTable::attach(region).is_ok_and(|replica| replica.forget()) || handed
+    }
+
+    /// What worker `w`, which rests, has written down of its µNFs; `None` for nonsense.
+    pub(crate) fn handed_over(&self, w: usize) -> Option<Vec<NfState>> {
+        let region = self.workers.get(w)?.handover.as_ref()?;
+        weir_runtime::handover::read(&KeptState::attach(region).ok()?)
+    }
+
+    /// Writes down what worker `w`, which has not begun, is to go on from.
+    pub(crate) fn hand_to(&self, w: usize, states: &[NfState]) -> Result<(), HandError> {
+        let Some(worker) = self.workers.get(w) else { return Ok(()) };
+        if let Some(region) = &worker.handover {
+            weir_runtime::handover::write(&mut KeptState::attach(region)?, states)?;
+        }
+        // Should it die before it has taken that, its successor finds as much as after any death.
+        if let Some(region) = &worker.state {
+            KeptState::attach(region)?.write(&weir_runtime::handover::as_kept(states))?;
+        }
+        Ok(())
     }
 
     /// Index of the pool that a domain's buffer belongs to.

@@ -3,7 +3,7 @@
 use crate::jail::Cell;
 use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
-use crate::setup::Setup;
+use crate::setup::{Setup, WorkerSetup};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -12,6 +12,7 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceError, DeviceSpec, lend_packet_socket};
 use weir_runtime::link::{self, Inbox, LinkError};
+use weir_runtime::moves::Order;
 use weir_runtime::sandbox::{Profile, SandboxSpec};
 use weir_runtime::spec::{EndSpec, FromWorker};
 
@@ -36,7 +37,7 @@ pub enum SpawnError {
     Program(#[from] OpenError),
     /// It cannot be watched.
     #[error("cannot watch a worker process: {0}")]
-    Watch(rustix::io::Errno),
+    Watch(#[source] rustix::io::Errno),
 }
 
 /// What starts workers: the programs, held open, and the sandbox around them.
@@ -82,6 +83,20 @@ fn profile(end: &EndSpec) -> Profile {
 /// Descriptors that a worker may have beyond those it is given: standard ones, its device's.
 const OWN_DESCRIPTORS: u64 = 64;
 
+/// Descriptors that a device's service may have at least: it is lent those of the next generation beside its
+/// own, however many that takes.
+const SERVICE_DESCRIPTORS: u64 = 4096;
+
+/// How many descriptors `worker` may have, when it needs `enough` for now.
+fn most_descriptors(worker: &WorkerSetup, enough: u64) -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    if !worker.serves() {
+        return enough;
+    }
+    let may = getrlimit(Resource::Nofile).maximum.unwrap_or(SERVICE_DESCRIPTORS);
+    enough.max(SERVICE_DESCRIPTORS.min(may))
+}
+
 /// A worker process that was started.
 pub(crate) struct Process {
     child: Child,
@@ -96,13 +111,14 @@ pub(crate) struct Process {
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
-    /// Starts worker `w` and tells it its work.
+    /// Starts worker `w` and tells it its work; with `standby` it waits for the word before it begins.
     pub(crate) fn start(
         programs: &Programs,
         setup: &Setup,
         memory: &Memory,
         w: usize,
         fault: Option<(u32, u32)>,
+        standby: bool,
     ) -> Result<Self, SpawnError> {
         let worker = &setup.workers[w];
         let packets = setup.packets(w);
@@ -110,6 +126,7 @@ impl Process {
         let packets = packets.transpose()?;
         let lent = packets.as_ref().map(AsFd::as_fd);
         let (mut spec, fds) = memory.spec(setup, w, fault, lent)?;
+        spec.standby = standby;
         let fds = fds.as_fds();
         let profile = profile(&worker.end);
         let closed = profile == Profile::Nf;
@@ -123,7 +140,7 @@ impl Process {
             // A packet socket stays in the namespace that it was made in.
             no_network: profile != Profile::Live || packets.is_some(),
             real_time: worker.schedule.real_time,
-            descriptors: fds.len() as u64 + OWN_DESCRIPTORS,
+            descriptors: most_descriptors(worker, fds.len() as u64 + OWN_DESCRIPTORS),
             memory: None,
         };
         let outside = worker.program.and_then(|p| programs.outside.get(usize::from(p.0)));
@@ -152,6 +169,24 @@ impl Process {
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Sends the worker the memory of the next generation, in which it is to be worker `w`. To be called when it
+    /// has been given the command that goes before ([`command::ADOPT`](weir_runtime::spec::command::ADOPT)).
+    pub(crate) fn tell_next(
+        &self,
+        setup: &Setup,
+        memory: &Memory,
+        w: usize,
+    ) -> Result<(), SpawnError> {
+        // Its device it has.
+        let (spec, fds) = memory.spec(setup, w, None, None)?;
+        Ok(link::send_within(self.socket.as_fd(), &spec, &fds.as_fds(), PATIENCE)?)
+    }
+
+    /// Gives the worker an order. To be called as [`Process::tell_next`].
+    pub(crate) fn tell_order(&self, order: &Order) -> Result<(), LinkError> {
+        link::send_within(self.socket.as_fd(), order, &[], PATIENCE)
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -241,6 +276,7 @@ mod tests {
             packets: None,
             burst: None,
             stays: false,
+            shuffled: false,
         };
         let generator: DeviceSpec = "gen:packets=1".parse().unwrap();
         let capture = DeviceSpec::Pcap { rx: Some("in.pcap".into()), tx: None };
@@ -252,9 +288,10 @@ mod tests {
             (DeviceSpec::Afp("eth0".into()), Profile::Live),
             (DeviceSpec::Tap("weir0".into()), Profile::Live),
         ] {
-            let tx = EndSpec::Tx { device: device.clone(), nanoseconds: false, tells: true };
+            let tx =
+                EndSpec::Tx { device: device.clone(), port: 0, nanoseconds: false, tells: true };
             assert_eq!(profile(&tx), wanted, "{device:?}");
-            let rx = EndSpec::Rx { device, port: 0, source: 0 };
+            let rx = EndSpec::Rx { device, port: 0, source: 0, early: Vec::new() };
             assert_eq!(profile(&rx), wanted, "{rx:?}");
         }
         assert_eq!(profile(&EndSpec::None), Profile::Nf);

@@ -51,7 +51,10 @@ pub(crate) fn recover(setup: &Setup, memory: &mut Memory, w: usize) -> Damage {
         inspector.repair_tail(from);
         inspector.forget_sleep(false);
         let tail = inspector.tail();
-        lost += tail.saturating_sub(from).min(inspector.capacity());
+        // What was lent to it is not its to lose: the sync port counts what has no answer.
+        if lane.has_packets() {
+            lost += tail.saturating_sub(from).min(inspector.capacity());
+        }
         memory.written_off[l] = tail;
         ins += 1;
         // Its producer may wait for room that nobody would tell it of.
@@ -82,7 +85,7 @@ fn sweep(setup: &Setup, memory: &mut Memory, w: usize, d: usize) -> u64 {
     let mut in_rings = InRings::new(memory.domains[d].owners.len());
     for (l, lane) in setup.lanes.iter().enumerate() {
         let mine = lane.from == w || lane.to == w;
-        if mine && setup.lane_domain(lane) == d {
+        if mine && lane.has_packets() && setup.lane_domain(lane) == d {
             in_rings.look_at(&memory.lanes[l].inspector);
         }
     }
@@ -167,6 +170,9 @@ pub(crate) fn disown(setup: &Setup, memory: &mut Memory, w: usize, mut words: Ve
 /// A hostile consumer may have claimed the end of a stream that its successor has to know of.
 fn restore_end(setup: &Setup, memory: &Memory, l: usize) {
     let lane = &setup.lanes[l];
+    if lane.back {
+        return; // It never has one.
+    }
     let producer = &memory.workers[lane.from];
     let ended = producer.ledger.read().and_then(|words| words.get(producer.layout.ended).copied());
     let inspector = &memory.lanes[l].inspector;

@@ -1,7 +1,8 @@
 //! What happened in a run: counters per µNF and per edge, and whether they balance.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Recovered, Relinked};
 use crate::census::Census;
+use crate::early;
 use crate::instances::{self, InstanceReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,9 +31,13 @@ pub struct NodeReport {
     pub ns_per_packet: Option<f64>,
     /// What the µNF itself has to say.
     pub report: serde_json::Value,
-    /// Its instances, where it has several: their counters add up to the above.
+    /// Its instances, where it has several: their counters add up to the above. Of a graph that was relinked, those of its
+    /// last generation.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instances: Vec<InstanceReport>,
+    /// A relink took it out of the graph: it is not in the policy that ran last.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub removed: bool,
 }
 
 /// An edge's part.
@@ -79,6 +84,8 @@ pub struct WorkerReport {
     /// How often a successor had to begin without what its µNFs had remembered, as that may be what killed
     /// those before it, or was an offender's.
     pub forgotten: u32,
+    /// What its successors have got back from the replica ([`RunOptions::replicate`](crate::wiring::RunOptions)).
+    pub recovered: Recovered,
     /// How often it was named for nonsense and ended. What it says of itself is not exact then.
     pub offences: u32,
 }
@@ -111,7 +118,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    fn missing(&self) -> i64 {
+    pub(crate) fn missing(&self) -> i64 {
         let before = self.input.wrapping_add(self.copied).wrapping_add(self.created);
         let after = self.out.wrapping_add(self.dropped).wrapping_add(self.consumed);
         before.wrapping_sub(after.wrapping_add(self.lost)) as i64
@@ -145,6 +152,9 @@ pub struct Report {
     pub copied_bytes: u64,
     /// Deaths that µNFs brought upon their workers, the first hundred.
     pub crashes: Vec<crate::Crash>,
+    /// How the graph was relinked while it ran, each time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub relinks: Vec<Relinked>,
     /// The balance.
     pub balance: Balance,
     /// Where all buffers were in the end.
@@ -169,6 +179,7 @@ impl Report {
             workers: Vec::new(),
             copied_bytes: 0,
             crashes: agent.crashes().to_vec(),
+            relinks: Vec::new(),
             balance: Balance::default(),
             census,
             sound: false,
@@ -222,6 +233,7 @@ impl Report {
                 ns_per_packet: None,
                 report: serde_json::Value::Null,
                 instances: Vec::new(),
+                removed: false,
             };
             nodes.insert(at, row);
         }
@@ -263,10 +275,17 @@ impl Report {
         };
         let words = agent.words(w).unwrap_or_default();
         let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        let place: Place = std::array::from_fn(|i| word(layout.place + i));
+        // What the devices counted in earlier generations is those'.
+        let before = agent.inherited(w);
+        let place: Place =
+            std::array::from_fn(|i| word(layout.place + i).saturating_sub(before[i]));
         let reports = agent.reports(w);
         for (n, node) in worker.nodes.iter().enumerate() {
             let counts = NodeCounts::read(&words, &layout, n);
+            if node.sync.is_some() {
+                self.add_drops_of_branch(&node.name, &counts, agent.offences(w) == 0);
+                continue;
+            }
             let (name, kind) = match (&worker.end, &node.nf) {
                 (EndSpec::Rx { device, .. }, _) => {
                     self.balance.input += counts.packets;
@@ -322,11 +341,15 @@ impl Report {
                 bytes: counts.bytes,
                 drops: drops.filter(|(_, n)| *n > 0).collect(),
                 ns_per_packet: (timed > 0).then(|| counts.timed_ns as f64 / timed as f64),
-                report: reports
-                    .get(n)
-                    .and_then(|r| serde_json::from_str(r).ok())
-                    .unwrap_or(serde_json::Value::Null),
+                report: match &worker.end {
+                    EndSpec::Rx { early, .. } => early::report(early, &words, &layout),
+                    _ => reports
+                        .get(n)
+                        .and_then(|r| serde_json::from_str(r).ok())
+                        .unwrap_or(serde_json::Value::Null),
+                },
                 instances: Vec::new(),
+                removed: false,
             });
         }
         for (i, edge) in worker.edges.iter().enumerate() {
@@ -343,7 +366,32 @@ impl Report {
         let offences = agent.offences(w);
         let name = worker.name.clone();
         let forgotten = agent.forgotten(w);
-        self.workers.push(WorkerReport { name, restarts, lost, rejected, forgotten, offences });
+        let recovered = agent.recovered(w);
+        self.workers.push(WorkerReport {
+            name,
+            restarts,
+            lost,
+            rejected,
+            forgotten,
+            recovered,
+            offences,
+        });
+    }
+
+    /// What the branch of a parallel stage that ends with the NF `name` had dropped: the sync port counts it,
+    /// and it is the NF's.
+    fn add_drops_of_branch(&mut self, name: &str, counts: &NodeCounts, believed: bool) {
+        if believed {
+            self.balance.dropped = self.balance.dropped.wrapping_add(counts.dropped());
+        }
+        let of = |row: &&mut NodeReport| row.name == name && row.kind != "rx" && row.kind != "tx";
+        let Some(row) = self.nodes.iter_mut().find(of) else { return };
+        for reason in DropReason::ALL {
+            let n = counts.drops[*reason as usize];
+            if n > 0 {
+                *row.drops.entry(reason.name()).or_default() += n;
+            }
+        }
     }
 
     /// The tables for a terminal.
@@ -353,7 +401,7 @@ impl Report {
             let drops: Vec<_> = n.drops.iter().map(|(r, c)| format!("{r} {c}")).collect();
             let ns = n.ns_per_packet.map_or_else(|| "-".into(), |ns| format!("{ns:.1}"));
             [
-                n.name.clone(),
+                if n.removed { format!("{} (removed)", n.name) } else { n.name.clone() },
                 n.kind.clone(),
                 n.packets.to_string(),
                 n.bytes.to_string(),
@@ -395,6 +443,12 @@ impl Report {
         }
         if self.copied_bytes > 0 {
             out += &format!("copied between trust domains: {} bytes\n", self.copied_bytes);
+        }
+        for r in &self.relinks {
+            out += &format!(
+                "relinked: {:.1} ms without input, {} packets missed by devices; {:.0} ms of preparation\n",
+                r.pause_ms, r.missed, r.prepared_ms
+            );
         }
         let b = &self.balance;
         out += &format!(

@@ -34,6 +34,8 @@ pub struct WorkerSetup {
     pub holders: u32,
     /// Whether it may write packet bytes.
     pub writable: bool,
+    /// Whether it is a branch of a parallel stage.
+    pub branch: bool,
     /// The outside program that its process is; `None`: weir itself.
     pub program: Option<ProgramId>,
     /// How it shares the machine.
@@ -50,6 +52,11 @@ impl WorkerSetup {
     /// True when it takes buffers for new packets, and so has a home pool.
     pub fn has_home(&self) -> bool {
         matches!(self.end, EndSpec::Rx { .. } | EndSpec::Gate { .. }) || self.creates
+    }
+
+    /// True when it is a service: of a device, or of the file of drops.
+    pub fn serves(&self) -> bool {
+        matches!(self.end, EndSpec::Rx { .. } | EndSpec::Tx { .. } | EndSpec::Dump(_))
     }
 
     /// True when it runs µNFs, which need not be trusted; all others run library code only.
@@ -77,10 +84,51 @@ pub struct LaneSetup {
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
+    /// Whether its edge closes a cycle.
+    pub closes: bool,
+    /// Whether packets come there around a cycle.
+    pub back: bool,
     /// Node of the consuming worker.
     pub node: u16,
     /// Its input.
     pub input: u8,
+    /// What it carries.
+    pub carries: LaneCarries,
+}
+
+impl LaneSetup {
+    /// True for a lane whose packets belong to whoever takes them. What other lanes carry is in one of these
+    /// too: who counts buffers must look at these only.
+    pub fn has_packets(&self) -> bool {
+        self.carries == LaneCarries::Packets
+    }
+}
+
+/// What a lane carries; lanes by their place in [`Setup::lanes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LaneCarries {
+    /// Packets.
+    Packets,
+    /// The packets of another lane of the same producer, lent to a branch of a parallel stage.
+    Loans {
+        /// That lane.
+        of: usize,
+    },
+    /// What a branch says of the packets of another lane of the same consumer.
+    Answers {
+        /// That lane.
+        on: usize,
+        /// Whether packets with which the branch's worker died are dropped.
+        drops_lost: bool,
+    },
+}
+
+impl LaneSetup {
+    /// True when packets of `source` come new to worker `w` by it: not around a cycle, where nobody need
+    /// wait for any.
+    pub(crate) fn brings(&self, w: usize, source: u16) -> bool {
+        self.to == w && self.source == source && !self.back
+    }
 }
 
 /// An array of ports that edges lead to.

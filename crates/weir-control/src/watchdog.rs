@@ -11,6 +11,10 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(100);
 /// After so many looks without a sign of life of the agent's loop it acts: two seconds.
 const PATIENCE: u32 = 20;
+/// How long the agent's loop may wait in one turn: a part of that patience, or its own waiting would
+/// be taken for the workers' doing.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_millis(500);
+const _: () = assert!(LONGEST_WAIT.as_millis() * 2 < EVERY.as_millis() * PATIENCE as u128);
 
 struct Shared {
     beats: AtomicU64,

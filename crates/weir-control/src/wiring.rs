@@ -2,22 +2,27 @@
 
 mod arrays;
 mod outputs;
+mod sizes;
+mod stages;
 
 use self::arrays::Arrays;
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
-use crate::setup::{LaneSetup, Setup, Sizes, WorkerSetup};
+use crate::setup::{LaneCarries, LaneSetup, Setup, WorkerSetup};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use weir_capture::{Precision, ScanError, TimeFormat};
+use weir_capture::{Precision, ScanError, TimeFormat, WriteError};
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
 use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
-    EdgeId, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Tags, TagsError,
+    Carries, EdgeId, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Tags,
+    TagsError,
 };
-use weir_runtime::spec::{BranchSpec, EndSpec, NodeSpec, ScheduleSpec};
+use weir_runtime::spec::{
+    BranchSpec, EarlySpec, EndSpec, NodeSpec, ReplicateSpec, ScheduleSpec, Trial,
+};
 
 /// Why a plan cannot run with these devices.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +84,22 @@ pub enum WiringError {
         /// What is wrong with it, and the cure.
         what: &'static str,
     },
+    /// An output that cannot be written.
+    #[error("{}: it cannot be written: {source}; name a file that this user may write", path.display())]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// An output that cannot be written for another reason.
+    #[error("{}: {source}", path.display())]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// Why, and the cure.
+        source: WriteError,
+    },
     /// A capture cannot be looked through.
     #[error("{}: {source}", path.display())]
     Capture {
@@ -98,6 +119,12 @@ pub enum WiringError {
     /// Filters ask for more of tags than packets can carry.
     #[error(transparent)]
     Tags(#[from] TagsError),
+    /// Early drop where nothing is dropped early.
+    #[error(
+        "--early-drop: nothing that packets come in by is live (afp:INTERFACE, tap:NAME, gen:...,full=drop), so \
+         nothing need be dropped: leave it out"
+    )]
+    NothingLive,
     /// More than the layout can number.
     #[error("{what}: {n} are more than {most}")]
     TooMany {
@@ -123,8 +150,14 @@ pub struct RunOptions {
     pub busy: bool,
     /// Use the real-time class where the plan allows it.
     pub real_time: bool,
+    /// Of how many packets of a batch workers ask for the first lines when they take it; `None`: of all.
+    pub prefetch: Option<u32>,
+    /// For experiments: how workers are scheduled otherwise.
+    pub trial: Trial,
     /// Seed of everything random.
     pub seed: u64,
+    /// NFs of which what they remember outlives their workers, by the policy's names, and as of when.
+    pub replicate: BTreeMap<String, ReplicateSpec>,
     /// For tests: segment name, step and passing at which it dies.
     pub faults: Vec<(String, u32, u32)>,
     /// For tests: segment name and seed of a worker that turns hostile.
@@ -135,6 +168,8 @@ pub struct RunOptions {
     pub programs: Vec<PathBuf>,
     /// What workers are put into.
     pub sandbox: SandboxOptions,
+    /// Classes of live sources' packets: which are given up first.
+    pub early: Vec<EarlySpec>,
 }
 
 impl Default for RunOptions {
@@ -145,23 +180,19 @@ impl Default for RunOptions {
             spin_us: 200,
             busy: false,
             real_time: true,
+            prefetch: None,
+            trial: Trial::default(),
             seed: 0,
+            replicate: BTreeMap::new(),
             faults: Vec::new(),
             attacks: Vec::new(),
             programs: Vec::new(),
             dump_drops: None,
             sandbox: SandboxOptions::default(),
+            early: Vec::new(),
         }
     }
 }
-
-/// Longest packet that is expected where nothing says how long packets can be, in bytes.
-const USUAL_PACKET: u32 = 1_920;
-
-/// Length of the shortest frame, which every buffer holds.
-const MIN_PACKET: u32 = 64;
-/// Packet memory that a pool takes at most, in bytes.
-const POOL_BYTES: u32 = 64 << 20;
 
 /// Longest packet that a buffer holds, in bytes.
 pub const LONGEST_PACKET: u32 = ArenaShape::MAX_PACKET;
@@ -201,7 +232,9 @@ pub fn wire(
                     let n = source_index.len() as u16;
                     source_index.insert(source, n);
                     source_ports.push(port);
-                    EndSpec::Rx { device: device.clone(), port, source: n }
+                    let drops = |device: &DeviceSpec| device.drops_early();
+                    let early = options.early.iter().filter(|_| drops(device)).cloned().collect();
+                    EndSpec::Rx { device: device.clone(), port, source: n, early }
                 }
                 _ => continue,
             },
@@ -209,7 +242,7 @@ pub fn wire(
                 Some(device) if sends(device) => {
                     let received = |s: &Segment| matches!(s.kind, SegmentKind::Rx { port: p, .. } if p == port);
                     let tells = !plan.segments.iter().any(received);
-                    EndSpec::Tx { device: device.clone(), nanoseconds, tells }
+                    EndSpec::Tx { device: device.clone(), port, nanoseconds, tells }
                 }
                 _ => {
                     let name = port_name(plan, segment);
@@ -233,14 +266,42 @@ pub fn wire(
         });
         return Err(WiringError::NoInput { ports: rx.collect::<Vec<_>>().join(", ") });
     }
+    let has_classes = |w: &WorkerSetup| w.end.classes() > 0;
+    if !options.early.is_empty() && !workers.iter().any(has_classes) {
+        return Err(WiringError::NothingLive);
+    }
     limit("sources", source_index.len(), 64)?;
     limit("workers", workers.len(), 10_000)?;
     let mut lanes = Vec::new();
+    // By lane of the plan: the lane of the setup.
+    let mut numbers: Vec<Option<usize>> = Vec::with_capacity(plan.lanes.len());
     for lane in &plan.lanes {
+        numbers.push(None);
         let Some(&source) = source_index.get(&lane.source) else { continue };
         let at = |s: SegmentId| index.get(s.index()).copied().flatten();
         let (Some(from), Some(to)) = (at(lane.from), at(lane.to)) else { continue };
         let Some(edge) = plan.edges.get(lane.edge.index()) else { continue };
+        if lane.carries != Carries::Packets {
+            let carries = stages::carries(plan, lane, &numbers);
+            let Some((carries, edge)) = carries.zip(workers.get(from).map(|w| w.edges.len()))
+            else {
+                continue;
+            };
+            // A branch says what it has to say where others send what they drop.
+            lanes.push(LaneSetup {
+                from,
+                to,
+                source,
+                edge: edge as u16,
+                ordered: false,
+                closes: false,
+                back: false,
+                node: 0,
+                input: 0,
+                carries,
+            });
+            continue;
+        }
         let own = |w: &WorkerSetup| w.edges.iter().position(|e| *e == lane.edge.0);
         let Some(own_edge) = workers.get(from).and_then(own) else { continue };
         let segment = plan.segment(lane.to);
@@ -249,13 +310,23 @@ pub fn wire(
         let to_array = graph.arrays.lane(lane.from, &edges.unwrap_or_default(), lane.edge, segment);
         let is_gate = segment.is_some_and(|s| matches!(s.kind, SegmentKind::Gate { .. }));
         let node = segment.and_then(|s| s.nodes.iter().position(|n| *n == edge.to));
+        let node = match stages::entered(plan, lane) {
+            Some(stage) => stages::sync_node(plan, lane.to, stage),
+            None => stages::nodes_before(plan, lane.to) + node.unwrap_or(0),
+        };
+        if let Some(number) = numbers.last_mut() {
+            *number = Some(lanes.len());
+        }
         lanes.push(LaneSetup {
+            carries: LaneCarries::Packets,
             from,
             to,
             source,
             edge: to_array.unwrap_or(own_edge) as u16,
             ordered: lane.ordered,
-            node: node.unwrap_or(0) as u16,
+            closes: lane.closes,
+            back: lane.back,
+            node: node as u16,
             input: if is_gate { 0 } else { edge.input as u8 },
         });
     }
@@ -278,7 +349,7 @@ pub fn wire(
     for (name, seed) in &options.attacks {
         workers.iter_mut().filter(|w| w.name == *name).for_each(|w| w.attack = Some(*seed));
     }
-    let sizes = sizes(plan, binds, captures, options);
+    let sizes = sizes::sizes(plan, binds, captures, options);
     let pools = workers.iter().filter(|w| w.has_home()).count();
     limit("packet buffers", pools << sizes.pool_bits, MAX_BUFFERS as usize)?;
     Ok(Setup {
@@ -315,40 +386,6 @@ fn limit(what: &'static str, n: usize, most: usize) -> Result<(), WiringError> {
     if n > most { Err(WiringError::TooMany { what, n, most }) } else { Ok(()) }
 }
 
-/// Buffers hold the largest record of any capture; pools are as large as a budget allows. Buffers
-/// are no larger than they must be: a process that touches each packet's first bytes touches as many
-/// pages as packets lie on, and the processor remembers some thousand of them for all processes
-/// together (docs/performance.md, "Findings").
-fn sizes(
-    plan: &Plan,
-    binds: &BTreeMap<u16, DeviceSpec>,
-    captures: &Captures,
-    options: &RunOptions,
-) -> Sizes {
-    let recorded = captures.values().map(|s| s.largest);
-    let longest = |d: &DeviceSpec| match d {
-        DeviceSpec::Generator(g) => u32::from(g.size),
-        DeviceSpec::Listed(l) => u32::try_from(l.longest()).unwrap_or(u32::MAX),
-        DeviceSpec::Replay(r) => u32::try_from(r.longest()).unwrap_or(u32::MAX),
-        DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => weir_device::longest_packet(d).max(USUAL_PACKET),
-        DeviceSpec::Pcap { .. } | DeviceSpec::Null => 0,
-    };
-    let grows = plan.graph.nodes().iter().any(|node| match &node.kind {
-        NodeKind::Nf { info, .. } => info.resizes || info.creates > 0,
-        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => false,
-    });
-    let grown = if grows { USUAL_PACKET } else { 0 };
-    let packet = recorded
-        .chain(binds.values().map(longest))
-        .chain([grown, MIN_PACKET])
-        .max()
-        .unwrap_or(MIN_PACKET);
-    let packet = packet.min(ArenaShape::MAX_PACKET);
-    let pool = options.pool.unwrap_or_else(|| (POOL_BYTES / packet).clamp(512, 4096));
-    let pool_bits = pool.clamp(64, 1 << 20).next_power_of_two().trailing_zeros();
-    Sizes { packet, pool_bits, ring: options.ring }
-}
-
 /// What is known of the whole graph.
 struct Wiring<'p> {
     plan: &'p Plan,
@@ -371,8 +408,11 @@ impl Wiring<'_> {
         let is_tx = matches!(segment.kind, SegmentKind::Tx { .. });
         let is_rx = matches!(segment.kind, SegmentKind::Rx { .. });
         let leaves = |node| plan.edges.iter().filter(move |e| e.from == node && !is_tx);
+        let leaves = |node| leaves(node).filter(move |e| stages::leaves_by(plan, id, e));
         let mut edges: Vec<EdgeId> =
             segment.nodes.iter().flat_map(|&n| leaves(n).map(|e| e.id)).collect();
+        let syncs = || stages::syncs_of(plan, id);
+        edges.extend(syncs().flat_map(|(_, stage)| leaves(stage.last)).map(|e| e.id));
         let index = |name: &str| domains.iter().position(|d| d == name).unwrap_or(0);
         let domain = index(&segment.domain);
         let mut takes_from = domain;
@@ -398,8 +438,11 @@ impl Wiring<'_> {
                 tags: Vec::new(),
                 fan_in: 1,
                 instance_of: None,
+                replicate: None,
+                sync: None,
             });
         }
+        let before = syncs().flat_map(|(_, stage)| self.sync_port(id, segment, stage, &edges));
         let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
         let nodes = nodes.map(|(n, node)| NodeSpec {
             name: node.policy_name().to_owned(),
@@ -410,9 +453,11 @@ impl Wiring<'_> {
             },
             outputs: if is_tx { Vec::new() } else { self.outputs(id, segment, (n, node), &edges) },
             fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
-            instance_of: outputs::instance_of(plan, segment, n),
+            instance_of: outputs::instance_of(plan, segment, stages::nodes_before(plan, id), n),
+            replicate: options.replicate.get(node.policy_name()).copied(),
+            sync: None,
         });
-        let nodes = nodes.chain(gate).collect();
+        let nodes = before.chain(nodes).chain(gate).collect();
         let infos = || {
             let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n));
             nodes.filter_map(|node| match &node.kind {
@@ -444,6 +489,7 @@ impl Wiring<'_> {
             domain,
             takes_from,
             writable: segment.writes_packets || is_rx,
+            branch: stages::branch_of(plan, id).is_some(),
             program: segment.program,
             creates: infos().any(|info| info.creates > 0),
             holders: infos().filter(|info| info.holds > 0).count() as u32,
@@ -457,6 +503,9 @@ impl Wiring<'_> {
                 shares_core,
                 spin_us: options.spin_us,
                 busy: options.busy,
+                prefetch: options.prefetch,
+                // Devices' services stay as they are: what is tried is tried on µNFs.
+                trial: if nf { options.trial } else { Trial::default() },
             },
             careful: Vec::new(),
             fault: None,
@@ -473,6 +522,8 @@ fn service_schedule(options: &RunOptions) -> ScheduleSpec {
         shares_core: true,
         spin_us: options.spin_us,
         busy: false,
+        prefetch: None,
+        trial: Trial::default(),
     }
 }
 

@@ -3,10 +3,14 @@
 use crate::{DeviceError, GeneratorSpec, Place, Rate, Receive, Room, Status};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_mem::meta::Arrival;
+use weir_packet::DropReason;
 use weir_packet::wire::Frame;
 
 /// Templates that are kept ready; flows beyond them are made by changing addresses and ports.
 const TEMPLATES: u32 = 1024;
+
+/// Packets that are due and wait at most, before others are dropped: as many as an interface's ring has places for.
+const QUEUE: u64 = 4096;
 
 /// Makes packets: flow `n mod flows` is a UDP flow whose addresses and ports come from the seed.
 pub struct Generator {
@@ -19,7 +23,7 @@ pub struct Generator {
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a stateless spreading of numbers.
-fn mix(n: u64) -> u64 {
+pub(crate) fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -96,6 +100,11 @@ impl Receive for Generator {
         };
         let flows = u64::from(self.spec.flows);
         let mut left = allowed;
+        if self.spec.drops && left > QUEUE {
+            room.missed(DropReason::KernelFull, left - QUEUE);
+            self.made += left - QUEUE;
+            left = QUEUE;
+        }
         while left > 0 {
             // The rest of this round through the flows, those with a template first.
             let flow = self.made % flows;

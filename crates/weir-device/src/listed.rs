@@ -1,5 +1,6 @@
 //! A traffic generator for given flows: what measurements need whose packets must hit rules.
 
+use crate::generator::mix;
 use crate::{DeviceError, Place, Receive, Room, Status};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -21,7 +22,7 @@ pub struct ListedFlow {
     pub ports: (u16, u16),
 }
 
-/// Packets of listed flows, in turn and as fast as they are taken. It has no text form: measurements bind it.
+/// Packets of listed flows, in turn or at random, and as fast as they are taken. It has no text form: measurements bind it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedSpec {
     /// The flows.
@@ -37,6 +38,9 @@ pub struct ListedSpec {
     pub burst: Option<u64>,
     /// After the last packet the source is quiet, as an interface to which nobody sends, and does not end.
     pub stays: bool,
+    /// After the first round flows come at random, each as likely as any other: what remembers flows in the order in which they
+    /// began does not find them in that order again.
+    pub shuffled: bool,
 }
 
 impl ListedSpec {
@@ -54,6 +58,7 @@ pub struct Listed {
     packets: Option<u64>,
     burst: u64,
     stays: bool,
+    shuffled: bool,
     /// All heads, one behind the other: what is before the payload, or the whole packet when there is none.
     heads: Vec<u8>,
     /// Where each flow's head starts in `heads`, and which payload follows it.
@@ -75,6 +80,7 @@ impl Listed {
             packets: spec.packets,
             burst: spec.burst.unwrap_or(u64::MAX),
             stays: spec.stays,
+            shuffled: spec.shuffled,
             heads: Vec::new(),
             flows: Vec::new(),
             payloads: Vec::new(),
@@ -96,6 +102,17 @@ impl Listed {
         }
         listed.payloads = payloads;
         listed
+    }
+
+    /// Which flow packet `number` is of.
+    #[inline]
+    fn at(&self, number: u64) -> usize {
+        let flows = self.flows.len() as u64;
+        if self.shuffled && number >= flows {
+            // Multiply and shift, as in `FlowHasher::choose`.
+            return ((u128::from(mix(number)) * u128::from(flows)) >> 64) as usize;
+        }
+        number.checked_rem(flows).unwrap_or(0) as usize
     }
 
     /// Head and payload of flow `at`.
@@ -140,7 +157,7 @@ impl Receive for Listed {
         }
         let left = left.min(self.burst);
         let mut made = 0;
-        let mut at = (self.made % flows) as usize;
+        let mut at = self.at(self.made);
         while made < left {
             let Some((head, payload)) = self.parts(at) else { break };
             let len = head.len() + payload.len();
@@ -156,7 +173,7 @@ impl Receive for Listed {
                 break;
             }
             made += 1;
-            at += 1;
+            at = if self.shuffled { self.at(self.made + made) } else { at + 1 };
             if at == self.flows.len() {
                 at = 0;
             }
@@ -198,6 +215,7 @@ mod tests {
                 packets: None,
                 burst: None,
                 stays: false,
+                shuffled: false,
             };
             let listed = Listed::new(&spec, [0; 6]);
             for (at, flow) in flows.iter().enumerate() {
@@ -218,5 +236,30 @@ mod tests {
             }
             assert!(listed.parts(flows.len()).is_none());
         }
+    }
+
+    #[test]
+    fn shuffled_flows_come_in_turn_once_and_then_evenly_in_no_order() {
+        let flow = |n: u16| ListedFlow {
+            source: [10, 0, 0, 1].into(),
+            destination: [10, 0, 0, 2].into(),
+            proto: 17,
+            ports: (n, 53),
+        };
+        let spec = ListedSpec {
+            flows: (0..100).map(flow).collect(),
+            payloads: Vec::new(),
+            size: 64,
+            packets: None,
+            burst: None,
+            stays: false,
+            shuffled: true,
+        };
+        let listed = Listed::new(&spec, [0; 6]);
+        assert!((0..100).all(|n| listed.at(n as u64) == n));
+        let mut counts = vec![0; 100];
+        (100..100_100).for_each(|n| counts[listed.at(n)] += 1);
+        assert!(counts.iter().all(|n| (850..1150).contains(n)), "{counts:?}");
+        assert!((100..200).any(|n| listed.at(n + 1) != (listed.at(n) + 1) % 100));
     }
 }

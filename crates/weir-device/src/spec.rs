@@ -43,6 +43,20 @@ impl DeviceSpec {
     }
 }
 
+impl DeviceSpec {
+    /// Whether what comes in by it is lost when nobody takes it, so that somebody has to choose.
+    pub fn drops_early(&self) -> bool {
+        match self {
+            DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => true,
+            DeviceSpec::Generator(generator) => generator.drops,
+            DeviceSpec::Pcap { .. }
+            | DeviceSpec::Listed(_)
+            | DeviceSpec::Replay(_)
+            | DeviceSpec::Null => false,
+        }
+    }
+}
+
 /// What a generator makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratorSpec {
@@ -58,6 +72,9 @@ pub struct GeneratorSpec {
     pub seed: u64,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
+    /// With a rate: what is due and finds no room is dropped, as a live interface's packets are, instead of
+    /// waiting.
+    pub drops: bool,
 }
 
 /// A generator's rate.
@@ -125,6 +142,7 @@ impl Default for GeneratorSpec {
             packets: None,
             seed: 1,
             ipv6: false,
+            drops: false,
         }
     }
 }
@@ -205,10 +223,20 @@ fn generator<'a>(
                     _ => return Err(bad(key, value, "4 or 6")),
                 }
             }
+            "full" => {
+                g.drops = match value {
+                    "wait" => false,
+                    "drop" => true,
+                    _ => return Err(bad(key, value, "wait or drop")),
+                }
+            }
             _ => {
-                return Err(unknown("gen", key, "size, flows, rate, packets, seed and ip"));
+                return Err(unknown("gen", key, "size, flows, rate, packets, seed, ip and full"));
             }
         }
+    }
+    if g.drops && g.rate == Rate::Max {
+        return Err(bad("full", "drop", "wait, unless there is a rate that can be too high"));
     }
     if g.ipv6 && g.size < 62 {
         return Err(bad("size", &g.size.to_string(), "62 or more for IPv6"));
@@ -251,6 +279,9 @@ mod tests {
         let g =
             GeneratorSpec { size: 128, flows: 5, rate: Rate::PerSecond(10), ..Default::default() };
         assert_eq!("gen:size=128,flows=5,rate=10".parse(), Ok(DeviceSpec::Generator(g)));
+        let rate = Rate::PerSecond(10);
+        let drops = GeneratorSpec { rate, drops: true, ..Default::default() };
+        assert_eq!("gen:rate=10,full=drop".parse(), Ok(DeviceSpec::Generator(drops)));
         assert_eq!("afp:eth0".parse(), Ok(DeviceSpec::Afp("eth0".into())));
         assert_eq!("tap:weir0".parse(), Ok(DeviceSpec::Tap("weir0".into())));
         assert_eq!("gen".parse(), Ok(DeviceSpec::Generator(GeneratorSpec::default())));
@@ -268,6 +299,8 @@ mod tests {
             ("gen:rate=0", "packets a second"),
             ("gen:flows=x", "1 to 1000000"),
             ("gen:ip=6,size=60", "62 or more"),
+            ("gen:full=block,rate=1", "wait or drop"),
+            ("gen:full=drop", "unless there is a rate"),
             ("null:x=1", "no settings"),
             ("afp:", "1 to 15 characters"),
             ("afp:sixteen_letters_", "1 to 15 characters"),

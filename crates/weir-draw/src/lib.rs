@@ -1,4 +1,4 @@
-//! Layered drawings of directed graphs as SVG (and as DOT, for whoever has Graphviz): a pure function from what is to be seen to a picture,
+//! Charts of measurements ([`chart`]), and layered drawings of directed graphs as SVG (and as DOT, for whoever has Graphviz): a pure function from what is to be seen to a picture,
 //! without an outside program and without a script in it.
 //!
 //! ```
@@ -16,6 +16,7 @@
 //! Places are found by `dagre`, after Gansner et al., "A Technique for Drawing Directed Graphs" (1993)
 //! and Brandes and Köpf, "Fast and Simple Horizontal Coordinate Assignment" (2001).
 
+pub mod chart;
 mod diagram;
 mod dot;
 mod place;

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use weir_packet::Bytes;
 
+use crate::cond::Fields;
 use crate::cross::{Table, Writer};
-use crate::diagram;
+use crate::diagram::{self, Diagram};
 use crate::emit::{Emitter, Program};
 use crate::expr::Expr;
+use crate::kinds::Kinds;
 use crate::lower::{LowerError, lower};
 use crate::offsets::Misplaced;
 use crate::pages::Pages;
@@ -57,6 +59,18 @@ enum Way {
     Table(Table),
     /// By the program, from this step on.
     Steps(u32),
+    /// By the EtherType where that decides, else by the program, from this step on.
+    Kinds(Kinds, u32),
+}
+
+impl Way {
+    /// From the step `entry`, where `diagram` begins; a look at the EtherType first where packets are of many.
+    fn steps(entry: u32, diagram: &Diagram, fields: &Fields, many: bool) -> Way {
+        match Kinds::of(diagram, fields).filter(|_| many) {
+            Some(kinds) => Way::Kinds(kinds, entry),
+            None => Way::Steps(entry),
+        }
+    }
 }
 
 impl Filter {
@@ -68,12 +82,21 @@ impl Filter {
     pub fn compile(expr: &Expr) -> Result<Filter, CompileError> {
         let (fields, cond) = lower(expr)?;
         let mut emitter = Emitter::default();
-        let entry = match diagram::build(&cond, &fields) {
-            Some(diagram) => emitter.diagram(&diagram, &fields)?,
-            None => emitter.tests(&cond, &fields)?,
+        let (entry, first) = match diagram::build(&cond, &fields) {
+            Some(diagram) => {
+                let entry = emitter.diagram(&diagram, &fields)?;
+                (entry, Way::steps(entry, &diagram, &fields, true))
+            }
+            None => {
+                let entry = emitter.tests(&cond, &fields)?;
+                (entry, Way::Steps(entry))
+            }
         };
         let mut writer = Writer::default();
         let mut ways = std::array::from_fn(|_| Way::Steps(entry));
+        if let Some(way) = ways.first_mut() {
+            *way = first;
+        }
         for (shape, way) in SHAPES.iter().zip(ways.iter_mut().skip(1)) {
             let (fields, cond) = shape.narrowed(&cond, &fields);
             // What grows too large even so is judged as all packets are.
@@ -81,7 +104,10 @@ impl Filter {
                 let table = writer.table(&diagram, &fields, shape.columns());
                 *way = match table {
                     Some(table) => Way::Table(table),
-                    None => Way::Steps(emitter.diagram(&diagram, &fields)?),
+                    None => {
+                        let entry = emitter.diagram(&diagram, &fields)?;
+                        Way::steps(entry, &diagram, &fields, shape.is_of_many_kinds())
+                    }
                 };
             }
         }
@@ -110,6 +136,10 @@ impl Filter {
     pub fn matches_tagged<B: Bytes + ?Sized>(&self, packet: &B, word: impl Fn(u8) -> u64) -> bool {
         match self.ways.get(shape::of(packet)) {
             Some(Way::Table(table)) => table.accepts(&self.pages, packet),
+            Some(Way::Kinds(kinds, entry)) => match kinds.answer(packet) {
+                Some(answer) => answer,
+                None => self.program.accepts(*entry, packet, word),
+            },
             Some(Way::Steps(entry)) => self.program.accepts(*entry, packet, word),
             None => false,
         }

@@ -59,6 +59,7 @@ mod emit;
 mod error;
 mod expr;
 mod field;
+mod kinds;
 mod lexer;
 mod lower;
 mod naive;
@@ -68,6 +69,7 @@ mod pages;
 mod parse;
 mod primitive;
 mod shape;
+mod suggest;
 mod surprise;
 mod tags;
 mod terms;
@@ -85,5 +87,6 @@ pub use parse::{MAX_DEPTH, MAX_TEXT, parse, parse_with};
 pub use primitive::{
     AnyTest, Direction, Family, Group, IpFamily, LlcKind, Network, Primitive, Protocol, Transport,
 };
+pub use suggest::takes;
 pub use surprise::{Surprise, warnings};
 pub use terms::{Condition, Number, Terms};

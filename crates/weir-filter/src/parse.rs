@@ -16,6 +16,7 @@ use crate::lexer::{Kind, Token, tokens};
 use crate::lower::misplaced;
 use crate::net::Net;
 use crate::primitive::Primitive;
+use crate::suggest::suggest;
 use crate::{value, words};
 use qualifiers::Qualifiers;
 
@@ -45,6 +46,17 @@ pub fn parse(text: &str) -> Result<Expr, Vec<ParseError>> {
 /// # Errors
 /// As [`parse`].
 pub fn parse_with(
+    text: &str,
+    lookup: &dyn Fn(&str) -> Option<Net>,
+) -> Result<Expr, Vec<ParseError>> {
+    parse_once(text, lookup).map_err(|mut errors| {
+        suggest(text, lookup, &mut errors);
+        errors
+    })
+}
+
+/// The same, without words that were probably meant.
+pub(crate) fn parse_once(
     text: &str,
     lookup: &dyn Fn(&str) -> Option<Net>,
 ) -> Result<Expr, Vec<ParseError>> {
@@ -177,9 +189,6 @@ impl<'a> Parser<'a> {
     fn missing_operator(&mut self, kind: Kind<'a>) {
         let why = match kind {
             Kind::Strange(_) => stray(kind),
-            Kind::Word(word) if !words::is_keyword(word) => {
-                Why::NoOperator { nearest: words::nearest(word) }
-            }
             _ => Why::NoOperator { nearest: None },
         };
         let is_own_term = matches!(kind, Kind::Word(w) if words::is_keyword(w))

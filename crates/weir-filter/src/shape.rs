@@ -111,6 +111,11 @@ impl Shape {
         if self.protocol.is_some() { 8 } else { 1 }
     }
 
+    /// True when only the EtherType tells what packets are.
+    pub(crate) fn is_of_many_kinds(self) -> bool {
+        self.network == Layer::None
+    }
+
     /// The byte at `at`, and which of its bits are known.
     fn known(self, at: u32) -> (u8, u8) {
         let [high, low] = match self.network {

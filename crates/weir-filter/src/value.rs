@@ -4,7 +4,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::error::Why;
 use crate::net::{Mac, Net};
-use crate::words;
 
 /// A number as libpcap reads it: decimal, `0x` hexadecimal, or octal after a leading zero.
 pub(crate) fn number(word: &str) -> Option<u32> {
@@ -201,5 +200,5 @@ fn not_address(word: &str) -> Why {
 
 /// A name stands where a number or an address should.
 pub(crate) fn name(word: &str, instead: &'static str) -> Why {
-    Why::Name { name: word.to_owned(), nearest: words::nearest(word), instead }
+    Why::Name { name: word.to_owned(), nearest: None, instead }
 }

@@ -168,19 +168,17 @@ pub(crate) fn instead_of(word: &str) -> Option<&'static str> {
     NOT_TAKEN.iter().find(|(w, _)| *w == word).map(|(_, instead)| *instead)
 }
 
-/// The keyword nearest to `word`, if one is near enough to have been meant.
-pub(crate) fn nearest(word: &str) -> Option<&'static str> {
-    if word.len() > LONGEST {
-        return None;
+/// The keywords that are near enough to `word` to have been meant, the nearest first.
+pub(crate) fn near(word: &str) -> Vec<&'static str> {
+    if word.len() > LONGEST || is_keyword(word) {
+        return Vec::new();
     }
     let lower = word.to_ascii_lowercase();
     let limit = if lower.len() <= 3 { 1 } else { 2 };
-    KEYWORDS
-        .iter()
-        .map(|k| (distance(lower.as_bytes(), k.as_bytes()), *k))
-        .filter(|(d, _)| *d <= limit)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, k)| k)
+    let all = KEYWORDS.iter().map(|k| (distance(lower.as_bytes(), k.as_bytes()), *k));
+    let mut near: Vec<(usize, &str)> = all.filter(|(d, _)| *d <= limit).collect();
+    near.sort_by_key(|(d, _)| *d);
+    near.into_iter().map(|(_, k)| k).collect()
 }
 
 /// Edits between two words: insert, delete, replace, and swap of neighbours count one each.
@@ -212,7 +210,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{distance, nearest};
+    use super::{distance, near};
 
     #[test]
     fn a_swap_of_neighbours_is_one_edit() {
@@ -224,9 +222,9 @@ mod tests {
 
     #[test]
     fn the_nearest_keyword_is_offered_only_when_near() {
-        assert_eq!(nearest("hots"), Some("host"));
-        assert_eq!(nearest("TCP"), Some("tcp"));
-        assert_eq!(nearest("portrnage"), Some("portrange"));
-        assert_eq!(nearest("example"), None);
+        assert_eq!(near("hots").first(), Some(&"host"));
+        assert_eq!(near("TCP").first(), Some(&"tcp"));
+        assert_eq!(near("portrnage").first(), Some(&"portrange"));
+        assert!(near("example").is_empty());
     }
 }

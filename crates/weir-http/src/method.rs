@@ -1,6 +1,7 @@
 //! Request methods.
 
 use core::fmt;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A registered request method (IANA HTTP Method Registry).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -10,6 +11,30 @@ impl Method {
     /// The method's name as it stands on the wire, for example `GET`.
     pub fn as_str(self) -> &'static str {
         self.0
+    }
+
+    /// True when a line that begins with `text` may begin with a method.
+    pub(crate) fn may_begin(text: &[u8]) -> bool {
+        let fits = |name: &&str| match text.get(name.len()) {
+            Some(byte) => matches!(byte, b' ' | b'\t') && text.starts_with(name.as_bytes()),
+            None => name.as_bytes().starts_with(text),
+        };
+        text.first().is_some_and(|first| starting_with(*first).iter().any(fits))
+    }
+}
+
+impl Serialize for Method {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.0)
+    }
+}
+
+impl<'d> Deserialize<'d> for Method {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        let known = name.bytes().next().map_or(&[][..], starting_with);
+        let found = known.iter().find(|known| **known == name);
+        found.map(|name| Method(name)).ok_or_else(|| serde::de::Error::custom("no HTTP method"))
     }
 }
 

@@ -95,6 +95,10 @@ pub struct Arena {
     owners: Owners,
     #[cfg(not(loom))]
     witness: Witness,
+    /// Others look at the packets at the same time.
+    shared: bool,
+    /// Of how many packets of a batch the first lines are asked for.
+    ahead: u32,
 }
 
 impl Arena {
@@ -124,6 +128,8 @@ impl Arena {
             owners,
             #[cfg(not(loom))]
             witness: Witness::nobody(),
+            shared: false,
+            ahead: u32::MAX,
         })
     }
 
@@ -167,10 +173,27 @@ impl Arena {
             stride: self.shape.stride,
             len: self.shape.data_len(),
             writable_len: if self.data.is_writable() { self.shape.data_len() } else { 0 },
+            shared: self.shared,
             #[cfg(not(loom))]
             witness: self.witness.entry(),
             arena: PhantomData,
         }
+    }
+
+    /// Says that other workers look at the same packets at the same time: see [`ArenaView::is_shared`].
+    pub fn set_shared(&mut self) {
+        self.shared = true;
+    }
+
+    /// Of how many packets of each batch that is taken the first lines are asked for; all, unless this is called.
+    pub fn set_ahead(&mut self, packets: u32) {
+        self.ahead = packets;
+    }
+
+    /// See [`Arena::set_ahead`].
+    #[inline(always)]
+    pub(crate) fn ahead(&self) -> u32 {
+        self.ahead
     }
 
     /// Who is told of the packets that are looked at.
@@ -228,12 +251,20 @@ pub struct ArenaView<'a> {
     /// Bytes of packet memory that may be read, and written.
     len: usize,
     writable_len: usize,
+    shared: bool,
     #[cfg(not(loom))]
     witness: NonNull<AtomicU64>,
     arena: PhantomData<&'a Arena>,
 }
 
 impl<'a> ArenaView<'a> {
+    /// True when other workers look at the same packets at the same time, as the branches of a parallel
+    /// stage do: then nothing of a packet is remembered in its metadata, which are several words.
+    #[inline(always)]
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
     /// Tells the arena's witness that the packet is looked at.
     #[cfg(not(loom))]
     #[inline(always)]

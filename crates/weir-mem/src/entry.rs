@@ -76,6 +76,8 @@ pub enum Marker {
     EndOfStream = 1,
     /// Nothing at all: the agent took a packet out that was in two places. Passed over.
     Void = 2,
+    /// What was sent to a replica before is all that comes of some flows: see [`Entry::moved`].
+    Moved = 3,
 }
 
 /// One ring slot's content. Plain bits until somebody has checked them: see [`Arena::admits`].
@@ -98,6 +100,20 @@ impl Entry {
     /// A marker at `seq`.
     pub const fn marker(marker: Marker, seq: Seq) -> Self {
         Entry(MARKER | marker as u64, seq.get())
+    }
+
+    /// The marker of a migration of flows away from whoever takes it: the source's life and number of the
+    /// migration (`weir-flow`'s `MoveId`).
+    pub const fn moved(life: u32, number: u32) -> Self {
+        Entry(MARKER | Marker::Moved as u64, (life as u64) << 32 | number as u64)
+    }
+
+    /// Of such a marker, what [`Entry::moved`] was given; may be anything, as a marker's producer need not be sound.
+    pub const fn as_moved(&self) -> Option<(u32, u32)> {
+        match self.as_marker() {
+            Some(Marker::Moved) => Some(((self.1 >> 32) as u32, self.1 as u32)),
+            _ => None,
+        }
     }
 
     /// Buffer, offset and length of a packet as one word: what a crash report needs.
@@ -125,6 +141,7 @@ impl Entry {
         match self.0 & 0xff {
             1 => Some(Marker::EndOfStream),
             2 => Some(Marker::Void),
+            3 => Some(Marker::Moved),
             _ => None,
         }
     }
@@ -170,6 +187,14 @@ impl Entry {
     #[inline(always)]
     pub const fn bucket(&self) -> u16 {
         (self.1 >> 48) as u16
+    }
+
+    /// The same packet with another number in these bits. A packet that goes around a cycle has there how
+    /// often it has, an answer of a parallel stage's branch what that says of it.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with_bucket(self, bucket: u16) -> Self {
+        Entry(self.0, self.1 & SEQ_MASK | (bucket as u64) << SEQ_BITS)
     }
 
     /// The same packet with its bytes elsewhere in the buffer (headers added or removed).
@@ -218,6 +243,8 @@ mod tests {
             prop_assert!(e.is_packet());
             prop_assert_eq!((e.index(), e.offset(), e.len()), (index, offset, len));
             prop_assert_eq!((e.seq().get(), e.bucket()), (seq, bucket));
+            let other = e.with_bucket(!bucket);
+            prop_assert_eq!((other.bucket(), other.seq(), other.first_word()), (!bucket, e.seq(), e.first_word()));
             let moved = e.with_span(7, 9);
             prop_assert_eq!((moved.index(), moved.offset(), moved.len(), moved.seq()), (index, 7, 9, e.seq()));
         }
@@ -239,5 +266,8 @@ mod tests {
         assert!(!m.is_packet());
         assert_eq!(m.as_marker(), Some(Marker::EndOfStream));
         assert_eq!(Entry::from_words(MARKER | 0xee, 0).as_marker(), None);
+        let moved = Entry::moved(7, u32::MAX);
+        assert_eq!((moved.is_packet(), moved.as_moved()), (false, Some((7, u32::MAX))));
+        assert_eq!(m.as_moved(), None);
     }
 }

@@ -31,10 +31,34 @@ pub enum Step {
     Published,
     /// Everything done, about to look for the next batch.
     Done,
+    /// Ready beside the generation that runs, and not told to begin.
+    StandingBy,
+    /// Told to begin, nothing taken over.
+    Begun,
+    /// Told to hand over, nothing written down.
+    HandingOver,
+    /// Of a migration of flows: a letter was taken, and nothing done of what it asks for.
+    LetterTaken,
+    /// A letter was sent, and what is to be done besides was not.
+    LetterSent,
+    /// A director's markers were sent.
+    MarkSent,
+    /// A marker was taken, and nothing done.
+    MarkTaken,
+    /// Some records of the batch written into the replica, not all.
+    HalfReplicated,
+    /// All records of the batch written into the replica, nothing of it committed.
+    Replicated,
+    /// Some records of a predecessor's replica taken over, not all.
+    Recovering,
 }
 
 impl Step {
-    /// All of them, in the order in which a worker passes.
+    /// Those of a migration of flows.
+    pub const MOVES: [Step; 4] =
+        [Step::LetterTaken, Step::LetterSent, Step::MarkSent, Step::MarkTaken];
+
+    /// Those of a batch, in the order in which a worker passes.
     pub const ALL: [Step; 12] = [
         Step::Peeked,
         Step::HalfOwned,

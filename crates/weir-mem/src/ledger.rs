@@ -92,6 +92,12 @@ impl LedgerWriter {
         self.memory.bank(self.generation).iter().map(|w| w.load(Ordering::Relaxed)).collect()
     }
 
+    /// Goes on from what the agent has written since ([`Ledger::reset`]), while this end rested.
+    pub fn reload(&mut self) {
+        // Acquire: pairs with the Release in `Ledger::reset`.
+        self.generation = self.memory.generation().load(Ordering::Acquire);
+    }
+
     /// Where the worker writes what it is doing.
     pub fn witness(&self) -> Witness {
         self.memory.witness()
@@ -152,15 +158,15 @@ impl Ledger {
         None
     }
 
-    /// Writes the record anew for the successor of a worker that has ended and whose record is not
-    /// to be believed.
+    /// Writes the record anew, for the successor of a worker that has ended and whose record is not
+    /// to be believed, or for one that has not begun.
     pub fn reset(&self, words: &[u64]) {
         for bank in [0, 1] {
             for (slot, &word) in self.memory.bank(bank).iter().zip(words) {
                 slot.store(word, Ordering::Relaxed);
             }
         }
-        // Release: pairs with the Acquire in `read`.
+        // Release: pairs with the Acquire in `read` and in `reload`.
         self.memory.generation().store(0, Ordering::Release);
     }
 
@@ -187,6 +193,18 @@ pub fn heap_ledger(words: usize) -> (LedgerWriter, Ledger) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_worker_that_has_not_begun_goes_on_from_what_the_agent_wrote() {
+        let region = Region::create("weir-test", Ledger::len_for(3)).unwrap();
+        let mut writer = LedgerWriter::attach(&region, 3).unwrap();
+        let agent = Ledger::attach(&region, 3).unwrap();
+        agent.reset(&[7, 8, 9]);
+        writer.reload();
+        assert_eq!(writer.committed(), [7, 8, 9]);
+        writer.commit(&[8, 8, 9]);
+        assert_eq!(agent.read().unwrap(), [8, 8, 9]);
+    }
 
     #[test]
     fn a_restarted_worker_finds_what_was_committed_last() {

@@ -17,7 +17,9 @@
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`packet`] | the handle of a packet, and taking packets from a ring |
 //! | [`ledger`] | the atomic commit record of a worker |
+//! | [`mail`] | letters between two processes |
 //! | [`state`] | what a worker's µNFs remember, for a successor |
+//! | [`replica`] | the same of each flow, as of the last commit |
 //! | [`sweep`] | what to free when a worker has died |
 //! | [`realtime`] | the real-time class, a system call that is not in rustix |
 //! | [`fault`] | named steps at which a test can kill a worker |
@@ -32,6 +34,7 @@ pub mod ends;
 pub mod entry;
 pub mod fault;
 pub mod ledger;
+pub mod mail;
 pub mod meta;
 #[cfg(all(test, loom))]
 mod models;
@@ -41,6 +44,7 @@ pub mod owner;
 pub mod packet;
 pub mod realtime;
 pub mod region;
+pub mod replica;
 pub mod ring;
 pub mod shared;
 pub mod state;
@@ -55,12 +59,14 @@ pub use bytes::{SharedBytes, SharedBytesMut, SharedHead};
 pub use ends::StreamEnd;
 pub use entry::{Entry, Marker, Seq};
 pub use ledger::{Ledger, LedgerWriter};
+pub use mail::{MailError, MailIn, MailOut};
 pub use meta::Meta;
 pub use muster::Muster;
 pub use origins::Origins;
 pub use owner::{Owner, Owners};
 pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};
+pub use replica::{PutError, Reopened, ReplicaTable};
 pub use ring::{Consumer, Indices, Judgement, Producer, RingInspector, RingShape};
-pub use state::KeptState;
+pub use state::{KeptState, TooLarge};
 pub use witness::{Testimony, Witness};

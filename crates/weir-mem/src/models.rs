@@ -7,7 +7,9 @@
 
 mod doorbell;
 mod ledger;
+mod mail;
 mod origins;
+mod replica;
 mod ring;
 mod state;
 mod sweep;

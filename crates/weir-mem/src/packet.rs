@@ -5,6 +5,7 @@ use crate::entry::{Entry, Seq};
 use crate::fault::{self, Step};
 use crate::owner::{Owner, Owners};
 use crate::ring::Consumer;
+use std::cell::Cell;
 
 /// A packet that somebody holds: it can be moved on or dropped, not copied. Passing it on gives it
 /// away at compile time (the µNF paper's §VIII asks for such an ownership transfer).
@@ -63,6 +64,9 @@ pub fn take<const TOUCHES: bool>(
     out: &mut Vec<Packet>,
 ) -> usize {
     let view = arena.view();
+    if TOUCHES && arena.ahead() != u32::MAX {
+        return take_some(ring, arena, owner, limit, room, out);
+    }
     // Whatever does not change within the loop is decided before it.
     match (TOUCHES, view.is_writable(), limit) {
         (false, _, None) => take_each(ring, arena, owner, |_| true, |_| {}, room, out),
@@ -81,6 +85,27 @@ pub fn take<const TOUCHES: bool>(
             take_each(ring, arena, owner, |e| !limit.before(e.seq()), ask, room, out)
         }
     }
+}
+
+/// As [`take`], for who asks for the first lines of some packets of a batch only.
+#[inline(never)]
+fn take_some(
+    ring: &mut Consumer<Entry>,
+    arena: &Arena,
+    owner: Owner,
+    limit: Option<Seq>,
+    room: usize,
+    out: &mut Vec<Packet>,
+) -> usize {
+    let left = Cell::new(arena.ahead());
+    let ask = |e: &Entry| {
+        if let Some(less) = left.get().checked_sub(1) {
+            left.set(less);
+            arena.prefetch(e);
+        }
+    };
+    let may_go = |e: &Entry| limit.is_none_or(|limit| !limit.before(e.seq()));
+    take_each(ring, arena, owner, may_go, ask, room, out)
 }
 
 #[inline(always)]
@@ -127,6 +152,27 @@ fn take_each(
     // SAFETY: the first n of the reserved places have been written.
     unsafe { out.set_len(old + n) };
     n
+}
+
+/// As [`take`], for packets that stay somebody else's: a branch of a parallel stage looks at them while whoever
+/// has the stage's sync port owns them. No owner word is written, so a sweep after the borrower's death leaves
+/// them alone. The handles must be given up, never passed on.
+pub fn borrow(
+    ring: &mut Consumer<Entry>,
+    arena: &Arena,
+    room: usize,
+    out: &mut Vec<Packet>,
+) -> usize {
+    let room = ring.available(room).min(room);
+    fault::step(Step::Peeked);
+    let (view, before) = (arena.view(), out.len());
+    for entry in ring.window(room).into_iter().flatten() {
+        let Some(packet) = Packet::admit(entry, view) else { break };
+        arena.prefetch(packet.entry());
+        out.push(packet);
+        fault::step(Step::HalfOwned);
+    }
+    out.len() - before
 }
 
 /// Takes everything from a ring of free buffers whose numbers lie in `first .. first + len`: writes

@@ -5,6 +5,8 @@ use rustix::process::Pid;
 
 /// Linux `SCHED_FIFO`.
 const SCHED_FIFO: i32 = 1;
+/// Linux `SCHED_RR`.
+const SCHED_RR: i32 = 2;
 /// Linux `SCHED_OTHER`.
 const SCHED_OTHER: i32 = 0;
 
@@ -24,6 +26,11 @@ fn set(pid: Option<Pid>, policy: i32, priority: i32) -> Result<(), Errno> {
 /// `priority`, 1 to 99.
 pub fn set_fifo(pid: Option<Pid>, priority: i32) -> Result<(), Errno> {
     set(pid, SCHED_FIFO, priority)
+}
+
+/// Puts the caller's thread into the real-time class SCHED_RR with `priority`, 1 to 99.
+pub fn set_round_robin(priority: i32) -> Result<(), Errno> {
+    set(None, SCHED_RR, priority)
 }
 
 /// Takes a process (`None`: the caller's thread) back to the default class.

@@ -17,7 +17,7 @@ pub const HUGE_PAGE: usize = 2 << 20;
 #[non_exhaustive]
 pub enum RegionError {
     /// The kernel gave no memory file.
-    #[error("cannot create {len} bytes of shared memory: {source}; free memory or ask for less")]
+    #[error("cannot create {len} bytes of shared memory: {source}{}", cure(*source))]
     Create {
         /// Bytes asked for.
         len: usize,
@@ -25,10 +25,10 @@ pub enum RegionError {
         source: rustix::io::Errno,
     },
     /// Opening it a second time, read-only, failed.
-    #[error("cannot re-open shared memory read-only: {0}; is /proc mounted?")]
-    ReadOnly(rustix::io::Errno),
+    #[error("cannot re-open shared memory read-only: {why}{}", cure(*.0), why = .0)]
+    ReadOnly(#[source] rustix::io::Errno),
     /// Mapping failed.
-    #[error("cannot map {len} bytes of shared memory: {source}")]
+    #[error("cannot map {len} bytes of shared memory: {source}{}", cure(*source))]
     Map {
         /// Bytes asked for.
         len: usize,
@@ -45,6 +45,22 @@ pub enum RegionError {
         /// The size that the layout needs.
         needs: usize,
     },
+}
+
+/// What to do about it.
+fn cure(refused: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match refused {
+        Errno::NOMEM | Errno::NOSPC => {
+            "; free memory, ask for less, or raise the limit on it (ulimit -v)"
+        }
+        // Memory is a file without a name.
+        Errno::FBIG => {
+            "; the limit on file size holds for it too: raise that (ulimit -f; as root, LimitFSIZE= of the service)"
+        }
+        Errno::NOENT => "; is /proc mounted?",
+        _ => "",
+    }
 }
 
 /// A piece of memory that can be passed to another process.

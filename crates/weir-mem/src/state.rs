@@ -86,13 +86,19 @@ impl KeptState {
         unsafe { std::slice::from_raw_parts(self.words.add(start).as_ptr(), len) }
     }
 
+    /// Looks anew at what is kept: the agent has written it since this end was attached.
+    pub fn resync(&mut self) {
+        // Acquire: pairs with the Release in `write`.
+        self.written = self.generation().load(Ordering::Acquire);
+    }
+
     /// Keeps `state` in place of what was kept before.
     pub fn write(&mut self, state: &[u8]) -> Result<(), TooLarge> {
         if state.len() > self.room {
             return Err(TooLarge(state.len()));
         }
         let next = self.fill(state);
-        // Release: pairs with the Acquire in `look`: who sees the generation sees the bank.
+        // Release: pairs with the Acquire in `look` and in `resync`: who sees the generation sees the bank.
         #[cfg(not(feature = "broken-state"))]
         self.generation().store(next, Ordering::Release);
         #[cfg(feature = "broken-state")]

@@ -28,12 +28,16 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn nothing_that_a_producer_writes_gives_a_packet_outside_of_the_arena(lies in lies()) {
+    fn nothing_that_a_producer_writes_gives_a_packet_outside_of_the_arena(
+        lies in lies(),
+        ahead in prop_oneof![Just(u32::MAX), 0..8u32],
+    ) {
         let shape = RingShape::<Entry>::at_least(CAPACITY);
         let (pr, cr) = shape.create("weir-test").unwrap();
         let peer = writer(&pr);
         let len = shape.producer_len() as u64;
-        let arena = Arena::private(ArenaShape::new(BUFFERS, 256)).unwrap();
+        let mut arena = Arena::private(ArenaShape::new(BUFFERS, 256)).unwrap();
+        arena.set_ahead(ahead);
         let mut ring = Consumer::attach(shape, &pr, &cr).unwrap();
         for (at, bytes) in lies {
             let at = at % len;

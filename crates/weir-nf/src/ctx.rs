@@ -1,27 +1,14 @@
 //! What a µNF has at hand while it processes a batch.
 
+use crate::clock::Clock;
 use crate::desk::{Desk, What};
-use crate::flows::FlowTable;
+use crate::flows::{AliasError, FlowTable, Reader, RestoreError};
 use crate::held::Held;
 use crate::nf::Nf;
 use crate::pool::{Fresh, Pool};
 use crate::tags::{FlagTag, NumberTag, Ready, TagError, TagSpec, TextTag};
 use weir_mem::{Arena, Seq, SharedBytes};
 use weir_packet::{Access, Depth, Direction, DropReason, FlowKey, Pkt, Verdict};
-
-/// Time as packets tell it. One per µNF; never goes back.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Clock {
-    pub(crate) now_ns: u64,
-}
-
-impl Clock {
-    #[inline]
-    pub(crate) fn see(&mut self, time_ns: u64) -> u64 {
-        self.now_ns = self.now_ns.max(time_ns);
-        self.now_ns
-    }
-}
 
 /// What a µNF may ask while its configuration is compiled.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +85,22 @@ impl Cause {
         }
     }
 
+    /// Writes it down; where in its batch it was says nothing later.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend(self.seq.get().to_le_bytes());
+        out.extend(self.time_ns.to_le_bytes());
+        out.extend(self.raw_time.to_le_bytes());
+        out.extend(self.time_format.to_le_bytes());
+        out.extend(self.source_port.to_le_bytes());
+    }
+
+    pub(crate) fn read(from: &mut Reader<'_>) -> Result<Self, RestoreError> {
+        let (seq, time_ns, raw_time) = (Seq::new(from.u64()?), from.u64()?, from.u64()?);
+        let time_format = u16::from_le_bytes(*from.array()?);
+        let source_port = u16::from_le_bytes(*from.array()?);
+        Ok(Cause { place: Place::Before(0), seq, time_ns, raw_time, time_format, source_port })
+    }
+
     /// A moment without a packet: at `seq` of a source's stream, at `time_ns` by the clock.
     pub(crate) fn moment(self, seq: Seq, time_ns: u64) -> Self {
         // Code 0 of a time stamp: read `time_ns`.
@@ -128,12 +131,13 @@ pub struct FlowOf<'f, F> {
 
 impl<'c, N: Nf> Ctx<'c, N> {
     /// Time in nanoseconds since 1970 when `packet` came: from packets' time stamps, never going
-    /// back. It depends on the packets alone that this µNF was given, not on how they are cut into
+    /// back. When those of a source go back by more than a second (its clock was set), time goes on from
+    /// where it was, and is ahead of them from then on. It depends on the packets alone that this µNF was given, not on how they are cut into
     /// batches, so a capture replays exactly, at any speed, isolated or fused. (Packets of several
     /// sources come in an order that depends on the moment; so does the time between them.)
     #[inline]
     pub fn now<A: Access>(&mut self, packet: &Pkt<'_, A>) -> u64 {
-        self.clock.see(packet.time_ns())
+        self.clock.see(packet.source_port(), packet.time_ns())
     }
 
     /// Which input the batch came by, counted from 0 in the order of the descriptor.
@@ -164,6 +168,54 @@ impl<'c, N: Nf> Ctx<'c, N> {
         self.flow_of_and_shared(packet).0
     }
 
+    /// The packet's flow if it is known: neither is it made, nor does it live longer by this. For who
+    /// decides by what a packet is whether its flow shall be remembered: then [`Ctx::flow_of`] makes it, or
+    /// [`Ctx::keep_flow`] keeps it.
+    #[inline]
+    pub fn known_flow<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<FlowOf<'_, N::Flow>> {
+        self.known_flow_and_shared(packet).0
+    }
+
+    /// As [`Ctx::known_flow`], with the shared state.
+    #[inline]
+    pub fn known_flow_and_shared<A: Access>(
+        &mut self,
+        packet: &Pkt<'_, A>,
+    ) -> (Option<FlowOf<'_, N::Flow>>, &mut N::Shared) {
+        let now = self.now(packet);
+        let key = self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now);
+        let known = key.and_then(|(key, direction)| self.flows.known(key, direction, now));
+        (known, self.shared)
+    }
+
+    /// The key by which the packet's flow is looked up, and its direction in it; nothing is looked up. A later fragment whose first one has not
+    /// come has a key of its own kind ([`PortKind::LaterFragment`](weir_packet::flow::PortKind::LaterFragment)).
+    #[inline]
+    pub fn key<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<(FlowKey, Direction)> {
+        let now = self.now(packet);
+        self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now)
+    }
+
+    /// How many flows have given way to new ones since the last call ([`WhenFull::GiveWay`](crate::WhenFull::GiveWay)).
+    #[inline]
+    pub fn gave_way(&mut self) -> u64 {
+        self.flows.take_gave_way()
+    }
+
+    /// Lets the flow that was looked up last end when it is idle for `idle_ns` nanoseconds from now on, whatever the
+    /// descriptor says; in whole seconds, 18 h at most.
+    #[inline]
+    pub fn keep_flow(&mut self, idle_ns: u64) {
+        self.flows.keep(idle_ns, self.clock.now_ns);
+    }
+
+    /// The flow that was looked up last has changed in a way that must not be forgotten: where flows are replicated less often than
+    /// at every packet, this one's record is written with this batch all the same (with `us:T` when its time comes).
+    #[inline]
+    pub fn note_flow(&mut self) {
+        self.flows.note();
+    }
+
     /// Both at once: the flow's state, as [`Ctx::flow`] gives it, and the shared one.
     #[inline]
     pub fn flow_and_shared<A: Access>(
@@ -182,11 +234,30 @@ impl<'c, N: Nf> Ctx<'c, N> {
     ) -> (Option<FlowOf<'_, N::Flow>>, &mut N::Shared) {
         let now = self.now(packet);
         let layers = packet.layers(Depth::L4);
-        let key = self.flows.key(&packet.bytes(), &layers, now);
+        let bytes = packet.bytes();
+        let key = self.flows.key(&bytes, &layers, now);
+        let flags = if self.flows.asks_flags() { layers.tcp_flags(&bytes) } else { None };
         let flow = key.and_then(|(key, direction): (FlowKey, Direction)| {
-            self.flows.find(key, direction, now)
+            self.flows.find_by(key, direction, now, flags)
         });
         (flow, self.shared)
+    }
+
+    /// Lets a second key lead to the flow that was looked up last, until that ends: for what translates
+    /// addresses, and will see the flow's packets with others. `direction` is that of a packet with the new
+    /// key that goes the same way as the packet looked up; [`FlowKey::between`] gives both.
+    ///
+    /// # Errors
+    /// When the key leads to a flow already, or there are as many further keys as there may be flows.
+    /// These are counted.
+    pub fn alias(&mut self, (key, direction): (FlowKey, Direction)) -> Result<(), AliasError> {
+        self.flows.alias(key, direction, self.clock.now_ns)
+    }
+
+    /// Ends the flow that was looked up last, with all its keys, as if it had been idle for too long: its next packet
+    /// begins another.
+    pub fn end_flow(&mut self) {
+        self.flows.end_current();
     }
 
     /// What a packet sent because of `packet` follows from.
@@ -271,7 +342,10 @@ impl<'c, N: Nf> Ctx<'c, N> {
     /// earlier. On live input they also go by the wall clock while no packets come. The end
     /// of the input does not wait for them.
     pub fn timer(&mut self, after_ns: u64, token: u64, cause: &Cause) -> bool {
-        let now = self.clock.see(cause.time_ns);
+        let now = match cause.place {
+            Place::Behind(_) => self.clock.see(cause.source_port, cause.time_ns),
+            Place::Before(_) => self.clock.now_ns,
+        };
         N::DESCRIPTOR.timers && self.desk.timers.set(now.saturating_add(after_ns), token)
     }
 }

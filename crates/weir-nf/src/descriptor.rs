@@ -1,5 +1,7 @@
 //! What a µNF says of itself.
 
+use crate::flows::{TcpTimes, WhenFull};
+
 /// What is done to one layer of a packet (the µNF paper's NOP / ReadOnly / ReadWrite, §IV-D).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,6 +49,18 @@ pub enum Field {
     /// What else the transport header has.
     L4Other,
 }
+
+/// The fields of layers 2 and 3 that finding a packet's flow reads ([`Ctx::flow`](crate::Ctx::flow)). Layer 4 and the payload, where an ICMP error
+/// quotes its flow, are read besides.
+pub const FLOW_FIELDS: &[(Field, Touch)] = &[
+    (Field::EthType, Touch::Read),
+    (Field::Vlan, Touch::Read),
+    (Field::IpSrc, Touch::Read),
+    (Field::IpDst, Touch::Read),
+    (Field::IpProto, Touch::Read),
+    (Field::IpLength, Touch::Read),
+    (Field::IpOther, Touch::Read),
+];
 
 /// What is done to each layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -168,10 +182,15 @@ pub struct Descriptor {
     pub holds: u32,
     /// Whether it sets timers (`ctx.timer`). It is then given packets one at a time.
     pub timers: bool,
-    /// Most flows that it remembers; when all are busy, new ones are refused and counted.
+    /// Most flows that it remembers.
     pub flows: u32,
+    /// What becomes of a new one when all are busy.
+    pub when_full: WhenFull,
     /// A flow without packets for so many nanoseconds has ended.
     pub flow_idle_ns: u64,
+    /// Other times for flows of TCP, by how far their connection is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_idle: Option<TcpTimes>,
 }
 
 /// How many packets a µNF that holds any may hold at most, unless it has a reason for another limit.
@@ -200,7 +219,9 @@ impl Descriptor {
         holds: 0,
         timers: false,
         flows: 1 << 16,
+        when_full: WhenFull::Refuse,
         flow_idle_ns: 120_000_000_000,
+        tcp_idle: None,
     };
 
     /// True when it does more than judge the packets that it is given: then others may leave.

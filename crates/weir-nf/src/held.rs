@@ -22,13 +22,14 @@ impl Default for Held {
 
 impl Serialize for Held {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_unit()
+        // A byte, though it says nothing: a list of handles must not be longer than what it is read from.
+        to.serialize_u8(0)
     }
 }
 
 impl<'d> Deserialize<'d> for Held {
     fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
-        <()>::deserialize(from)?;
+        u8::deserialize(from)?;
         Ok(Held::default())
     }
 }

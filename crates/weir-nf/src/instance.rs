@@ -1,24 +1,27 @@
 //! A µNF with its state, behind one virtual call per batch.
 
-use crate::ctx::{Cause, Clock, Ctx, Env};
+use crate::clock::{BEYOND_NS, Clock};
+use crate::ctx::{Cause, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::desk::{Desk, Leaving};
-use crate::flows::FlowTable;
+use crate::flows::{FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, write_len};
 use crate::nf::{ConfigError, Merge, Nf};
 use crate::pool::Pool;
+use crate::replica::{Pieces, Replicate};
+use crate::timers::MOST_TIMERS;
 use serde_json::Value;
 use std::any::TypeId;
 use weir_mem::{Arena, Seq};
-use weir_packet::{Access, Packet, Packets, Verdict};
+use weir_packet::{Access, Depth, FlowKey, Packet, Packets, Verdict, layers_of};
 
 /// Why a µNF could not be made from its configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The configuration does not have the right form.
+    /// The configuration is no JSON.
     #[error("{0}")]
     Form(#[from] serde_json::Error),
-    /// It has, but what it says cannot be.
+    /// It does not have the right form, or says what cannot be.
     #[error("{0}")]
     Config(#[from] ConfigError),
     /// No µNF of this name is linked in.
@@ -27,23 +30,6 @@ pub enum BuildError {
     /// Two µNFs of this name are linked in.
     #[error("two NF types are called `{0}`; rename one")]
     Twice(String),
-}
-
-/// Why state that an earlier incarnation left was not taken over.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RestoreError {
-    /// It is of another version of the µNF.
-    #[error("it is of version {found}, this is version {wanted}")]
-    Version {
-        /// Its version.
-        found: u32,
-        /// The version that this µNF reads.
-        wanted: u32,
-    },
-    /// It cannot be read.
-    #[error("{0}")]
-    Form(#[from] postcard::Error),
 }
 
 /// What became of a batch as a whole.
@@ -65,7 +51,7 @@ pub struct Site<'s> {
 }
 
 /// A running µNF, whatever its type.
-pub trait Instance: Send {
+pub trait Instance: Replicate + Send {
     /// What it is.
     fn descriptor(&self) -> &'static Descriptor;
 
@@ -117,16 +103,84 @@ pub trait Instance: Send {
 
     /// Flows it remembers, and flows that found no room.
     fn flows(&self) -> (usize, u64);
+
+    /// Flows that it had when [`Instance::restore_flows`] brought them once more.
+    fn flows_doubled(&self) -> u64;
+
+    /// Memory that its flows take, in bytes, without what states point to.
+    fn flow_bytes(&self) -> usize;
+
+    /// Whether it has flows or timers at all.
+    fn has_flows(&self) -> bool;
+
+    /// Its time: that of the latest packet, in nanoseconds since 1970; 0 before the first.
+    fn now_ns(&self) -> u64;
+
+    /// Shows flows by going on with a walk over all; nothing changes. False when the walk is at its end.
+    fn look_at_flows(
+        &self,
+        walk: &mut Walk,
+        look: usize,
+        show: &mut dyn FnMut(FlowSeen<'_>),
+    ) -> bool;
+
+    /// Writes down, to the end of `out`, what it remembers of flows and with them: each with keys, direction, age and state,
+    /// fragments, its time, and timers. Nothing changes, and nothing is written when it has none of that
+    /// ([`Instance::has_flows`]). Handles of held packets stand for nothing when they are read.
+    ///
+    /// # Errors
+    /// When a state has no serialised form; `out` is then as it was.
+    fn save_flows(&self, out: &mut Vec<u8>) -> Result<(), SaveError>;
+
+    /// Adds what [`Instance::save_flows`] wrote; how many flows there were in it. Its time goes on from
+    /// the later of both, and so does a flow that is in both ([`Instance::flows_doubled`]).
+    ///
+    /// # Errors
+    /// When it is of another version or cannot be read, when a flow is twice in it, when there is no room. No flow or
+    /// timer has been added then, and none is lost.
+    fn restore_flows(&mut self, saved: &[u8]) -> Result<usize, RestoreError>;
+
+    /// Takes flows out, to move them elsewhere: goes on with a walk over all. False when the walk is at its
+    /// end. Timers stay: they are the µNF's, not a flow's. `on_flow_end` is not called.
+    ///
+    /// # Errors
+    /// When a state has no serialised form (its flow stays), or while the µNF holds packets.
+    fn take_flows(&mut self, walk: &mut Walk, take: Take<'_>) -> Result<bool, SaveError>;
+
+    /// Takes out the flow that a key leads to, as a record to the end of `out`; false when there is none.
+    ///
+    /// # Errors
+    /// As [`Instance::take_flows`].
+    fn take_flow(&mut self, key: &FlowKey, out: &mut Vec<u8>) -> Result<bool, SaveError>;
+
+    /// Puts in a flow that was taken out of an instance of the same µNF; its first key.
+    ///
+    /// # Errors
+    /// As [`Instance::restore_flows`]; nothing has changed then.
+    fn put_flow(&mut self, record: &[u8]) -> Result<FlowKey, RestoreError>;
+}
+
+/// Which flows to take, and where to.
+pub struct Take<'t> {
+    /// Flows to look at, at most.
+    pub look: usize,
+    /// Flows to take, at most.
+    pub take: usize,
+    /// True for a key of a flow that is to go. A flow goes when it is true for one of its keys.
+    pub chosen: &'t mut dyn FnMut(&FlowKey) -> bool,
+    /// Gets each flow's first key and record.
+    pub to: &'t mut dyn FnMut(&FlowKey, &[u8]),
 }
 
 pub(crate) struct Running<N: Nf> {
     nf: N,
-    shared: N::Shared,
-    flows: FlowTable<N::Flow>,
-    clock: Clock,
-    desk: Desk,
+    pub(crate) shared: N::Shared,
+    pub(crate) flows: FlowTable<N::Flow>,
+    pub(crate) clock: Clock,
+    pub(crate) desk: Desk,
     /// What the last packet was, for what is sent without one.
-    last: Option<Cause>,
+    pub(crate) last: Option<Cause>,
+    pub(crate) pieces: Pieces,
     /// When no packets came any more, by the wall clock, and by this one's.
     still: Option<(u64, u64)>,
 }
@@ -134,8 +188,26 @@ pub(crate) struct Running<N: Nf> {
 fn build<N: Nf>(config: &Value, env: &Env) -> Result<N, BuildError> {
     let empty = Value::Object(Default::default());
     let config = if config.is_null() { &empty } else { config };
-    let config: N::Config = serde::Deserialize::deserialize(config)?;
+    let config = serde_path_to_error::deserialize(config)
+        .map_err(|e| ConfigError { at: pointer(e.path()), why: e.inner().to_string() })?;
     Ok(N::build(config, env)?)
+}
+
+/// A place in a configuration as a JSON pointer (RFC 6901).
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    let mut pointer = String::new();
+    for segment in path {
+        match segment {
+            Segment::Seq { index } => pointer += &format!("/{index}"),
+            Segment::Map { key } => {
+                pointer.push('/');
+                pointer += &key.replace('~', "~0").replace('/', "~1");
+            }
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+    }
+    pointer
 }
 
 /// Surroundings for a call of a µNF.
@@ -161,10 +233,13 @@ impl<N: Nf> Running<N> {
         Ok(Running {
             nf: build(config, env)?,
             shared: N::Shared::default(),
-            flows: FlowTable::new(N::DESCRIPTOR.flows, N::DESCRIPTOR.flow_idle_ns),
+            flows: FlowTable::new(N::DESCRIPTOR.flows, N::DESCRIPTOR.flow_idle_ns)
+                .with_tcp(N::DESCRIPTOR.tcp_idle)
+                .with_answer(N::DESCRIPTOR.when_full),
             clock: Clock::default(),
             desk: Desk { hold_most: N::DESCRIPTOR.holds as usize, ..Desk::default() },
             last: None,
+            pieces: Pieces::default(),
             still: None,
         })
     }
@@ -176,8 +251,8 @@ impl<N: Nf> Running<N> {
         while let Some(timer) = self.desk.timers.due(now_ns) {
             due.push(timer);
         }
-        for (due_ns, token) in due {
-            self.clock.see(due_ns);
+        self.clock.reach(now_ns);
+        for (_, token) in due {
             let mut ctx = ctx!(self, 0, site);
             self.nf.on_timer(token, &cause, &mut ctx);
         }
@@ -202,7 +277,8 @@ impl<N: Nf> Running<N> {
                 && let Some(first) = packet.first()
             {
                 let cause = Cause::before(site.arena, first.entry(), i);
-                self.fire(self.clock.now_ns.max(cause.time_ns), cause, site);
+                let now = self.clock.see(cause.source_port, cause.time_ns);
+                self.fire(now, cause, site);
             }
             let mut packet = Packets::new(packet, verdict, site.arena);
             let mut ctx = ctx!(self, input, site);
@@ -210,6 +286,23 @@ impl<N: Nf> Running<N> {
             judged |= packet.judged();
         }
         judged
+    }
+
+    /// Lets the flows of a batch come into the caches side by side, before they are looked up one by one.
+    fn ready(&self, packets: &[Packet], arena: &Arena) {
+        let view = arena.view();
+        self.flows.ready(packets.iter().filter_map(|packet| {
+            let layers = layers_of(view, packet.entry(), Depth::L4);
+            FlowKey::from_packet(&view.bytes(packet.entry()), &layers).map(|(key, _)| key)
+        }));
+    }
+
+    /// A flow whose packet is held here cannot go away from it.
+    fn holds_none(&self) -> Result<(), SaveError> {
+        match self.desk.shelf.len() {
+            0 => Ok(()),
+            held => Err(SaveError::Holds(held)),
+        }
     }
 
     #[inline]
@@ -241,6 +334,9 @@ impl<N: Nf> Instance for Running<N> {
         let judged = if N::DESCRIPTOR.timers {
             self.one_by_one(packets, verdicts, input, site)
         } else {
+            if self.flows.is_large() && packets.len() > 1 {
+                self.ready(packets, site.arena);
+            }
             let mut packets = Packets::new(packets, verdicts, site.arena);
             let mut ctx = ctx!(self, input, site);
             self.nf.process(&mut packets, &mut ctx);
@@ -338,5 +434,93 @@ impl<N: Nf> Instance for Running<N> {
 
     fn flows(&self) -> (usize, u64) {
         (self.flows.len(), self.flows.refused())
+    }
+
+    fn flows_doubled(&self) -> u64 {
+        self.flows.doubled()
+    }
+
+    fn flow_bytes(&self) -> usize {
+        self.flows.bytes()
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns
+    }
+
+    fn look_at_flows(
+        &self,
+        walk: &mut Walk,
+        look: usize,
+        show: &mut dyn FnMut(FlowSeen<'_>),
+    ) -> bool {
+        self.flows.look_at(walk, look, self.clock.now_ns, show)
+    }
+
+    fn has_flows(&self) -> bool {
+        TypeId::of::<N::Flow>() != TypeId::of::<()>() || N::DESCRIPTOR.timers
+    }
+
+    fn save_flows(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
+        if !self.has_flows() {
+            return Ok(());
+        }
+        let start = out.len();
+        out.extend(self.clock.now_ns.to_le_bytes());
+        out.push(u8::from(self.last.is_some()));
+        self.last.iter().for_each(|last| last.write(out));
+        let timers = self.desk.timers.all();
+        write_len(timers.len(), out);
+        for (due, token) in timers {
+            out.extend(due.to_le_bytes());
+            out.extend(token.to_le_bytes());
+        }
+        let saved = self.flows.save(self.clock.now_ns, out);
+        saved.inspect_err(|_| out.truncate(start))
+    }
+
+    fn restore_flows(&mut self, saved: &[u8]) -> Result<usize, RestoreError> {
+        if saved.is_empty() {
+            return Ok(0);
+        }
+        let mut from = Reader(saved);
+        let now = self.clock.now_ns.max(from.u64()?);
+        if now >= BEYOND_NS {
+            return Err(RestoreError::Damaged("its time is none that a clock has"));
+        }
+        let last = match from.array()? {
+            [0] => None,
+            [1] => Some(Cause::read(&mut from)?),
+            _ => return Err(RestoreError::Damaged("its last packet is none")),
+        };
+        let count = from.u32()? as usize;
+        if count + self.desk.timers.len() > MOST_TIMERS {
+            return Err(RestoreError::Timers);
+        }
+        let mut timers = Vec::new();
+        for _ in 0..count {
+            timers.push((from.u64()?, from.u64()?));
+        }
+        let flows = self.flows.restore(now, from.0)?;
+        for (due, token) in timers {
+            self.desk.timers.set(due, token);
+        }
+        self.clock.resume(now);
+        self.last = self.last.or(last);
+        Ok(flows)
+    }
+
+    fn take_flows(&mut self, walk: &mut Walk, take: Take<'_>) -> Result<bool, SaveError> {
+        self.holds_none()?;
+        self.flows.take(walk, (take.look, take.take), take.chosen, take.to)
+    }
+
+    fn take_flow(&mut self, key: &FlowKey, out: &mut Vec<u8>) -> Result<bool, SaveError> {
+        self.holds_none()?;
+        self.flows.take_one(key, out)
+    }
+
+    fn put_flow(&mut self, record: &[u8]) -> Result<FlowKey, RestoreError> {
+        self.flows.put(self.clock.now_ns, record)
     }
 }

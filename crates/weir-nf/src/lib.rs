@@ -6,6 +6,7 @@
 //! where it runs are the runtime's business: the same µNF runs isolated in a process of its own or
 //! fused with its neighbours. `docs/writing-a-nf.md` is the tour.
 
+mod clock;
 mod ctx;
 mod descriptor;
 mod desk;
@@ -15,22 +16,28 @@ mod instance;
 mod nf;
 mod pool;
 mod registry;
+mod replica;
+mod schema;
 mod tags;
 pub mod testing;
 mod timers;
-mod wheel;
 
 pub use ctx::{Cause, Ctx, Env, FlowOf};
 pub use descriptor::{
-    Affinity, DEFAULT_HOLDS, Descriptor, Effect, Field, LayerAccess, TagDecl, TagKind, Touch,
+    Affinity, DEFAULT_HOLDS, Descriptor, Effect, FLOW_FIELDS, Field, LayerAccess, TagDecl, TagKind,
+    Touch,
 };
 pub use desk::{Kind, Leaving};
-pub use flows::{FlowState, FlowTable};
+pub use flows::{
+    AliasError, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError, SaveError, TcpTimes, Walk,
+    WhenFull,
+};
 pub use held::Held;
-pub use instance::{BuildError, Instance, Outcome, RestoreError, Site};
+pub use instance::{BuildError, Instance, Outcome, Site, Take};
 pub use nf::{ConfigError, Merge, Neighbours, Nf, NoConfig};
 pub use pool::{Fresh, Pool};
 pub use registry::{Registration, find, registrations};
+pub use replica::{MOST_SHARED, Piece, Replicate, TIMER_PIECES};
 pub use tags::{FlagTag, NumberTag, TagError, TagPlace, TagSpec, TextTag};
 pub use timers::MOST_TIMERS;
 

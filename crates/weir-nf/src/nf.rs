@@ -13,8 +13,8 @@ use weir_packet::{Access, FlowKey, Packets};
 ///
 /// The value itself is its compiled configuration and does not change while packets pass: what a
 /// µNF remembers stands in `Flow` and `Shared`, where the runtime finds it: `Shared` is kept when its
-/// worker dies, but for what the last tenth of a second added; `Flow` is lost then, as are held
-/// packets and timers. `()` says that there is nothing to remember. An NF that keeps state elsewhere
+/// worker dies, but for what the last tenth of a second added; `Flow` is lost then, as are timers, unless an operator has
+/// the µNF replicated ([`Replicate`](crate::Replicate)); held packets always are. `()` says that there is nothing to remember. An NF that keeps state elsewhere
 /// (in a cell of its own) loses all of it at the next restart.
 pub trait Nf: Sized + Send + 'static {
     /// What it is and may do.
@@ -85,7 +85,7 @@ pub struct NoConfig {}
 
 /// A configuration that parses but cannot be.
 #[derive(Debug, thiserror::Error)]
-#[error("{at}: {why}")]
+#[error("{at}{}{why}", if at.is_empty() { "" } else { ": " })]
 pub struct ConfigError {
     /// Where in the configuration, as a JSON pointer such as `/rules/3/src`.
     pub at: String,

@@ -46,7 +46,7 @@ impl Registration {
             generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             together: together::<N>,
-            schema: || schemars::schema_for!(N::Config),
+            schema: crate::schema::of::<N::Config>,
         }
     }
 

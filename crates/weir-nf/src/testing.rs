@@ -1,7 +1,8 @@
 //! A bench for one µNF: packets in, packets and verdicts out, without processes or rings.
 
 use crate::ctx::Env;
-use crate::instance::{BuildError, Instance, RestoreError, Running, Site};
+use crate::flows::RestoreError;
+use crate::instance::{BuildError, Instance, Running, Site};
 use crate::nf::Nf;
 use crate::pool::Pool;
 use serde_json::Value;
@@ -197,6 +198,11 @@ impl Bench {
     /// Flows it remembers, and flows that found no room.
     pub fn flows(&self) -> (usize, u64) {
         self.instance.flows()
+    }
+
+    /// The µNF itself: for its flows as bytes.
+    pub fn instance(&mut self) -> &mut dyn Instance {
+        &mut *self.instance
     }
 
     /// The µNF's shared state.

@@ -3,10 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::collections::BTreeMap;
+use weir_mem::replica::RECORD_BYTES;
 use weir_nf::testing::Bench;
 use weir_nf::{
-    Bytes, Cause, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, Held, Merge, Nf, NoConfig,
-    Packets, ReadOnly,
+    Bytes, Cause, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, Held, MOST_TIMERS, Merge,
+    Nf, NoConfig, Packets, Piece, ReadOnly,
 };
 
 /// What it remembers: handles, and the timers that came.
@@ -205,4 +207,48 @@ fn the_end_does_not_wait_for_timers() {
     bench.run_cut(&[(b"t\x64", 2, 1000)]);
     bench.end();
     assert_eq!(bench.report()["told"], json!([]));
+}
+
+/// Takes what has changed into a replica; how many pieces of timers that were.
+fn replicate(bench: &mut Bench, replica: &mut BTreeMap<u32, Vec<u8>>, time: &mut Vec<u8>) -> usize {
+    let mut given = 0;
+    bench.instance().take_changes(&mut |piece| match piece {
+        Piece::Time(piece) => *time = piece.to_vec(),
+        Piece::Timers(at, piece) => {
+            given += 1;
+            replica.insert(at, piece.to_vec());
+        }
+        _ => {}
+    });
+    given
+}
+
+#[test]
+fn timers_are_replicated_when_they_change_however_many_there_are_and_go_on_in_their_order() {
+    let (mut live, mut replica, mut time) = (bench(), BTreeMap::new(), Vec::new());
+    live.instance().follow(1, false);
+    // All due at once: only the order in which they were set is between them.
+    let many = MOST_TIMERS / 2 + 5;
+    let packets: Vec<[u8; 2]> = (0..many).map(|i| [b't', 200 - (i * 50 / many) as u8]).collect();
+    let timed = |p: &[u8; 2]| 1200 - u64::from(p[1]);
+    let packets: Vec<_> = packets.iter().map(|p| (p.as_slice(), 2, timed(p))).collect();
+    live.run_cut(&packets);
+    assert_eq!(replicate(&mut live, &mut replica, &mut time), 2);
+    assert_eq!(replicate(&mut live, &mut replica, &mut time), 0);
+    assert!(replica.values().all(|piece| piece.len() <= RECORD_BYTES));
+
+    let mut successor = bench();
+    successor.instance().recover(Piece::Time(&time)).unwrap();
+    for (at, piece) in &replica {
+        successor.instance().recover(Piece::Timers(*at, piece)).unwrap();
+    }
+    for bench in [&mut live, &mut successor] {
+        bench.tick(5_000);
+        bench.tick(5_500);
+    }
+    assert_eq!(live.report()["told"].as_array().unwrap().len(), many);
+    assert_eq!(successor.report()["told"], live.report()["told"]);
+    // None is left, and the replica says so.
+    assert_eq!(replicate(&mut live, &mut replica, &mut time), 2);
+    assert!(replica.values().all(Vec::is_empty));
 }

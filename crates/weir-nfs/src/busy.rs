@@ -27,8 +27,8 @@ impl Nf for Busy {
     const DESCRIPTOR: Descriptor = Descriptor {
         name: "Busy",
         summary: "Burns processor cycles and touches nothing",
-        // The time is what is wanted: twice is not once.
-        effect: Effect::External,
+        // The time is what is wanted: twice is not once. In which order it is spent does not matter.
+        effect: Effect::Stateful,
         affinity: weir_nf::Affinity::None,
         ..Descriptor::BASE
     };

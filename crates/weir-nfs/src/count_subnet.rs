@@ -43,6 +43,7 @@ pub enum By {
 pub struct Config {
     /// Subnets, such as `192.0.2.0/24` or `2001:db8::/32`.
     #[serde(default)]
+    #[schemars(length(max = MOST_PREFIXES))]
     pub prefixes: Vec<String>,
     /// Which address decides.
     #[serde(default)]

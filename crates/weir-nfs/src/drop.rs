@@ -18,7 +18,7 @@ pub struct Drop {
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Name of the drop reason, such as `filtered`.
-    #[schemars(extend("default" = DropReason::Policy.name()))]
+    #[schemars(extend("default" = DropReason::Policy.name(), "enum" = names()))]
     pub reason: Option<String>,
 }
 
@@ -44,8 +44,7 @@ impl Nf for Drop {
         match DropReason::ALL.iter().find(|r| r.name() == name) {
             Some(&reason) => Ok(Drop { reason }),
             None => {
-                let names: Vec<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
-                let why = format!("no drop reason is called `{name}`: {}", names.join(", "));
+                let why = format!("no drop reason is called `{name}`: {}", names().join(", "));
                 Err(ConfigError { at: "/reason".into(), why })
             }
         }
@@ -56,6 +55,11 @@ impl Nf for Drop {
             packet.drop(self.reason);
         }
     }
+}
+
+/// What may be written.
+fn names() -> Vec<&'static str> {
+    DropReason::ALL.iter().map(|reason| reason.name()).collect()
 }
 
 weir_nf::register!(Drop);

@@ -68,16 +68,16 @@ pub struct Config {
     #[serde(default)]
     pub v6: Option<Ipv6Addr>,
     /// Most bytes that the next hop takes, from the IP header on; at least 1280.
-    #[schemars(extend("default" = LEAST_MTU))]
+    #[schemars(range(min = LEAST_MTU), extend("default" = LEAST_MTU))]
     pub mtu: Option<u16>,
     /// Why the packets that come by `unreachable` are.
     #[serde(default)]
     pub unreachable: Unreachable,
     /// Errors per second.
-    #[schemars(extend("default" = RATE))]
+    #[schemars(range(min = 1), extend("default" = RATE))]
     pub rate: Option<u32>,
     /// Errors at once.
-    #[schemars(extend("default" = BURST))]
+    #[schemars(range(min = 1), extend("default" = BURST))]
     pub burst: Option<u32>,
 }
 

@@ -1,13 +1,11 @@
 //! A stateless packet filter: ordered rules over layers 2 to 4.
 
-mod extract;
-
-use extract::push;
+use crate::rules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::cell::RefCell;
-use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, Rule, RuleSpec};
+use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, RuleSpec};
 use weir_nf::{
     BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Merge, Nf, Packets,
     ReadOnly, Touch,
@@ -35,9 +33,10 @@ pub struct L3L4Filter {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// The rules; the first that matches decides. Kept as JSON so that an error names the rule.
+    /// The rules; the first that matches decides.
     #[serde(default)]
-    #[schemars(with = "Vec<RuleSpec>")]
+    // Kept as JSON so that an error names the rule.
+    #[schemars(with = "Vec<RuleSpec>", length(max = weir_classify::MAX_RULES))]
     pub rules: Vec<Value>,
     /// What happens when no rule matches: `pass` unless told otherwise.
     #[schemars(extend("default" = Action::Pass))]
@@ -85,16 +84,8 @@ impl Nf for L3L4Filter {
     type Shared = Hits;
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
-        let wrong = |i: usize, why: String| ConfigError { at: format!("/rules/{i}"), why };
-        let (mut rules, mut actions) = (Vec::new(), Vec::new());
-        for (i, written) in config.rules.iter().enumerate() {
-            let spec = RuleSpec::deserialize(written).map_err(|e| wrong(i, e.to_string()))?;
-            rules.push(Rule::try_from(&spec).map_err(|e| wrong(i, e.to_string()))?);
-            actions.push(spec.action);
-        }
+        let (classifier, mut actions) = rules::compile(&config.rules)?;
         actions.push(config.default.unwrap_or(Action::Pass));
-        let classifier = Classifier::build(&rules)
-            .map_err(|e| ConfigError { at: "/rules".into(), why: e.to_string() })?;
         Ok(L3L4Filter { classifier, actions, batch: RefCell::default() })
     }
 
@@ -107,7 +98,7 @@ impl Nf for L3L4Filter {
         let mut packets_left = packets.iter_mut();
         while let Some(answers) = answers.next().filter(|_| packets_left.len() > 0) {
             batch.clear();
-            packets_left.by_ref().take(LANES).for_each(|packet| push(&packet, link, batch));
+            packets_left.by_ref().take(LANES).for_each(|packet| rules::push(&packet, link, batch));
             answers.copy_from_slice(&self.classifier.classify_batch(batch));
         }
         drop(packets_left);

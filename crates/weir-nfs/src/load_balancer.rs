@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_nf::serde_json::json;
 use weir_nf::{
-    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, Field, FlowHasher, FlowKey,
+    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FLOW_FIELDS, FlowHasher, FlowKey,
     FlowState, LayerAccess, Neighbours, Nf, Packets, ReadOnly, Touch,
 };
 
@@ -34,6 +34,7 @@ pub struct LoadBalancer {
 pub struct Config {
     /// Numbers of the outputs in use, from 0 to 15; without it those that are linked.
     #[serde(default)]
+    #[schemars(length(min = 1, max = MOST), inner(range(max = 15)), extend("uniqueItems" = true))]
     pub backends: Option<Vec<u8>>,
 }
 
@@ -62,7 +63,7 @@ impl LoadBalancer {
 }
 
 /// A number in which every bit depends on every bit of `x` (the finaliser of SplitMix64, Steele et al., 2014).
-fn mixed(mut x: u64) -> u64 {
+pub(crate) fn mixed(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
@@ -80,17 +81,10 @@ impl Nf for LoadBalancer {
             l2: Touch::Read,
             l3: Touch::Read,
             l4: Touch::Read,
-            ..LayerAccess::NONE
+            // What ICMP errors quote: the flow that they belong to.
+            payload: Touch::Read,
         },
-        fields: &[
-            (Field::EthType, Touch::Read),
-            (Field::Vlan, Touch::Read),
-            (Field::IpSrc, Touch::Read),
-            (Field::IpDst, Touch::Read),
-            (Field::IpProto, Touch::Read),
-            (Field::IpLength, Touch::Read),
-            (Field::IpOther, Touch::Read),
-        ],
+        fields: FLOW_FIELDS,
         effect: Effect::Stateful,
         affinity: Affinity::Flow,
         cost_cycles: 120,

@@ -28,7 +28,7 @@ const BOUNDS: [u32; 6] = [64, 127, 255, 511, 1023, 1518];
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Largest length of each bucket in bytes, ascending; longer packets have one more bucket.
-    #[schemars(extend("default" = BOUNDS))]
+    #[schemars(length(min = 1, max = MOST_BOUNDS), extend("default" = BOUNDS))]
     pub bounds: Option<Vec<u32>>,
 }
 

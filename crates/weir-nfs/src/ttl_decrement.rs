@@ -30,6 +30,7 @@ pub struct TtlDecrement {
 pub struct Config {
     /// Most bytes that the next hop takes, from the IP header on; at least 1280. Without it: any number.
     #[serde(default)]
+    #[schemars(range(min = LEAST_MTU))]
     pub mtu: Option<u16>,
 }
 

@@ -15,11 +15,12 @@ use weir_nf::{
     Packets, ReadWrite, TagKind, TagPlace, TagSpec, Touch, registrations,
 };
 use weir_nfs::{
-    busy::Busy, check_ip_header::CheckIpHeader, count_subnet::CountSubnet, count_url::CountUrl,
-    drop::Drop, http_classifier::HttpClassifier, icmp_error::IcmpError, l3l4_filter::L3L4Filter,
-    load_balancer::LoadBalancer, mac_swap::MacSwap, null::Null,
-    packet_size_histogram::PacketSizeHistogram, tee::Tee, ttl_decrement::TtlDecrement,
-    validate_url::ValidateUrl,
+    busy::Busy, check_ip_header::CheckIpHeader, conn_track::ConnTrack, count_subnet::CountSubnet,
+    count_url::CountUrl, drop::Drop, flow_monitor::FlowMonitor, http_classifier::HttpClassifier,
+    http_parser::HttpParser, icmp_error::IcmpError, l3l4_filter::L3L4Filter,
+    l4_load_balancer::L4LoadBalancer, load_balancer::LoadBalancer, mac_swap::MacSwap, napt::Napt,
+    null::Null, packet_size_histogram::PacketSizeHistogram, policer::Policer, tee::Tee,
+    ttl_decrement::TtlDecrement, validate_url::ValidateUrl,
 };
 
 /// A µNF under test with a configuration.
@@ -51,16 +52,28 @@ fn subjects() -> Vec<Subject> {
     let all = vec![
         subject::<Busy>(json!({"cycles": 3})),
         subject::<CheckIpHeader>(json!(null)),
+        subject::<ConnTrack>(json!({"pickup": true, "rules": [
+            {"action": "drop", "proto": "udp", "dst_port": 53},
+        ]})),
         subject::<CountSubnet>(json!({"prefixes": ["192.0.2.0/24", "fd00::/16"]})),
         subject::<CountUrl>(json!({"max": 3})),
         subject::<Drop>(json!({"reason": "filtered"})),
+        subject::<FlowMonitor>(json!({"top": 3})),
         subject::<HttpClassifier>(json!(null)),
+        subject::<HttpParser>(json!(null)),
         subject::<IcmpError>(json!({"v4": "192.0.2.1", "v6": "fd00::1", "rate": 1000000})),
         subject::<L3L4Filter>(rules),
+        subject::<L4LoadBalancer>(json!({"services": [
+            {"address": "192.0.2.2", "port": 8080, "backends": [{"address": "10.0.0.1"}]},
+            {"address": "192.0.2.2", "port": 53, "proto": "udp", "backends": [{"address": "10.0.0.1"}]},
+            {"address": "fd00::2", "port": 80, "backends": [{"address": "fd00::80", "port": 81}]},
+        ]})),
         subject::<LoadBalancer>(json!({"backends": [0, 3, 15]})),
         subject::<MacSwap>(json!(null)),
+        subject::<Napt>(json!({"addresses": ["192.0.2.2"], "ports": "2000-2100"})),
         subject::<Null>(json!(null)),
         subject::<PacketSizeHistogram>(json!({"bounds": [100, 1000]})),
+        subject::<Policer>(json!({"flow": {"rate": 1000000, "burst": 2000}})),
         subject::<Tee>(json!(null)),
         subject::<TtlDecrement>(json!({"mtu": 1400})),
         subject::<ValidateUrl>(json!({"keep": 3})),

@@ -6,7 +6,7 @@ use weir_capture::Timestamp;
 use weir_filter::{Expr, naive_matches};
 use weir_mem::RegionError;
 use weir_nf::{BuildError, Env, Instance, Kind, TagError, TagPlace, TagSpec};
-use weir_packet::{DropReason, Packet, TagBits};
+use weir_packet::{DropReason, MOST_ROUNDS, Packet, TagBits};
 use weir_plan::{Graph, Mark, Node, NodeId, NodeKind, Place, Setting, Tags, TagsError};
 
 use crate::arrays::Arrays;
@@ -162,8 +162,8 @@ impl Oracle {
         {
             self.arrays.come(port, input.port, &input.bytes, input.time.to_ns());
         }
-        if let Some(packet) = self.bench.arrive(input, place, time) {
-            let next = self.leave(port, 0, &packet);
+        if let Some(mut packet) = self.bench.arrive(input, place, time) {
+            let next = self.leave(port, 0, &mut packet);
             self.walk(packet, rx, next);
         }
         Ok(())
@@ -227,14 +227,14 @@ impl Oracle {
     /// Walks all packets that leave a µNF, one after the other.
     fn leave_all(&mut self, from: NodeId, done: Done) {
         let name = self.node(from).name;
-        for (packet, verdict, kind) in done {
+        for (mut packet, verdict, kind) in done {
             match kind {
                 Some(Kind::Created) => self.outcome.created += 1,
                 Some(Kind::Copied) => self.outcome.copied += 1,
                 Some(Kind::Released) | None => {}
             }
             let next = match verdict.as_output() {
-                Some(output) => self.leave(from, usize::from(output), &packet),
+                Some(output) => self.leave(from, usize::from(output), &mut packet),
                 None => Next::Nowhere(verdict.as_drop().unwrap_or(DropReason::BadEntry)),
             };
             self.walk(packet, name.clone(), next);
@@ -242,7 +242,7 @@ impl Oracle {
     }
 
     /// The first edge of a node's output that takes the packet.
-    fn leave(&mut self, from: NodeId, output: usize, packet: &Packet) -> Next {
+    fn leave(&mut self, from: NodeId, output: usize, packet: &mut Packet) -> Next {
         let bytes = self.bench.bytes(packet);
         let (port, ..) = self.bench.origin(packet);
         let Some(output) = self.graph.outputs(from).get(output) else {
@@ -262,6 +262,13 @@ impl Oracle {
                 self.bench.mark(packet, TagBits { slot: *slot, mask: *mask }, *word);
             }
             self.outcome.edges.entry(edge.name.clone()).or_default().count(bytes.len());
+            if edge.closes {
+                let rounds = packet.entry().bucket().saturating_add(1);
+                if rounds > MOST_ROUNDS {
+                    return Next::Nowhere(DropReason::Loop);
+                }
+                *packet.entry_mut() = packet.entry().with_bucket(rounds);
+            }
             if let Some(NodeKind::Port { first, last }) = self.graph.node(edge.to).map(|n| &n.kind)
             {
                 let port = match first < last {

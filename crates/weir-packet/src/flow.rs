@@ -1,6 +1,7 @@
 //! Which connection a packet belongs to, and a hash that spreads connections over workers.
 
 mod fields;
+mod form;
 mod fragments;
 mod hash;
 
@@ -104,6 +105,12 @@ impl FlowKey {
         Some((key, if up { Direction::Up } else { Direction::Down }))
     }
 
+    /// The zone of a packet, whatever it carries, as [`FlowKey::zone`] gives it.
+    #[inline]
+    pub fn zone_of<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> u64 {
+        zone(bytes, layers)
+    }
+
     /// The VLAN stack as one number, 0 for none: exact for up to five tags, folded beyond. Tags with
     /// VLAN id 0 only carry a priority (IEEE 802.1Q §9.6) and do not count.
     pub fn zone(&self) -> u64 {
@@ -202,7 +209,7 @@ fn is_icmp_query<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> bool {
 
 /// The layers of the packet that an ICMP error (or redirect) quotes. Their fault and truncation
 /// say nothing: a quote is cut as a rule.
-fn quoted<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<Layers> {
+pub(crate) fn quoted<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<Layers> {
     let (kind, _) = layers.icmp_type_code(bytes)?;
     let is_error = match layers.proto {
         proto::ICMP => matches!(kind, 3 | 4 | 5 | 11 | 12),

@@ -15,5 +15,5 @@ pub use packet::{
     Access, BATCH, Packets, Pkt, ReadOnly, ReadWrite, TagBits, Verdict, layers_of, set_tag_of,
     tag_word_of,
 };
-pub use reason::{DropReason, REASONS};
+pub use reason::{DropReason, MOST_ROUNDS, REASONS};
 pub use weir_mem::Packet;

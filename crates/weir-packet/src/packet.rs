@@ -60,6 +60,20 @@ impl Verdict {
         Verdict(Self::DROP | reason as u8)
     }
 
+    /// As the number that a branch of a parallel stage sends to the sync port.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn number(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The verdict with this number; another worker's word, which may be anything.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn from_number(number: u16) -> Self {
+        Verdict(number as u8)
+    }
+
     /// The output, unless dropped.
     #[inline(always)]
     pub const fn as_output(self) -> Option<u8> {
@@ -291,7 +305,8 @@ impl<'p> Pkt<'p, ReadWrite> {
 ///
 /// A plain packet is parsed anew each time: that is a few loads from a line that is at hand, while its metadata
 /// are a line that another core wrote last. Others are taken from the metadata as far as they are there, parsed on
-/// and remembered otherwise. What the metadata says is not trusted further than a fresh parse would be: all
+/// and remembered otherwise (but where other workers look at it at the same time, which would see half of it).
+/// What the metadata says is not trusted further than a fresh parse would be: all
 /// accessors check bounds again.
 #[inline]
 pub fn layers_of(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
@@ -312,6 +327,9 @@ fn remembered(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
     let mut layers = Layers::from_words(words).unwrap_or_default();
     if layers.depth < depth {
         layers.extend(&bytes, depth);
+        if arena.is_shared() {
+            return layers;
+        }
         for (cell, word) in meta.layers.iter().zip(layers.to_words()) {
             cell.set(word);
         }

@@ -73,10 +73,28 @@ reasons! {
     Quarantined = 22, "quarantined";
     /// It is one that has killed its µNF before, twice.
     Poison = 23, "poison";
+    /// It fits no connection that there is, or not how far that one is.
+    BadState = 24, "bad-state";
+    /// A table was full of busy flows, and its flow is not in it.
+    TableFull = 25, "table-full";
+    /// A translator has no mapping for it, or its sender may not use it.
+    NoMapping = 26, "no-mapping";
+    /// A translator has no port for it: all are taken, or its protocol has none.
+    NoPort = 27, "no-port";
+    /// A fragment whose first one did not come, or not before it.
+    Fragment = 28, "fragment";
+    /// A branch of a parallel stage that may drop, chooses among outputs, writes or sets tags died before it had answered.
+    BranchLost = 29, "branch-lost";
+    /// The graph had too little room for all that came, and its class had less weight than others.
+    EarlyDrop = 30, "early-drop";
 }
 
+/// How often a packet may go along edges that close cycles, before it is dropped ([`DropReason::Loop`]): a policy
+/// that never lets one out would fill the rings with it for ever.
+pub const MOST_ROUNDS: u16 = 32;
+
 /// Numbers are below this.
-pub const REASONS: usize = 24;
+pub const REASONS: usize = 31;
 
 const _: () = {
     let mut i = 0;

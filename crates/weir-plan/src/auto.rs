@@ -1,6 +1,6 @@
 //! `isolate: auto`: which NFs share a worker on one server.
 //!
-//! What must be apart is: trust domains, and outside programs. Beyond that a worker more is worth
+//! What must be apart is: trust domains, outside programs, and the instances of an NF. Beyond that a worker more is worth
 //! it only if it gets a core of its own, and takes enough off the busiest one to pay for its rings: so
 //! there are as few workers as bring the busiest to within [`SLACK`] of the least that the cores allow.
 //!
@@ -12,7 +12,7 @@ use crate::catalog::ProgramId;
 use crate::cores;
 use crate::cost::{RING_CYCLES, cycles};
 use crate::domains::domain_of;
-use crate::graph::{Graph, NodeId, NodeKind};
+use crate::graph::{Edge, Graph, NodeId, NodeKind};
 use crate::plan::{Options, PlanError};
 use crate::size::{MEAN_PACKET_BYTES, Traffic, Unstated};
 
@@ -119,6 +119,8 @@ impl<'g> Line<'g> {
         let mut load = 0.0;
         let mut last: Option<NodeId> = None;
         let mut program: Option<ProgramId> = None;
+        // NFs of which the worker that is being filled has an instance.
+        let mut instances: Vec<&str> = Vec::new();
         for (place, id) in self.order.iter().enumerate() {
             let here = begins.len();
             let (mut alone, mut inside) =
@@ -130,9 +132,12 @@ impl<'g> Line<'g> {
                 }
             }
             let own = program_of(self.graph, *id);
+            let instance = instance_of(self.graph, *id);
             let fits = last.is_some_and(|last| {
-                domain_of(self.graph, self.options, last)
-                    == domain_of(self.graph, self.options, *id)
+                // Two in one worker would do no more than one.
+                instance.is_none_or(|of| !instances.contains(&of))
+                    && domain_of(self.graph, self.options, last)
+                        == domain_of(self.graph, self.options, *id)
                     && (program.is_none() || own.is_none() || program == own)
             });
             if fits && load + alone - inside <= bound {
@@ -140,8 +145,10 @@ impl<'g> Line<'g> {
             } else {
                 begins.push(place);
                 (load, program) = (alone, None);
+                instances.clear();
             }
             program = program.or(own);
+            instances.extend(instance);
             last = Some(*id);
             if let Some(home) = home.get_mut(id.index()) {
                 *home = begins.len().saturating_sub(1);
@@ -162,11 +169,12 @@ impl<'g> Line<'g> {
     }
 }
 
-/// The NFs, each before those its edges lead to, and those that may share a worker together as far as may be.
+/// The NFs, each before those its edges lead to (but for edges that close cycles), and those that may share a worker together as far as may be.
 fn order(graph: &Graph, options: &Options) -> Vec<NodeId> {
     let is_nf = |id: NodeId| graph.node(id).is_some_and(crate::graph::Node::is_nf);
+    let counts = |edge: &Edge| is_nf(edge.from) && is_nf(edge.to) && !edge.closes;
     let mut waits = vec![0_usize; graph.nodes().len()];
-    for edge in graph.edges().iter().filter(|edge| is_nf(edge.from) && is_nf(edge.to)) {
+    for edge in graph.edges().iter().filter(|edge| counts(edge)) {
         if let Some(count) = waits.get_mut(edge.to.index()) {
             *count = count.saturating_add(1);
         }
@@ -187,7 +195,7 @@ fn order(graph: &Graph, options: &Options) -> Vec<NodeId> {
         order.push(id);
         let mut next = Vec::new();
         for edge in leaving.get(id.index()).into_iter().flatten().filter_map(|e| graph.edge(*e)) {
-            if let Some(count) = waits.get_mut(edge.to.index()).filter(|_| is_nf(edge.to)) {
+            if let Some(count) = waits.get_mut(edge.to.index()).filter(|_| counts(edge)) {
                 *count = count.saturating_sub(1);
                 if *count == 0 {
                     next.push(edge.to);
@@ -197,6 +205,11 @@ fn order(graph: &Graph, options: &Options) -> Vec<NodeId> {
         ready.extend(next.into_iter().rev());
     }
     order
+}
+
+/// The NF that it is one of several instances of.
+fn instance_of(graph: &Graph, id: NodeId) -> Option<&str> {
+    Some(&graph.node(id)?.instance.as_ref()?.name)
 }
 
 fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {

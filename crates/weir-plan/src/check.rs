@@ -1,6 +1,6 @@
 //! From a policy's text to a checked graph: all pipelets in one, every name resolved.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::ast::{Item, Policy, Statement};
 use crate::auto_tags::{self, AutoTags};
@@ -80,9 +80,9 @@ pub(crate) fn check_parsed(
     }
     let tees = Tees::expand(&mut declared, &mut links);
     let drops = Said::new(&policy, &Item::DefaultDrop, &Statement::DefaultDrop);
-    let mut written = build(&declared, &links, &drops, &tees);
-    // As it was written: what is inside a template is not for the operator's text to answer.
     let first = Said::new(&policy, &Item::FirstMatch, &Statement::FirstMatch);
+    let mut written = build(&declared, &links, (&drops, &first), &tees);
+    // As it was written: what is inside a template is not for the operator's text to answer.
     let order = |a: &Link, b: &Link| first.says(a) && first.says(b);
     let said = exact::Said { first_match: &order, drops: &|node| drops.of(node) };
     let judged = exact::judge(&written, &declared, &links, &tees, &said, &mut errors);
@@ -107,7 +107,7 @@ pub(crate) fn check_parsed(
         false => auto_tags::settle(&declared, &mut links, &ordered),
     };
     if changed || settled > 0 {
-        written = build(&declared, &links, &drops, &tees);
+        written = build(&declared, &links, (&drops, &first), &tees);
     }
     let warnings = warn::warnings(&declared, &links, &written, &tees, judged.notes);
     let mut graph = service::expand(&written);
@@ -202,8 +202,30 @@ impl<'a> Said<'a> {
     }
 }
 
+/// By link: its place among those from its source between which the order of the text decides, from 1.
+fn places(links: &[Link], first: &Said<'_>) -> Vec<Option<u32>> {
+    let mut count: HashMap<usize, u32> = HashMap::new();
+    let places = links.iter().map(|link| {
+        let place = count.entry(link.from).or_default();
+        *place = place.saturating_add(u32::from(first.says(link)));
+        first.says(link).then_some(*place)
+    });
+    let mut places: Vec<Option<u32>> = places.collect();
+    for (place, link) in places.iter_mut().zip(links) {
+        // One alone is in no order.
+        *place = place.filter(|_| count.get(&link.from).is_some_and(|count| *count > 1));
+    }
+    places
+}
+
 /// Places of declarations to nodes: those that have edges, in the order of their declaration.
-fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees) -> Graph {
+fn build(
+    declared: &Declared<'_>,
+    links: &[Link],
+    (drops, first): (&Said<'_>, &Said<'_>),
+    tees: &Tees,
+) -> Graph {
+    let places = places(links, first);
     let mut used = vec![false; declared.list.len()];
     for end in links.iter().flat_map(|link| [link.from, link.to]) {
         if let Some(place) = used.get_mut(end) {
@@ -263,11 +285,13 @@ fn build(declared: &Declared<'_>, links: &[Link], drops: &Said<'_>, tees: &Tees)
                 pipelet: link.pipelet.clone(),
                 entry: numbers.get(i).copied().flatten(),
                 closes: false,
+                first_match: places.get(i).copied().flatten(),
                 share: None,
             });
         }
     }
     graph.name_edges();
+    graph.settle_order();
     graph.sort();
     graph
 }

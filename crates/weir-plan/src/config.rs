@@ -75,6 +75,35 @@ pub(crate) fn locate(config: &Spanned<Config>, pointer: &str) -> Span {
     span
 }
 
+/// Takes out the part at `steps`: itself, or the innermost list element that it is in.
+pub(crate) fn prune(tree: &mut Spanned<Config>, steps: &[String], itself: bool) -> bool {
+    let Some((step, rest)) = steps.split_first() else {
+        return false;
+    };
+    match &mut tree.value {
+        Config::Object(members) => {
+            let Some(at) = members.iter().position(|(key, _)| key.value == *step) else {
+                return false;
+            };
+            if rest.is_empty() && itself {
+                members.remove(at);
+                return true;
+            }
+            members.get_mut(at).is_some_and(|(_, value)| prune(value, rest, itself))
+        }
+        Config::Array(list) => {
+            let Some(at) = step.parse::<usize>().ok().filter(|at| *at < list.len()) else {
+                return false;
+            };
+            if !list.get_mut(at).is_some_and(|value| prune(value, rest, itself)) {
+                list.remove(at);
+            }
+            true
+        }
+        _ => false,
+    }
+}
+
 impl Display for Config {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use crate::graph::NodeId;
 use crate::plan::{Options, Segment, SegmentKind};
-use crate::size::Group;
 
 /// How many cores NF workers have: all but the services', or that one if it is the only one.
 pub(crate) fn for_nfs(options: &Options) -> usize {
@@ -13,8 +12,9 @@ pub(crate) fn for_nfs(options: &Options) -> usize {
     cores.saturating_sub(1).max(1)
 }
 
-/// Pins the segments; says whether some core is sure to have no NF worker.
-pub(crate) fn assign(segments: &mut [Segment], options: &Options, groups: &[Group]) -> bool {
+/// Pins the segments; those that have NFs of one of the lists `apart` each on a core of its own, as far as
+/// there are such. Says whether some core is sure to have no NF worker.
+pub(crate) fn assign(segments: &mut [Segment], options: &Options, apart: &[Vec<NodeId>]) -> bool {
     let cores = options.cores.as_deref().unwrap_or_default();
     let is_nf = |segment: &Segment| segment.kind == SegmentKind::Nf;
     let workers = segments.iter().filter(|segment| is_nf(segment)).count();
@@ -34,7 +34,7 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options, groups: &[Grou
             place = place.saturating_add(1);
         }
     }
-    groups.iter().for_each(|group| part(segments, &group.nodes, groups, nf_cores));
+    apart.iter().for_each(|nodes| part(segments, nodes, apart, nf_cores));
     let taken: HashSet<usize> = segments
         .iter()
         .filter(|segment| is_nf(segment))
@@ -46,10 +46,10 @@ pub(crate) fn assign(segments: &mut [Segment], options: &Options, groups: &[Grou
     taken.len() < options.online && taken.is_disjoint(&services)
 }
 
-/// Puts the instances of an NF on cores of their own, as far as there are such: two on one would do no more
-/// than one. Each that is in another's way changes places with the nearest worker, in the order of the chain, of
+/// Puts the instances of an NF, or the branches of a parallel stage, on cores of their own, as far as there are
+/// such: two on one would do no more than one. Each that is in another's way changes places with the nearest worker, in the order of the chain, of
 /// a core that has none of them; so cores keep as many workers as they had.
-fn part(segments: &mut [Segment], nodes: &[NodeId], groups: &[Group], cores: &[usize]) {
+fn part(segments: &mut [Segment], nodes: &[NodeId], apart: &[Vec<NodeId>], cores: &[usize]) {
     let has =
         |segment: &Segment, nodes: &[NodeId]| segment.nodes.iter().any(|id| nodes.contains(id));
     let mut used: HashSet<usize> = HashSet::new();
@@ -68,7 +68,7 @@ fn part(segments: &mut [Segment], nodes: &[NodeId], groups: &[Group], cores: &[u
         let movable = segments.iter().enumerate().filter(|(_, segment)| {
             segment.kind == SegmentKind::Nf
                 && segment.core.is_some_and(|core| free.contains(&core))
-                && !groups.iter().any(|group| has(segment, &group.nodes))
+                && !apart.iter().any(|nodes| has(segment, nodes))
         });
         let other = movable.min_by_key(|(other, _)| other.abs_diff(at)).map(|(other, _)| other);
         let to = other.and_then(|other| segments.get(other)?.core).or(free.first().copied());

@@ -10,12 +10,12 @@ use weir_filter::{Net, NetError};
 use crate::ast::{AddressDecl, InstanceDecl, Item, Policy, PortDecl};
 use crate::catalog::{Catalog, ConfigProblem, NfInfo};
 use crate::check::MAX_PORTS;
-use crate::config::locate;
+use crate::config::{Config, locate, prune};
 use crate::error::Errors;
 use crate::nearest::nearest;
 use crate::parse::{MAX_DECLARATIONS, misspelt};
-use crate::service::{Budget, Template, Vnf};
-use crate::span::{Lines, Name, Span};
+use crate::service::{Budget, Template, Vnf, push_step, value};
+use crate::span::{Lines, Name, Span, Spanned};
 use crate::tee;
 use crate::why::Why;
 
@@ -251,15 +251,10 @@ impl<'a> Declared<'a> {
                 What::Broken
             }
             Some(info) => {
-                let config = json(instance);
-                if catalog.nf(&type_name.value).is_some()
-                    && let Err(problem) = catalog.check_config(&type_name.value, &config)
-                {
-                    let span = place(instance, &problem);
-                    let (name, type_name) = (instance.name.value.clone(), type_name.value.clone());
-                    errors.push(span, Why::Config { name, type_name, why: problem.why });
+                if catalog.nf(&type_name.value).is_some() {
+                    faults(instance, catalog, errors);
                 }
-                What::Nf { info, config }
+                What::Nf { info, config: json(instance) }
             }
         };
         self.declare(&instance.name, what, errors);
@@ -294,6 +289,74 @@ impl<'a> Declared<'a> {
 fn json(instance: &InstanceDecl) -> Value {
     let config = instance.config.as_ref();
     config.map_or_else(|| Value::Object(Map::new()), |config| config.value.to_json())
+}
+
+/// How often a configuration is tried for one more fault: each time costs the making of an NF.
+const MAX_TRIES: usize = 20;
+
+/// All faults of an NF's configuration: without the part that is wrong the next shows.
+fn faults(instance: &InstanceDecl, catalog: &dyn Catalog, errors: &mut Errors) {
+    let (name, type_name) = (&instance.name.value, &instance.type_name.value);
+    let mut push = |span: Span, why: String| {
+        errors.push(span, Why::Config { name: name.clone(), type_name: type_name.clone(), why });
+    };
+    let Some(mut rest) = instance.config.clone() else {
+        if let Err(problem) = catalog.check_config(type_name, &json(instance)) {
+            push(place(instance, &problem), problem.why);
+        }
+        return;
+    };
+    // What was taken out, as far as its place is still what it was.
+    let mut out: Vec<String> = Vec::new();
+    for _ in 0..MAX_TRIES {
+        let Err(mut problem) = catalog.check_config(type_name, &rest.value.to_json()) else {
+            return;
+        };
+        narrow(&rest, &mut problem);
+        // Of what lacks a part that was taken out, no more is said: it would be of our doing.
+        let within = format!("{}/", problem.path);
+        let ours = out.iter().any(|path| *path == problem.path || path.starts_with(&within));
+        if !ours {
+            push(locate(&rest, &problem.path), problem.why);
+        }
+        let steps: Vec<String> = problem.path.split('/').skip(1).map(unescaped).collect();
+        if !prune(&mut rest, &steps, !ours) {
+            return;
+        }
+        let is_number = |step: &String| step.parse::<usize>().is_ok();
+        if ours || steps.last().is_some_and(is_number) {
+            // A list element went, and others stand in its place.
+            let list = steps.iter().rposition(is_number).unwrap_or(0);
+            let list: String =
+                problem.path.split_inclusive('/').take(list.saturating_add(1)).collect();
+            out.retain(|path| !path.starts_with(&list));
+        } else {
+            out.push(problem.path);
+        }
+    }
+}
+
+/// Some only say of which object something is wrong, as they have read it as a whole: the member that they quote
+/// is what they mean.
+fn narrow(config: &Spanned<Config>, problem: &mut ConfigProblem) {
+    let Some(Config::Object(members)) = value(config, &problem.path).map(|part| &part.value) else {
+        return;
+    };
+    let Some(quoted) = problem.why.split('`').nth(1) else { return };
+    let mut meant = members.iter().filter(|(key, value)| match &value.value {
+        _ if key.value == quoted => true,
+        Config::String(text) => text == quoted,
+        Config::Number(number) => number.to_string() == quoted,
+        _ => false,
+    });
+    if let (Some((key, _)), None) = (meant.next(), meant.next()) {
+        push_step(&mut problem.path, &key.value);
+    }
+}
+
+/// A step of a JSON pointer as the key that it stands for.
+fn unescaped(step: &str) -> String {
+    step.replace("~1", "/").replace("~0", "~")
 }
 
 /// Where the part of a configuration stands that a problem is about.

@@ -55,6 +55,8 @@ pub enum Affinity {
     Source,
     /// One direction of a flow: packets with the same 5-tuple.
     Tuple,
+    /// Packets that agree in these fields of the 5-tuple.
+    Fields(FieldSet),
 }
 
 /// What the planner may rely on when it moves, merges or removes a µNF. The default is the worst:

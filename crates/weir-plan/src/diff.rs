@@ -13,8 +13,9 @@ use std::fmt::{self, Display, Formatter};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::explain::weights_to_text;
 use crate::graph::{NodeId, NodeKind};
-use crate::plan::{Plan, SegmentId, SegmentKind};
+use crate::plan::{Carries, Plan, SegmentId, SegmentKind};
 
 /// A worker, by its segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,6 +54,8 @@ pub struct RouteFacts {
     pub to: String,
     /// That node's input.
     pub input: usize,
+    /// True for an instance that gets its share of the packets, as [`GroupFacts`] says; false when it gets all.
+    pub share: bool,
 }
 
 /// All ways out of a node.
@@ -62,6 +65,30 @@ pub struct Routes {
     pub ways: Vec<RouteFacts>,
     /// Outputs whose packets are dropped by policy when they take none.
     pub else_dropped: Vec<String>,
+}
+
+/// The instances of an NF that has several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GroupFacts {
+    /// Their names.
+    pub instances: Vec<String>,
+    /// How packets are divided over them.
+    pub divided: String,
+    /// Their weights.
+    pub weights: Vec<u32>,
+}
+
+/// What is in a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RingUse {
+    /// Packets, which go by it.
+    #[default]
+    Packets,
+    /// Packets, lent to a branch of a parallel stage.
+    Lent,
+    /// What a branch of a parallel stage says of them.
+    Answers,
 }
 
 /// A ring.
@@ -75,8 +102,14 @@ pub struct RingFacts {
     pub from: String,
     /// Its consumer.
     pub to: String,
+    /// What is in it.
+    pub carries: RingUse,
     /// True when its producer publishes watermarks.
     pub ordered: bool,
+    /// True when its edge closes a cycle.
+    pub closes: bool,
+    /// True when packets come there only around a cycle.
+    pub back: bool,
 }
 
 /// What a running graph is, as far as a plan says it.
@@ -88,6 +121,8 @@ pub struct State {
     pub nfs: BTreeMap<String, NfFacts>,
     /// By node.
     pub routes: BTreeMap<String, Routes>,
+    /// By NF: those that have several instances.
+    pub groups: BTreeMap<String, GroupFacts>,
     /// All rings.
     pub rings: BTreeSet<RingFacts>,
 }
@@ -121,6 +156,16 @@ pub enum Action {
         /// True when it is laid.
         add: bool,
     },
+    /// An NF is divided into instances (`from` is none), is one again (`to` is none), or its packets are divided
+    /// otherwise.
+    Group {
+        /// The NF.
+        name: String,
+        /// As it was.
+        from: Option<GroupFacts>,
+        /// As it shall be.
+        to: Option<GroupFacts>,
+    },
     /// The ways out of a node change.
     Route {
         /// The node.
@@ -145,20 +190,26 @@ pub fn between(old: &State, new: &State) -> Vec<Action> {
     let workers = changes(&old.workers, &new.workers);
     let nfs = changes(&old.nfs, &new.nfs);
     let routes = changes(&old.routes, &new.routes);
+    let groups = changes(&old.groups, &new.groups);
     let worker = |(name, from, to)| Action::Worker { name, from, to };
     let nf = |(name, from, to)| Action::Nf { name, from, to };
+    let group = |(name, from, to)| Action::Group { name, from, to };
     let ring = |ring: &RingFacts, add| Action::Ring { ring: ring.clone(), add };
     let (workers_gone, workers): (Vec<_>, Vec<_>) =
         workers.into_iter().map(worker).partition(Action::ends);
     let (nfs_gone, nfs): (Vec<_>, Vec<_>) = nfs.into_iter().map(nf).partition(Action::ends);
+    let (groups_gone, groups): (Vec<_>, Vec<_>) =
+        groups.into_iter().map(group).partition(Action::ends);
     let mut actions = workers;
     actions.extend(nfs);
     actions.extend(new.rings.difference(&old.rings).map(|r| ring(r, true)));
+    actions.extend(groups);
     // Ways out of what is new before ways to it, ways out of what goes last.
     let mut routes = routes;
     routes.sort_by_key(|(_, from, to)| (from.is_some(), to.is_none()));
     let route = |(node, from, to)| Action::Route { node, from, to };
     actions.extend(routes.into_iter().map(route));
+    actions.extend(groups_gone);
     actions.extend(old.rings.difference(&new.rings).map(|r| ring(r, false)));
     actions.extend(nfs_gone);
     actions.extend(workers_gone);
@@ -184,6 +235,7 @@ impl Action {
             Action::Worker { name, from, to } => Action::Worker { name, from: to, to: from },
             Action::Nf { name, from, to } => Action::Nf { name, from: to, to: from },
             Action::Ring { ring, add } => Action::Ring { ring, add: !add },
+            Action::Group { name, from, to } => Action::Group { name, from: to, to: from },
             Action::Route { node, from, to } => Action::Route { node, from: to, to: from },
         }
     }
@@ -194,6 +246,7 @@ impl Action {
             Action::Worker { to, .. } => to.is_none(),
             Action::Nf { to, .. } => to.is_none(),
             Action::Route { to, .. } => to.is_none(),
+            Action::Group { to, .. } => to.is_none(),
             Action::Ring { add, .. } => !add,
         }
     }
@@ -236,6 +289,7 @@ impl State {
                         filter: branch.filter.as_ref().map(ToString::to_string).unwrap_or_default(),
                         to: node_name(edge.to).to_owned(),
                         input: edge.input,
+                        share: edge.share.is_some(),
                     });
                 }
             }
@@ -245,6 +299,14 @@ impl State {
                 state.routes.insert(node.name.clone(), Routes { ways, else_dropped });
             }
         }
+        for group in &plan.groups {
+            let facts = GroupFacts {
+                instances: group.nodes.iter().map(|id| node_name(*id).to_owned()).collect(),
+                divided: plan.division(group),
+                weights: group.weights.clone(),
+            };
+            state.groups.insert(group.name.clone(), facts);
+        }
         for lane in &plan.lanes {
             let source = plan.sources.get(usize::try_from(lane.source.0).unwrap_or(usize::MAX));
             state.rings.insert(RingFacts {
@@ -252,7 +314,14 @@ impl State {
                 source: source.map_or("", |source| &source.name).to_owned(),
                 from: worker_name(lane.from).to_owned(),
                 to: worker_name(lane.to).to_owned(),
+                carries: match lane.carries {
+                    Carries::Packets => RingUse::Packets,
+                    Carries::Loans { .. } => RingUse::Lent,
+                    Carries::Answers { .. } => RingUse::Answers,
+                },
                 ordered: lane.ordered,
+                closes: lane.closes,
+                back: lane.back,
             });
         }
         state
@@ -265,6 +334,7 @@ impl State {
             Action::Worker { name, from, to } => replace(&mut self.workers, name, from, to),
             Action::Nf { name, from, to } => replace(&mut self.nfs, name, from, to),
             Action::Route { node, from, to } => replace(&mut self.routes, node, from, to),
+            Action::Group { name, from, to } => replace(&mut self.groups, name, from, to),
             Action::Ring { ring, add: true } => self.rings.insert(ring.clone()),
             Action::Ring { ring, add: false } => self.rings.remove(ring),
         };
@@ -290,7 +360,10 @@ impl Display for Action {
         match self {
             Action::Worker { name, from: None, to: Some(to) } => {
                 write!(f, "start worker {name}")?;
-                to.core.map_or(Ok(()), |core| write!(f, " on core {core}"))
+                if let Some(core) = to.core {
+                    write!(f, " on core {core}")?;
+                }
+                if to.domain.is_empty() { Ok(()) } else { write!(f, " in domain `{}`", to.domain) }
             }
             Action::Worker { name, from: Some(from), to: Some(to) } => {
                 write!(f, "restart worker {name}: {}", differences(from, to))
@@ -311,7 +384,13 @@ impl Display for Action {
             Action::Ring { ring, add } => {
                 let verb = if *add { "lay" } else { "take away" };
                 write!(f, "{verb} the ring {} => {}: ", ring.from, ring.to)?;
-                write!(f, "{}, packets of {}", ring.edge, ring.source)
+                write!(f, "{}, {} of {}", ring.edge, ring.carries, ring.source)?;
+                f.write_str(if ring.ordered { ", with watermarks" } else { "" })
+            }
+            Action::Group { name, to: None, .. } => write!(f, "run {name} as one instance"),
+            Action::Group { name, to: Some(to), .. } => {
+                let (instances, weights) = (to.instances.join(", "), weights_to_text(&to.weights));
+                write!(f, "divide packets of {name} over {instances} {}{weights}", to.divided)
             }
             Action::Route { node, to, .. } => {
                 write!(f, "route {node}:")?;
@@ -340,7 +419,17 @@ impl Display for RouteFacts {
         if !self.filter.is_empty() {
             write!(f, "[{}] ", self.filter)?;
         }
-        write!(f, "-> {}", self.to)
+        write!(f, "-> {}{}", self.to, if self.share { " (its share)" } else { "" })
+    }
+}
+
+impl Display for RingUse {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RingUse::Packets => "packets",
+            RingUse::Lent => "packets lent",
+            RingUse::Answers => "answers on packets",
+        })
     }
 }
 
@@ -359,7 +448,11 @@ fn differences(from: &WorkerFacts, to: &WorkerFacts) -> String {
         all.push(format!("on {} instead of {}", core(to.core), core(from.core)));
     }
     if from.domain != to.domain {
-        all.push(format!("in domain `{}` instead of `{}`", to.domain, from.domain));
+        let domain = |name: &str| match name {
+            "" => "the graph's own domain".to_owned(),
+            name => format!("domain `{name}`"),
+        };
+        all.push(format!("in {} instead of {}", domain(&to.domain), domain(&from.domain)));
     }
     if from.writes_packets != to.writes_packets {
         let may = if to.writes_packets { "may" } else { "may no longer" };

@@ -7,7 +7,7 @@ use weir_draw::{Arrow, Diagram, GroupId, Line, Look, Shape, ShapeId};
 use crate::ast::{Hop, Item, Pipelet, Policy, Statement};
 use crate::explain::kind;
 use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
-use crate::plan::{EdgeKind, Plan, Segment, SegmentId, SegmentKind};
+use crate::plan::{Carries, EdgeKind, Lane, Plan, Segment, SegmentId, SegmentKind};
 
 impl Policy {
     /// The pipelets as they are written, each in a frame of its own.
@@ -115,7 +115,8 @@ pub(crate) fn shape(node: &Node) -> Shape {
 pub(crate) fn label(edge: &Edge) -> String {
     let filter = edge.filter.as_ref().map(ToString::to_string);
     let bandwidth = edge.bandwidth.as_ref().map(|bandwidth| format!("({bandwidth})"));
-    [filter, bandwidth].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    let order = Some(edge.order_in_words()).filter(|order| !order.is_empty());
+    [order, filter, bandwidth].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 impl Plan {
@@ -132,6 +133,10 @@ impl Plan {
                 let name = self.graph.edge(edge).map_or("", |edge| edge.name.as_str());
                 let gate = Shape::new("copies", "gate", Look::Copy).hover(name);
                 places.gates.insert(id, diagram.shape(gate.within(group)));
+            }
+            if self.stages.iter().any(|stage| stage.sync == id) {
+                let sync = Shape::new("comes together", "sync port", Look::Copy);
+                places.syncs.insert(id, diagram.shape(sync.within(group)));
             }
             for node in segment.nodes.iter().filter_map(|n| Some((*n, self.graph.node(*n)?))) {
                 let shape = diagram.shape(shape(node.1).within(group));
@@ -150,6 +155,7 @@ impl Plan {
             match edge.kind {
                 EdgeKind::Direct { segment } => {
                     let from = places.nodes.get(&(segment, edge.from));
+                    let from = from.or_else(|| places.syncs.get(&segment));
                     if let Some((from, to)) = from.zip(places.nodes.get(&(segment, edge.to))) {
                         diagram.arrow(Arrow::new(*from, *to).label(&name));
                     }
@@ -165,7 +171,7 @@ impl Plan {
                         diagram.arrow(Arrow::new(*from, to).label(&name));
                     }
                 }
-                EdgeKind::Ring => {}
+                EdgeKind::Ring | EdgeKind::Stage => {}
             }
         }
     }
@@ -179,6 +185,9 @@ impl Plan {
                 continue;
             }
             drawn.push(key);
+            if self.draw_stage(diagram, places, lane) {
+                continue;
+            }
             let Some(edge) = self.graph.edge(lane.edge) else {
                 continue;
             };
@@ -190,17 +199,47 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// Draws a lane of a parallel stage, if it is one; true then.
+    fn draw_stage(&self, diagram: &mut Diagram, places: &Places, lane: &Lane) -> bool {
+        let nodes = |id| self.segment(id).map(|s| s.nodes.as_slice()).unwrap_or_default();
+        let Some(edge) = self.graph.edge(lane.edge) else { return false };
+        let (from, to) = match lane.carries {
+            Carries::Packets => {
+                // The packets' own way is drawn by the branches.
+                return self.stages.iter().any(|stage| stage.entry == lane.edge);
+            }
+            Carries::Loans { .. } => {
+                let first = nodes(lane.to).first();
+                (places.find(lane.from, edge.from), first.and_then(|n| places.find(lane.to, *n)))
+            }
+            Carries::Answers { .. } => {
+                let last = nodes(lane.from).last();
+                let sync = places.syncs.get(&lane.to).copied();
+                (last.and_then(|n| places.find(lane.from, *n)), sync)
+            }
+        };
+        if let Some((from, to)) = from.zip(to) {
+            diagram.arrow(Arrow::new(from, to).line(Line::Dashed));
+        }
+        true
+    }
+}
+
 /// Where the shapes are.
 #[derive(Default)]
 struct Places {
     /// Ordered: drawings of one plan are the same.
     nodes: std::collections::BTreeMap<(SegmentId, NodeId), ShapeId>,
     gates: HashMap<SegmentId, ShapeId>,
+    /// Sync ports.
+    syncs: HashMap<SegmentId, ShapeId>,
 }
 
 impl Places {
     fn find(&self, segment: SegmentId, node: NodeId) -> Option<ShapeId> {
-        self.gates.get(&segment).or_else(|| self.nodes.get(&(segment, node))).copied()
+        let own = || self.nodes.get(&(segment, node)).or_else(|| self.syncs.get(&segment));
+        self.gates.get(&segment).or_else(own).copied()
     }
 }
 

@@ -76,7 +76,7 @@ impl Parallel {
         let mut diagram = Diagram::new(title);
         // A frame is as wide as its shapes: the verdict's words are at the first of them.
         let word = |verdict: &Verdict| match verdict {
-            Verdict::Parallel { .. } => "side by side",
+            Verdict::Parallel { .. } | Verdict::Asked { .. } => "side by side",
             _ => "in sequence",
         };
         let frames: Vec<_> =
@@ -84,7 +84,7 @@ impl Parallel {
         // By node: its stage, if that shall be parallel.
         let mut side: HashMap<NodeId, &[NodeId]> = HashMap::new();
         for stage in &self.stages {
-            if let Verdict::Parallel { .. } = stage.verdict {
+            if let Verdict::Parallel { .. } | Verdict::Asked { .. } = stage.verdict {
                 side.extend(stage.nodes.iter().map(|node| (*node, stage.nodes.as_slice())));
             }
         }

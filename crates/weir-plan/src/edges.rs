@@ -9,7 +9,7 @@ use crate::ast::{Hop, Pipelet, Statement};
 use crate::auto_tags::{self, AutoTags};
 use crate::bandwidth::Bandwidth;
 use crate::catalog::NfInfo;
-use crate::declare::{Declared, What};
+use crate::declare::{Declaration, Declared, What};
 use crate::error::Errors;
 use crate::nearest::nearest;
 use crate::said::{self, Said};
@@ -84,8 +84,8 @@ impl<'a> Linker<'a> {
         errors: &mut Errors,
     ) {
         // The name in the middle of a chain was looked at as the destination before it.
-        let source = if first { self.node(from, errors) } else { self.known(from) };
-        let target = self.node(&hop.to, errors);
+        let source = if first { self.node(from, true, errors) } else { self.known(from) };
+        let target = self.node(&hop.to, false, errors);
         let filter = self.filter_out(hop, source, &from.value, errors);
         let input = self.input(hop, target, errors);
         if let Some(index) = source
@@ -140,7 +140,8 @@ impl<'a> Linker<'a> {
         node.then_some(index)
     }
 
-    fn node(&self, name: &Name, errors: &mut Errors) -> Option<usize> {
+    /// The node of that name, which is to be a source or not; what is wrong with the name becomes an error.
+    fn node(&self, name: &Name, source: bool, errors: &mut Errors) -> Option<usize> {
         match self.declared.get(&name.value).map(|(_, declaration)| &declaration.what) {
             Some(What::Broken) => {}
             Some(What::Address(_)) => {
@@ -150,13 +151,16 @@ impl<'a> Linker<'a> {
             None if self.lost.contains(&name.value) => {}
             None => {
                 let is_type = self.declared.types.contains(&name.value);
-                let names =
-                    || self.declared.list.iter().filter(|d| !matches!(d.what, What::Address(_)));
-                let nearest = if is_type {
-                    None
-                } else {
-                    nearest(&name.value, names().map(|d| d.name.as_str()))
+                // Only what can stand here.
+                let fits = |(index, d): &(usize, &Declaration)| {
+                    let is_node = !matches!(d.what, What::Address(_));
+                    is_node && !(source && self.outputs(*index).is_some_and(<[String]>::is_empty))
                 };
+                let names = || {
+                    let all = self.declared.list.iter().enumerate();
+                    all.filter(fits).map(|(_, d)| d.name.as_str())
+                };
+                let nearest = if is_type { None } else { nearest(&name.value, names()) };
                 errors.push(
                     name.span,
                     Why::UnknownNode { name: name.value.clone(), nearest, is_type },
@@ -292,6 +296,10 @@ impl<'a> Linker<'a> {
         };
         let addresses = || self.declared.list.iter().filter(|d| matches!(d.what, What::Address(_)));
         let near = unknown.and_then(|name| nearest(name, addresses().map(|d| d.name.as_str())));
+        // An address may stand in another place than this.
+        let near = near.filter(|near| {
+            weir_filter::takes(&written.value, &error.span, near, &|name| self.net(name))
+        });
         let instead = near.map_or_else(|| error.instead(), |name| format!("`{name}`"));
         errors.push(span, Why::Filter { message: error.why.to_string(), instead });
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::graph::{Edge, Graph, NodeKind};
-use crate::plan::{EdgeKind, Plan, SegmentId, SegmentKind};
+use crate::plan::{Carries, EdgeKind, Plan, SegmentId, SegmentKind};
 use crate::size::{Group, Key, Spread};
 
 impl Graph {
@@ -23,7 +23,11 @@ impl Graph {
                         continue;
                     };
                     let back = if edge.closes { " (closes a cycle)" } else { "" };
-                    let to = format!("{}{back}", self.destination(edge));
+                    let order = match edge.order_in_words() {
+                        order if order.is_empty() => order,
+                        order => format!(" ({order})"),
+                    };
+                    let to = format!("{}{back}{order}", self.destination(edge));
                     match &branch.filter {
                         Some(filter) => line(&mut out, indent, &format!("[{filter}] -> {to}")),
                         None => line(&mut out, indent, &format!("-> {to}")),
@@ -95,23 +99,44 @@ impl Plan {
             }
             line(&mut out, 1, &self.group_to_text(group));
         }
+        for (i, stage) in self.stages.iter().enumerate() {
+            if i == 0 {
+                line(&mut out, 0, "side by side");
+            }
+            let names: Vec<&str> = stage.branches.iter().map(|id| name(*id)).collect();
+            let sync = name(stage.sync);
+            line(&mut out, 1, &format!("{}: come together in {sync}", names.join(" | ")));
+        }
         out.push_str("edges\n");
         for edge in &self.edges {
             let how = match edge.kind {
                 EdgeKind::Direct { segment } => format!("direct in {}", name(segment)),
                 EdgeKind::Ring => "ring".to_owned(),
+                EdgeKind::Stage => "side by side".to_owned(),
                 EdgeKind::Drop => "drop".to_owned(),
             };
-            line(&mut out, 1, &format!("{}: {how}", edge.name));
+            let order = self.graph.edge(edge.id).map_or_else(String::new, Edge::order_in_words);
+            let comma = if order.is_empty() { "" } else { ", " };
+            line(&mut out, 1, &format!("{}: {how}{comma}{order}", edge.name));
         }
         out.push_str("rings\n");
         for lane in &self.lanes {
             let edge = self.graph.edge(lane.edge).map_or("", |edge| edge.name.as_str());
             let source = self.sources.get(usize::try_from(lane.source.0).unwrap_or(usize::MAX));
             let source = source.map_or("", |source| source.name.as_str());
-            let order = if lane.ordered { ", with watermarks" } else { "" };
+            let order = match (lane.closes, lane.back, lane.ordered) {
+                (true, _, _) => ", which drops when it is full",
+                (false, true, _) => ", around a cycle",
+                (false, false, true) => ", with watermarks",
+                (false, false, false) => "",
+            };
             let (from, to) = (name(lane.from), name(lane.to));
-            line(&mut out, 1, &format!("{from} => {to}: {edge}, packets of {source}{order}"));
+            let what = match lane.carries {
+                Carries::Packets => "packets",
+                Carries::Loans { .. } => "packets lent",
+                Carries::Answers { .. } => "answers on packets",
+            };
+            line(&mut out, 1, &format!("{from} => {to}: {edge}, {what} of {source}{order}"));
         }
         out.push_str(&self.changes_to_text());
         out
@@ -119,22 +144,38 @@ impl Plan {
 
     fn group_to_text(&self, group: &Group) -> String {
         let count = group.nodes.len();
+        let weights = weights_to_text(&group.weights);
+        format!("{}: {count}, packets divided {}{weights}", group.name, self.division(group))
+    }
+
+    /// How packets are divided over an NF's instances, in words.
+    pub(crate) fn division(&self, group: &Group) -> String {
         let hashed = self.graph.edges().iter().any(|edge| {
             edge.share.and_then(|share| self.groups.get(usize::try_from(share.group).ok()?))
                 == Some(group)
         });
-        let how = match group.spread {
+        match group.spread {
             // Who comes to them was divided before.
             _ if !hashed => "as divided before".to_owned(),
             Spread::InTurn => Key::Any.to_string(),
             Spread::LeastLoaded => "to the least loaded".to_owned(),
             Spread::By(key) => key.to_string(),
-        };
-        let equal = group.weights.iter().all(|weight| Some(weight) == group.weights.first());
-        let weights: Vec<_> = group.weights.iter().map(u32::to_string).collect();
-        let weights =
-            if equal { String::new() } else { format!(", weights {}", weights.join(":")) };
-        format!("{}: {count}, packets divided {how}{weights}", group.name)
+        }
+    }
+
+    /// The parallel stages that run in sequence, and why; empty when there are none.
+    #[must_use]
+    pub fn in_sequence_to_text(&self) -> String {
+        let mut out = String::new();
+        for (i, stage) in self.in_sequence.iter().enumerate() {
+            if i == 0 {
+                line(&mut out, 0, "could be side by side");
+            }
+            let name = |id| self.graph.node(id).map_or("", |node| node.name.as_str());
+            let names: Vec<&str> = stage.nodes.iter().map(|id| name(*id)).collect();
+            line(&mut out, 1, &format!("{}: {}", names.join(" | "), stage.why));
+        }
+        out
     }
 
     /// What consolidation did and why, one a line under a heading; empty when it did nothing.
@@ -171,4 +212,13 @@ pub(crate) fn kind(kind: &NodeKind) -> String {
         NodeKind::Vnf(vnf) => vnf.info.name.clone(),
         NodeKind::Drop => "drops".to_owned(),
     }
+}
+
+/// Weights of instances that are not all alike: `, weights 2:1`.
+pub(crate) fn weights_to_text(weights: &[u32]) -> String {
+    if weights.iter().all(|weight| Some(weight) == weights.first()) {
+        return String::new();
+    }
+    let weights: Vec<_> = weights.iter().map(u32::to_string).collect();
+    format!(", weights {}", weights.join(":"))
 }

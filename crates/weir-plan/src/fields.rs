@@ -146,6 +146,12 @@ impl FieldSet {
         Self(self.0 & other.0)
     }
 
+    /// What is in this one only.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// True when no field is in it.
     #[must_use]
     pub const fn is_empty(self) -> bool {

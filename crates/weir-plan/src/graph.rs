@@ -150,6 +150,10 @@ pub struct Edge {
     /// cycle. Which of a cycle's edges it is follows from the graph alone.
     #[serde(default)]
     pub closes: bool,
+    /// Where the order of the text decides between edges from its source (`first match;`): its place among them,
+    /// from 1. A packet that an earlier one takes does not come to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_match: Option<u32>,
     /// Which of the packets take it that its filter matches, where they divide over instances.
     #[serde(default)]
     pub share: Option<Share>,
@@ -239,6 +243,13 @@ impl Graph {
         self.node_ids()
             .find(|(_, node)| matches!(node.kind, NodeKind::Port { first, last } if (first..=last).contains(&number)))
             .map(|(id, _)| id)
+    }
+}
+
+impl Edge {
+    /// Its place in an order that decides, in words; empty for edges that exclude each other.
+    pub(crate) fn order_in_words(&self) -> String {
+        self.first_match.map_or_else(String::new, |place| format!("first match: {place}."))
     }
 }
 

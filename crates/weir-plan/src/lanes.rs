@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::domains;
 use crate::graph::{Graph, NodeKind};
 use crate::plan::{
-    EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, Source, SourceId,
+    Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, Source, SourceId,
 };
 
 /// A set of sources.
@@ -50,7 +50,7 @@ pub(crate) fn lanes(
     sources: &[Source],
     edges: &[PlanEdge],
 ) -> Result<Vec<Lane>, PlanError> {
-    let carried = carried(graph, homes, sources, edges);
+    let Carried { all: carried, fresh } = carried(graph, homes, sources, edges);
     let is_ring = |edge: &PlanEdge| edge.kind == EdgeKind::Ring;
     let rings = || edges.iter().zip(&carried).filter(|(edge, _)| is_ring(edge));
     let ends = |edge: &PlanEdge| homes.get(edge.to.index()).map_or(0, |home| home.inward.len());
@@ -72,8 +72,20 @@ pub(crate) fn lanes(
             let from = if is_port { Some(source.segment) } else { own.first().copied() };
             if let Some(from) = from {
                 let source = SourceId(id);
-                let lane = |from, to| Lane { edge: edge.id, source, from, to, ordered: false };
+                let closes = graph.edge(edge.id).is_some_and(|edge| edge.closes);
+                let back = closes
+                    || fresh
+                        .as_ref()
+                        .and_then(|fresh| fresh.get(edge.id.index()))
+                        .is_some_and(|fresh| !fresh.contains(index(id)));
+                let lane = |from, to| {
+                    let (edge, ordered, carries) = (edge.id, false, Carries::Packets);
+                    Lane { edge, source, from, to, ordered, closes, back, carries }
+                };
                 let gate = gates.get(&edge.id).copied();
+                if back && gate.is_some() {
+                    return Err(PlanError::CycleAcross { edge: edge.name.clone() });
+                }
                 list.extend(gate.map(|gate| lane(from, gate)));
                 list.extend(to.iter().map(|to| lane(gate.unwrap_or(from), *to)));
             }
@@ -84,7 +96,13 @@ pub(crate) fn lanes(
 }
 
 /// For each edge, whose packets may cross it.
-fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]) -> Vec<Sources> {
+struct Carried {
+    all: Vec<Sources>,
+    /// Without having gone along an edge that closes a cycle; `None`: there is none.
+    fresh: Option<Vec<Sources>>,
+}
+
+fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]) -> Carried {
     let mut at_node = vec![Sources::default(); graph.nodes().len()];
     for (source, i) in sources.iter().zip(0_usize..) {
         let port = homes.iter().position(|home| home.out.contains(&source.segment));
@@ -98,6 +116,7 @@ fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]
             list.push(edge);
         }
     }
+    let closes = |edge: &PlanEdge| graph.edge(edge.id).is_some_and(|edge| edge.closes);
     let mut carried = vec![Sources::default(); edges.len()];
     let ports = graph.node_ids().filter(|(_, node)| !node.is_nf()).map(|(id, _)| id);
     for node in ports.chain(graph.order().iter().copied()) {
@@ -108,16 +127,19 @@ fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]
             }
             // What enters a port is sent, and does not come out again.
             if graph.node(edge.to).is_some_and(crate::graph::Node::is_nf)
+                && !closes(edge)
                 && let Some(place) = at_node.get_mut(edge.to.index())
             {
                 place.add(&set);
             }
         }
     }
-    if graph.has_cycles() {
-        carry_on(graph, &out, &mut at_node, &mut carried);
+    if !graph.has_cycles() {
+        return Carried { all: carried, fresh: None };
     }
-    carried
+    let fresh = carried.clone();
+    carry_on(graph, &out, &mut at_node, &mut carried);
+    Carried { all: carried, fresh: Some(fresh) }
 }
 
 /// Carries sources along edges until nothing changes: what an edge brings back goes round again. Each
@@ -149,13 +171,16 @@ fn carry_on(
     }
 }
 
-/// Marks the lanes in front of a merge of the same source, and those that lead to such lanes.
-fn mark_ordered(segments: usize, lanes: &mut [Lane]) {
+/// Marks the lanes in front of a merge of the same source, and those that lead to such lanes. What goes back
+/// around a cycle gets a new place where it comes in, so it takes no part. Nor does what a parallel stage's branches are
+/// lent, and say: it is at the index of the packet itself.
+pub(crate) fn mark_ordered(segments: usize, lanes: &mut [Lane]) {
     let mut once = vec![Sources::default(); segments];
     let mut needed = vec![Sources::default(); segments];
     let mut into: HashMap<(usize, usize), Vec<usize>> = HashMap::new();
     let mut todo = Vec::new();
-    for (i, lane) in lanes.iter().enumerate() {
+    let merged = |lane: &Lane| !lane.back && lane.carries == Carries::Packets;
+    for (i, lane) in lanes.iter().enumerate().filter(|(_, lane)| merged(lane)) {
         let (to, source) = (lane.to.index(), index(lane.source.0));
         into.entry((to, source)).or_default().push(i);
         let (Some(once), Some(needed)) = (once.get_mut(to), needed.get_mut(to)) else {

@@ -107,7 +107,10 @@ pub use check::{Checked, MAX_PORTS, check};
 pub use config::{Config, MAX_CONFIG_DEPTH};
 pub use cost::{BRANCH_CYCLES, RING_CYCLES, latency_cycles, saved_percent};
 pub use describe::{Access, Affinity, Effect, Touch, Work};
-pub use diff::{Action, NfFacts, RingFacts, RouteFacts, Routes, State, WorkerFacts, between, diff};
+pub use diff::{
+    Action, GroupFacts, NfFacts, RingFacts, RingUse, RouteFacts, Routes, State, WorkerFacts,
+    between, diff,
+};
 pub use error::{MAX_ERRORS, MAX_WARNINGS, PolicyError, PolicyWarning};
 pub use fields::{Field, FieldSet, Touched};
 pub use graph::{Branch, Edge, EdgeId, Graph, InstanceOf, Node, NodeId, NodeKind, Output, Share};
@@ -115,13 +118,13 @@ pub use optimise::{
     Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,
 };
 pub use parallel::{
-    Allowed, Apart, Conflict, Parallel, Stage, Verdict, WORTH_PERCENT, judge, pairs_table,
-    parallelise,
+    Against, Allowed, Apart, Conflict, InSequence, Parallel, Running, SideBySide, Stage, Verdict,
+    WORTH_PERCENT, judge, pairs_table, parallelise,
 };
 pub use parse::{MAX_DECLARATIONS, MAX_EDGES, MAX_NAME, MAX_TEXT, parse};
 pub use plan::{
-    EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment, SegmentId,
-    SegmentKind, Source, SourceId,
+    Carries, EdgeKind, Isolate, Lane, MAX_LANES, Options, Plan, PlanEdge, PlanError, Segment,
+    SegmentId, SegmentKind, Source, SourceId,
 };
 pub use remedy::NoClass;
 pub use render::{render, render_warnings};

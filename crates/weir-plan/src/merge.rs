@@ -31,6 +31,22 @@ impl Graph {
         self.edges.push(edge);
     }
 
+    /// Forgets that the order decides where it does not: no output has another edge of which that is said.
+    pub(crate) fn settle_order(&mut self) {
+        let ordered =
+            |branch: &Branch| self.edge(branch.edge).is_some_and(|edge| edge.first_match.is_some());
+        let decides = |edge: &Edge| {
+            let outputs = edge.outputs.iter().filter_map(|k| self.outputs(edge.from).get(*k));
+            let mut counts =
+                outputs.map(|output| output.branches.iter().filter(|b| ordered(b)).count());
+            counts.any(|count| count > 1)
+        };
+        let decide: Vec<bool> = self.edges.iter().map(decides).collect();
+        for (edge, decides) in self.edges.iter_mut().zip(decide) {
+            edge.first_match = edge.first_match.filter(|_| decides);
+        }
+    }
+
     /// Names each edge `x -> y`, or in full when there are several from x to y.
     pub(crate) fn name_edges(&mut self) {
         let mut count: HashMap<(NodeId, NodeId), usize> = HashMap::new();

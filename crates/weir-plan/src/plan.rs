@@ -5,18 +5,21 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::auto;
 use crate::catalog::ProgramId;
 use crate::cores;
-use crate::domains::{self, domain_of};
-use crate::graph::{Edge, EdgeId, Graph, Node, NodeId, NodeKind};
+use crate::domains;
+use crate::graph::{Edge, EdgeId, Graph, NodeId, NodeKind};
 use crate::lanes;
 use crate::optimise::{self, Change, Consolidated, Tally};
+use crate::parallel::{InSequence, Running};
 use crate::size::{self, Bound, Group, Instances, Sizing, Unfolded};
 
-mod error;
+pub(crate) mod error;
+mod segments;
 
 pub use error::PlanError;
+pub(crate) use segments::runs;
+use segments::segments;
 
 /// The most lanes of a plan.
 pub const MAX_LANES: usize = 1_000_000;
@@ -144,6 +147,8 @@ pub enum EdgeKind {
     },
     /// Through rings: the edge's lanes.
     Ring,
+    /// From one branch of a parallel stage to the next: both are given its packets at the same time.
+    Stage,
     /// To `Drop`, where they are.
     Drop,
 }
@@ -181,6 +186,39 @@ pub struct Lane {
     /// True when the consumer, or a segment behind it, merges two or more lanes of this source, so
     /// that its producer must publish watermarks.
     pub ordered: bool,
+    /// True when its edge closes a cycle: it drops when it is full, instead of waiting.
+    #[serde(default)]
+    pub closes: bool,
+    /// True when packets of this source come there only around a cycle, or back to where it begins: it takes no
+    /// part in any merge, and has no end of its own.
+    #[serde(default)]
+    pub back: bool,
+    /// What it carries.
+    #[serde(default)]
+    pub carries: Carries,
+}
+
+/// What a lane carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Carries {
+    /// Packets.
+    #[default]
+    Packets,
+    /// The packets of a parallel stage, lent to a branch.
+    Loans {
+        /// The stage's place in [`Plan::stages`].
+        stage: u32,
+        /// The branch's place in it.
+        branch: u32,
+    },
+    /// What a branch says of them.
+    Answers {
+        /// The stage's place in [`Plan::stages`].
+        stage: u32,
+        /// The branch's place in it.
+        branch: u32,
+    },
 }
 
 /// A plan. Serialised, it is all that a worker needs to know of the policy.
@@ -205,6 +243,12 @@ pub struct Plan {
     /// NFs that have several instances, each a node of its own here.
     #[serde(default)]
     pub groups: Vec<Group>,
+    /// Parallel stages that run as such.
+    #[serde(default)]
+    pub stages: Vec<Running>,
+    /// Those that run in sequence.
+    #[serde(default)]
+    pub in_sequence: Vec<InSequence>,
     /// Which counters of the graph make those of the policy.
     pub tally: Tally,
     /// What consolidation did to the policy's graph.
@@ -296,7 +340,8 @@ impl Plan {
         changes: Vec<Change>,
     ) -> Result<Self, PlanError> {
         let mut segments = segments(graph, options, &merged)?;
-        let real_time_ok = cores::assign(&mut segments, options, &groups);
+        let apart: Vec<Vec<NodeId>> = groups.iter().map(|group| group.nodes.clone()).collect();
+        let real_time_ok = cores::assign(&mut segments, options, &apart);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
         let edges: Vec<PlanEdge> =
@@ -312,6 +357,8 @@ impl Plan {
             real_time_ok,
             merged,
             groups,
+            stages: Vec::new(),
+            in_sequence: Vec::new(),
             tally,
             changes,
         })
@@ -353,106 +400,7 @@ pub(crate) struct Home {
     pub(crate) inward: Vec<SegmentId>,
 }
 
-fn segments(
-    graph: &Graph,
-    options: &Options,
-    merged: &[Vec<NodeId>],
-) -> Result<Vec<Segment>, PlanError> {
-    let mut segments = Vec::new();
-    let mut source = 0_u32;
-    for (id, node) in graph.node_ids() {
-        if let NodeKind::Port { first, last } = node.kind
-            && graph.edges().iter().any(|edge| edge.from == id)
-        {
-            for port in first..=last {
-                let kind = SegmentKind::Rx { port, source: SourceId(source) };
-                source = source.saturating_add(1);
-                segments.push(service(port_name("rx", node, port), kind, id));
-            }
-        }
-    }
-    let runs: Vec<Vec<NodeId>> = match options.isolate {
-        Isolate::Each => optimise::in_order(graph, merged),
-        Isolate::None => runs(graph, options),
-        Isolate::Auto => auto::runs(graph, options)?,
-    };
-    segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));
-    for (id, node) in graph.node_ids() {
-        if let NodeKind::Port { first, last } = node.kind
-            && graph.edges().iter().any(|edge| edge.to == id)
-        {
-            for port in first..=last {
-                segments.push(service(port_name("tx", node, port), SegmentKind::Tx { port }, id));
-            }
-        }
-    }
-    Ok(domains::with_gates(graph, options, segments))
-}
-
-fn port_name(direction: &str, node: &Node, port: u16) -> String {
-    match node.kind {
-        NodeKind::Port { first, last } if first < last => {
-            format!("{direction}:{}.{port}", node.name)
-        }
-        _ => format!("{direction}:{}", node.name),
-    }
-}
-
-fn service(name: String, kind: SegmentKind, node: NodeId) -> Segment {
-    let domain = String::new();
-    Segment {
-        name,
-        kind,
-        nodes: vec![node],
-        writes_packets: false,
-        program: None,
-        core: None,
-        domain,
-    }
-}
-
-fn nf_segment(graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
-    let here = || nodes.iter().filter_map(|id| graph.node(*id));
-    let names: Vec<&str> = here().map(|node| node.name.as_str()).collect();
-    let name = names.join("+");
-    let writes_packets =
-        here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
-    let domain = nodes.first().map_or("", |id| domain_of(graph, options, *id)).to_owned();
-    let program = nodes.iter().find_map(|id| program_of(graph, *id));
-    Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, program, core: None, domain }
-}
-
-fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {
-    match graph.node(id).map(|node| &node.kind) {
-        Some(NodeKind::Nf { info, .. }) => info.program,
-        _ => None,
-    }
-}
-
-/// The NFs in as few runs of the topological order as are of one trust domain each and have at most
-/// one outside program. No edge but those that close cycles leads from a later run to an earlier one.
-fn runs(graph: &Graph, options: &Options) -> Vec<Vec<NodeId>> {
-    let mut runs: Vec<Vec<NodeId>> = Vec::new();
-    let mut programs = None;
-    for &id in graph.order() {
-        let program = program_of(graph, id);
-        let fits = programs.is_none() || program.is_none() || programs == program;
-        let last = runs.last().and_then(|run| run.last()).copied();
-        let own = domain_of(graph, options, id);
-        let same = last.is_some_and(|last| domain_of(graph, options, last) == own);
-        match runs.last_mut() {
-            Some(run) if fits && same => run.push(id),
-            _ => {
-                runs.push(vec![id]);
-                programs = None;
-            }
-        }
-        programs = programs.or(program);
-    }
-    runs
-}
-
-fn homes(graph: &Graph, segments: &[Segment]) -> Vec<Home> {
+pub(crate) fn homes(graph: &Graph, segments: &[Segment]) -> Vec<Home> {
     let mut homes = vec![Home::default(); graph.nodes().len()];
     for (segment, id) in segments.iter().zip((0_u32..).map(SegmentId)) {
         for node in &segment.nodes {
@@ -477,14 +425,15 @@ fn sources(segments: &[Segment]) -> Vec<Source> {
         .collect()
 }
 
-fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) -> PlanEdge {
+pub(crate) fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) -> PlanEdge {
     let home = |node: NodeId| homes.get(node.index());
     let from = home(edge.from).map(|home| home.out.as_slice()).unwrap_or_default();
     let to = home(edge.to).map(|home| home.inward.as_slice()).unwrap_or_default();
     let to_drop = graph.node(edge.to).is_some_and(|node| node.kind == NodeKind::Drop);
     let kind = match (from, to) {
         _ if to_drop => EdgeKind::Drop,
-        ([from], [to]) if from == to => EdgeKind::Direct { segment: *to },
+        // What goes back in its own segment waits in a ring, as any that goes back.
+        ([from], [to]) if from == to && !edge.closes => EdgeKind::Direct { segment: *to },
         _ => EdgeKind::Ring,
     };
     PlanEdge {

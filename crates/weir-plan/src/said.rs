@@ -90,7 +90,13 @@ pub(crate) fn tag(
 ) -> Result<Option<Said>, Why> {
     let named = named(declared, scope);
     if named.is_empty() && test.is_some() {
-        let near = nearest(scope, declared.list.iter().map(|d| d.name.as_str()));
+        // Who says such a thing.
+        let says = |d: &&Declaration| {
+            let said = infos(&d.what).into_iter().flat_map(|info| &info.tags);
+            said.filter(|tag| tag.name == name).any(|tag| test.is_none_or(|t| kind(t) == tag.kind))
+        };
+        let sayers = declared.list.iter().filter(says);
+        let near = nearest(scope, sayers.map(|d| d.name.as_str()));
         return Err(Why::UnknownNode { name: scope.to_owned(), nearest: near, is_type: false });
     }
     let tags: Vec<(&str, TagKind)> = named
@@ -111,10 +117,11 @@ pub(crate) fn tag(
         return Ok(None);
     }
     let names: BTreeSet<&str> = tags.iter().map(|(tag, _)| *tag).collect();
+    let alike = tags.iter().filter(|(_, kind)| *kind == wanted).map(|(tag, _)| *tag);
     Err(Why::UnknownTag {
         scope: scope.to_owned(),
         name: name.to_owned(),
-        nearest: nearest(name, names.iter().copied()).map(|near| format!("{scope}.{near}")),
+        nearest: nearest(name, alike).map(|near| format!("{scope}.{near}")),
         tags: names.into_iter().map(|tag| format!("{scope}.{tag}")).collect(),
     })
 }

@@ -117,6 +117,11 @@ impl Texts {
         render::warnings(&self.lines(), "", warnings)
     }
 
+    /// The files' names, as errors call them, the policy's own first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.name.as_str())
+    }
+
     /// Everything, the policy's own text first.
     #[must_use]
     pub fn joined(&self) -> &str {

@@ -154,7 +154,10 @@ fn unreached(declared: &Declared<'_>, graph: &Graph, list: &mut Vec<PolicyWarnin
         };
         if has_inputs && !targets.contains(&id) {
             let span = declared.get(&node.name).map_or(Span::default(), |(_, d)| d.span);
-            list.push(PolicyWarning { span, why: Warning::NoWayIn { name: node.name.clone() } });
+            list.push(PolicyWarning {
+                span,
+                why: Warning::NoWayIn { name: node.name.clone(), in_request: false },
+            });
         }
     }
 }

@@ -27,6 +27,8 @@ pub enum Warning {
     NoWayIn {
         /// The instance.
         name: String,
+        /// It stands in a service request, not in a policy.
+        in_request: bool,
     },
     /// An edge behind one that takes everything.
     #[error("no packet reaches this edge: the edge in line {line} takes all")]
@@ -44,7 +46,7 @@ pub enum Warning {
         name: String,
     },
     /// NFs that lead to each other.
-    #[error("packets may go in a circle: {path}; `weir run` does not run that yet")]
+    #[error("packets may go in a circle: {path}; what finds the way back full is dropped")]
     Cycle {
         /// The NFs along it, the first one last again.
         path: String,
@@ -144,14 +146,20 @@ impl Warning {
             Warning::UnusedAddresses { .. } => {
                 "nothing to write if other policies use them, else leave them out".to_owned()
             }
-            Warning::NoWayIn { name } => format!("write an edge to it, as in `lan -> {name};`"),
+            Warning::NoWayIn { name, in_request: false } => {
+                format!("write an edge to it, as in `lan -> {name};`")
+            }
+            Warning::NoWayIn { name, .. } => {
+                format!("add a link to it, as in `{{ from: lan, to: {name} }}`")
+            }
             Warning::Unreachable { .. } => "write it before that one, or leave it out".to_owned(),
             Warning::NeverMatches => "leave it out, or correct the filter".to_owned(),
             Warning::OneWay { .. } => {
                 "write an edge for each copy, or leave the Tee out".to_owned()
             }
             Warning::Cycle { .. } => {
-                "to run it, declare a second instance for the way back".to_owned()
+                "declare a second instance for the way back, if nothing may be dropped there"
+                    .to_owned()
             }
             Warning::ClassAdded { class, .. } => {
                 format!(

@@ -86,6 +86,9 @@ pub enum Why {
     Parameters { name: String, template: String, why: String },
 
     // Documents: service requests, templates, descriptions.
+    /// What is wrong with a service request as with the policy that it is; its cure is said in its own words.
+    #[error("{why}")]
+    InRequest { why: Box<Why>, instead: String },
     #[error("{message}")]
     Document { message: String, instead: String },
 
@@ -183,6 +186,7 @@ impl Why {
     pub fn dump(&self) -> String {
         match self {
             Why::Overlap { example, .. } | Why::Hole { example, .. } => example.hex_dump(),
+            Why::InRequest { why, .. } => why.dump(),
             _ => String::new(),
         }
     }
@@ -237,7 +241,7 @@ impl Why {
             Why::Parameters { template, .. } => {
                 format!("`weir nf show {template}` shows its parameters")
             }
-            Why::Document { instead, .. } => instead.clone(),
+            Why::Document { instead, .. } | Why::InRequest { instead, .. } => instead.clone(),
             Why::Reserved(word) | Why::FilterWord(word) => {
                 format!("write another name, as in `my_{}`", word.to_lowercase())
             }

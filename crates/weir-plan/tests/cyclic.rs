@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use common::good;
 use proptest::prelude::*;
-use weir_plan::{Graph, Isolate, NodeKind, Options, Plan};
+use weir_plan::{Graph, Isolate, Lane, NodeKind, Options, Plan};
 
 const NFS: usize = 6;
 
@@ -56,20 +56,42 @@ fn carried(plan: &Plan) -> Vec<BTreeSet<u32>> {
     graph.edges().iter().map(of).collect()
 }
 
+/// Whether packets of the lane's source come to where it begins without going along an edge that closes a cycle.
+fn fresh(plan: &Plan, lane: &Lane) -> bool {
+    let graph = &plan.graph;
+    let source = &plan.sources[usize::try_from(lane.source.0).unwrap()];
+    let mut at = BTreeSet::from([plan.segment(source.segment).unwrap().nodes[0]]);
+    loop {
+        let before = at.len();
+        for edge in graph.edges().iter().filter(|e| !e.closes && !e.outputs.is_empty()) {
+            if at.contains(&edge.from) && graph.node(edge.to).unwrap().is_nf() {
+                at.insert(edge.to);
+            }
+        }
+        if at.len() == before {
+            return at.contains(&graph.edge(lane.edge).unwrap().from);
+        }
+    }
+}
+
 /// For each lane whether it must be ordered, found by going round until nothing changes.
 fn ordered(plan: &Plan) -> Vec<bool> {
     let lanes = &plan.lanes;
+    // What goes back around a cycle is not merged.
     let into = |segment, source| {
-        lanes.iter().filter(|lane| lane.to == segment && lane.source == source).count()
+        let into = |lane: &&Lane| lane.to == segment && lane.source == source && !lane.back;
+        lanes.iter().filter(into).count()
     };
-    let mut ordered: Vec<bool> = lanes.iter().map(|lane| into(lane.to, lane.source) > 1).collect();
+    let mut ordered: Vec<bool> =
+        lanes.iter().map(|lane| !lane.back && into(lane.to, lane.source) > 1).collect();
     loop {
         let before = ordered.clone();
         for (i, lane) in lanes.iter().enumerate() {
             let behind = lanes.iter().zip(&before);
-            ordered[i] |= behind
-                .filter(|(next, _)| next.from == lane.to && next.source == lane.source)
-                .any(|(_, ordered)| *ordered);
+            ordered[i] |= !lane.back
+                && behind
+                    .filter(|(next, _)| next.from == lane.to && next.source == lane.source)
+                    .any(|(_, ordered)| *ordered);
         }
         if ordered == before {
             return ordered;
@@ -122,6 +144,12 @@ proptest! {
                 }
                 _ => prop_assert_eq!(count, 0),
             }
+        }
+        for lane in &plan.lanes {
+            let closes = graph.edge(lane.edge).unwrap().closes;
+            prop_assert_eq!(lane.closes, closes, "{}", text);
+            let fresh = fresh(&plan, lane);
+            prop_assert_eq!(lane.back, closes || !fresh, "{}", text);
         }
         let marked: Vec<bool> = plan.lanes.iter().map(|lane| lane.ordered).collect();
         prop_assert_eq!(marked, ordered(&plan), "{}", text);

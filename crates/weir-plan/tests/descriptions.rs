@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use weir_plan::service::{Syntax, describe};
-use weir_plan::{Affinity, Effect, TagInfo, TagKind, Touch, render};
+use weir_plan::{Affinity, Effect, Field, FieldSet, TagInfo, TagKind, Touch, render};
 
 /// All that is said about a document that must not be taken.
 fn refused<T>(text: &str, read: Result<T, Vec<weir_plan::PolicyError>>) -> String {
@@ -50,7 +50,11 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
         ("port: vp1", "port: vp2", "`vp0`, `vp1`"),
         ("0.5 Mpps", "1 Gbps", "add `packet_bytes`"),
         ("0.5 Mpps", "0 Mpps", "above zero"),
-        ("[dst_port, src_ip, dst_ip, src_port, proto]", "[dst_port]", "write all five"),
+        (
+            "affinity: [dst_port, src_ip, dst_ip, src_port, proto]",
+            "flow: []",
+            "no field makes no flow",
+        ),
         ("{ method: metadata }", "{ method: port }", "add `port`"),
         (
             "{ method: metadata, type: text }",
@@ -66,4 +70,18 @@ fn an_nf_description_gives_outputs_by_attribute_affinity_and_cost() {
         let said = refused(&text, describe(&text, Syntax::Yaml));
         assert!(said.contains(says), "{to}: {said}");
     }
+}
+
+#[test]
+fn packets_meet_by_the_fields_of_affinity_else_by_those_that_form_a_flow_else_by_their_source() {
+    let affinity = |text: &str| {
+        let text = format!("nf: Ids\nports: {{ inputs: [in], outputs: [out] }}\n{text}");
+        describe(&text, Syntax::Yaml).unwrap()[0].info.work.affinity
+    };
+    let fields = |fields: &[Field]| Affinity::Fields(FieldSet::of(fields));
+    assert_eq!(affinity("affinity: [dst_ip, proto]"), fields(&[Field::IpDst, Field::IpProto]));
+    assert_eq!(affinity("flow: [src_ip, dst_ip]"), fields(&[Field::IpSrc, Field::IpDst]));
+    assert_eq!(affinity("flow: [src_ip, dst_ip]\naffinity: [dst_port]"), fields(&[Field::L4Dst]));
+    assert_eq!(affinity("flow: [src_ip, dst_ip]\naffinity: []"), Affinity::None);
+    assert_eq!(affinity(""), Affinity::Source);
 }

@@ -48,6 +48,22 @@ fn an_nf_put_into_a_chain_is_started_before_packets_come_to_it() {
 }
 
 #[test]
+fn a_ring_that_only_gets_watermarks_is_not_said_to_become_itself() {
+    let text = "Port<0> a; Port<1> b; Port<2> c; MacSwap x; pipelet { a -> x; x -> c; } pipelet { ";
+    let old = each(&format!("{text} b -> c; }}"));
+    let new = each(
+        &format!("{text} a -> c; }}")
+            .replace("a -> x", "a [tcp] -> x")
+            .replace("a -> c", "a [!tcp] -> c; b -> Drop"),
+    );
+    let rings: Vec<String> =
+        said(&old, &new).into_iter().filter(|s| s.contains("x => tx:c")).collect();
+    let ring = "the ring x => tx:c: x -> c, packets of rx:a";
+    let wanted = [format!("lay {ring}, with watermarks"), format!("take away {ring}")];
+    assert!(wanted.iter().all(|line| rings.contains(line)) && rings.len() == 2, "{rings:?}");
+}
+
+#[test]
 fn another_configuration_only_reconfigures() {
     let text = |default: &str| {
         format!(

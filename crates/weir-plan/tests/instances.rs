@@ -105,6 +105,21 @@ fn each_instance_is_a_node_in_a_worker_of_its_own_and_has_its_share_of_every_edg
 }
 
 #[test]
+fn with_auto_no_worker_has_two_instances_of_an_nf() {
+    let asked: [(&str, &[u32]); 2] = [("a", &[1, 1, 1]), ("b", &[1, 1])];
+    for cores in [&CORES[..2], &CORES[..]] {
+        let plan = planned(CHAIN, Isolate::Auto, cores, &asked).unwrap().0;
+        for segment in &plan.segments {
+            let nodes = segment.nodes.iter().filter_map(|id| plan.graph.node(*id));
+            let of: Vec<&str> =
+                nodes.filter_map(|node| Some(node.instance.as_ref()?.name.as_str())).collect();
+            let distinct: BTreeSet<&str> = of.iter().copied().collect();
+            assert_eq!(of.len(), distinct.len(), "{}: {}", segment.name, plan.to_text());
+        }
+    }
+}
+
+#[test]
 fn counters_of_the_policys_edges_are_sums_over_instances() {
     let plan = plan(CHAIN, &CORES, &[("a", &[1, 1]), ("b", &[1, 2, 1])]);
     let sums: Vec<_> = plan.tally.edges.iter().map(|e| (e.name.as_str(), e.sum.len())).collect();

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 use weir_plan::{
     Access, Allowed, Catalog, ConfigProblem, Conflict, Effect, Field, FieldSet, Isolate, NfInfo,
-    Options, Parallel, TagInfo, TagKind, Touch, Verdict, Work, check, judge, parallelise, render,
+    Options, Parallel, SideBySide, TagInfo, TagKind, Touch, Verdict, Work, check, judge,
+    parallelise, render,
 };
 
 /// A packet of the reference model: a number for each field, and tags.
@@ -207,7 +208,7 @@ fn planned(nfs: &str, edges: &str, options: &Options) -> (Parallel, Vec<String>)
     let text = format!("Port<0> lan; Port<1> wan; {nfs} pipelet {{ {edges} }}");
     let checked = check(&text, &Some6)
         .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.weir", &text)));
-    let parallel = parallelise(&checked.graph, options);
+    let parallel = parallelise(&checked.graph, options, SideBySide::Auto);
     let said = parallel.to_text(&checked.graph);
     let lines = said.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned);
     (parallel, lines.collect())

@@ -44,6 +44,33 @@ fn one_segment_has_all_nfs() {
     );
 }
 
+#[test]
+fn edges_between_which_the_order_decides_are_marked_with_their_places() {
+    let text = |order: &str| {
+        format!(
+            "Port<0> a; Port<1> b; MacSwap x;
+             pipelet {{ {order} a [tcp] -> x; a [port 80] -> b; a -> Drop; }} pipelet {{ x -> b; }}"
+        )
+    };
+    let checked = good(&text("first match;"));
+    let shown = checked.graph.to_text();
+    for line in [
+        "[tcp] -> x (first match: 1.)",
+        "[port 80] -> b (first match: 2.)",
+        "-> Drop (first match: 3.)",
+    ] {
+        assert!(shown.contains(line), "{shown}");
+    }
+    // An edge that is alone is in no order.
+    assert!(shown.contains("-> b\n"), "{shown}");
+    let svg = checked.graph.to_diagram("t").to_svg().unwrap();
+    assert!(svg.contains("first match: 2."), "{svg}");
+    let plan = Plan::build(&checked.graph, &options(Isolate::Each, None)).unwrap();
+    assert!(plan.to_text().contains("a -> b: ring, first match: 2.\n"), "{}", plan.to_text());
+    let apart = "Port<0> a; Port<1> b; MacSwap x; pipelet { a [tcp] -> x; a [!tcp] -> b; x -> b; }";
+    assert!(!good(apart).graph.to_text().contains("first match"));
+}
+
 /// Each worker with its program; ports' services have none.
 fn programs(plan: &Plan) -> Vec<(&str, Option<u16>)> {
     let nfs = plan.segments.iter().filter(|s| s.kind == SegmentKind::Nf);
@@ -220,7 +247,16 @@ fn ways(graph: &Graph, plan: &Plan) -> Vec<Vec<Lane>> {
                 let to = weir_plan::SegmentId(to as u32);
                 if to != segment {
                     let source = weir_plan::SourceId(id);
-                    way.push(Lane { edge: branch.edge, source, from: segment, to, ordered: false });
+                    way.push(Lane {
+                        edge: branch.edge,
+                        source,
+                        from: segment,
+                        to,
+                        ordered: false,
+                        closes: false,
+                        back: false,
+                        carries: weir_plan::Carries::Packets,
+                    });
                 }
                 todo.push((edge.to, to, way));
             }

@@ -287,6 +287,64 @@ fn names_labels_filters_and_parameters_are_checked_at_their_places() {
 }
 
 #[test]
+fn cures_for_a_request_are_in_its_own_words() {
+    let head = "service: S\nports: [ { name: lan, number: 0 }, { name: wan, number: 1 } ]\n";
+    for (rest, says) in [
+        ("links: []", "add links, as in `links: [{ from: lan, to: wan }]`"),
+        (
+            "links: [ { from: lan, to: elsewhere } ]",
+            "add it to `vnfs`, as in `{ name: elsewhere, type: ... }`",
+        ),
+        (
+            "links: [ { from: lan, to: MacSwap } ]",
+            "add `{ name: my_macswap, type: MacSwap }` to `vnfs`",
+        ),
+        ("links: [ { from: Drop, to: wan } ]", "leave the link out"),
+        ("links: [ { from: lan, to: wan, input: in } ]", "leave `input` out"),
+        (
+            "links: [ { from: lan, filter: tcp, to: wan }, { from: lan, to: Drop } ]",
+            "write `first_match: true`",
+        ),
+        (
+            "links: [ { from: lan, filter: ip proto 6, to: wan } ]",
+            "`{ from: lan, filter: 'not ip proto 6', to: Drop }`, or write `default_drop: true`",
+        ),
+        (
+            "vnfs: [ { name: fw, type: FW } ]\nlinks: [ { from: lan, to: fw }, { from: fw, label: safe, to: wan } ]",
+            "`{ from: fw, label: unsafe, to: Drop }`",
+        ),
+        (
+            "vnfs: [ { name: fw, type: FW } ]\nlinks: [ { from: lan, to: fw } ]",
+            "`{ from: fw, to: Drop }`",
+        ),
+        (
+            "vnfs: [ { name: r, type: RateLimiter } ]\nlinks: [ { from: lan, to: r }, { from: r, to: wan } ]",
+            "add one of `input: prio0`, `input: prio1`",
+        ),
+    ] {
+        let said = refused_request(&format!("{head}{rest}\n"));
+        assert!(said.contains(says), "{rest}: not {says}:\n{said}");
+        for cure in said.lines().filter(|line| line.trim_start().starts_with("= ")) {
+            for word in ["pipelet", "->", "default drop", "first match;", "Port<", ";`"] {
+                assert!(!cure.contains(word), "{rest}: {word} in {cure}");
+            }
+        }
+    }
+    let unused = "vnfs: [ { name: x, type: MacSwap } ]\nlinks: [ { from: lan, to: wan }, { from: x, to: wan } ]\n";
+    let text = format!("{head}{unused}");
+    let request = Request::read(&text, Syntax::Yaml, &Types).unwrap();
+    let said = weir_plan::render_warnings(&request.checked.warnings, "r.yaml", &text);
+    assert!(said.contains("add a link to it, as in `{ from: lan, to: x }`"), "{said}");
+}
+
+#[test]
+fn a_key_that_is_there_already_is_not_suggested_for_another() {
+    let text = "service: S\nports: [ { name: lan, number: 0, nam: 7 } ]\nlinks: []\n";
+    let said = refused_request(text);
+    assert!(said.contains("unknown field `nam`") && !said.contains("write `name`"), "{said}");
+}
+
+#[test]
 fn an_output_of_a_micro_nf_that_no_link_takes_is_an_error_of_its_template() {
     let text = FIREWALL.replace("  - { from: check, to: other }\n", "");
     let errors = Template::read(&text, Syntax::Yaml, &Types).unwrap_err();

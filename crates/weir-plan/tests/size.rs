@@ -14,13 +14,13 @@ use weir_plan::{
 };
 
 /// `BySource`, `ByTuple`, `ByFlow`, `Free`: named by their affinity; 940 cycles, so that with a
-/// ring's 60 a core of 1 GHz manages 1 Mpps. `Nat` is divided by source and writes it. `Single` may not be split.
+/// ring's 60 a core of 1 GHz manages 1 Mpps. `Nat` is divided by source and writes it, `Vlan` writes tags. `Single` may not be split.
 struct Kinds;
 
 impl Catalog for Kinds {
     fn nf(&self, type_name: &str) -> Option<NfInfo> {
         let affinity = match type_name {
-            "BySource" | "Nat" => Affinity::Source,
+            "BySource" | "Nat" | "Vlan" => Affinity::Source,
             "ByTuple" => Affinity::Tuple,
             "ByFlow" => Affinity::Flow,
             "Free" | "Single" | "Copy" => Affinity::None,
@@ -32,6 +32,10 @@ impl Catalog for Kinds {
         if type_name == "Nat" {
             access.l3 = Touch::Write;
             writes = FieldSet::of(&[Field::IpSrc]);
+        }
+        if type_name == "Vlan" {
+            access.l2 = Touch::Write;
+            writes = FieldSet::of(&[Field::Vlan]);
         }
         Some(NfInfo {
             name: type_name.to_owned(),
@@ -50,7 +54,7 @@ impl Catalog for Kinds {
     }
 
     fn types(&self) -> Vec<String> {
-        ["BySource", "Nat", "ByTuple", "ByFlow", "Free", "Single", "Copy"]
+        ["BySource", "Nat", "Vlan", "ByTuple", "ByFlow", "Free", "Single", "Copy"]
             .map(str::to_owned)
             .to_vec()
     }
@@ -153,6 +157,14 @@ fn e2_figure_4d_what_is_divided_by_source_needs_no_new_hash_for_the_5_tuple() {
 }
 
 #[test]
+fn who_rewrites_vlan_tags_undoes_a_division_as_tags_count_in_every_hash() {
+    for then in ["BySource", "ByTuple"] {
+        let one = sized(&format!("Vlan a; {then} b; pipelet {{ lan -> (2 Mpps) a -> b -> wan; }}"));
+        assert!(matches!(way(&one, "a -> b"), Way::Hashed(_)), "{then}: {:?}", way(&one, "a -> b"));
+    }
+}
+
+#[test]
 fn e2_figure_4c_what_is_divided_by_the_5_tuple_is_hashed_anew_by_source() {
     let one = sized("ByTuple a; BySource b; pipelet { lan -> (2 Mpps) a -> b -> wan; }");
     assert_eq!(way(&one, "a -> b"), Way::Hashed(Key::Source));
@@ -249,7 +261,8 @@ fn an_objective_splits_what_may_be_split_and_says_what_may_not() {
     };
     // One core manages 1 Mpps of each.
     let wanted = |pps| Objective { pps, bps: None, latency: None };
-    let place = |pps, cores| choose(&chain("Free"), &wanted(pps), &server(cores));
+    let place =
+        |pps, cores| choose(&chain("Free"), &wanted(pps), &server(cores), &Default::default());
     let split = place(1_800_000, 8).unwrap().placement;
     assert_eq!((split.isolate, split.workers, split.cores), (Isolate::Each, 4, 4));
     assert!((split.pps - 2e6).abs() < 1.0, "{}", split.pps);
@@ -258,18 +271,19 @@ fn an_objective_splits_what_may_be_split_and_says_what_may_not() {
     // Each of two instances waits less than one would, and one could not keep up.
     let bound = LatencyDocument { percentile: 99.0, at_most_us: 100.0 };
     let soon = Objective { latency: Some(bound), ..wanted(1_800_000) };
-    let soon = choose(&chain("Free"), &soon, &server(8)).unwrap().placement;
+    let soon = choose(&chain("Free"), &soon, &server(8), &Default::default()).unwrap().placement;
     assert_eq!(soon.cores, 4);
     // At 900 kpps a packet takes 1 µs of work and nine of waiting, twice, and the tail is ln 100 of that.
     let us = soon.latency_us.unwrap();
     assert!((us - 2.0 * 10.0 * 100f64.ln()).abs() < 0.1, "{us}");
-    let error = choose(&chain("Single"), &wanted(1_800_000), &server(8)).unwrap_err();
+    let error =
+        choose(&chain("Single"), &wanted(1_800_000), &server(8), &Default::default()).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("b takes 1000 cycles") && said.contains("`scaling:"), "{said}");
     assert!(matches!(error, ObjectiveError::TooSlow { count: 1, .. }), "{error}");
     // What a link is stated to carry does not meet an objective that asks for more.
     let text = "Port<0> p; Port<1> q; ByFlow a; pipelet { p -> (1 kpps) a; a -> q; }";
     let stated = check(text, &Kinds).unwrap().graph;
-    let error = choose(&stated, &wanted(1_800_000), &server(8)).unwrap_err();
+    let error = choose(&stated, &wanted(1_800_000), &server(8), &Default::default()).unwrap_err();
     assert!(matches!(error, ObjectiveError::TooSlow { .. }), "{error}");
 }

@@ -5,9 +5,11 @@
 //! at all (E2 §5.4).
 
 mod buckets;
+mod director;
 mod pins;
 
 pub use buckets::{BUCKETS, Buckets, BucketsError, MOST_INSTANCES};
+pub use director::{DirectError, FlowDirector};
 pub use pins::Pins;
 
 use weir_packet::headers::Layers;
@@ -81,6 +83,21 @@ impl Balance {
     /// The pinned flows, if any are.
     pub fn pins(&mut self) -> Option<&mut Pins> {
         self.pins.as_mut()
+    }
+
+    /// What decides where a packet goes, of a rule that goes by flows: the hash of its flow, as the rule sees
+    /// flows. `None` for other rules. `layers` must have depth L4.
+    #[inline]
+    pub fn flow_hash<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+    ) -> Option<u64> {
+        match self.rule {
+            Rule::Flow { fields, .. } => Some(self.hash(bytes, layers, fields, now_ns)),
+            Rule::RoundRobin | Rule::LeastLoaded => None,
+        }
     }
 
     /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time;

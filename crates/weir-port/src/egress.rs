@@ -1,6 +1,7 @@
 //! How packets leave: into lanes, and their buffers back to the pools they came from.
 
 use crate::doorbell::Doorbell;
+use crate::sync::no_answer;
 use std::rc::Rc;
 use weir_mem::fault::{self, Step};
 use weir_mem::{Entry, Marker, Producer, Seq};
@@ -14,6 +15,10 @@ pub struct LaneOut {
     pub source: usize,
     /// Whether somebody further on merges this source, so that watermarks matter.
     pub ordered: bool,
+    /// Whether its edge closes a cycle: then nobody waits for room in it.
+    pub closes: bool,
+    /// Whether packets come there around a cycle: then no end of a source comes by it.
+    pub back: bool,
     /// Wakes the consumer.
     pub bell: Rc<Doorbell>,
 }
@@ -33,6 +38,7 @@ pub struct Egress {
     returns: Vec<Return>,
     /// `by_edge[edge * sources + source]`: lane of an edge for a source.
     by_edge: Vec<Option<usize>>,
+    /// Lanes of each source, without those that close cycles.
     by_source: Vec<Vec<usize>>,
     /// Buffers per pool is two to this.
     pool_bits: u32,
@@ -40,6 +46,8 @@ pub struct Egress {
     wake: bool,
     /// By source: lane for dropped packets; empty when nobody wants them.
     dumps: Vec<Option<usize>>,
+    /// Lanes that lend packets to a parallel stage's branches, each with the lane that it repeats.
+    loans: Vec<(usize, usize)>,
 }
 
 impl Egress {
@@ -52,20 +60,64 @@ impl Egress {
         pool_bits: u32,
         sources: usize,
     ) -> Self {
-        let edge_count = edges.iter().map(|e| e + 1).max().unwrap_or(0);
+        Self::with_loans(lanes, edges, returns, pool_bits, sources, Vec::new())
+    }
+
+    /// As [`Egress::new`]. Each of `loans` is a lane (whose edge says nothing) and another that it repeats,
+    /// entry by entry: the branch port. Only the latter is sent on.
+    pub fn with_loans(
+        lanes: Vec<LaneOut>,
+        edges: &[usize],
+        returns: Vec<Return>,
+        pool_bits: u32,
+        sources: usize,
+        loans: Vec<(usize, usize)>,
+    ) -> Self {
+        let lends = |lane: usize| loans.iter().any(|(loan, _)| *loan == lane);
+        let edges = edges.iter().enumerate().filter(|(lane, _)| !lends(*lane));
+        let edges: Vec<(usize, usize)> = edges.map(|(lane, edge)| (lane, *edge)).collect();
+        let edge_count = edges.iter().map(|(_, e)| e + 1).max().unwrap_or(0);
         let mut by_edge = vec![None; edge_count * sources];
         let mut by_source = vec![Vec::new(); sources];
-        for (i, (lane, edge)) in lanes.iter().zip(edges).enumerate() {
+        // Room on the reference is room on its loans, unless a hostile worker took from it what it must not.
+        for (loan, _) in &loans {
+            if let Some(list) = lanes.get(*loan).and_then(|l| by_source.get_mut(l.source)) {
+                list.push(*loan);
+            }
+        }
+        for (i, edge) in edges {
+            let Some(lane) = lanes.get(i) else { continue };
             if let Some(slot) = by_edge.get_mut(edge * sources + lane.source) {
                 *slot = Some(i);
             }
-            if let Some(list) = by_source.get_mut(lane.source) {
+            if !lane.closes
+                && let Some(list) = by_source.get_mut(lane.source)
+            {
                 list.push(i);
             }
         }
         let watermarks = vec![None; sources];
         let dumps = Vec::new();
-        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake: false, dumps }
+        let wake = false;
+        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake, dumps, loans }
+    }
+
+    /// Stages for the branches of parallel stages what has been staged for their sync ports. To be called
+    /// before the ledger records what will be: then all lanes of a stage move together, whoever dies when.
+    #[inline(always)]
+    pub fn lend(&mut self) {
+        if !self.loans.is_empty() {
+            self.lend_all();
+        }
+    }
+
+    #[inline(never)]
+    fn lend_all(&mut self) {
+        for &(loan, of) in &self.loans {
+            if let Ok([loan, of]) = self.lanes.get_disjoint_mut([loan, of]) {
+                loan.ring.repeat(&of.ring);
+            }
+        }
     }
 
     /// Says that the lanes of `edge` are for dropped packets.
@@ -97,6 +149,23 @@ impl Egress {
     #[inline]
     pub fn lane(&self, edge: usize, source: usize) -> Option<usize> {
         self.by_edge.get(edge * self.by_source.len() + source).copied().flatten()
+    }
+
+    /// Stages a branch's answers on a lane, the first at index `first`: that of what it is the answer to. What
+    /// was asked before and never answered, by a predecessor that died, is answered with [`no_answer`].
+    /// False when there was no room for all.
+    pub fn answer(&mut self, lane: usize, first: u64, answers: &[Entry]) -> bool {
+        let Some(ring) = self.lanes.get_mut(lane).map(|lane| &mut lane.ring) else { return false };
+        let ahead = first.wrapping_sub(ring.staged()) as i64;
+        // More than fit only where a hostile worker has been at work.
+        for _ in 0..ahead.min(ring.capacity() as i64) {
+            if !ring.stage(no_answer()) {
+                return false;
+            }
+        }
+        let known = usize::try_from(ahead.saturating_neg()).unwrap_or(0).min(answers.len());
+        let rest = answers.get(known..).unwrap_or_default();
+        ring.stage_slice(rest) == rest.len()
     }
 
     /// How many packets wait on a lane for its consumer, those that are staged included.
@@ -180,13 +249,23 @@ impl Egress {
         }
     }
 
+    /// Stages a marker on a lane, behind what was sent there; false when the lane is full.
+    pub fn mark(&mut self, lane: usize, marker: Entry) -> bool {
+        self.lanes.get_mut(lane).is_some_and(|lane| lane.ring.stage(marker))
+    }
+
     /// Stages the end of `source`'s stream on all its lanes; false when one is full (call again).
     pub fn end(&mut self, source: usize) -> bool {
         if self.room(source, 1) == 0 {
             return false;
         }
-        for lane in self.lanes.iter_mut().filter(|l| l.source == source) {
-            lane.ring.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+        // Loans repeat it.
+        let loans = &self.loans;
+        let lends = |at: usize| loans.iter().any(|(loan, _)| *loan == at);
+        for (i, lane) in self.lanes.iter_mut().enumerate() {
+            if lane.source == source && !lane.back && !lends(i) {
+                lane.ring.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+            }
         }
         true
     }
@@ -274,7 +353,7 @@ impl Egress {
         // All lanes must have room before anything can be taken: waking for one that has while
         // another has not would only spin.
         let mut all = true;
-        for lane in &mut self.lanes {
+        for lane in self.lanes.iter_mut().filter(|lane| !lane.closes) {
             // Who has taken everything makes no more room, and would ring whenever it looks.
             if lane.ring.wait(lane.ring.capacity()) {
                 lane.ring.wake();

@@ -1,116 +1,17 @@
 //! How packets come in: from one lane, or merged from several in the order of their sequence.
 
-use crate::doorbell::Doorbell;
-use std::rc::Rc;
+mod back;
+mod lane;
+mod marks;
+
+pub use self::lane::LaneIn;
+
+use self::back::Back;
+use self::lane::Frontier;
+use crate::sync::{Answer, Carries, Sync};
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, Entry, Marker, Owner, Seq, StreamEnd, packet};
+use weir_mem::{Arena, Entry, Marker, Owner, Seq, StreamEnd, packet};
 use weir_packet::{BATCH, Packet};
-
-/// One ring that leads here.
-pub struct LaneIn {
-    /// The ring.
-    pub ring: Consumer<Entry>,
-    /// Index of the packets' source.
-    pub source: usize,
-    /// Which node of the segment the lane's edge leads to.
-    pub node: usize,
-    /// Which input of that node.
-    pub input: u8,
-    /// Wakes the producer.
-    pub bell: Rc<Doorbell>,
-    ended: bool,
-    rejected: u64,
-    /// Promises that went back.
-    broken: u64,
-    promised: Option<Seq>,
-}
-
-impl LaneIn {
-    /// A lane that has not ended.
-    pub fn new(
-        ring: Consumer<Entry>,
-        source: usize,
-        node: usize,
-        input: u8,
-        bell: Rc<Doorbell>,
-    ) -> Self {
-        let (ended, rejected, broken, promised) = (false, 0, 0, None);
-        LaneIn { ring, source, node, input, bell, ended, rejected, broken, promised }
-    }
-
-    /// Everything that the producer cannot have written if it is sound: indices, entries, promises.
-    pub fn nonsense(&self) -> u64 {
-        self.ring.nonsense() + self.rejected + self.broken
-    }
-
-    /// The first entry. Passes over those that the agent has voided, and over ends of a stream that
-    /// has not ended, whoever said so.
-    fn head(&mut self, ends: &[StreamEnd]) -> Option<Entry> {
-        loop {
-            let head = self.ring.peek(0)?;
-            match head.as_marker() {
-                Some(Marker::Void) => {}
-                Some(Marker::EndOfStream)
-                    if ends.get(self.source).is_some_and(|end| !end.is_set()) =>
-                {
-                    self.rejected += 1;
-                }
-                _ => return Some(head),
-            }
-            self.ring.claim(1);
-            if self.ring.available(1) == 0 {
-                return None;
-            }
-        }
-    }
-
-    /// True when its end-of-stream marker has been reached.
-    pub fn ended(&self) -> bool {
-        self.ended
-    }
-
-    /// Entries that were not packets of the arena: a producer wrote nonsense. They are claimed,
-    /// counted and forgotten.
-    pub fn rejected(&self) -> u64 {
-        self.rejected
-    }
-
-    /// Sequence number of the head, or the watermark below which nothing follows; `None` after
-    /// the end of the stream.
-    fn frontier(&mut self, ends: &[StreamEnd]) -> Option<Frontier> {
-        if self.ended {
-            return None;
-        }
-        // The watermark first, then the ring: an empty ring then means that everything below the
-        // watermark has been seen (Consumer::watermark).
-        let mut watermark = self.ring.watermark();
-        match self.promised {
-            // A promise that goes back is none; the one before stands.
-            Some(promised) if watermark.before(promised) => {
-                self.broken = self.broken.saturating_add(1);
-                watermark = promised;
-            }
-            _ => self.promised = Some(watermark),
-        }
-        if self.ring.available(1) == 0 {
-            return Some(Frontier { seq: watermark, present: false });
-        }
-        let Some(head) = self.head(ends) else {
-            return Some(Frontier { seq: watermark, present: false });
-        };
-        if head.as_marker() == Some(Marker::EndOfStream) {
-            self.ended = true;
-            return None;
-        }
-        Some(Frontier { seq: head.seq(), present: true })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Frontier {
-    seq: Seq,
-    present: bool,
-}
 
 /// What [`Ingress::pull`] took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,24 +38,79 @@ pub struct Ingress {
     lanes: Vec<LaneIn>,
     sources: Vec<Vec<usize>>,
     turn: usize,
+    syncs: Vec<Sync>,
+    answers: Vec<Answer>,
     owner: Owner,
     touches: bool,
+    /// The packets are somebody else's: nothing is written into their owner words.
+    borrows: bool,
     ends: Vec<StreamEnd>,
     /// Packets of one source need not be in order.
     unordered: bool,
+    back: Back,
 }
 
 impl Ingress {
     /// The lanes into worker `owner`, from `sources` sources.
     pub fn new(lanes: Vec<LaneIn>, sources: usize, owner: Owner) -> Self {
+        let mut lanes = lanes;
+        let syncs = Sync::of(&mut lanes);
         let mut by_source = vec![Vec::new(); sources];
-        for (i, lane) in lanes.iter().enumerate() {
+        let is_merged =
+            |lane: &LaneIn| !lane.back && !matches!(lane.carries, Carries::Answers { .. });
+        for (i, lane) in lanes.iter().enumerate().filter(|(_, lane)| is_merged(lane)) {
             if let Some(list) = by_source.get_mut(lane.source) {
                 list.push(i);
             }
         }
         let (touches, ends, unordered) = (true, Vec::new(), false);
-        Ingress { lanes, sources: by_source, turn: 0, owner, touches, ends, unordered }
+        let borrows = lanes.iter().any(|lane| lane.carries == Carries::Loans);
+        let back = Back::of(&lanes, sources);
+        let (sources, turn, answers) = (by_source, 0, Vec::new());
+        Ingress {
+            lanes,
+            sources,
+            turn,
+            syncs,
+            answers,
+            owner,
+            touches,
+            borrows,
+            ends,
+            unordered,
+            back,
+        }
+    }
+
+    /// What a parallel stage's branches say of the packets that were pulled last, if those came from one: as
+    /// many as packets. Whoever uses it empties it.
+    #[inline(always)]
+    pub fn answers(&mut self) -> &mut Vec<Answer> {
+        &mut self.answers
+    }
+
+    /// True when the head of `lane` may be taken as far as a parallel stage's branches are concerned.
+    #[inline(always)]
+    fn is_answered(&mut self, lane: usize) -> bool {
+        match self.lanes.get(lane).and_then(|lane| lane.sync) {
+            None => true,
+            Some(_) => self.answered(lane, 1) > 0,
+        }
+    }
+
+    /// How many of the next entries of `lane` may be taken so, looked up to `want`.
+    fn answered(&mut self, lane: usize, want: usize) -> usize {
+        let sync = self.lanes.get(lane).filter(|lane| !lane.ended).and_then(|lane| lane.sync);
+        match sync.and_then(|sync| self.syncs.get(sync)) {
+            None => want,
+            Some(sync) => sync.answered(&mut self.lanes, want),
+        }
+    }
+
+    /// As [`LaneIn::frontier`].
+    fn frontier_of(&mut self, lane: usize) -> Option<Frontier> {
+        let answered = self.is_answered(lane);
+        self.lanes.get_mut(lane)?.frontier(&self.ends, answered)
     }
 
     /// Where each source's service says that it has ended. Without, markers alone are believed.
@@ -192,6 +148,11 @@ impl Ingress {
         self.unordered = true;
     }
 
+    /// True when packets that come are lent, to a branch of a parallel stage: they belong to somebody else.
+    pub fn borrows(&self) -> bool {
+        self.borrows
+    }
+
     /// The lanes.
     pub fn lanes(&self) -> &[LaneIn] {
         &self.lanes
@@ -199,11 +160,25 @@ impl Ingress {
 
     /// Takes packets of the next source that has any, at most `room(source)` and [`BATCH`], claims
     /// them, and appends them to `out`.
+    #[inline]
     pub fn pull(
         &mut self,
         arena: &Arena,
         out: &mut Vec<Packet>,
+        room: impl FnMut(usize) -> usize,
+    ) -> Pull {
+        self.pull_up_to(arena, out, room, |_, _, room| room)
+    }
+
+    /// As [`Ingress::pull`]; `may` says of a lane how many of the next entries may be taken, of so many
+    /// at most.
+    #[inline]
+    fn pull_up_to(
+        &mut self,
+        arena: &Arena,
+        out: &mut Vec<Packet>,
         mut room: impl FnMut(usize) -> usize,
+        mut may: impl FnMut(&mut LaneIn, usize, usize) -> usize,
     ) -> Pull {
         let mut blocked = false;
         for _ in 0..self.sources.len() {
@@ -216,6 +191,7 @@ impl Ingress {
                 continue;
             };
             let room = room(source).min(BATCH);
+            let room = self.lanes.get_mut(lane).map_or(0, |l| may(l, lane, room));
             if room == 0 {
                 blocked = true;
                 continue;
@@ -223,6 +199,9 @@ impl Ingress {
             if self.take(lane, limit, room, arena, out) > 0
                 && let Some(l) = self.lanes.get(lane)
             {
+                if !self.back.lanes.is_empty() {
+                    self.back.came(source, out.last());
+                }
                 return Pull::Some(Pulled { source, lane, node: l.node, input: l.input });
             }
         }
@@ -235,24 +214,30 @@ impl Ingress {
         let indices = self.sources.get(source)?;
         if let [only] = indices.as_slice() {
             let lane = self.lanes.get_mut(*only)?;
-            if lane.ended || lane.ring.available(BATCH) == 0 {
+            if lane.is_over() || lane.ring.available(BATCH) == 0 {
                 return None;
             }
-            if lane.head(&self.ends)?.as_marker() == Some(Marker::EndOfStream) {
-                lane.ended = true;
-                return None;
+            let head = lane.head(&self.ends)?;
+            if lane.sync.is_some() {
+                return self.ready_in_stage(source);
             }
-            return Some((*only, None));
+            match head.as_marker() {
+                Some(Marker::EndOfStream) => {
+                    lane.ended = true;
+                    return None;
+                }
+                Some(Marker::Moved) => return None,
+                _ => return Some((*only, None)),
+            }
         }
         if self.unordered {
             return self.any_ready(source);
         }
         let mut best: Option<(usize, Seq)> = None;
         let mut limit: Option<Seq> = None;
-        for &i in indices {
-            let Some(f) = self.lanes.get_mut(i).and_then(|l| l.frontier(&self.ends)) else {
-                continue;
-            };
+        for k in 0..indices.len() {
+            let Some(&i) = self.sources.get(source).and_then(|list| list.get(k)) else { continue };
+            let Some(f) = self.frontier_of(i) else { continue };
             match best {
                 Some((_, seq)) if !(f.present && f.seq.before(seq)) => {
                     limit = Some(limit.map_or(f.seq, |l| l.min(f.seq)));
@@ -271,17 +256,29 @@ impl Ingress {
         if limit.is_some_and(|l| l.before(seq)) { None } else { Some((lane, limit)) }
     }
 
+    /// As [`Ingress::ready`], of a source whose only lane is a parallel stage's.
+    #[inline(never)]
+    fn ready_in_stage(&mut self, source: usize) -> Option<(usize, Option<Seq>)> {
+        let lane = *self.sources.get(source)?.first()?;
+        let frontier = self.frontier_of(lane)?;
+        frontier.present.then_some((lane, None))
+    }
+
     /// The fullest lane of `source` that has a packet, so that none is passed over for ever.
     fn any_ready(&mut self, source: usize) -> Option<(usize, Option<Seq>)> {
         let mut best: Option<(usize, usize)> = None;
         for &i in self.sources.get(source)? {
-            let Some(lane) = self.lanes.get_mut(i).filter(|l| !l.ended) else { continue };
+            let Some(lane) = self.lanes.get_mut(i) else { continue };
+            if lane.is_over() {
+                continue;
+            }
             let n = lane.ring.available(usize::MAX);
             if n == 0 || best.is_some_and(|(_, most)| most >= n) {
                 continue;
             }
             match lane.head(&self.ends).map(|head| head.as_marker()) {
                 Some(Some(Marker::EndOfStream)) => lane.ended = true,
+                Some(Some(Marker::Moved)) => {}
                 Some(_) => best = Some((i, n)),
                 None => {}
             }
@@ -297,11 +294,48 @@ impl Ingress {
         arena: &Arena,
         out: &mut Vec<Packet>,
     ) -> usize {
+        let Some(l) = self.lanes.get(lane) else { return 0 };
+        match l.sync {
+            None => self.take_up_to(lane, limit, room, arena, out),
+            Some(sync) => self.take_answered((lane, sync), limit, room, arena, out),
+        }
+    }
+
+    /// As [`Ingress::take`], with the branches' answers.
+    #[inline(never)]
+    fn take_answered(
+        &mut self,
+        (lane, sync): (usize, usize),
+        limit: Option<Seq>,
+        room: usize,
+        arena: &Arena,
+        out: &mut Vec<Packet>,
+    ) -> usize {
+        let room = self.answered(lane, room);
+        let before = out.len();
+        let n = self.take_up_to(lane, limit, room, arena, out);
+        self.answers.clear();
+        if let (Some(sync), Some(packets)) = (self.syncs.get(sync), out.get(before..)) {
+            sync.judge(&mut self.lanes, packets, &mut self.answers);
+            sync.catch_up(&mut self.lanes);
+        }
+        n
+    }
+
+    fn take_up_to(
+        &mut self,
+        lane: usize,
+        limit: Option<Seq>,
+        room: usize,
+        arena: &Arena,
+        out: &mut Vec<Packet>,
+    ) -> usize {
         let Some(lane) = self.lanes.get_mut(lane) else { return 0 };
         let (ring, owner) = (&mut lane.ring, self.owner);
-        let n = match self.touches {
-            true => packet::take::<true>(ring, arena, owner, limit, room, out),
-            false => packet::take::<false>(ring, arena, owner, limit, room, out),
+        let n = match (self.borrows, self.touches) {
+            (true, _) => packet::borrow(ring, arena, room, out),
+            (false, true) => packet::take::<true>(ring, arena, owner, limit, room, out),
+            (false, false) => packet::take::<false>(ring, arena, owner, limit, room, out),
         };
         fault::step(Step::Owned);
         if n == 0 {
@@ -322,24 +356,29 @@ impl Ingress {
     /// Promise for what leaves this worker: no packet of `source` before it will. `None` when the
     /// source has ended.
     pub fn frontier(&mut self, source: usize) -> Option<Seq> {
-        let indices = self.sources.get(source)?;
         let mut least: Option<Seq> = None;
-        for &i in indices {
-            if let Some(f) = self.lanes.get_mut(i).and_then(|l| l.frontier(&self.ends)) {
+        for k in 0..self.sources.get(source)?.len() {
+            let lane = self.sources.get(source).and_then(|list| list.get(k)).copied();
+            if let Some(f) = lane.and_then(|lane| self.frontier_of(lane)) {
                 least = Some(least.map_or(f.seq, |l| l.min(f.seq)));
             }
         }
-        least
+        // What still comes around a cycle gets the last place that there is.
+        least.or_else(|| match self.back.is_over(source, &self.lanes) {
+            true => None,
+            false => self.reached(source),
+        })
     }
 
     /// True when every lane of `source` has ended (and there is one).
     pub fn source_ended(&mut self, source: usize) -> bool {
-        let Some(indices) = self.sources.get(source) else {
-            return false;
-        };
-        !indices.is_empty()
-            && indices.iter().all(|&i| {
-                self.lanes.get_mut(i).is_some_and(|l| l.frontier(&self.ends).is_none() && l.ended)
+        let n = self.sources.get(source).map_or(0, Vec::len);
+        (n > 0 || self.back.brings(source, &self.lanes))
+            && self.back.is_over(source, &self.lanes)
+            && (0..n).all(|k| {
+                let lane = self.sources.get(source).and_then(|list| list.get(k)).copied();
+                let Some(lane) = lane else { return false };
+                self.frontier_of(lane).is_none() && self.lanes.get(lane).is_some_and(|l| l.ended)
             })
     }
 
@@ -357,19 +396,25 @@ impl Ingress {
         self.sources.len()
     }
 
-    /// Takes the end-of-stream markers of `source`, after they were passed on.
+    /// Takes the end-of-stream markers of `source`, after they were passed on: by this worker, or by a predecessor
+    /// that died before it had taken all of them. All lanes have ended then, those too whose marker is gone.
     pub fn finish(&mut self, source: usize) {
-        for lane in self.lanes.iter_mut().filter(|l| l.source == source && l.ended) {
+        // No ends come around a cycle.
+        for lane in self.lanes.iter_mut().filter(|l| l.source == source && !l.back) {
+            (lane.ended, lane.finished) = (true, true);
             lane.ring.available(1);
             if lane.ring.peek(0).and_then(|e| e.as_marker()) == Some(Marker::EndOfStream) {
                 lane.ring.claim(1);
+                fault::step(Step::Claimed);
             }
         }
+        self.syncs.iter().for_each(|sync| sync.catch_up(&mut self.lanes));
     }
 
     /// Takes what comes on lanes of `source` after their end, which only a producer that is not
-    /// sound sends: left there, it would hold up whoever gives to that producer.
-    pub fn take_late(&mut self, source: usize, arena: &Arena, out: &mut Vec<Packet>) {
+    /// sound sends: left there, it would hold up whoever gives to that producer. True when there was any.
+    pub fn take_late(&mut self, source: usize, arena: &Arena, out: &mut Vec<Packet>) -> bool {
+        let mut any = false;
         for i in self.sources.get(source).cloned().unwrap_or_default() {
             if self.lanes.get_mut(i).is_some_and(|l| l.ended && l.ring.available(1) > 0) {
                 let before = out.len();
@@ -379,9 +424,13 @@ impl Ingress {
                     let marker = out.len() == before && lane.ring.available(1) > 0;
                     lane.ring.claim(usize::from(marker));
                     lane.rejected += 1;
+                    any = true;
                 }
             }
         }
+        // Nobody is given what comes late.
+        self.answers.clear();
+        any
     }
 
     /// Wakes producers that wait for room.
@@ -396,17 +445,19 @@ impl Ingress {
 
     /// Says that this worker is going to sleep; true when there is something to do after all.
     pub fn sleep(&mut self) -> bool {
-        let mut something = false;
-        for lane in &mut self.lanes {
-            lane.ring.sleep();
-            something |= !lane.ended && lane.ring.refresh() > 0;
-        }
-        something
+        // All before any is looked at: a packet that is there may wait for another lane's answer.
+        self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
+        self.waits()
     }
 
     /// True when there is something to take.
     pub fn waits(&mut self) -> bool {
-        self.lanes.iter_mut().any(|lane| !lane.ended && lane.ring.refresh() > 0)
+        (0..self.lanes.len()).any(|i| {
+            let Some(lane) = self.lanes.get_mut(i) else { return false };
+            let is_answers = matches!(lane.carries, Carries::Answers { .. });
+            let any = lane.ring.refresh() > 0;
+            any && !lane.is_over() && !is_answers && self.is_answered(i)
+        })
     }
 
     /// Takes back [`Ingress::sleep`].

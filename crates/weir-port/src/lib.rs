@@ -6,11 +6,15 @@
 
 pub mod balance;
 mod doorbell;
+mod early;
 mod egress;
 mod ingress;
 mod pool;
+mod sync;
 
 pub use doorbell::{Doorbell, DoorbellError, Woken};
+pub use early::Shares;
 pub use egress::{Egress, LaneOut, Return};
 pub use ingress::{Ingress, LaneIn, Pull, Pulled};
 pub use pool::HomePool;
+pub use sync::{Answer, Carries, answer, no_answer};

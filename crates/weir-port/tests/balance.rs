@@ -71,6 +71,27 @@ fn fragments_follow_their_first() {
     }
 }
 
+/// A first fragment says its ports to whoever sends it only. Others that send to the same instances go by what every
+/// fragment has.
+#[test]
+fn later_fragments_whose_first_another_sent_go_by_their_addresses_and_protocol() {
+    let mut used = BTreeSet::new();
+    for host in 0..100 {
+        let payload = [0; 100];
+        let later = |n: u16| {
+            let frame = Frame::ipv4([10, 0, 0, host], [192, 0, 2, 53]).udp(1024 + n, 53);
+            frame.payload(&payload).fragments(48).pop().unwrap()
+        };
+        // Whoever sends them, and of whichever flow between the two: they meet each other.
+        let there = goes(&mut over(flow(0), &[1; 16]), &later(0), 0, &[]);
+        for n in 1..10 {
+            assert_eq!(goes(&mut over(flow(0), &[1; 16]), &later(n), 0, &[]), there);
+        }
+        used.insert(there);
+    }
+    assert!(used.len() > 8, "{used:?}");
+}
+
 #[test]
 fn what_is_not_ip_goes_by_its_stations() {
     let mut balance = over(flow(0), &[1; 8]);

@@ -65,6 +65,76 @@ fn a_lane_that_has_ended_holds_nobody_back() {
     assert!(!b.ingress.source_ended(0));
 }
 
+impl Bench {
+    fn end(&mut self, lane: usize) {
+        self.lanes[lane].stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+        self.lanes[lane].publish();
+    }
+}
+
+/// Left there, it would hold up its producer, and whoever gives to that one: perhaps the same that this merge waits for.
+#[test]
+fn what_follows_an_end_that_was_none_is_taken_and_the_end_is_nonsense() {
+    for seen_first in [false, true] {
+        let mut b = bench(&[0, 0]);
+        b.end(0);
+        if seen_first {
+            assert_eq!(b.pull(), None);
+            assert!(!b.ingress.source_ended(0));
+        }
+        b.send(0, 7);
+        b.lanes[1].set_watermark(Seq::new(9));
+        assert_eq!(b.pull(), Some(vec![7]));
+        assert_eq!(b.ingress.lanes()[0].nonsense(), 1);
+        b.end(0);
+        assert!(!b.ingress.source_ended(0));
+        b.end(1);
+        assert!(b.ingress.source_ended(0));
+        b.ingress.finish(0);
+        // After that it is late, and taken by others.
+        b.send(0, 8);
+        assert!(b.ingress.source_ended(0) && b.ingress.lanes()[0].ended());
+    }
+}
+
+#[test]
+fn an_end_that_is_said_twice_is_nobodys_nonsense() {
+    let mut b = bench(&[0, 0]);
+    (0..2).for_each(|_| b.end(0));
+    b.end(1);
+    assert!(b.ingress.source_ended(0));
+    assert_eq!(b.ingress.lanes().iter().map(LaneIn::nonsense).sum::<u64>(), 0);
+}
+
+#[test]
+fn ends_that_a_dead_consumer_had_taken_in_part_are_nobodys_nonsense() {
+    let shape = RingShape::at_least(64);
+    let memories: Vec<_> = (0..3).map(|_| shape.create("weir-test").unwrap()).collect();
+    let ingress = || {
+        let lane = |(p, c): &(_, _)| {
+            let bell = Rc::new(Doorbell::new().unwrap());
+            LaneIn::new(Consumer::attach(shape, p, c).unwrap(), 0, 0, 0, bell)
+        };
+        Ingress::new(memories.iter().map(lane).collect(), 1, Owner(9))
+    };
+    for (p, c) in &memories {
+        let mut producer: Producer<Entry> = Producer::attach(shape, p, c).unwrap();
+        producer.stage(Entry::marker(Marker::EndOfStream, Seq::new(0)));
+        producer.publish();
+    }
+    // It dies when it has taken the first marker and not the others.
+    let (p, c) = &memories[0];
+    let mut first: Consumer<Entry> = Consumer::attach(shape, p, c).unwrap();
+    assert_eq!(first.available(1), 1);
+    first.claim(1);
+    let (mut successor, arena) = (ingress(), Arena::private(ArenaShape::new(64, 64)).unwrap());
+    successor.finish(0);
+    let mut late = Vec::new();
+    assert!(!successor.take_late(0, &arena, &mut late) && late.is_empty());
+    assert!(successor.source_ended(0));
+    assert!(successor.lanes().iter().all(|lane| lane.nonsense() == 0 && lane.ring.claimed() == 1));
+}
+
 #[test]
 fn sources_do_not_wait_for_each_other() {
     let mut b = bench(&[0, 0, 1]);

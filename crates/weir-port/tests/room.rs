@@ -14,7 +14,14 @@ fn a_sleeping_worker_asks_for_room_only_on_lanes_that_hold_something() {
         let shape = RingShape::<Entry>::at_least(8);
         let (p, c) = shape.create("weir-test").unwrap();
         let ring = Producer::attach(shape, &p, &c).unwrap();
-        lanes.push(LaneOut { ring, source: 0, ordered: false, bell: bell.clone() });
+        lanes.push(LaneOut {
+            ring,
+            source: 0,
+            ordered: false,
+            closes: false,
+            back: false,
+            bell: bell.clone(),
+        });
         takers.push(Consumer::<Entry>::attach(shape, &p, &c).unwrap());
     }
     let mut egress = Egress::new(lanes, &[0, 1], Vec::new(), 8, 1);

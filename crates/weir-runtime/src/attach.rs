@@ -1,15 +1,20 @@
 //! From a spec and a list of descriptors to mapped memory and rings.
 
-use crate::spec::{ArenaSpec, EndSpec, Fd, LaneInSpec, LaneOutSpec, RingSpec, WorkerSpec};
+use crate::moves::{Channel, Post};
+use crate::spec::{
+    ArenaSpec, CarriesSpec, CrewSpec, EndSpec, Fd, LaneInSpec, LaneOutSpec, RingSpec, WorkerSpec,
+};
 use rustix::fd::OwnedFd;
 use std::collections::HashMap;
 use std::rc::Rc;
 use weir_mem::StreamEnd;
 use weir_mem::{
-    Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, Muster, Origins, Owner, Producer,
+    Access, Arena, ArenaShape, Consumer, KeptState, LedgerWriter, MailIn, MailOut, Muster, Origins,
+    Owner, Producer, ReplicaTable,
 };
 use weir_mem::{Region, RegionError, RingShape};
-use weir_port::{Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
+use weir_packet::{DropReason, Verdict};
+use weir_port::{Carries, Doorbell, Egress, HomePool, Ingress, LaneIn, LaneOut, Return};
 
 /// Why a worker could not attach.
 #[derive(Debug, thiserror::Error)]
@@ -114,10 +119,14 @@ pub(crate) struct Attached {
     pub(crate) followers: Vec<Rc<Doorbell>>,
     pub(crate) muster: Option<Muster>,
     pub(crate) state: Option<KeptState>,
+    pub(crate) handover: Option<KeptState>,
+    pub(crate) replica: Option<ReplicaTable>,
     /// By array: which flows came in by it.
     pub(crate) origins: Vec<Option<Rc<Origins>>>,
     /// Where the worker itself writes that.
     pub(crate) learns: Option<Rc<Origins>>,
+    /// By crew: its letters.
+    pub(crate) posts: Vec<Post>,
 }
 
 pub(crate) fn attach(
@@ -134,17 +143,23 @@ pub(crate) fn attach(
     }
     let owner = Owner(spec.owner);
     let mut arena = arena(&spec.arena, fds)?;
+    if let Some(packets) = spec.schedule.prefetch {
+        arena.set_ahead(packets);
+    }
     let outward = spec.outward.as_ref().map(|a| self::arena(a, fds)).transpose()?;
 
     let lane_in = |l: &LaneInSpec, fds: &mut Descriptors| {
         let (ring, bell) = (fds.consumer(&l.ring)?, fds.bell(l.bell)?);
-        Ok(LaneIn::new(ring, l.source.into(), l.node.into(), l.input, bell))
+        let mut lane = LaneIn::new(ring, l.source.into(), l.node.into(), l.input, bell);
+        lane.carries = carries(l.carries);
+        Ok(if l.back { lane.coming_back() } else { lane })
     };
     let lanes_in: Result<Vec<_>, AttachError> =
         spec.lanes_in.iter().map(|l| lane_in(l, fds)).collect();
     let lane_out = |l: &LaneOutSpec, fds: &mut Descriptors| {
         let (ring, bell) = (fds.producer(&l.ring)?, fds.bell(l.bell)?);
-        Ok(LaneOut { ring, source: l.source.into(), ordered: l.ordered, bell })
+        let LaneOutSpec { ordered, closes, back, .. } = *l;
+        Ok(LaneOut { ring, source: l.source.into(), ordered, closes, back, bell })
     };
     let lanes_out: Result<Vec<_>, AttachError> =
         spec.lanes_out.iter().map(|l| lane_out(l, fds)).collect();
@@ -179,6 +194,14 @@ pub(crate) fn attach(
         Some(fd) => Some(KeptState::attach(&fds.region(fd, KeptState::LEN)?)?),
         None => None,
     };
+    let handover = match spec.handover {
+        Some(fd) => Some(KeptState::attach(&fds.region(fd, KeptState::LEN)?)?),
+        None => None,
+    };
+    let replica = match spec.replica {
+        Some(fd) => Some(ReplicaTable::attach(&fds.region(fd, ReplicaTable::LEN)?)?),
+        None => None,
+    };
     let mut origins = |fd: Fd, writable| -> Result<Rc<Origins>, AttachError> {
         Ok(Rc::new(Origins::attach(&fds.region(fd, Origins::LEN)?, writable)?))
     };
@@ -193,10 +216,20 @@ pub(crate) fn attach(
     };
     let ledger = LedgerWriter::attach(&ledger, ledger_words)?;
     arena.set_witness(ledger.witness());
-    let mut egress = Egress::new(lanes_out?, &edges, returns, spec.arena.pool_bits, sources);
+    if spec.branch {
+        arena.set_shared();
+    }
+    let lends = |(lane, l): (usize, &LaneOutSpec)| Some((lane, usize::from(l.lends?)));
+    let loans = spec.lanes_out.iter().enumerate().filter_map(lends).collect();
+    let bits = spec.arena.pool_bits;
+    let mut egress = Egress::with_loans(lanes_out?, &edges, returns, bits, sources, loans);
     egress.set_dump_edge(spec.edges.len());
+    let posts = spec.crews.iter().map(|crew| post(crew, fds)).collect::<Result<_, _>>()?;
     Ok(Attached {
+        posts,
         state,
+        handover,
+        replica,
         origins,
         learns,
         arena,
@@ -210,6 +243,39 @@ pub(crate) fn attach(
         muster,
         followers: spec.followers.iter().map(|f| fds.bell(*f)).collect::<Result<_, _>>()?,
     })
+}
+
+/// A worker's letters in a crew.
+fn post(crew: &CrewSpec, fds: &mut Descriptors) -> Result<Post, AttachError> {
+    let (sender, reader) = weir_mem::mail::lens();
+    let mut channels = Vec::with_capacity(crew.mails.len());
+    for mail in &crew.mails {
+        let mut regions = |(s, r): (Fd, Fd)| -> Result<(Region, Region), AttachError> {
+            Ok((fds.region(s, sender)?, fds.region(r, reader)?))
+        };
+        let (to, from) = (regions(mail.to)?, regions(mail.from)?);
+        channels.push(Channel {
+            with: mail.with,
+            out: MailOut::attach(&to.0, &to.1)?,
+            mail: MailIn::attach(&from.0, &from.1)?,
+            bell: fds.bell(mail.bell)?,
+        });
+    }
+    Ok(Post::new(channels))
+}
+
+fn carries(spec: CarriesSpec) -> Carries {
+    match spec {
+        CarriesSpec::Packets => Carries::Packets,
+        CarriesSpec::Loans => Carries::Loans,
+        CarriesSpec::Answers { on, drops_lost } => {
+            let lost = match drops_lost {
+                true => Verdict::drop(DropReason::BranchLost),
+                false => Verdict::FIRST,
+            };
+            Carries::Answers { on: on.into(), lost }
+        }
+    }
 }
 
 fn arena(a: &ArenaSpec, fds: &mut Descriptors) -> Result<Arena, AttachError> {

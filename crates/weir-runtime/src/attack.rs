@@ -32,6 +32,8 @@ enum Manner {
     Idles,
     /// Seed 1: the same, but does what the agent commands, as if it were sound.
     Pretends,
+    /// Seed 2: does its work, and once writes into its record that it has taken more than it was given.
+    Lies,
     /// Seed [`REACHES`] and up, of a service of a packet socket: once tries to send by other interfaces.
     Reaches(Reach),
 }
@@ -43,6 +45,8 @@ pub(crate) enum Next {
     Work,
     /// Only what the agent commands.
     Obey,
+    /// A lie in its record, then a step of its work.
+    Lie,
 }
 
 /// The hostile part of a worker.
@@ -79,6 +83,7 @@ impl Attack {
         let manner = match seed {
             0 => Manner::Idles,
             1 => Manner::Pretends,
+            2 => Manner::Lies,
             REACHES.. => match WAYS.get((seed - REACHES) as usize) {
                 Some(way) => Manner::Reaches(*way),
                 None => Manner::Scribbles,
@@ -117,6 +122,9 @@ impl Attack {
                 if let (Manner::Reaches(way), Some(socket)) = (self.manner, &self.socket) {
                     INTERFACES.for_each(|index| reach(socket, index, way));
                 }
+                if self.manner == Manner::Lies {
+                    return Next::Lie;
+                }
                 if self.manner == Manner::Idles {
                     loop {
                         std::thread::sleep(std::time::Duration::from_secs(1));
@@ -125,7 +133,7 @@ impl Attack {
             }
             return Next::Work;
         }
-        if matches!(self.manner, Manner::Reaches(_)) {
+        if matches!(self.manner, Manner::Reaches(_) | Manner::Lies) {
             return Next::Work;
         }
         if self.manner == Manner::Pretends {

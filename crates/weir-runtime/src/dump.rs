@@ -36,10 +36,11 @@ impl Segment {
     }
 }
 
-/// Sends packets that were dropped at node 0 to be written down, or where nobody wants them home.
+/// Sends packets that were dropped at `node` to be written down, or where nobody wants them home.
 /// All are of one source.
 pub(crate) fn discard(
     packets: impl IntoIterator<Item = (Packet, DropReason)>,
+    node: usize,
     source: usize,
     arena: &Arena,
     egress: &mut Egress,
@@ -50,7 +51,7 @@ pub(crate) fn discard(
             egress.give_back(packet);
             continue;
         };
-        describe(&packet, arena, reason, 0);
+        describe(&packet, arena, reason, node);
         if let Err(packet) = egress.send(lane, packet) {
             egress.give_back(packet);
         }
@@ -76,6 +77,11 @@ impl Dump {
     pub(crate) fn open(spec: &DumpSpec, place: Place) -> Result<Self, DeviceError> {
         let file = DropFile::open(&spec.path, place, &spec.ports)?;
         Ok(Dump { file, droppers: spec.droppers.clone(), comment: String::new() })
+    }
+
+    /// Goes on with the same file for other workers.
+    pub(crate) fn relink(&mut self, spec: &DumpSpec) {
+        self.droppers.clone_from(&spec.droppers);
     }
 
     /// Writes packets that came by lane `lane`; gives the place for the ledger.

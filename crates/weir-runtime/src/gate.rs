@@ -8,6 +8,7 @@
 
 use crate::arrays::Pick;
 use crate::dump;
+use crate::layout::NODE_WORDS;
 use crate::spec::WorkerSpec;
 use crate::station::{Progress, Station};
 use std::time::{Duration, Instant};
@@ -193,7 +194,7 @@ impl Gate {
             for (i, packet) in packets.drain(..).enumerate() {
                 match dropped.next_if(|(at, _)| *at == i) {
                     Some((_, reason)) => {
-                        dump::discard([(packet, reason)], pulled.source, arena, egress);
+                        dump::discard([(packet, reason)], 0, pulled.source, arena, egress);
                     }
                     None => {
                         egress.give_back(packet);
@@ -264,8 +265,8 @@ impl Gate {
         let count = packets.len() as u64;
         let bytes = packets.iter().map(|p| u64::from(p.entry().len())).sum();
         let dropped = packets.drain(..).map(|p| (p, DropReason::RingFull));
-        dump::discard(dropped, pulled.source, arena, egress);
-        count_dropped(station, DropReason::RingFull, count, bytes);
+        dump::discard(dropped, 0, pulled.source, arena, egress);
+        count_dropped(station, 0, DropReason::RingFull, count, bytes);
         Progress::Did
     }
 
@@ -322,8 +323,8 @@ fn idle(station: &mut Station) -> Progress {
     station.pass_ends(|_, _| true)
 }
 
-fn count_dropped(station: &mut Station, reason: DropReason, count: u64, bytes: u64) {
-    let base = station.layout.nodes;
+fn count_dropped(station: &mut Station, node: usize, reason: DropReason, count: u64, bytes: u64) {
+    let base = station.layout.nodes + node * NODE_WORDS;
     add(station, base, count);
     add(station, base + 1, bytes);
     add(station, base + 4 + reason as usize, count);
@@ -332,17 +333,21 @@ fn count_dropped(station: &mut Station, reason: DropReason, count: u64, bytes: u
     station.ingress.wake_producers();
 }
 
-/// Takes packets and drops them.
-pub(crate) fn drain(station: &mut Station, packets: &mut Vec<Packet>) -> Progress {
-    let source = match station.pull(packets, BATCH) {
-        Pull::Some(pulled) => pulled.source,
+/// Takes packets and drops them. `counts`: by node that they come to, at which one that is counted.
+pub(crate) fn drain(
+    station: &mut Station,
+    counts: &[usize],
+    packets: &mut Vec<Packet>,
+) -> Progress {
+    let (node, source) = match station.pull(packets, BATCH, BATCH) {
+        Pull::Some(pulled) => (counts.get(pulled.node).copied().unwrap_or(0), pulled.source),
         Pull::Blocked | Pull::None => return idle(station),
     };
     let count = packets.len() as u64;
     let bytes = packets.iter().map(|p| u64::from(p.entry().len())).sum();
     let dropped = packets.drain(..).map(|p| (p, DropReason::Quarantined));
-    dump::discard(dropped, source, &station.arena, &mut station.egress);
-    count_dropped(station, DropReason::Quarantined, count, bytes);
+    dump::discard(dropped, node, source, &station.arena, &mut station.egress);
+    count_dropped(station, node, DropReason::Quarantined, count, bytes);
     Progress::Did
 }
 

@@ -10,6 +10,13 @@ use weir_port::Woken;
 /// Longest sleep: a bound on what a lost wake-up could cost, should there be one.
 const LONGEST: Duration = Duration::from_secs(1);
 
+/// Longest turn of a real-time worker: others may be on its core, of this graph or of another, and the kernel never
+/// takes the core from one of them for another.
+const TURN: Duration = Duration::from_millis(1);
+
+/// Steps between two looks at how long the turn is: a look costs some 25 ns.
+const STEPS: u32 = 16;
+
 /// How often the first worker of a core, while it polls, puts those behind it in order.
 const MUSTER: Duration = Duration::from_millis(50);
 
@@ -18,12 +25,17 @@ pub(crate) struct Idle {
     spin: Duration,
     shares_core: bool,
     busy: bool,
+    /// For experiments: it does not yield.
+    keeps_core: bool,
     /// It has not rested yet. Who shares its core sleeps then at once: workers come up in any order,
     /// and are woken in that of the chain.
     fresh: bool,
     since: Option<Instant>,
     /// When it last put those behind it in order.
     mustered: Option<Instant>,
+    /// Since when it has had its core, if the kernel does not share that out by itself.
+    turn: Option<Instant>,
+    steps: u32,
 }
 
 /// What one more look found, and what to wait for.
@@ -47,11 +59,15 @@ pub(crate) enum Rested {
 }
 
 impl Idle {
-    pub(crate) fn new(schedule: &ScheduleSpec) -> Self {
+    /// `real_time`: whether the class was granted.
+    pub(crate) fn new(schedule: &ScheduleSpec, real_time: bool) -> Self {
         Idle {
+            turn: (real_time && !schedule.trial.keeps_core).then(Instant::now),
+            steps: 0,
             spin: Duration::from_micros(schedule.spin_us.into()),
             shares_core: schedule.shares_core,
             busy: schedule.busy,
+            keeps_core: schedule.trial.keeps_core,
             fresh: schedule.shares_core,
             since: None,
             mustered: None,
@@ -62,6 +78,20 @@ impl Idle {
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.since = None;
+        self.steps = self.steps.wrapping_add(1);
+        if self.turn.is_some() && self.steps.is_multiple_of(STEPS) {
+            self.let_others(Instant::now());
+        }
+    }
+
+    /// Yields the core when the turn has been long.
+    fn let_others(&mut self, now: Instant) {
+        if let Some(turn) = &mut self.turn
+            && now.duration_since(*turn) >= TURN
+        {
+            rustix::thread::sched_yield();
+            *turn = Instant::now();
+        }
     }
 
     /// Nothing was to do: rests as is fit. `step` is one more look after everybody has been told
@@ -82,12 +112,16 @@ impl Idle {
         let called = !leads && station.muster.as_ref().is_some_and(Muster::calls);
         let spinning = !fresh && !called && (now.duration_since(since) < self.spin || self.busy);
         if spinning {
-            if leads && self.mustered.is_none_or(|then| now.duration_since(then) >= MUSTER) {
+            if leads
+                && !self.keeps_core
+                && self.mustered.is_none_or(|then| now.duration_since(then) >= MUSTER)
+            {
                 self.mustered = Some(now);
                 muster(station);
-            } else if self.shares_core {
+            } else if self.shares_core && !self.keeps_core {
                 rustix::thread::sched_yield();
             } else {
+                self.let_others(now);
                 std::hint::spin_loop();
             }
             return Ok(Rested::Again);

@@ -1,55 +1,93 @@
 //! What a worker does with packets: its segment, or its device's service.
 
+mod service;
+
 use crate::arrays::Learner;
 use crate::dump::Dump;
+use crate::early::Early;
 use crate::gate::{self, Gate};
+use crate::handover;
 use crate::keep::Keeper;
-use crate::segment::{Segment, Way};
-use crate::spec::{EndSpec, WorkerSpec};
+use crate::moves::{Moves, Order, Turn};
+use crate::replica::{Recovered, Replicator};
+use crate::segment::{Segment, SegmentError};
+use crate::spec::{EndSpec, FromWorker, Handing, WorkerSpec};
 use crate::station::{Progress, Station};
 use crate::worker::WorkerError;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 use weir_capture::TimeFormat;
-use weir_device::{Receive, Room, Send, Status, TxOptions, open_rx, open_tx};
+use weir_device::{Receive, Send, TxOptions, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
-use weir_packet::{BATCH, Packet, REASONS};
+use weir_packet::{BATCH, Packet};
 use weir_port::Pull;
 
 /// Batches between two looks at whether a source has ended.
 const BATCHES: u32 = 64;
 
 enum End {
-    /// `counted`: after the stop the device has counted what it missed.
+    /// `counted`: after the stop the device has counted what it missed. `holds`: nothing more is taken from it
+    /// for now.
     Rx {
         device: Box<dyn Receive>,
         port: u16,
         source: usize,
         stopped: bool,
         counted: bool,
+        holds: bool,
         learner: Option<Learner>,
+        early: Option<Early>,
     },
     Tx {
         device: Box<dyn Send>,
     },
     Gate(Gate),
     Dump(Dump),
-    Drain,
+    /// By node that packets come to: at which one it is counted that they were dropped.
+    Drain(Vec<usize>),
+    /// A branch of a parallel stage; `closed`: of its NFs none is left, and it has all packets dropped.
+    Branch {
+        closed: bool,
+    },
     None,
+}
+
+/// The classes of the source of the worker that `spec` describes.
+fn early(spec: &WorkerSpec) -> Result<Option<Early>, WorkerError> {
+    let EndSpec::Rx { early, port, .. } = &spec.end else { return Ok(None) };
+    let rings = spec.lanes_out.iter().map(|lane| lane.ring.capacity);
+    let capacity = rings.chain(spec.home.iter().map(|home| home.len)).min().unwrap_or(0);
+    let made = Early::new(early, *port, capacity as usize);
+    let failed = |source| SegmentError::Filter { name: spec.name.clone(), source };
+    Ok(made.map_err(failed)?)
+}
+
+/// By node: itself, or if it only counts what a stage's branches drop the first NF behind the stage.
+fn behind_stages(spec: &WorkerSpec) -> Vec<usize> {
+    let nodes = spec.nodes.iter().enumerate();
+    let behind = |at: usize| nodes.clone().skip(at).find(|(_, node)| node.sync.is_none());
+    (0..spec.nodes.len()).map(|at| behind(at).map_or(at, |(behind, _)| behind)).collect()
 }
 
 /// What this worker does with packets.
 pub(crate) struct Job {
     end: End,
     pub(crate) segment: Segment,
-    packets: Vec<Packet>,
+    pub(crate) packets: Vec<Packet>,
     clear_tags: bool,
     batches: u32,
     /// Some source is live: while no packets come, timers go by the wall clock, counted from here.
     live: Option<Instant>,
-    keeper: Option<Keeper>,
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) replicator: Option<Replicator>,
+    /// What was found in the replica, until it is told.
+    pub(crate) recovered: Option<Recovered>,
     /// What the operator should know.
     pub(crate) warnings: Vec<String>,
+    /// Its part in moving flows, if it has one.
+    moves: Option<Box<Moves>>,
+    /// What the agent asked, answered.
+    answers: Vec<FromWorker>,
     /// The last step had no room for packets: a device that has some must not end a rest.
     full: bool,
 }
@@ -62,16 +100,18 @@ impl Job {
         lent: Option<OwnedFd>,
     ) -> Result<Self, WorkerError> {
         let end = match &spec.end {
-            EndSpec::Rx { device, port, source } => End::Rx {
+            EndSpec::Rx { device, port, source, .. } => End::Rx {
                 device: open_rx(device, station.place(), lent)?
                     .ok_or_else(|| WorkerError::Direction(device.clone()))?,
                 port: *port,
                 source: usize::from(*source),
                 stopped: false,
                 counted: false,
+                holds: false,
                 learner: station.learns.take().and_then(|o| Learner::new(o, usize::from(*source))),
+                early: early(spec)?,
             },
-            EndSpec::Tx { device, nanoseconds, tells } => {
+            EndSpec::Tx { device, nanoseconds, tells, .. } => {
                 let time = match nanoseconds {
                     true => TimeFormat::PcapNanos,
                     false => TimeFormat::PcapMicros,
@@ -88,25 +128,109 @@ impl Job {
                 station.ingress.set_unordered();
                 End::Dump(Dump::open(spec, station.place())?)
             }
-            EndSpec::Drain => End::Drain,
+            EndSpec::Drain | EndSpec::None if spec.branch => {
+                End::Branch { closed: spec.end == EndSpec::Drain }
+            }
+            EndSpec::Drain => End::Drain(behind_stages(spec)),
             EndSpec::None => End::None,
         };
-        let mut segment = segment;
+        Ok(Self::with(end, spec, station, segment))
+    }
+
+    fn with(end: End, spec: &WorkerSpec, station: &mut Station, mut segment: Segment) -> Self {
         segment.know(&std::mem::take(&mut station.origins));
+        let posts = std::mem::take(&mut station.posts);
+        let moves = Moves::new(spec, posts, station).map(Box::new);
         let memory = station.state.take().filter(|_| segment.remembers());
-        let mut keeper = memory.map(Keeper::new);
-        let warnings = keeper.as_mut().map_or_else(Vec::new, |k| k.restore(&mut segment));
-        Ok(Job {
+        let table = station
+            .replica
+            .take()
+            .filter(|_| matches!(end, End::None | End::Branch { closed: false }));
+        let replicator = table.and_then(|table| Replicator::new(table, &mut segment));
+        Job {
             end,
             segment,
             packets: Vec::with_capacity(BATCH),
             clear_tags: spec.clear_tags,
             batches: 0,
             live: spec.live.then(Instant::now),
-            keeper,
-            warnings,
+            keeper: memory.map(Keeper::new),
+            replicator,
+            recovered: None,
+            warnings: Vec::new(),
+            moves,
+            answers: Vec::new(),
             full: false,
-        })
+        }
+    }
+
+    /// The same device in the memory of the next generation, which `station` is attached to; `None` when `spec` is
+    /// no service of the kind that this one is.
+    pub(crate) fn succeed(
+        &mut self,
+        spec: &WorkerSpec,
+        station: &mut Station,
+        segment: Segment,
+    ) -> Option<Job> {
+        let end = match (std::mem::replace(&mut self.end, End::None), &spec.end) {
+            (End::Rx { device, stopped, counted, .. }, EndSpec::Rx { port, source, .. }) => {
+                let source = usize::from(*source);
+                let learner = station.learns.take().and_then(|o| Learner::new(o, source));
+                let (port, early) = (*port, early(spec).ok()?);
+                End::Rx { device, port, source, stopped, counted, holds: false, learner, early }
+            }
+            (End::Tx { device }, EndSpec::Tx { .. }) => {
+                station.ingress.set_touches(device.touches());
+                End::Tx { device }
+            }
+            (End::Dump(mut dump), EndSpec::Dump(spec)) => {
+                station.ingress.set_unordered();
+                dump.relink(spec);
+                End::Dump(dump)
+            }
+            _ => return None,
+        };
+        Some(Self::with(end, spec, station, segment))
+    }
+
+    /// Nothing more is taken from the device, or again.
+    pub(crate) fn hold(&mut self, hold: bool) {
+        if let End::Rx { holds, .. } = &mut self.end {
+            *holds = hold;
+        }
+    }
+
+    /// Writes down all that the µNFs know, for the next generation.
+    pub(crate) fn hand_over(&mut self, station: &mut Station) -> Handing {
+        let states = match self.segment.hand_over() {
+            Ok(states) => states,
+            Err(why) => return why,
+        };
+        let backlog = self.segment.more.backlog.len() as u64;
+        match &mut station.handover {
+            None => Handing::Whole { backlog },
+            Some(memory) => match handover::write(memory, &states) {
+                Ok(()) => Handing::Whole { backlog },
+                Err(e) => Handing::Not(e.to_string()),
+            },
+        }
+    }
+
+    /// Takes up what the generation before has handed over.
+    pub(crate) fn take_over(&mut self, station: &mut Station) {
+        let Some(memory) = &mut station.handover else { return };
+        memory.resync();
+        if let Some(states) = handover::read(memory) {
+            self.warnings.append(&mut self.segment.take_over(states));
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.begin();
+        }
+        // Before the first packet: should it die, its successor goes on from here.
+        if let Some(replicator) = &mut self.replicator {
+            replicator.write(&mut self.segment, station, true);
+            station.commit();
+        }
     }
 
     /// Repeats what the worker's own source had promised, and how far it had come: a predecessor may have died between its last
@@ -144,7 +268,10 @@ impl Job {
         match &mut self.end {
             End::Rx { device, .. } => device.notice(),
             End::Tx { device } => device.notice(),
-            _ => self.keeper.as_mut().and_then(Keeper::notice),
+            _ => {
+                let kept = self.keeper.as_mut().and_then(Keeper::notice);
+                kept.or_else(|| self.replicator.as_mut().and_then(Replicator::notice))
+            }
         }
     }
 
@@ -156,7 +283,7 @@ impl Job {
     /// What to wait for besides the bell.
     pub(crate) fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.end {
-            End::Rx { device, .. } if !self.full => device.wake_fd(),
+            End::Rx { device, holds: false, .. } if !self.full => device.wake_fd(),
             _ => None,
         }
     }
@@ -177,6 +304,62 @@ impl Job {
 
     #[inline]
     pub(crate) fn step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        match self.moves {
+            None => self.work(station),
+            Some(_) => self.attend_and_work(station),
+        }
+    }
+
+    /// Looks after flows that are moved; then a step, if packets may be taken.
+    fn attend_and_work(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        let Some(turn) = self.attend(station) else { return self.work(station) };
+        let progress = match turn.ready {
+            true => self.work(station)?,
+            false => {
+                // Markers go behind what waits for room.
+                let waits = !self.segment.has_no_backlog();
+                let cleared = waits && self.clear_backlog(station);
+                station.tell();
+                if cleared { Progress::Did } else { Progress::Idle }
+            }
+        };
+        Ok(match (progress, turn.later) {
+            (Progress::Idle | Progress::Later(_), _) if turn.did => Progress::Did,
+            (Progress::Idle, Some(later)) => Progress::Later(later),
+            (Progress::Later(ns), Some(later)) => Progress::Later(ns.min(later)),
+            (progress, _) => progress,
+        })
+    }
+
+    /// Looks after flows that are moved; `None` when none ever is.
+    pub(crate) fn attend(&mut self, station: &mut Station) -> Option<Turn> {
+        let turn = self.moves.as_mut()?.turn(station, &mut self.segment);
+        self.answers.extend(self.moves.as_mut()?.notes());
+        Some(turn)
+    }
+
+    /// Takes in an order of the agent's.
+    pub(crate) fn order(&mut self, order: Order) {
+        match order {
+            Order::List { ticket, filter, most } => {
+                let (totals, lines) = self.segment.list_flows(filter.as_ref(), most as usize);
+                self.answers.push(FromWorker::Flows { ticket, totals, lines });
+            }
+            order => {
+                if let Some(moves) = &mut self.moves {
+                    moves.order(order, &self.segment);
+                }
+            }
+        }
+    }
+
+    /// What the agent is to be told of its orders.
+    pub(crate) fn answers(&mut self) -> Vec<FromWorker> {
+        std::mem::take(&mut self.answers)
+    }
+
+    #[inline]
+    fn work(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
         match &mut self.end {
             End::None => Ok(self.segment_step(station)),
             End::Gate(gate) => {
@@ -184,9 +367,13 @@ impl Job {
                 let progress = gate.step(station, &mut self.packets, pick);
                 Ok(if progress == Progress::Did { self.did(station) } else { progress })
             }
-            End::Drain => {
-                let progress = gate::drain(station, &mut self.packets);
+            End::Drain(counts) => {
+                let progress = gate::drain(station, counts, &mut self.packets);
                 Ok(if progress == Progress::Did { self.did(station) } else { progress })
+            }
+            End::Branch { closed } => {
+                let closed = *closed;
+                Ok(self.branch_step(station, closed))
             }
             End::Tx { .. } => self.tx_step(station),
             End::Dump(_) => self.dump_step(station),
@@ -196,7 +383,8 @@ impl Job {
 
     #[inline]
     fn segment_step(&mut self, station: &mut Station) -> Progress {
-        let mut most = self.segment.appetite();
+        let appetite = self.segment.appetite();
+        let mut most = appetite;
         if self.segment.more.any {
             if !self.clear_backlog(station) {
                 station.ingress.wake_producers();
@@ -204,7 +392,11 @@ impl Job {
             }
             most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
         }
-        let pulled = match station.pull(&mut self.packets, most) {
+        let pulled = match self.moves.as_deref_mut().filter(|moves| moves.gates()) {
+            None => station.pull(&mut self.packets, most, appetite),
+            Some(moves) => station.pull_those(&mut self.packets, most, appetite, moves),
+        };
+        let pulled = match pulled {
             Pull::Some(pulled) => pulled,
             // Blocked or not: what a source promises, and that it has ended, others may wait for.
             Pull::Blocked | Pull::None => {
@@ -215,10 +407,15 @@ impl Job {
             }
         };
         let (segment, packets) = (&mut self.segment, &mut self.packets);
-        segment.with(station, pulled.source, |segment, way| {
-            segment.run(pulled.node, pulled.input, packets, way);
-        });
+        if station.ingress.answers().is_empty() {
+            segment.with(station, pulled.source, |segment, way| {
+                segment.run(pulled.node, pulled.input, packets, way);
+            });
+        } else {
+            segment.go_on(station, pulled, packets);
+        }
         fault::step(Step::Processed);
+        self.replicate(station);
         station.commit();
         // Of all sources: one that is always busy must not keep the others' promises back. What waits
         // for room is promised by nobody.
@@ -245,7 +442,7 @@ impl Job {
     }
 
     /// No packets can be taken: passes on what has ended, and does what is due without packets.
-    fn rest(&mut self, station: &mut Station) -> Progress {
+    pub(crate) fn rest(&mut self, station: &mut Station) -> Progress {
         match self.pass_ends(station) {
             Progress::Idle => {}
             other => return other,
@@ -256,6 +453,7 @@ impl Job {
             let now = start.elapsed().as_nanos() as u64;
             let (sent, next) = self.segment.tick(station, now, ended);
             if sent {
+                self.replicate(station);
                 station.commit();
                 return Progress::Did;
             }
@@ -263,12 +461,19 @@ impl Job {
         }
         let keep = self.keeper.as_mut().and_then(|k| k.if_due(&self.segment));
         let keep = keep.map(|left| left.as_nanos() as u64);
-        [later, keep].into_iter().flatten().min().map_or(Progress::Idle, Progress::Later)
+        let replicate = self.replicator.as_ref().and_then(Replicator::due);
+        if replicate.is_some_and(|left| left.is_zero()) {
+            self.replicate(station);
+            station.commit();
+            return Progress::Did;
+        }
+        let replicate = replicate.map(|left| left.as_nanos() as u64);
+        [later, keep, replicate].into_iter().flatten().min().map_or(Progress::Idle, Progress::Later)
     }
 
     /// Passes on the ends of sources, after the µNFs have sent what they hold.
     fn pass_ends(&mut self, station: &mut Station) -> Progress {
-        let segment = &mut self.segment;
+        let (segment, replicator) = (&mut self.segment, &mut self.replicator);
         station.pass_ends(|station, source| {
             if !segment.more.any {
                 return true;
@@ -278,154 +483,23 @@ impl Job {
                 return false;
             }
             segment.with(station, source, |segment, way| segment.end_source(source, ended, way));
-            let done = segment.more.backlog.is_empty();
-            if !done {
-                station.commit();
+            if let Some(replicator) = replicator {
+                // Whatever its pace: what the end has done is not to be done again.
+                replicator.write(segment, station, true);
             }
-            done
+            // Also when nothing waits: what was sent and written counts, whether or not there is room for the end.
+            station.commit();
+            segment.more.backlog.is_empty()
         })
-    }
-
-    fn dump_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Dump(dump) = &mut self.end else {
-            return Ok(Progress::Idle);
-        };
-        let lane = match station.pull(&mut self.packets, BATCH) {
-            Pull::Some(pulled) => pulled.lane,
-            Pull::Blocked | Pull::None => {
-                station.ingress.wake_producers();
-                station.tell();
-                return Ok(self.pass_ends(station));
-            }
-        };
-        let place = dump.write(&self.packets, lane, station)?;
-        station.set_place(place);
-        fault::step(Step::Processed);
-        self.finish_batch(station);
-        Ok(self.did(station))
-    }
-
-    fn tx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Tx { device } = &mut self.end else {
-            return Ok(Progress::Idle);
-        };
-        match station.pull(&mut self.packets, BATCH) {
-            Pull::Some(_) => {}
-            Pull::Blocked | Pull::None => {
-                station.ingress.wake_producers();
-                station.tell();
-                return Ok(self.pass_ends(station));
-            }
-        }
-        let mut dropped = [0; REASONS];
-        device.send(&self.packets, &station.arena, &mut dropped)?;
-        let place = device.commit()?;
-        station.set_place(place);
-        fault::step(Step::Processed);
-        let base = station.layout.nodes;
-        station.add_drops(base, &dropped);
-        self.finish_batch(station);
-        Ok(self.did(station))
-    }
-
-    /// Counts packets that left the graph here and gives their buffers back.
-    fn finish_batch(&mut self, station: &mut Station) {
-        let base = station.layout.nodes;
-        let count = self.packets.len() as u64;
-        let bytes: u64 = self.packets.iter().map(|p| u64::from(p.entry().len())).sum();
-        station.egress.give_all_back(&mut self.packets);
-        let (packets_so_far, bytes_so_far) = (station.get(base), station.get(base + 1));
-        station.set(base, packets_so_far + count);
-        station.set(base + 1, bytes_so_far + bytes);
-        station.commit();
-        station.ingress.wake_producers();
-        fault::step(Step::Done);
     }
 
     /// A batch is done. Now and then looks whether a source has ended: while another keeps the
     /// worker busy there is no idle step that would.
-    fn did(&mut self, station: &mut Station) -> Progress {
+    pub(crate) fn did(&mut self, station: &mut Station) -> Progress {
         self.batches = self.batches.wrapping_add(1);
         if self.batches.is_multiple_of(BATCHES) && self.pass_ends(station) == Progress::Finished {
             return Progress::Finished;
         }
         Progress::Did
-    }
-
-    fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx { device, port, source, stopped, counted, learner } = &mut self.end else {
-            return Ok(Progress::Idle);
-        };
-        if station.own_source_ended(*source) {
-            return Ok(Progress::Finished);
-        }
-        if *stopped && *counted {
-            let ended = station.end_source(*source);
-            return Ok(if ended { Progress::Finished } else { Progress::Idle });
-        }
-        let left = station.egress.room(*source, BATCH).min(BATCH);
-        let Station { arena, egress, home, words, layout, .. } = station;
-        let Some(pool) = home.as_mut() else {
-            return Ok(Progress::Idle);
-        };
-        let left = left.min(pool.refill(arena.owners(), BATCH));
-        self.full = left == 0;
-        if left == 0 && !*stopped {
-            station.tell();
-            return Ok(Progress::Idle);
-        }
-        let mut seq = words.get(layout.seq).copied().unwrap_or(0);
-        let mut room = Room {
-            arena,
-            pool,
-            packets: &mut self.packets,
-            left,
-            seq: &mut seq,
-            source_port: *port,
-            received: (0, 0),
-            refused: [0; REASONS],
-            clear_tags: self.clear_tags,
-        };
-        let status = if *stopped {
-            *counted = true;
-            device.finish(&mut room);
-            Status::More
-        } else {
-            device.receive(&mut room)?
-        };
-        let (received, refused) = (room.received, room.refused);
-        let place = device.place();
-        fault::step(Step::Claimed);
-        if let Some(learner) = learner {
-            learner.see_time();
-            learner.learn(&self.packets, arena);
-        }
-        if received.0 > 0 {
-            let base = layout.nodes;
-            let mut way = Way { arena, egress, source: *source, words };
-            self.segment.run(0, 0, &mut self.packets, &mut way);
-            fault::step(Step::Processed);
-            // The port's node counts what it was given; what was refused comes on top.
-            let count_refused: u64 = refused.iter().sum();
-            station.add_drops(base, &refused);
-            let so_far = station.get(base);
-            station.set(base, so_far + count_refused);
-            station.set(station.layout.seq, seq);
-            station.set_place(place);
-            station.commit();
-            let seq = station.seq();
-            station.egress.set_watermark(*source, seq);
-            station.ingress.say_progress(*source, seq);
-            fault::step(Step::Done);
-        }
-        match status {
-            Status::End => {
-                *stopped = true;
-                Ok(Progress::Did)
-            }
-            Status::Later(ns) if received.0 == 0 => Ok(Progress::Later(ns)),
-            _ if received.0 == 0 => Ok(Progress::Idle),
-            _ => Ok(Progress::Did),
-        }
     }
 }

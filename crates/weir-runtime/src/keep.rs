@@ -1,6 +1,6 @@
 //! Keeping what the µNFs remember, so that a worker that dies loses only what was added last.
 
-use crate::segment::{Node, Segment};
+use crate::segment::Segment;
 use std::time::{Duration, Instant};
 use weir_mem::KeptState;
 
@@ -45,12 +45,18 @@ impl Keeper {
         }
     }
 
-    /// Hands what a predecessor kept to the µNFs; says what could not be taken over.
-    pub(crate) fn restore(&mut self, segment: &mut Segment) -> Vec<String> {
+    /// Hands what a predecessor kept to the µNFs, but for the nodes `but`, which have it already; says what could not
+    /// be taken over.
+    pub(crate) fn restore(&mut self, segment: &mut Segment, but: &[usize]) -> Vec<String> {
         match self.memory.read() {
-            Some(kept) => segment.restore(&kept),
+            Some(kept) => segment.restore(&kept, but),
             None => Vec::new(),
         }
+    }
+
+    /// What was handed over has been taken: what is written from now on comes behind what the agent wrote.
+    pub(crate) fn begin(&mut self) {
+        self.memory.resync();
     }
 
     /// A batch has been processed and committed: writes down what the µNFs remember if that is due.
@@ -128,16 +134,16 @@ impl Segment {
         self.nodes.iter().filter_map(|n| n.nf.as_ref()).any(|nf| nf.remembers())
     }
 
-    /// Hands what [`Segment::save`] wrote to the µNFs of the same name and type; says what could not be
+    /// Hands what [`Segment::save`] wrote to the µNFs of the same name and type, but for the nodes `but`; says what could not be
     /// taken over.
-    pub(crate) fn restore(&mut self, saved: &[u8]) -> Vec<String> {
+    pub(crate) fn restore(&mut self, saved: &[u8], but: &[usize]) -> Vec<String> {
         let Some(all) = read_kept(saved) else {
             return vec!["what its NFs remembered cannot be read".to_owned()];
         };
         let mut lost = Vec::new();
         for (name, kind, state) in all {
-            let of = |n: &&mut Node| n.name == name;
-            let nf = self.nodes.iter_mut().find(of).and_then(|n| n.nf.as_mut());
+            let others = self.nodes.iter_mut().enumerate().filter(|(at, _)| !but.contains(at));
+            let nf = others.map(|(_, n)| n).find(|n| n.name == name).and_then(|n| n.nf.as_mut());
             if let Some(nf) = nf.filter(|nf| nf.descriptor().name == kind)
                 && let Err(e) = nf.restore(&state)
             {

@@ -40,10 +40,14 @@ pub struct Layout {
     pub copied: usize,
     /// Packets that they hold, or that wait for room.
     pub held: usize,
+    /// The last batch whose records in the replica count.
+    pub replica: usize,
     /// Nodes' numbers.
     pub nodes: usize,
     /// Edges' numbers.
     pub edges: usize,
+    /// Early drops by class.
+    pub classes: usize,
     /// Words in all.
     pub len: usize,
 }
@@ -53,17 +57,26 @@ impl Layout {
     pub fn of(spec: &WorkerSpec) -> Self {
         let rings_out = spec.lanes_out.len() + spec.returns.len();
         let home = spec.home.as_ref().map_or(0, |h| h.rings.len());
-        Self::new(rings_out, spec.lanes_in.len(), home, spec.nodes.len(), spec.edges.len())
+        let (nodes, edges, classes) = (spec.nodes.len(), spec.edges.len(), spec.end.classes());
+        Self::new(rings_out, spec.lanes_in.len(), home, nodes, edges, classes)
     }
 
-    /// The layout of a worker with so many rings out, lanes in, rings of its home pool, nodes and
-    /// edges.
-    pub fn new(rings_out: usize, lanes_in: usize, home: usize, nodes: usize, edges: usize) -> Self {
+    /// The layout of a worker with so many rings out, lanes in, rings of its home pool, nodes, edges and
+    /// classes of its source's packets.
+    pub fn new(
+        rings_out: usize,
+        lanes_in: usize,
+        home: usize,
+        nodes: usize,
+        edges: usize,
+        classes: usize,
+    ) -> Self {
         let place = rings_out + lanes_in;
         let seq = place + size_of::<Place>() / size_of::<u64>();
-        let nonsense = seq + 8;
+        let nonsense = seq + 9;
         let first_node = nonsense + lanes_in + rings_out + home;
         let first_edge = first_node + nodes * NODE_WORDS;
+        let first_class = first_edge + edges * EDGE_WORDS;
         Layout {
             rings_out,
             lanes_in: rings_out,
@@ -76,12 +89,14 @@ impl Layout {
             created: seq + 4,
             copied: seq + 5,
             held: seq + 6,
-            doubled: seq + 7,
+            replica: seq + 7,
+            doubled: seq + 8,
             nonsense,
             home_len: home,
             nodes: first_node,
             edges: first_edge,
-            len: first_edge + edges * EDGE_WORDS,
+            classes: first_class,
+            len: first_class + classes,
         }
     }
 }

@@ -9,6 +9,8 @@
 //! | [`sandbox`] | what a worker may still ask of the kernel |
 //! | [`outside`] | what a program with NFs of its own says of them |
 //! | [`segment`] | the µNFs and the edges between them |
+//! | [`handover`] | what the NFs know, from one generation of the graph to the next |
+//! | [`moves`] | flows that go from one instance of an NF to another |
 //! | [`worker`] | the process |
 
 mod arrays;
@@ -17,19 +19,24 @@ mod attach;
 mod attack;
 mod careful;
 mod dump;
+mod early;
 mod gate;
+pub mod handover;
 mod idle;
 mod job;
 mod keep;
 pub mod layout;
 pub mod link;
 mod more;
+pub mod moves;
 pub mod outside;
+mod replica;
 pub mod sandbox;
 mod schedule;
 pub mod segment;
 pub mod spec;
 mod spread;
+mod stage;
 mod station;
 mod takes;
 pub mod worker;

@@ -48,7 +48,11 @@ impl Beyond {
                 let outputs = node.outputs.iter().enumerate().filter(|(k, _)| leaves(*k));
                 let made_at = |target: Target| match target {
                     Target::Node { node, .. } => made.get(node).copied(),
-                    Target::Lane { .. } | Target::Array { .. } | Target::Drop => None,
+                    Target::Lane { .. }
+                    | Target::Back { .. }
+                    | Target::Array { .. }
+                    | Target::Answer
+                    | Target::Drop => None,
                 };
                 // Of several instances one gets the packet.
                 let next = outputs.flat_map(|(_, branches)| branches).flat_map(|b| {

@@ -8,7 +8,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// The class comes before the core: a task that enters a core's real-time queue after it was
 /// pinned there can starve behind those already on it.
 pub(crate) fn apply(schedule: &ScheduleSpec) -> bool {
-    let real_time = schedule.real_time && weir_mem::realtime::set_fifo(None, 1).is_ok();
+    let class = || match schedule.trial.round_robin {
+        true => weir_mem::realtime::set_round_robin(1),
+        false => weir_mem::realtime::set_fifo(None, 1),
+    };
+    let real_time = schedule.real_time && class().is_ok();
     if let Some(core) = schedule.core {
         let mut set = CpuSet::new();
         set.set(usize::from(core));

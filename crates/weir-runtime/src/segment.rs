@@ -1,25 +1,23 @@
 //! The µNFs of a segment and the edges between them, run to completion on one batch at a time.
 
 mod build;
+mod leave;
 
 use crate::arrays::Pick;
 use crate::careful::{CLEAN, Careful};
 use crate::layout::{Layout, NODE_WORDS};
-use crate::spec::WorkerSpec;
+use crate::spec::{ReplicateSpec, WorkerSpec};
 use crate::spread::{Balances, Part, Spread};
 use crate::takes::Takes;
-use std::rc::Rc;
 use std::time::Instant;
 use weir_filter::CompileError;
-use weir_mem::{Arena, Origins, Seq};
+use weir_mem::{Arena, Seq};
 use weir_nf::{BuildError, Instance, Outcome, Site, TagError};
 use weir_packet::{BATCH, DropReason, Packet, Verdict};
 use weir_port::Egress;
+use weir_port::balance::FlowDirector;
 
 pub use crate::spread::SpreadError;
-
-/// One batch in so many is timed.
-const TIME_EVERY: u32 = 16;
 
 /// Why a segment could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -74,10 +72,16 @@ pub(crate) enum Target {
     Lane {
         edge: usize,
     },
+    /// A lane that closes a cycle.
+    Back {
+        edge: usize,
+    },
     /// One of an array's ports.
     Array {
         pick: usize,
     },
+    /// The end of a parallel stage's branch.
+    Answer,
     Drop,
 }
 
@@ -88,6 +92,16 @@ pub(crate) struct Branch {
     words: Option<usize>,
     /// Where its packets go instead, if they divide over instances.
     pub(crate) spread: Option<Box<Spread>>,
+}
+
+impl Branch {
+    /// The node and input of the segment that it leads all packets to, and its edge's words.
+    pub(crate) fn to_node(&self) -> Option<(usize, usize, Option<usize>)> {
+        match (&self.takes, self.target, &self.spread) {
+            (Takes::All, Target::Node { node, input }, None) => Some((node, input, self.words)),
+            _ => None,
+        }
+    }
 }
 
 pub(crate) struct Node {
@@ -105,6 +119,10 @@ pub(crate) struct Node {
     pub(crate) more: Option<More>,
     /// For a µNF that has crashed by itself.
     pub(crate) careful: Option<Careful>,
+    /// Of a sync port: how many branches come together here.
+    pub(crate) joins: usize,
+    /// Whether what its µNF remembers is replicated.
+    pub(crate) replicate: Option<ReplicateSpec>,
 }
 
 /// What is remembered of such a µNF's packets.
@@ -137,9 +155,13 @@ pub struct Segment {
     balances: Balances,
     /// For each edge to an array of ports, and the array's index.
     pub(crate) picks: Vec<(usize, Pick)>,
+    /// By source: the number of the policy's port that its packets came in by.
+    pub(crate) source_ports: Vec<u16>,
     pub(crate) verdicts: [Verdict; BATCH],
     spare: Vec<Packet>,
     batches: u32,
+    /// Of a branch of a parallel stage: what it says of the packets it was given.
+    pub(crate) branch: Option<crate::stage::Said>,
     /// Packets still to be taken in one at a time, as some µNF has crashed; see [`Segment::appetite`].
     pub(crate) care: usize,
 }
@@ -159,11 +181,13 @@ impl Segment {
             more: crate::more::Beyond::of(&nodes),
             nodes,
             picks,
+            source_ports: spec.source_ports.clone(),
             layout: Layout::of(spec),
             balances,
             verdicts: [Verdict::FIRST; BATCH],
             spare: Vec::with_capacity(BATCH),
             batches: 0,
+            branch: spec.branch.then(crate::stage::Said::default),
             care: if careful { CLEAN } else { 0 },
         })
     }
@@ -185,7 +209,7 @@ impl Segment {
     /// Lets packets that wait before `node` or a later one go all the way.
     pub(crate) fn carry_on(&mut self, node: usize, way: &mut Way<'_>) {
         self.batches = self.batches.wrapping_add(1);
-        let timed = self.batches.is_multiple_of(TIME_EVERY);
+        let timed = is_timed(self.batches);
         for i in node..self.nodes.len() {
             while let Some((input, mut batch)) = self.next_run(i) {
                 self.lend(i);
@@ -300,7 +324,7 @@ impl Segment {
         if let Some(output) = same {
             let branches = node.outputs.get(output).map(Vec::as_slice);
             if let Some([Branch { takes: Takes::All, target, words, spread: None }]) = branches
-                && !matches!(target, Target::Array { .. })
+                && !matches!(target, Target::Array { .. } | Target::Back { .. })
             {
                 if judged {
                     self.verdicts.fill(Verdict::FIRST);
@@ -323,7 +347,8 @@ impl Segment {
                             }
                         }
                     }
-                    Target::Array { .. } | Target::Drop => {}
+                    Target::Answer => self.answer_all(batch, Verdict::output(output as u8)),
+                    Target::Back { .. } | Target::Array { .. } | Target::Drop => {}
                 }
                 // What is left had `-> Drop`, or no lane, which the plan excludes.
                 for packet in batch.drain(..) {
@@ -336,7 +361,7 @@ impl Segment {
         self.verdicts.fill(Verdict::FIRST);
     }
 
-    fn hand_on(&mut self, node: usize, input: usize, batch: &mut Vec<Packet>) {
+    pub(crate) fn hand_on(&mut self, node: usize, input: usize, batch: &mut Vec<Packet>) {
         let Some(inbox) = self.nodes.get_mut(node).and_then(|n| n.inbox.get_mut(input)) else {
             return;
         };
@@ -384,11 +409,11 @@ impl Segment {
                     Target::Node { node, input } => {
                         nodes.get(node).and_then(|n| n.inbox.get(input)).map_or(0, Vec::len)
                     }
-                    Target::Lane { edge } => {
+                    Target::Lane { edge } | Target::Back { edge } => {
                         egress.lane(edge, way.source).map_or(0, |lane| egress.waiting(lane))
                     }
                     // Instances are of NFs, no ports.
-                    Target::Array { .. } | Target::Drop => 0,
+                    Target::Array { .. } | Target::Answer | Target::Drop => 0,
                 };
                 match self.balances.choose(spread, way.arena.view(), &packet, waits) {
                     Some(part) => part,
@@ -407,61 +432,31 @@ impl Segment {
                 }
             }
             Target::Lane { edge } => self.send(i, edge, packet, way),
+            Target::Back { edge } => self.send_back(i, edge, packet, way),
             Target::Array { pick } => self.send_to_array(i, pick, packet, way),
+            Target::Answer => self.answer(packet, verdict),
             Target::Drop => self.discard(packet, DropReason::Policy, i, way),
         }
     }
 
-    /// Stages a packet of node `i` on the lane of `edge`.
-    #[inline(always)]
-    fn send(&mut self, i: usize, edge: usize, packet: Packet, way: &mut Way<'_>) {
-        let Some(lane) = way.egress.lane(edge, way.source) else {
-            return self.discard(packet, DropReason::RingFull, i, way);
-        };
-        // In order: behind what waits already.
-        let sent = match self.more.backlog.is_empty() {
-            true => way.egress.send(lane, packet),
-            false => Err(packet),
-        };
-        match sent {
-            Ok(()) => {}
-            Err(packet) if self.more.any => self.more.backlog.push_back((lane, packet)),
-            Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
-        }
+    /// Where the flows of a group go, if this worker can be told to send some elsewhere.
+    pub(crate) fn director(&mut self, group: u16) -> Option<&mut FlowDirector> {
+        self.balances.director(group)
     }
 
-    #[inline(never)]
-    fn send_to_array(&mut self, i: usize, pick: usize, packet: Packet, way: &mut Way<'_>) {
-        match self.picks.get_mut(pick).map(|(_, pick)| pick.edge(&packet, way.arena)) {
-            Some(edge) => self.send(i, edge, packet, way),
-            None => self.discard(packet, DropReason::NoEdge, i, way),
-        }
+    /// True when no packet waits for room.
+    pub(crate) fn has_no_backlog(&self) -> bool {
+        self.more.backlog.is_empty()
     }
 
-    /// Where it is written which flows came in by the arrays that edges lead to.
-    pub(crate) fn know(&mut self, origins: &[Option<Rc<Origins>>]) {
-        for (array, pick) in &mut self.picks {
-            pick.know(origins.get(*array).cloned().flatten());
-        }
+    /// The µNF of a node.
+    pub(crate) fn nf(&mut self, node: usize) -> Option<&mut (dyn Instance + 'static)> {
+        self.nodes.get_mut(node)?.nf.as_deref_mut()
     }
 
-    /// Counts a drop at node `i` and sends the buffer home, or the packet to whoever writes down what
-    /// is dropped.
-    #[inline(always)]
-    pub(crate) fn discard(
-        &mut self,
-        packet: Packet,
-        reason: DropReason,
-        i: usize,
-        way: &mut Way<'_>,
-    ) {
-        add(way.words, self.layout.nodes + i * NODE_WORDS + 4 + reason as usize, 1);
-        match way.egress.dump(way.source) {
-            None => {
-                way.egress.give_back(packet);
-            }
-            Some(lane) => self.dump(lane, packet, reason, i, way),
-        }
+    /// The same, to look at.
+    pub(crate) fn nf_ref(&self, node: usize) -> Option<&dyn Instance> {
+        self.nodes.get(node)?.nf.as_deref()
     }
 
     /// What each node has to report, as JSON; `null` for a port.
@@ -481,6 +476,13 @@ fn same_output(verdicts: &[Verdict; BATCH], n: usize) -> Option<usize> {
     first.as_output().filter(|_| same).map(usize::from)
 }
 
+/// True for one batch in sixteen, in no rhythm: of sources that take turns each is timed as often as its batches come, however many
+/// they are (multiples of the golden ratio: Knuth, The Art of Computer Programming 3, 6.4, theorem S).
+#[inline]
+fn is_timed(batch: u32) -> bool {
+    batch.wrapping_mul(0x9e37_79b9) < 1 << 28
+}
+
 /// Packets and bytes of a batch.
 #[inline]
 fn weigh(batch: &[Packet]) -> (u64, u64) {
@@ -498,5 +500,21 @@ fn in_sequence(batch: &mut [Packet]) {
     if let Some(first) = batch.first().map(|p| p.entry().seq()) {
         // Stable: copies of a packet have its number, and stay in the order in which they were made.
         batch.sort_by_key(|p| p.entry().seq().offset_from(first));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_timed;
+
+    #[test]
+    fn batches_of_each_of_several_sources_that_take_turns_are_timed_alike() {
+        for sources in 1..=64 {
+            for source in 0..sources {
+                let own = (0..1600).map(|turn| turn * sources + source);
+                let timed = own.filter(|batch| is_timed(*batch)).count();
+                assert!((80..=120).contains(&timed), "source {source} of {sources}: {timed}");
+            }
+        }
     }
 }

@@ -1,98 +1,21 @@
 //! What the agent tells a worker.
 
+mod lanes;
+
+pub use lanes::{ArenaSpec, CarriesSpec, HomeSpec, LaneInSpec, LaneOutSpec, ReturnSpec, RingSpec};
+
+use crate::moves::FlowLine;
 use serde::{Deserialize, Serialize};
 use weir_device::DeviceSpec;
 use weir_filter::Expr;
+use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 12;
+pub const PROTOCOL_VERSION: u32 = 17;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
-
-/// A ring: its capacity and the descriptors of its two memories.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RingSpec {
-    /// Entries that fit; a power of two.
-    pub capacity: u32,
-    /// The producer's memory.
-    pub producer: Fd,
-    /// The consumer's memory.
-    pub consumer: Fd,
-}
-
-/// A way back to a home pool.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ReturnSpec {
-    /// Its ring.
-    pub ring: RingSpec,
-    /// Doorbell of the pool's worker.
-    pub bell: Fd,
-}
-
-/// A lane into the worker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LaneInSpec {
-    /// Its ring.
-    pub ring: RingSpec,
-    /// Doorbell of its producer.
-    pub bell: Fd,
-    /// Index of the source.
-    pub source: u16,
-    /// Node that it leads to.
-    pub node: u16,
-    /// Input of that node.
-    pub input: u8,
-}
-
-/// A lane out of the worker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct LaneOutSpec {
-    /// Its ring.
-    pub ring: RingSpec,
-    /// Doorbell of its consumer.
-    pub bell: Fd,
-    /// Index of the source.
-    pub source: u16,
-    /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops; more: one
-    /// of the ways to an array's ports.
-    pub edge: u16,
-    /// Whether watermarks matter to somebody further on.
-    pub ordered: bool,
-}
-
-/// The packet memory.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ArenaSpec {
-    /// Number of buffers.
-    pub buffers: u32,
-    /// Bytes from one to the next.
-    pub stride: u32,
-    /// Buffers per home pool is two to this.
-    pub pool_bits: u32,
-    /// Packet bytes; a read-only descriptor when no µNF of the segment writes.
-    pub data: Fd,
-    /// Whether the bytes may be written.
-    pub writable: bool,
-    /// Metadata.
-    pub meta: Fd,
-    /// Owner words.
-    pub owners: Fd,
-}
-
-/// The pool from which a worker takes buffers for new packets.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct HomeSpec {
-    /// First buffer.
-    pub first: u32,
-    /// Number of buffers.
-    pub len: u32,
-    /// Rings by which buffers come: the agent's, and one for each worker of the domain.
-    pub rings: Vec<RingSpec>,
-    /// By which of them the worker itself gives back.
-    pub own: Option<u16>,
-}
 
 /// Where packets of a node go.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -106,6 +29,8 @@ pub enum TargetSpec {
     },
     /// Out of the segment, over the branch's edge.
     Lane,
+    /// The same, where the edge closes a cycle.
+    Back,
     /// Out of the segment, to one of an array's ports.
     Array {
         /// Its index among the worker's [`WorkerSpec::arrays`].
@@ -113,6 +38,8 @@ pub enum TargetSpec {
         /// The [`LaneOutSpec::edge`] of the lanes to its first port; those of the others follow.
         first: u16,
     },
+    /// Nowhere: this is the end of a parallel stage's branch. What becomes of the packet the sync port is told.
+    Answer,
     /// Nowhere.
     Drop,
 }
@@ -180,6 +107,50 @@ pub enum SpreadSpec {
     Tuple,
     /// The flow: the 5-tuple in either direction.
     Flow,
+    /// These fields of the 5-tuple; of ends the source's and the destination's.
+    Fields {
+        /// Addresses.
+        addresses: (bool, bool),
+        /// Ports.
+        ports: (bool, bool),
+        /// The protocol.
+        proto: bool,
+    },
+}
+
+/// A worker's part in a crew: those who move an NF's flows among its instances.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CrewSpec {
+    /// The NF, by its place in [`WorkerSpec::groups`]. It is divided by flows.
+    pub group: u16,
+    /// What the worker is: an instance, or one who divides packets over them, by its number among those.
+    pub me: Party,
+    /// How often it was started before in this crew.
+    pub life: u32,
+    /// Of an instance, its node in the worker.
+    pub node: u16,
+    /// How many divide packets.
+    pub directors: u16,
+    /// Those of it that are gone for good.
+    pub gone: Vec<Party>,
+    /// Of an instance the lanes in by which packets come, each with who sends; of who divides the lanes out, each with the
+    /// instance that it leads to. By their places among the worker's.
+    pub lanes: Vec<(u16, u16)>,
+    /// Letters to and from the others.
+    pub mails: Vec<MailSpec>,
+}
+
+/// Letters to and from one of a crew.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct MailSpec {
+    /// Who it is.
+    pub with: Party,
+    /// Sender's and reader's memory of the mail to it.
+    pub to: (Fd, Fd),
+    /// The same of the mail from it.
+    pub from: (Fd, Fd),
+    /// Its doorbell.
+    pub bell: Fd,
 }
 
 /// Bits of a tag slot, and what they become.
@@ -209,6 +180,22 @@ pub struct NodeSpec {
     /// An earlier node of the segment whose µNF this one is too: of equal type, configuration and tags, and
     /// with nothing that it remembers. Everything else each has to itself.
     pub instance_of: Option<u16>,
+    /// Of the sync port of a parallel stage: its number of branches. For each branch but the last, in the order of the
+    /// chain, a node with 0 stands before it, which counts what that branch drops.
+    pub sync: Option<u16>,
+    /// Whether what the µNF remembers outlives its worker, and as of when.
+    pub replicate: Option<ReplicateSpec>,
+}
+
+/// When a change of what a µNF remembers is written into its replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicateSpec {
+    /// With the batch that made it, before any packet of the batch leaves.
+    Batch,
+    /// With so many packets of the flow.
+    Every(u16),
+    /// When so many microseconds have gone by since the last.
+    Micros(u32),
 }
 
 /// A device at one end.
@@ -222,11 +209,16 @@ pub enum EndSpec {
         port: u16,
         /// Index of the source.
         source: u16,
+        /// Of a live source: which of its packets are given up first when there is too little room. What none of
+        /// these takes is the last class.
+        early: Vec<EarlySpec>,
     },
     /// The worker sends to a device.
     Tx {
         /// The device.
         device: DeviceSpec,
+        /// Policy port number.
+        port: u16,
         /// Unit of the time stamps in a capture that it begins: 0 microseconds, 1 nanoseconds.
         nanoseconds: bool,
         /// Whether this worker tells the operator what happens to a live device: not when another
@@ -246,6 +238,27 @@ pub enum EndSpec {
     Dump(DumpSpec),
     /// Neither.
     None,
+}
+
+impl EndSpec {
+    /// Classes by which it counts early drops.
+    pub fn classes(&self) -> usize {
+        match self {
+            EndSpec::Rx { early, .. } if !early.is_empty() => early.len() + 1,
+            _ => 0,
+        }
+    }
+}
+
+/// A class of a live source's packets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlySpec {
+    /// The operator's words for it.
+    pub text: String,
+    /// Which packets; of several classes the first counts.
+    pub filter: Expr,
+    /// Its weight ([`weir_port::Shares`]).
+    pub weight: u32,
 }
 
 /// Where dropped packets are written, and what is said of them.
@@ -272,6 +285,19 @@ pub struct ScheduleSpec {
     pub spin_us: u32,
     /// Never sleep, but when called to.
     pub busy: bool,
+    /// Of how many packets of a batch the first lines are asked for when it is taken; `None`: of all.
+    pub prefetch: Option<u32>,
+    /// For experiments.
+    pub trial: Trial,
+}
+
+/// How a worker may be scheduled otherwise than is best, to measure what is: the µNF paper's Fig. 5.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// SCHED_RR in the place of SCHED_FIFO.
+    pub round_robin: bool,
+    /// After its first packet it never leaves its core to others of its own will.
+    pub keeps_core: bool,
 }
 
 /// Everything a worker needs to know.
@@ -322,10 +348,14 @@ pub struct WorkerSpec {
     pub edges: Vec<u32>,
     /// The graph's NFs of several instances.
     pub groups: Vec<GroupSpec>,
+    /// The crews that it is of.
+    pub crews: Vec<CrewSpec>,
     /// Arrays of ports that its edges lead to.
     pub arrays: Vec<ArraySpec>,
     /// Where an Rx service writes which flows came in, if its port is of an array that some edge leads to.
     pub learns: Option<Fd>,
+    /// Whether the worker is a branch of a parallel stage: all its lanes in lend it packets, and it answers on each.
+    pub branch: bool,
     /// Device.
     pub end: EndSpec,
     /// The device's descriptor, of one that the agent holds open (a TAP interface, a packet socket).
@@ -340,8 +370,15 @@ pub struct WorkerSpec {
     pub live: bool,
     /// Most packets that one µNF may hold, so that the pools never run dry of held packets alone.
     pub hold_most: u32,
+    /// It waits for [`command::GO`] before its first step: another generation of the graph still runs.
+    pub standby: bool,
+    /// Where the µNFs' whole state is handed over from one generation to the next ([`crate::handover`]);
+    /// `None` for a worker without µNFs.
+    pub handover: Option<Fd>,
     /// Where the µNFs' shared state is kept for a successor; `None` for a device's worker.
     pub state: Option<Fd>,
+    /// Where what they remember is replicated ([`weir_mem::ReplicaTable`]); `None` when nothing is to be.
+    pub replica: Option<Fd>,
     /// The sandbox to go into before the first packet; `None` for debugging only.
     pub sandbox: Option<crate::sandbox::SandboxSpec>,
     /// Nodes whose µNF has crashed by itself, with the fingerprints of packets that it is not to get.
@@ -366,6 +403,15 @@ pub enum FromWorker {
     Panicked(String),
     /// Something the operator should know.
     Warning(String),
+    /// What it has got back of a predecessor from the replica.
+    Recovered {
+        /// Flows.
+        flows: u64,
+        /// Records that were refused.
+        refused: u64,
+        /// How long it took.
+        micros: u64,
+    },
     /// What its µNFs have to report, by node, as JSON.
     Report(Vec<String>),
     /// It rests at a batch boundary, as the agent told it to, and holds these buffers besides its
@@ -373,6 +419,49 @@ pub enum FromWorker {
     Paused(Vec<u32>),
     /// Its input has ended and everything has been passed on.
     Done,
+    /// It has attached to the memory of the next generation.
+    Adopted,
+    /// It could not, and why; it goes on in its own.
+    NotAdopted(String),
+    /// It rests, has written down all that its µNFs remember, and goes on when it is told where.
+    HandedOver(Handing),
+    /// What was ordered to be moved from here is.
+    Moved {
+        /// The order's.
+        ticket: u64,
+        /// Flows that have gone.
+        flows: u64,
+        /// Why it is not all, if it is not.
+        why: Option<String>,
+    },
+    /// The flows that there are.
+    Flows {
+        /// The order's.
+        ticket: u64,
+        /// By node that keeps flows: how many it has, and how many of them the filter chooses.
+        totals: Vec<(u16, u64, u64)>,
+        /// The first of those.
+        lines: Vec<FlowLine>,
+    },
+}
+
+/// How a worker handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Handing {
+    /// All is written down; so many packets wait for room in its lanes.
+    Whole {
+        /// Packets that wait.
+        backlog: u64,
+    },
+    /// One of its µNFs holds packets, which cannot go over.
+    Held {
+        /// Its name.
+        nf: String,
+        /// How many.
+        packets: u64,
+    },
+    /// What its µNFs remember cannot be handed over, and why.
+    Not(String),
 }
 
 /// Commands in the agent's ring.
@@ -387,4 +476,21 @@ pub mod command {
     pub const RESUME: u32 = 4;
     /// As `RESUME`, and forget the free buffers: they come anew.
     pub const REFILL: u32 = 5;
+    /// All sources have ended, and nothing is under way around a cycle any more.
+    pub const END_CYCLES: u32 = 6;
+    /// Take nothing more from the device; what was taken runs out.
+    pub const HOLD: u32 = 7;
+    /// Takes back `HOLD`.
+    pub const RECEIVE: u32 = 8;
+    /// A message follows: attach to the memory that it describes, beside that in use.
+    pub const ADOPT: u32 = 9;
+    /// Forget what was adopted.
+    pub const FORSAKE: u32 = 10;
+    /// As `PAUSE`, after everything that the µNFs remember was written down. Who has adopted another memory
+    /// goes on in it at `GO`.
+    pub const HAND_OVER: u32 = 11;
+    /// Begin, with what was handed over.
+    pub const GO: u32 = 12;
+    /// A message follows: an [`Order`](crate::moves::Order).
+    pub const ORDER: u32 = 13;
 }

@@ -1,12 +1,13 @@
 //! Packets of an edge that divide over the instances of an NF.
 
 use crate::segment::Target;
-use crate::spec::{GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
+use crate::spec::{CrewSpec, GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
 use std::collections::BTreeMap;
+use weir_flow::Party;
 use weir_mem::ArenaView;
 use weir_packet::headers::{Depth, Layers};
 use weir_packet::{FieldsError, FlowFields, Packet, layers_of};
-use weir_port::balance::{Balance, BucketsError, Rule};
+use weir_port::balance::{Balance, BucketsError, FlowDirector, Rule};
 
 /// Why packets cannot be divided.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +65,8 @@ pub(crate) struct Balances {
 
 struct One {
     balance: Balance,
+    /// Of an NF whose flows can be moved: where they go.
+    director: Option<FlowDirector>,
     instances: usize,
     /// The rule asks how much waits.
     asks_load: bool,
@@ -85,14 +88,26 @@ impl Balances {
         }
         let group = spec.groups.get(usize::from(share.group)).ok_or(SpreadError::Parts)?;
         let balance = Balance::new(rule(group)?, &group.weights, u128::from(spec.seed))?;
+        let directs =
+            |crew: &CrewSpec| crew.group == share.group && matches!(crew.me, Party::Director(_));
+        let director = match spec.crews.iter().any(directs) {
+            true => Some(FlowDirector::new(&group.weights, u128::from(spec.seed), 0)?),
+            false => None,
+        };
         let instances = group.weights.len();
         let asks_load = group.spread == SpreadSpec::LeastLoaded;
         let by_flow = !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded);
         let waiting = vec![0; instances];
-        self.all.push(One { balance, instances, asks_load, by_flow, waiting });
+        self.all.push(One { balance, director, instances, asks_load, by_flow, waiting });
         let place = self.all.len() - 1;
         self.places.insert(share.group, place);
         Ok(place)
+    }
+
+    /// Where the flows of a group go, if this worker can be told to send some elsewhere.
+    pub(crate) fn director(&mut self, group: u16) -> Option<&mut FlowDirector> {
+        let place = *self.places.get(&group)?;
+        self.all.get_mut(place)?.director.as_mut()
     }
 
     /// True when a branch has the ways of all instances.
@@ -121,13 +136,17 @@ impl Balances {
             false => Layers::default(),
         };
         let now = arena.meta(entry).map_or(0, |meta| meta.time_ns.get());
-        // Flows are not pinned here, so it does not matter whether they end.
-        let instance = one.balance.instance(&arena.bytes(entry), &layers, now, false, &one.waiting);
+        let bytes = arena.bytes(entry);
+        let instance = match &one.director {
+            Some(director) => director.at(one.balance.flow_hash(&bytes, &layers, now)?),
+            // Flows are not pinned here, so it does not matter whether they end.
+            None => one.balance.instance(&bytes, &layers, now, false, &one.waiting),
+        };
         spread.parts.get(usize::from(instance)).copied()
     }
 }
 
-fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
+pub(crate) fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
     // Nothing is pinned: the number of instances does not change while they run.
     let flow = |fields| Rule::Flow { fields, pinned: 0, idle_s: 0, least_loaded: false };
     Ok(match group.spread {
@@ -136,5 +155,8 @@ fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
         SpreadSpec::Source => flow(FlowFields::SOURCE),
         SpreadSpec::Tuple => flow(FlowFields::new((true, true), (true, true), true, false)?),
         SpreadSpec::Flow => flow(FlowFields::FLOW),
+        SpreadSpec::Fields { addresses, ports, proto } => {
+            flow(FlowFields::new(addresses, ports, proto, false)?)
+        }
     })
 }

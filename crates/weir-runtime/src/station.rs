@@ -3,13 +3,16 @@
 use crate::attach::{Attached, Descriptors, attach};
 use crate::layout::Layout;
 use crate::link::{self, LinkError};
+use crate::moves::{Moves, Post};
 use crate::spec::{FromWorker, WorkerSpec, command};
 use rustix::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use weir_device::Place;
 use weir_mem::fault::{self, Step};
-use weir_mem::{Arena, Consumer, KeptState, LedgerWriter, Muster, Origins, Seq};
+use weir_mem::{
+    Arena, Consumer, Entry, KeptState, LedgerWriter, Muster, Origins, ReplicaTable, Seq,
+};
 use weir_packet::{BATCH, DropReason, Packet, REASONS};
 use weir_port::{Doorbell, DoorbellError, Egress, HomePool, Ingress, Pull};
 
@@ -26,6 +29,14 @@ pub enum PauseError {
     Doorbell(#[from] DoorbellError),
 }
 
+/// How a rest ended.
+pub(crate) struct Paused {
+    /// It goes on in the memory that it has adopted.
+    pub(crate) goes: bool,
+    /// Other commands that came meanwhile.
+    pub(crate) meanwhile: Vec<u32>,
+}
+
 /// How a step went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -37,6 +48,11 @@ pub(crate) enum Progress {
     Later(u64),
     /// Everything has ended and was passed on.
     Finished,
+}
+
+/// True for a command with which a message goes.
+fn with_message(command: &u32) -> bool {
+    matches!(*command, command::ADOPT | command::ORDER)
 }
 
 /// Memory, rings and ledger of a worker.
@@ -54,13 +70,21 @@ pub(crate) struct Station {
     pub(crate) muster: Option<Muster>,
     /// Where the µNFs' state is kept; the worker's job takes it.
     pub(crate) state: Option<KeptState>,
+    /// Where what they know goes from one generation to the next.
+    pub(crate) handover: Option<KeptState>,
+    /// Where it is replicated; the worker's job takes it.
+    pub(crate) replica: Option<ReplicaTable>,
     /// By array of ports that edges lead to: which flows came in by it; and where this worker writes that.
     pub(crate) origins: Vec<Option<Rc<Origins>>>,
     pub(crate) learns: Option<Rc<Origins>>,
+    /// By crew its letters; the worker's job takes them.
+    pub(crate) posts: Vec<Post>,
     pub(crate) layout: Layout,
     /// The ledger's words as they will be committed next.
     pub(crate) words: Vec<u64>,
     ledger: LedgerWriter,
+    /// The batch whose records in the replica count.
+    pub(crate) committed_replica: u64,
     commands: Consumer<u32>,
     /// Sources that this worker has to pass on the end of.
     expected: u64,
@@ -80,7 +104,18 @@ impl Station {
         let layout = Layout::of(spec);
         let attached = attach(spec, layout.len, &mut fds)?;
         let Attached { arena, outward, ingress, egress, home, ledger, commands, .. } = attached;
-        let Attached { bell, followers, muster, state, origins, learns, .. } = attached;
+        let Attached {
+            bell,
+            followers,
+            muster,
+            state,
+            handover,
+            replica,
+            origins,
+            learns,
+            posts,
+            ..
+        } = attached;
         let mut words = ledger.committed();
         words.resize(layout.len, 0);
         let mut expected = 0;
@@ -92,7 +127,9 @@ impl Station {
         let rings = layout.lanes_in_len + layout.rings_out + layout.home_len;
         let before = words.get(layout.doubled..layout.nonsense + rings);
         let nonsense_before = before.map(<[u64]>::to_vec).unwrap_or_default();
+        let committed_replica = words.get(layout.replica).copied().unwrap_or(0);
         let mut station = Station {
+            committed_replica,
             any_ordered,
             rejected_before,
             nonsense_before,
@@ -107,8 +144,11 @@ impl Station {
             followers,
             muster,
             state,
+            handover,
+            replica,
             origins,
             learns,
+            posts,
             layout,
             words,
             ledger,
@@ -119,10 +159,11 @@ impl Station {
         Ok(station)
     }
 
-    /// A predecessor may have passed on a source's end without having taken the markers.
+    /// A predecessor may have passed on a source's end without having taken the markers, or all of them. What it
+    /// left is no nonsense of who sent it.
     fn forget_ended(&mut self) {
         for source in 0..self.ingress.sources() {
-            if self.has_ended(source) && self.ingress.source_ended(source) {
+            if self.has_ended(source) {
                 self.ingress.finish(source);
             }
         }
@@ -174,37 +215,66 @@ impl Station {
         command
     }
 
-    /// Rests at a batch boundary until the agent says to go on; false when the agent has gone.
-    /// `held` are the buffers in the hands of this worker. Says whether it was told to stop, too.
+    /// Rests at a batch boundary, after it has told the agent so by `message`, until the agent says to go on.
     pub(crate) fn pause(
         &mut self,
         agent: BorrowedFd<'_>,
-        held: Vec<u32>,
-    ) -> Result<bool, PauseError> {
+        message: &FromWorker,
+    ) -> Result<Paused, PauseError> {
         self.note_nonsense();
         self.commit();
-        link::send(agent, &FromWorker::Paused(held), &[])?;
-        let mut stop = false;
+        link::send(agent, message, &[])?;
+        let mut paused = Paused { goes: false, meanwhile: Vec::new() };
         loop {
             match self.command() {
-                Some(command::STOP) => stop = true,
                 Some(go @ (command::RESUME | command::REFILL)) => {
                     self.ingress.resync();
                     self.egress.resync();
                     if let Some(home) = &mut self.home {
                         home.resync(go == command::REFILL);
                     }
-                    return Ok(stop);
+                    return Ok(paused);
                 }
+                Some(command::GO) => return Ok(Paused { goes: true, ..paused }),
+                Some(command::PING) => {}
                 // Whatever else is wanted can wait.
-                Some(_) => {}
+                Some(other) => paused.meanwhile.push(other),
                 None => {
-                    if self.bell.wait(Some(agent), Duration::from_secs(1))? {
+                    // A message that goes with a command is read when the command's turn comes; until then
+                    // it is no sign that the agent has gone.
+                    let agent = (!paused.meanwhile.iter().any(with_message)).then_some(agent);
+                    if self.bell.wait(agent, Duration::from_secs(1))? && !self.has_command() {
                         return Err(LinkError::Closed.into());
                     }
                 }
             }
         }
+    }
+
+    /// Waits for the agent's word to begin, and takes up what it has written meanwhile.
+    pub(crate) fn stand_by(&mut self, agent: BorrowedFd<'_>) -> Result<(), PauseError> {
+        loop {
+            match self.command() {
+                Some(command::GO) => {
+                    self.reload();
+                    return Ok(());
+                }
+                Some(_) => {}
+                None => {
+                    if self.bell.wait(Some(agent), Duration::from_secs(1))? && !self.has_command() {
+                        return Err(LinkError::Closed.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads its record anew: the agent has written where this worker begins.
+    pub(crate) fn reload(&mut self) {
+        self.ledger.reload();
+        self.words = self.ledger.committed();
+        self.words.resize(self.layout.len, 0);
+        self.committed_replica = self.get(self.layout.replica);
     }
 
     /// Writes down what nonsense others wrote into their rings, when there is any new; it is
@@ -252,29 +322,91 @@ impl Station {
                 continue;
             }
             let mut late = std::mem::take(&mut self.late);
-            self.ingress.take_late(source, &self.arena, &mut late);
-            if !late.is_empty() {
-                let word = self.layout.nodes + 4 + DropReason::BadEntry as usize;
-                let (count, so_far) = (late.len() as u64, self.get(word));
-                self.set(word, so_far + count);
-                self.egress.give_all_back(&mut late);
+            if self.ingress.take_late(source, &self.arena, &mut late) && late.is_empty() {
+                // Markers: claimed and not written down they would count as lost.
                 self.commit();
             }
-            late.clear();
+            self.drop_all(&mut late, DropReason::BadEntry);
+            if self.ingress.comes_back() {
+                self.ingress.take_back_late(source, &self.arena, &mut late);
+                self.drop_all(&mut late, DropReason::HeldAtEnd);
+            }
             self.late = late;
         }
     }
 
-    /// Takes the next packets for which there is room further on, at most `most`.
+    fn drop_all(&mut self, packets: &mut Vec<Packet>, reason: DropReason) {
+        if self.ingress.borrows() {
+            // They are others' to drop and to count.
+            if !packets.is_empty() {
+                packets.drain(..).for_each(|packet| {
+                    let _ = packet.into_entry();
+                });
+                self.commit();
+            }
+            return;
+        }
+        if !packets.is_empty() {
+            let word = self.layout.nodes + 4 + reason as usize;
+            let (count, so_far) = (packets.len() as u64, self.get(word));
+            self.set(word, so_far + count);
+            self.egress.give_all_back(packets);
+            self.commit();
+        }
+        packets.clear();
+    }
+
+    /// Takes the next packets for which there is room further on, at most `most`; or `most_back` of those
+    /// that come back around a cycle.
     #[inline]
-    pub(crate) fn pull(&mut self, packets: &mut Vec<Packet>, most: usize) -> Pull {
+    pub(crate) fn pull(
+        &mut self,
+        packets: &mut Vec<Packet>,
+        most: usize,
+        most_back: usize,
+    ) -> Pull {
         let egress = &mut self.egress;
+        if self.ingress.comes_back() {
+            let room = |source| egress.room(source, BATCH).min(most_back);
+            if let Some(pulled) = self.ingress.pull_back(&self.arena, packets, room) {
+                return Pull::Some(pulled);
+            }
+        }
         self.ingress.pull(&self.arena, packets, |source| egress.room(source, BATCH).min(most))
+    }
+
+    /// As [`Station::pull`], of packets whose flows' state is here.
+    pub(crate) fn pull_those(
+        &mut self,
+        packets: &mut Vec<Packet>,
+        most: usize,
+        most_back: usize,
+        moves: &mut Moves,
+    ) -> Pull {
+        let (arena, egress) = (&self.arena, &mut self.egress);
+        if self.ingress.comes_back() {
+            let room = |source| egress.room(source, BATCH).min(most_back);
+            if let Some(pulled) = self.ingress.pull_back(arena, packets, room) {
+                return Pull::Some(pulled);
+            }
+        }
+        let room = |source| egress.room(source, BATCH).min(most);
+        let goes = |lane, entry: &Entry| moves.goes(arena, lane, entry);
+        self.ingress.pull_those(arena, packets, room, goes)
+    }
+
+    /// Takes the marker that is next on a lane in: as one with the record, so that it never counts as a lost packet.
+    pub(crate) fn pass_mark(&mut self, lane: usize) {
+        let claimed = self.ingress.lanes().get(lane).map_or(0, |lane| lane.ring.claimed());
+        self.set(self.layout.lanes_in + lane, claimed.wrapping_add(1));
+        self.commit();
+        self.ingress.pass_mark(lane);
     }
 
     /// Makes the batch's work one atom: records what will be, then lets others see it.
     #[inline]
     pub(crate) fn commit(&mut self) {
+        self.egress.lend();
         fault::step(Step::Staged);
         self.egress.targets(self.words.iter_mut());
         let lanes = self.ingress.lanes().iter();
@@ -288,8 +420,17 @@ impl Station {
             self.set(self.layout.free, free);
         }
         self.ledger.commit(&self.words);
+        self.committed_replica = self.get(self.layout.replica);
         fault::step(Step::Committed);
         self.egress.publish();
+    }
+
+    /// Writes into its record that it has taken packets that never came.
+    #[cfg(feature = "attacks")]
+    pub(crate) fn lie(&mut self) {
+        let taken = self.get(self.layout.lanes_in);
+        self.set(self.layout.lanes_in, taken + (1 << 20));
+        self.commit();
     }
 
     /// Promises on every source's lanes what its ingress promises.
@@ -332,6 +473,8 @@ impl Station {
                 && self.end_source(source)
             {
                 self.ingress.finish(source);
+                // Of a stage's answers the markers are taken beyond what was written down.
+                self.commit();
             }
         }
         self.drop_late();

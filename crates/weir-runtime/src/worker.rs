@@ -2,20 +2,22 @@
 
 use crate::attach::Descriptors;
 #[cfg(feature = "attacks")]
-use crate::attack::{Attack, Next};
+use crate::attack::{Attack, Next as Strike};
 use crate::idle::{Idle, Look, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
+use crate::moves::{Order, Turn};
+use crate::replica::Recovered;
 use crate::sandbox::{self, SandboxError};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{FromWorker, WorkerSpec, command};
 use crate::station::{AttachError, PauseError, Progress, Station};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
 use weir_device::DeviceError;
-#[cfg(feature = "faults")]
-use weir_mem::fault;
+use weir_mem::fault::{self, Step};
 use weir_port::DoorbellError;
 
 /// Steps between two looks at the agent's commands.
@@ -46,6 +48,9 @@ pub enum WorkerError {
     /// The sandbox.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// It was told to go on in the next generation, and has adopted none that it could.
+    #[error("it was told to go on in a next generation of the graph and has none")]
+    NoNext,
     /// The device does not do what the worker is for.
     #[error("device {0:?} cannot do that")]
     Direction(weir_device::DeviceSpec),
@@ -83,7 +88,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         let _ = rustix::thread::set_name(&name);
     }
     #[cfg(feature = "attacks")]
-    let mut attack = spec.attack.map(|seed| Attack::new(&spec.name, seed, &fds));
+    let attack = spec.attack.map(|seed| Attack::new(&spec.name, seed, &fds));
     tell_of_panics();
     let mut fds = Descriptors::new(fds);
     let device = fds.device(&spec)?;
@@ -99,76 +104,271 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     if let Some(sandbox) = &spec.sandbox {
         sandbox::enter(sandbox)?;
     }
+    if spec.standby {
+        fault::step(Step::StandingBy);
+    } else {
+        // Read where it can do no harm: who wrote it may have been anybody's.
+        job.recover(&mut station);
+    }
     link::send(agent, &FromWorker::Ready { real_time }, &[])?;
-
-    for warning in std::mem::take(&mut job.warnings) {
-        link::send(agent, &FromWorker::Warning(warning), &[])?;
+    if spec.standby {
+        station.stand_by(agent)?;
+        fault::step(Step::Begun);
+        job.take_over(&mut station);
+        // Should it die now, its successor knows as much.
+        job.keep();
     }
-    job.begin(&mut station);
-    let mut idle = Idle::new(&spec.schedule);
-    let mut steps = 0u32;
-    loop {
-        // One load of a line that is seldom written: a command must not wait for 64 long batches.
-        if steps.is_multiple_of(STEPS) || station.has_command() {
-            obey(&mut station, &mut job, agent)?;
-            tell_notices(&mut job, agent)?;
-        }
-        steps = steps.wrapping_add(1);
+    let idle = Idle::new(&spec.schedule, real_time);
+    let mut worker = Worker {
+        agent,
+        station,
+        job,
+        idle,
+        real_time,
+        next: None,
+        before: None,
         #[cfg(feature = "attacks")]
-        if let Some(attack) = &mut attack
-            && attack.strike(agent) == Next::Obey
-        {
-            continue;
-        }
-        let later = match job.step(&mut station)? {
-            Progress::Did => {
-                idle.reset();
-                continue;
-            }
-            Progress::Finished => break,
-            Progress::Idle => None,
-            Progress::Later(ns) => Some(ns),
-        };
-        steps = 0; // look at the commands again after a rest
-        let mut failed = None;
-        let (buffers, resting, error) = (job.wants_buffers(), &mut job, &mut failed);
-        let rested = idle.rest(&mut station, agent, later, buffers, move |s| {
-            let progress = resting.step(s).unwrap_or_else(|e| {
-                *error = Some(e);
-                Progress::Did
-            });
-            Look { progress, device: resting.wake_fd(), buffers: resting.wants_buffers() }
-        })?;
-        if let Some(e) = failed {
-            return Err(e);
-        }
-        match rested {
-            Rested::Again => {}
-            Rested::Orphan => return Err(LinkError::Closed.into()),
-            Rested::Trouble => job.trouble(),
-        }
-    }
-    job.keep();
-    tell_notices(&mut job, agent)?;
-    for warning in job.warning().into_iter().chain(std::mem::take(&mut job.warnings)) {
-        link::send(agent, &FromWorker::Warning(warning), &[])?;
-    }
-    station.settle();
-    link::send(agent, &FromWorker::Report(job.segment.reports()), &[])?;
-    link::send(agent, &FromWorker::Done, &[])?;
-    // Stay until the agent has taken everything in and closes: pool owners take buffers back
-    // until nobody gives any.
+        attack,
+    };
+    worker.begin()?;
     loop {
-        station.ingress.sleep();
-        station.settle();
-        if station.bell.wait(Some(agent), Duration::from_secs(1))? {
-            break;
+        worker.work()?;
+        worker.tell_end()?;
+        if !worker.linger()? {
+            return Ok(());
         }
-        obey(&mut station, &mut job, agent)?;
-        station.settle();
     }
-    station.settle();
-    Ok(())
+}
+
+/// The memory of the next generation, which a service has attached to beside its own.
+struct Next {
+    spec: WorkerSpec,
+    station: Station,
+    segment: Segment,
+}
+
+impl Next {
+    fn attach(spec: WorkerSpec, fds: Vec<OwnedFd>) -> Result<Self, WorkerError> {
+        let station = Station::attach(&spec, Descriptors::new(fds))?;
+        let segment = Segment::new(&spec)?;
+        Ok(Next { spec, station, segment })
+    }
+}
+
+/// A worker's process, as long as it is one.
+struct Worker<'a> {
+    agent: BorrowedFd<'a>,
+    station: Station,
+    job: Job,
+    idle: Idle,
+    real_time: bool,
+    next: Option<Box<Next>>,
+    /// The memory that it went over from. Unmapping takes as long as a batch or more, so it waits for a rest.
+    before: Option<Box<Station>>,
+    #[cfg(feature = "attacks")]
+    attack: Option<Attack>,
+}
+
+impl Worker<'_> {
+    /// Tells what there was to tell of the beginning, and begins.
+    fn begin(&mut self) -> Result<(), WorkerError> {
+        if let Some(Recovered { flows, refused, took, .. }) = self.job.recovered.take() {
+            let micros = took.as_micros() as u64;
+            link::send(self.agent, &FromWorker::Recovered { flows, refused, micros }, &[])?;
+        }
+        for warning in std::mem::take(&mut self.job.warnings) {
+            link::send(self.agent, &FromWorker::Warning(warning), &[])?;
+        }
+        self.job.begin(&mut self.station);
+        Ok(())
+    }
+
+    /// Works until all input has ended.
+    fn work(&mut self) -> Result<(), WorkerError> {
+        let mut steps = 0u32;
+        loop {
+            // One load of a line that is seldom written: a command must not wait for 64 long batches.
+            if steps.is_multiple_of(STEPS) || self.station.has_command() {
+                self.obey()?;
+                self.tell_notices()?;
+            }
+            steps = steps.wrapping_add(1);
+            #[cfg(feature = "attacks")]
+            match self.attack.as_mut().map(|attack| attack.strike(self.agent)) {
+                Some(Strike::Obey) => continue,
+                Some(Strike::Lie) => self.station.lie(),
+                Some(Strike::Work) | None => {}
+            }
+            let later = match self.job.step(&mut self.station)? {
+                Progress::Did => {
+                    self.idle.reset();
+                    continue;
+                }
+                Progress::Finished => return Ok(()),
+                Progress::Idle => None,
+                Progress::Later(ns) => Some(ns),
+            };
+            self.before = None;
+            steps = 0; // look at the commands again after a rest
+            let mut failed = None;
+            let buffers = self.job.wants_buffers();
+            let (resting, error) = (&mut self.job, &mut failed);
+            let rested =
+                self.idle.rest(&mut self.station, self.agent, later, buffers, move |s| {
+                    let progress = resting.step(s).unwrap_or_else(|e| {
+                        *error = Some(e);
+                        Progress::Did
+                    });
+                    Look { progress, device: resting.wake_fd(), buffers: resting.wants_buffers() }
+                })?;
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            match rested {
+                Rested::Again => {}
+                // What goes with a command comes by the agent's socket.
+                Rested::Orphan if self.station.has_command() => {}
+                Rested::Orphan => return Err(LinkError::Closed.into()),
+                Rested::Trouble => self.job.trouble(),
+            }
+        }
+    }
+
+    /// All input has ended: tells what there is to tell of it.
+    fn tell_end(&mut self) -> Result<(), WorkerError> {
+        self.job.keep();
+        self.tell_notices()?;
+        let warnings = std::mem::take(&mut self.job.warnings);
+        for warning in self.job.warning().into_iter().chain(warnings) {
+            link::send(self.agent, &FromWorker::Warning(warning), &[])?;
+        }
+        self.station.settle();
+        link::send(self.agent, &FromWorker::Report(self.job.segment.reports()), &[])?;
+        link::send(self.agent, &FromWorker::Done, &[])?;
+        Ok(())
+    }
+
+    /// Stays until the agent has taken everything in and closes: pool owners take buffers back until
+    /// nobody gives any. True when it is to go on in the next generation.
+    fn linger(&mut self) -> Result<bool, WorkerError> {
+        loop {
+            self.station.ingress.sleep();
+            self.station.settle();
+            // Flows of others may still be on their way.
+            let turn = self.job.attend(&mut self.station);
+            self.tell_notices()?;
+            let wait = match turn {
+                Some(turn) if turn.did => Duration::ZERO,
+                Some(Turn { later: Some(later), .. }) => Duration::from_nanos(later),
+                _ => Duration::from_secs(1),
+            };
+            let said = self.station.bell.wait(Some(self.agent), wait)?;
+            if said && !self.station.has_command() {
+                break;
+            }
+            if self.obey()? {
+                return Ok(true);
+            }
+            self.station.settle();
+        }
+        self.station.settle();
+        Ok(false)
+    }
+
+    /// Passes on what a device, or what keeps state, has to tell.
+    fn tell_notices(&mut self) -> Result<(), WorkerError> {
+        while let Some(notice) = self.job.notice() {
+            link::send(self.agent, &FromWorker::Warning(notice), &[])?;
+        }
+        for answer in self.job.answers() {
+            link::send(self.agent, &answer, &[])?;
+        }
+        Ok(())
+    }
+
+    /// Does what the agent commands; true when it goes on in the next generation from here.
+    fn obey(&mut self) -> Result<bool, WorkerError> {
+        self.station.note_nonsense();
+        let (mut waiting, mut went) = (VecDeque::new(), false);
+        loop {
+            let Some(command) = waiting.pop_front().or_else(|| self.station.command()) else {
+                return Ok(went);
+            };
+            let rested = match command {
+                command::STOP => {
+                    self.job.stop();
+                    continue;
+                }
+                command::END_CYCLES => {
+                    self.station.ingress.end_cycles();
+                    continue;
+                }
+                command::HOLD | command::RECEIVE => {
+                    self.job.hold(command == command::HOLD);
+                    continue;
+                }
+                command::ADOPT => {
+                    self.adopt()?;
+                    continue;
+                }
+                command::FORSAKE => {
+                    self.next = None;
+                    continue;
+                }
+                command::ORDER => {
+                    let (order, _): (Order, _) = link::receive(self.agent)?;
+                    self.job.order(order);
+                    continue;
+                }
+                command::PAUSE => {
+                    self.station.pause(self.agent, &FromWorker::Paused(self.job.held()))?
+                }
+                command::HAND_OVER => {
+                    fault::step(Step::HandingOver);
+                    let handing = self.job.hand_over(&mut self.station);
+                    self.station.settle();
+                    let reports = FromWorker::Report(self.job.segment.reports());
+                    link::send(self.agent, &reports, &[])?;
+                    self.station.pause(self.agent, &FromWorker::HandedOver(handing))?
+                }
+                _ => continue,
+            };
+            waiting.extend(rested.meanwhile);
+            if rested.goes {
+                self.go_over()?;
+                went = true;
+            }
+        }
+    }
+
+    /// Attaches to the memory that a message describes.
+    fn adopt(&mut self) -> Result<(), WorkerError> {
+        let (spec, fds): (WorkerSpec, _) = link::receive(self.agent)?;
+        let answer = match Next::attach(spec, fds) {
+            Ok(next) => {
+                self.next = Some(Box::new(next));
+                FromWorker::Adopted
+            }
+            Err(e) => FromWorker::NotAdopted(e.to_string()),
+        };
+        link::send(self.agent, &answer, &[])?;
+        Ok(())
+    }
+
+    /// Goes over into the memory that it has adopted, with its device.
+    fn go_over(&mut self) -> Result<(), WorkerError> {
+        let Some(next) = self.next.take() else { return Err(WorkerError::NoNext) };
+        let Next { spec, mut station, segment } = *next;
+        station.reload();
+        let job = self.job.succeed(&spec, &mut station, segment).ok_or(WorkerError::NoNext)?;
+        let before = std::mem::replace(&mut self.station, station);
+        (self.job, self.idle) = (job, Idle::new(&spec.schedule, self.real_time));
+        self.before = Some(Box::new(before));
+        self.begin()?;
+        // The agent sees by it that this worker has begun.
+        self.station.commit();
+        Ok(())
+    }
 }
 
 /// Lets the agent know why, should some code panic: the process ends then.
@@ -181,30 +381,6 @@ fn tell_of_panics() {
             usual(panic);
         }
     }));
-}
-
-/// Passes on what a device, or what keeps state, has to tell.
-fn tell_notices(job: &mut Job, agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
-    while let Some(notice) = job.notice() {
-        link::send(agent, &FromWorker::Warning(notice), &[])?;
-    }
-    Ok(())
-}
-
-/// Does what the agent commands.
-fn obey(station: &mut Station, job: &mut Job, agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
-    station.note_nonsense();
-    while let Some(command) = station.command() {
-        let stop = match command {
-            command::STOP => true,
-            command::PAUSE => station.pause(agent, job.held())?,
-            _ => false,
-        };
-        if stop {
-            job.stop();
-        }
-    }
-    Ok(())
 }
 
 /// A worker without a process of its own: whoever holds it decides when it takes a step. For
@@ -221,7 +397,8 @@ impl Stepper {
         let device = fds.device(spec)?;
         let mut station = Station::attach(spec, fds)?;
         let segment = Segment::new(spec)?;
-        let job = Job::new(spec, &mut station, segment, device)?;
+        let mut job = Job::new(spec, &mut station, segment, device)?;
+        job.recover(&mut station);
         Ok(Stepper { station, job })
     }
 

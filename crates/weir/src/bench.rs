@@ -2,11 +2,16 @@
 
 mod chain;
 mod consolidation;
+mod figure;
 mod firewall;
+mod flows;
 mod instances;
 mod instructions;
 mod latency;
 mod machine;
+mod overload;
+mod parallel;
+mod replication;
 mod sample;
 
 use std::process::ExitCode;
@@ -20,17 +25,29 @@ pub struct BenchArgs {
 
 #[derive(clap::Subcommand)]
 enum BenchCommand {
+    /// All figures and the report.
+    All(figure::AllArgs),
     /// Throughput of MacSwap chains, isolated and fused alternating.
     Chain(chain::ChainArgs),
     /// What a service chain of VNFs costs, with the work that they repeat and without, by type of µNF.
     Consolidation(consolidation::ConsolidationArgs),
+    /// The papers' figures anew: samples, chart, and the claim beside what was seen.
+    Figure(figure::FigureArgs),
     /// Throughput of a firewall: header check, packet filter and HTTP classifier in one segment.
     Firewall(firewall::FirewallArgs),
+    /// What NFs that remember flows do per core.
+    Flows(flows::FlowsArgs),
     /// Throughput of a costly NF as one instance and as two, on a core each.
     Instances(instances::InstancesArgs),
     /// How long one packet takes through MacSwaps, polling and from sleep, and what an idle graph
     /// costs.
     Latency(latency::LatencyArgs),
+    /// What a chain delivers of packets that come faster than it can take them.
+    Overload(overload::OverloadArgs),
+    /// Latency and throughput of four NFs, the two in the middle side by side and in sequence alternating.
+    Parallel(parallel::ParallelArgs),
+    /// What a replica of flows costs a chain of three NFs, and how long the flows of a killed worker are away.
+    Replication(replication::ReplicationArgs),
     /// Runs a fused chain in one thread for so many packets, to be counted by valgrind
     /// (ci/instructions.sh).
     #[command(hide = true)]
@@ -39,11 +56,17 @@ enum BenchCommand {
 
 pub fn main(args: &BenchArgs) -> ExitCode {
     match &args.command {
+        BenchCommand::All(args) => figure::all(args),
+        BenchCommand::Figure(args) => figure::main(args),
         BenchCommand::Chain(args) => chain::main(args),
         BenchCommand::Consolidation(args) => consolidation::main(args),
         BenchCommand::Firewall(args) => firewall::main(args),
+        BenchCommand::Flows(args) => flows::main(args),
         BenchCommand::Instances(args) => instances::main(args),
         BenchCommand::Latency(args) => latency::main(args),
+        BenchCommand::Overload(args) => overload::main(args),
+        BenchCommand::Parallel(args) => parallel::main(args),
+        BenchCommand::Replication(args) => replication::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),
     }
 }

@@ -1,9 +1,8 @@
 //! `weir diff`: what leads from one plan to another.
 
 use crate::BAD_INPUT;
-use crate::explain::PlanningArgs;
+use crate::planning::PlanningArgs;
 use crate::policy::PolicyFailure;
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,6 +13,9 @@ pub struct DiffArgs {
     old: PathBuf,
     /// The policy that shall run.
     new: PathBuf,
+    /// The file of options that the old policy runs with, as `--options`, where it is another than the new one's.
+    #[arg(long, value_name = "FILE")]
+    old_options: Option<PathBuf>,
     /// Prints the actions as JSON, each with what was and what shall be.
     #[arg(long)]
     json: bool,
@@ -23,20 +25,29 @@ pub struct DiffArgs {
 
 pub fn main(args: &DiffArgs) -> ExitCode {
     let actions = || -> Result<_, PolicyFailure> {
-        let (old, new) = (args.planning.plan(&args.old)?, args.planning.plan(&args.new)?);
+        let planned = |path, file: Option<&PathBuf>| {
+            let planned = match file {
+                Some(file) => args.planning.planned_under(path, false, Some(file))?,
+                None => args.planning.planned(path, false)?,
+            };
+            for warning in planned.instances.warnings() {
+                crate::complain!("weir: warning: {warning}");
+            }
+            Ok::<_, PolicyFailure>(planned.plan)
+        };
+        let (old, new) =
+            (planned(&args.old, args.old_options.as_ref())?, planned(&args.new, None)?);
         Ok(weir_plan::diff(&old, &new))
     };
     match actions() {
         Ok(actions) => {
-            let mut out = std::io::stdout().lock();
-            if args.json {
-                let _ = serde_json::to_writer_pretty(&mut out, &actions);
-                let _ = writeln!(out);
+            let text = if args.json {
+                serde_json::to_string_pretty(&actions).unwrap_or_default() + "\n"
             } else {
-                for action in actions {
-                    let _ = writeln!(out, "{action}");
-                }
-            }
+                actions.iter().map(|action| format!("{action}\n")).collect()
+            };
+            // Nobody reads it: no failure.
+            let _ = crate::say::tell(&text);
             ExitCode::SUCCESS
         }
         Err(e) => {

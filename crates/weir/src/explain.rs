@@ -1,14 +1,11 @@
 //! `weir explain`: what becomes of a policy, stage by stage.
 
-use crate::cores::{self, Cores};
-use crate::known::{self, DocumentArgs, Known};
-use crate::outside::OutsideArgs;
-use crate::policy::{self, Consolidate, Loaded, PolicyFailure};
-use crate::{BAD_INPUT, FAILED};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use crate::planning::{Planned, PlanningArgs};
+use crate::policy::{self, PolicyFailure};
+use crate::{BAD_INPUT, FAILED, say};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use weir_plan::{Asked, Instances, Isolate, Parallel, Plan, Sizing};
+use weir_plan::Plan;
 
 /// A stage of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -60,92 +57,6 @@ pub struct ExplainArgs {
     pub planning: PlanningArgs,
 }
 
-/// What a plan depends on besides the policy; as for `weir run`.
-#[derive(clap::Args)]
-pub struct PlanningArgs {
-    /// Which NFs get a worker process of their own.
-    /// Each, unless a request's objective says otherwise.
-    #[arg(long, value_enum)]
-    isolate: Option<crate::run::IsolateArg>,
-    /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
-    /// ways share a worker.
-    #[arg(long, value_enum, default_value = "on")]
-    consolidate: Consolidate,
-    /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs.
-    #[arg(long, value_parser = cores::parse)]
-    cores: Option<Cores>,
-    /// Puts an NF into a trust domain.
-    #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
-    domain: Vec<(String, String)>,
-    /// Runs so many instances of an NF, NF=2:1 two of these weights.
-    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
-    instances: Vec<(String, Asked)>,
-    /// The hardware (JSON or YAML) that a request's objective is to be met on; without it this machine.
-    #[arg(long, value_name = "FILE")]
-    hardware: Option<PathBuf>,
-    #[command(flatten)]
-    documents: DocumentArgs,
-    #[command(flatten)]
-    pub outside: OutsideArgs,
-}
-
-/// A policy's stages of planning.
-struct Planned {
-    loaded: Loaded,
-    /// One instance of each NF.
-    plan: Plan,
-    parallel: Parallel,
-    instances: Instances,
-    /// What runs: with all instances.
-    runs: Plan,
-}
-
-impl PlanningArgs {
-    /// The plan of a policy, whose warnings go to standard error.
-    pub fn plan(&self, path: &Path) -> Result<Plan, PolicyFailure> {
-        self.plan_with(path, false)
-    }
-
-    /// The same, with a word on where the policy's filters surprise.
-    pub fn checked(&self, path: &Path) -> Result<Plan, PolicyFailure> {
-        self.plan_with(path, true)
-    }
-
-    fn plan_with(&self, path: &Path, surprises: bool) -> Result<Plan, PolicyFailure> {
-        let planned = self.planned(path)?;
-        if surprises {
-            let _ = write!(std::io::stderr(), "{}", planned.loaded.surprises);
-        }
-        for warning in planned.instances.warnings() {
-            crate::complain!("weir: warning: {warning}");
-        }
-        Ok(planned.runs)
-    }
-
-    fn planned(&self, path: &Path) -> Result<Planned, PolicyFailure> {
-        let known = Known::load(&self.outside, &self.documents)?;
-        let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
-        let _ = write!(std::io::stderr(), "{}", loaded.warnings);
-        let given = self.isolate.map(Isolate::from);
-        let hardware = self.hardware.as_deref();
-        let cores = self.cores.as_ref().map(|cores| cores.0.clone());
-        let (isolate, chosen) =
-            policy::isolation(&loaded, path, given, hardware, cores.as_deref())?;
-        if let Some(chosen) = chosen {
-            crate::complain!("weir: {chosen}");
-        }
-        let server = known::server(hardware, cores.as_deref())?;
-        let options = policy::options(isolate, cores, &self.domain)?;
-        let plan = policy::plan_with(&loaded.graph, path, &options, self.consolidate)?;
-        let parallel = weir_plan::parallelise(&plan.graph, &options);
-        let (asked, objective) = (policy::asked(&self.instances)?, loaded.objective.as_ref());
-        let sizing = Sizing { server: &server, objective, asked: &asked };
-        let (runs, instances) =
-            policy::plan_sized(&loaded.graph, path, &options, self.consolidate, sizing)?;
-        Ok(Planned { loaded, plan, parallel, instances, runs })
-    }
-}
-
 /// Why a stage is not shown.
 #[derive(Debug, thiserror::Error)]
 enum ExplainError {
@@ -177,7 +88,7 @@ fn run(args: &ExplainArgs) -> Result<(), ExplainError> {
             .map_err(|source| ExplainError::Write { path: path.clone(), source }),
         // Nobody reads it: no failure.
         None => {
-            let _ = std::io::stdout().write_all(text.as_bytes());
+            let _ = say::tell(&text);
             Ok(())
         }
     }
@@ -188,8 +99,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
     let title = |stage: &str| format!("{file}: {stage}");
     if args.stage == Stage::Policy {
         // Checked as a whole first: what is drawn is what would run.
-        let known = Known::load(&args.planning.outside, &args.planning.documents)?;
-        let written = policy::written(&args.policy, &known)?;
+        let written = policy::written(&args.policy, &args.planning.known()?)?;
         let diagram = || written.to_diagram(&title("pipelets as written"));
         return match args.format {
             Format::Text => Ok(written.to_string()),
@@ -198,8 +108,11 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Format::Json => Ok(lines(&written.to_json())?),
         };
     }
-    let Planned { loaded, plan, parallel, instances, runs } =
-        args.planning.planned(&args.policy)?;
+    let planned = args.planning.planned(&args.policy, false)?;
+    let Planned { loaded, options, consolidate, instances, plan: runs, .. } = &planned;
+    // Of one instance of each NF.
+    let plan = policy::plan_with(&loaded.graph, &args.policy, options, *consolidate)?;
+    let parallel = weir_plan::parallelise(&plan.graph, options, policy::which(planned.parallel));
     Ok(match args.format {
         Format::Text => match args.stage {
             Stage::Policy | Stage::Merged => loaded.written.to_text(),
@@ -210,7 +123,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
                 text => text,
             },
             Stage::Instances => instances.to_text(),
-            Stage::Plan => runs.to_text() + &parallel.to_text(&plan.graph),
+            Stage::Plan => runs.to_text() + &runs.in_sequence_to_text(),
         },
         Format::Dot | Format::Svg => {
             let diagram = match args.stage {
@@ -240,7 +153,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Stage::Instances => {
                 lines(&serde_json::json!({ "graph": plan.graph, "instances": instances }))?
             }
-            Stage::Plan => lines(&runs)?,
+            Stage::Plan => lines(runs)?,
         },
     })
 }

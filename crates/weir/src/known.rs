@@ -3,6 +3,8 @@
 
 use crate::outside::OutsideArgs;
 use crate::policy::PolicyFailure;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -30,6 +32,13 @@ pub struct DocumentArgs {
     /// Descriptions of NF types without code (JSON or YAML): such can be checked, not run.
     #[arg(long, value_name = "FILE")]
     describe: Vec<PathBuf>,
+}
+
+impl DocumentArgs {
+    /// The files.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.template.iter().chain(&self.describe)
+    }
 }
 
 /// All NF types and templates there are.
@@ -130,13 +139,15 @@ impl Catalog for Known {
     }
 }
 
-/// The server that plans are for: the first of a hardware description, else this machine,
-/// or what `--cores` leaves of it.
+/// The server that plans are for: the first of a hardware description, else this machine; of either what `--cores`
+/// leaves of it.
 pub fn server(path: Option<&Path>, given: Option<&[usize]>) -> Result<Server, PolicyFailure> {
     if let Some(path) = path {
         let (text, syntax) = read(path)?;
         let hardware = Hardware::read(&text, syntax).map_err(|e| wrong(&e, path, &text))?;
-        if let Some(server) = hardware.servers.into_iter().next() {
+        if let Some(mut server) = hardware.servers.into_iter().next() {
+            let least = given.and_then(|given| u32::try_from(given.len()).ok());
+            server.cores = server.cores.min(least.unwrap_or(u32::MAX));
             return Ok(server);
         }
     }
@@ -193,24 +204,37 @@ pub enum TextError {
     Io(#[from] std::io::Error),
 }
 
+thread_local! {
+    /// What this thread reads is read again while a graph runs: whoever waits for a pipe then keeps the run from its
+    /// end.
+    static AGAIN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Calls `read` in such a way that pipes are refused, whatever it reads.
+pub fn again<T>(read: impl FnOnce() -> T) -> T {
+    AGAIN.set(true);
+    let done = read();
+    AGAIN.set(false);
+    done
+}
+
 /// A policy's or document's text, from a file or a pipe, one byte more than it may have at most: what is
 /// longer is refused by its length, not read.
 pub fn read_text(path: &Path) -> Result<String, PolicyFailure> {
     text(path, true).map_err(|source| PolicyFailure::Read { path: path.to_owned(), source })
 }
 
-/// As [`read_text`]; `pipes`: also from a pipe, which may wait for whoever writes into it.
+/// As [`read_text`]; `pipes`: also from a pipe, which waits for whoever writes into it.
 pub fn text(path: &Path, pipes: bool) -> Result<String, TextError> {
+    let pipes = pipes && !AGAIN.get();
     // Before it is opened: to open a device may do something.
-    let is_pipe = readable(&std::fs::metadata(path)?, pipes)?;
+    readable(&std::fs::metadata(path)?, pipes)?;
     let mut options = std::fs::OpenOptions::new();
-    options.read(true);
-    if !is_pipe {
-        options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
-    }
-    let file = options.open(path)?;
+    let file = options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     // It may be another one by now.
-    readable(&file.metadata()?, pipes)?;
+    if readable(&file.metadata()?, pipes)? {
+        wait_for_writer(&file, path)?;
+    }
     let mut bytes = Vec::new();
     match file.take(weir_plan::MAX_TEXT as u64 + 1).read_to_end(&mut bytes) {
         Ok(_) => {}
@@ -222,6 +246,25 @@ pub fn text(path: &Path, pipes: bool) -> Result<String, TextError> {
         return Ok(String::from_utf8_lossy(&bytes).into_owned());
     }
     String::from_utf8(bytes).map_err(|_| TextError::NotText)
+}
+
+/// Waits until something comes out of a pipe, or who writes has gone; says so when that takes long. From then on
+/// reading waits too.
+fn wait_for_writer(pipe: &std::fs::File, path: &Path) -> Result<(), std::io::Error> {
+    let mut fds = [PollFd::new(pipe, PollFlags::IN)];
+    let soon = Timespec { tv_sec: 1, tv_nsec: 0 };
+    // A signal ends the program or is nothing: waiting goes on.
+    let mut wait = |patience| rustix::io::retry_on_intr(|| poll(&mut fds, patience));
+    if wait(Some(&soon))? == 0 {
+        crate::complain!(
+            "weir: {} is a pipe, and nothing comes out of it: waiting for who writes the text into it (Ctrl-C \
+             ends this)",
+            path.display()
+        );
+        wait(None)?;
+    }
+    let flags = rustix::fs::fcntl_getfl(pipe)?;
+    Ok(rustix::fs::fcntl_setfl(pipe, flags.difference(OFlags::NONBLOCK))?)
 }
 
 /// Whether it is a pipe; refuses what is neither that nor a file.
@@ -252,6 +295,15 @@ mod tests {
         assert_eq!(cores(&[0]), Some(1));
         // Those that are not there do not count.
         assert_eq!(cores(&[0; 100_000]), server(None, None).map(|server| server.cores).ok());
+    }
+
+    #[test]
+    fn of_described_hardware_too() {
+        let path = std::env::temp_dir().join(format!("weir-server-{}.yaml", std::process::id()));
+        std::fs::write(&path, "servers: [ { name: box, cores: 8, ghz: 2.0 } ]\n").unwrap();
+        let cores = |given: Option<&[usize]>| server(Some(&path), given).unwrap().cores;
+        assert_eq!((cores(None), cores(Some(&[0, 1, 2])), cores(Some(&[0; 9]))), (8, 3, 8));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -2,15 +2,20 @@
 
 mod bench;
 mod check;
+mod control;
 mod cores;
 mod diff;
 mod explain;
+mod flow;
 mod include;
 mod known;
+mod limits;
 mod nf;
 mod outside;
+mod planning;
 mod policy;
 mod run;
+mod say;
 mod schema;
 
 use clap::{Parser, Subcommand};
@@ -29,7 +34,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs a policy on devices until its input ends, or until Ctrl-C.
-    Run(run::RunArgs),
+    Run(Box<run::RunArgs>),
+    /// Asks a running graph about its flows.
+    Get(flow::GetArgs),
+    /// Moves flows of a running graph from one instance of their NF to another.
+    Flow(flow::FlowArgs),
     /// Checks a policy, without running it.
     Check(check::CheckArgs),
     /// Shows what becomes of a policy, stage by stage, as text or as a picture.
@@ -59,31 +68,43 @@ impl Command {
             Command::Explain(args) => !args.planning.outside.with.is_empty(),
             Command::Diff(args) => !args.planning.outside.with.is_empty(),
             Command::Nf(args) => !args.outside().with.is_empty(),
+            Command::Get(_) | Command::Flow(_) => false,
             Command::Schema(_) | Command::Worker { .. } => false,
         }
     }
 }
 
-/// Prints a line to standard error as `eprintln` does, but goes on when nobody reads it: a log that
-/// was closed must not end a running graph.
-macro_rules! complain {
-    ($($arg:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($arg)*);
-    }};
-}
-pub(crate) use complain;
+pub(crate) use say::complain;
 
 /// Exit code for what failed while running.
 const FAILED: u8 = 1;
 /// Exit code for input that is not right: command line, policy, devices.
 const BAD_INPUT: u8 = 2;
 
+/// A command line that is not right, or one that asks for help.
+fn unclear(error: &clap::Error) -> ExitCode {
+    let code = ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(BAD_INPUT));
+    // It repeats what was written. Where that would steer the terminal its own colours are left out too.
+    let sound = |arg: std::ffi::OsString| {
+        let text = arg.to_string_lossy();
+        say::escaped(&text) == text
+    };
+    if std::env::args_os().all(sound) {
+        let _ = error.print();
+    } else {
+        say::warn(&error.render().to_string());
+    }
+    code
+}
+
 fn main() -> ExitCode {
     // A file-size limit is an error of the write, not the end of the process.
     let limit = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, limit);
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(e) => return unclear(&e),
+    };
     if command.starts_processes() && !std::path::Path::new("/proc/self/fd").exists() {
         complain!(
             "weir: there is no /proc, through which processes are started: mount it (as root: mount \
@@ -93,6 +114,8 @@ fn main() -> ExitCode {
     }
     match command {
         Command::Run(args) => run::main(&args),
+        Command::Get(args) => flow::get(&args),
+        Command::Flow(args) => flow::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Diff(args) => diff::main(&args),

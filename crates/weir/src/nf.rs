@@ -3,7 +3,7 @@
 use crate::BAD_INPUT;
 use crate::known::{DocumentArgs, Known};
 use crate::outside::OutsideArgs;
-use std::io::Write;
+use std::fmt::Arguments;
 use std::process::ExitCode;
 use weir_plan::Catalog;
 
@@ -47,6 +47,12 @@ impl NfArgs {
     }
 }
 
+/// A line of the answer.
+fn line(text: Arguments<'_>) {
+    // Nobody reads it: no failure.
+    let _ = crate::say::tell(&format!("{text}\n"));
+}
+
 pub fn main(args: &NfArgs) -> ExitCode {
     let known = match Known::load(args.outside(), args.documents()) {
         Ok(known) => known,
@@ -55,21 +61,20 @@ pub fn main(args: &NfArgs) -> ExitCode {
             return ExitCode::from(BAD_INPUT);
         }
     };
-    let mut out = std::io::stdout();
     match &args.command {
         NfCommand::List { .. } => {
             for r in weir_nf::registrations() {
-                let _ = writeln!(out, "{:<20} {}", r.descriptor.name, r.descriptor.summary);
+                line(format_args!("{:<20} {}", r.descriptor.name, r.descriptor.summary));
             }
             for (path, nf) in known.programs.outside() {
-                let _ = writeln!(out, "{:<20} {} ({})", nf.name, nf.summary, path.display());
+                line(format_args!("{:<20} {} ({})", nf.name, nf.summary, path.display()));
             }
             for described in known.all_described() {
-                let _ = writeln!(out, "{:<20} (described; no code)", described.info.name);
+                line(format_args!("{:<20} (described; no code)", described.info.name));
             }
             for template in known.all_templates() {
                 let about = &template.document().about;
-                let _ = writeln!(out, "{:<20} {about} (VNF template)", template.name());
+                line(format_args!("{:<20} {about} (VNF template)", template.name()));
             }
             ExitCode::SUCCESS
         }
@@ -89,12 +94,12 @@ pub fn main(args: &NfArgs) -> ExitCode {
                         serde_json::json!({ "description": r.descriptor, "config": r.schema() });
                     shown.insert("nf".to_owned(), nf);
                 }
-                let _ = writeln!(out, "{shown:#}");
+                line(format_args!("{shown:#}"));
                 return ExitCode::SUCCESS;
             }
             if let Some(described) = known.all_described().find(|one| one.info.name == *name) {
                 let shown = serde_json::json!({ "description": described.info });
-                let _ = writeln!(out, "{shown:#}");
+                line(format_args!("{shown:#}"));
                 return ExitCode::SUCCESS;
             }
             let outside = known.programs.outside().find(|(_, nf)| nf.name == *name);
@@ -110,7 +115,7 @@ pub fn main(args: &NfArgs) -> ExitCode {
             };
             match shown {
                 Ok(shown) => {
-                    let _ = writeln!(out, "{shown:#}");
+                    line(format_args!("{shown:#}"));
                     ExitCode::SUCCESS
                 }
                 Err(e) => {

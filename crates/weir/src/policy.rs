@@ -1,15 +1,17 @@
 //! Reading a policy and planning it, with errors for the operator.
 
+use crate::planning::OptionsError;
 use crate::{include, known};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use weir_control::library::Library;
 use weir_control::outside::OutsideError;
 use weir_plan::service::{Objective, ObjectiveError, Request, Syntax, choose};
 use weir_plan::{
-    Asked, Catalog, Checked, Graph, Instances, Isolate, MAX_INSTANCES, NodeKind, Options, Plan,
-    PlanError, Policy, PolicyError, PolicyFiles, Sizing, Why,
+    Asked, Catalog, Checked, Graph, Instances, Isolate, MAX_INSTANCES, Node, NodeKind, Options,
+    Plan, PlanError, Policy, PolicyError, PolicyFiles, SideBySide, Sizing, Why,
 };
+use weir_runtime::spec::ReplicateSpec;
 
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,9 @@ pub enum PolicyFailure {
         /// Why.
         source: known::TextError,
     },
+    /// A file of options is not taken.
+    #[error(transparent)]
+    Options(#[from] OptionsError),
     /// An outside program is not taken.
     #[error("weir: {0}")]
     Outside(#[from] OutsideError),
@@ -70,6 +75,17 @@ pub enum PolicyFailure {
     /// An NF is given two trust domains.
     #[error("weir: --domain {0}=...: {0} is given a domain twice; give it one")]
     DomainTwice(String),
+    /// An NF is given two ways to replicate it.
+    #[error("weir: --replicate {0}=...: {0} is given twice; give it once")]
+    ReplicateTwice(String),
+    /// There is no such NF.
+    #[error("weir: --replicate {nf}=...: the policy has no NF `{nf}`; it has {known}")]
+    ReplicateUnknown {
+        /// Its name.
+        nf: String,
+        /// Those there are.
+        known: String,
+    },
     /// An NF is given two numbers of instances.
     #[error("weir: --instances {0}=...: {0} is given a number of instances twice; give it one")]
     InstancesTwice(String),
@@ -93,6 +109,8 @@ pub struct Loaded {
     pub surprises: String,
     /// What a service request is to achieve.
     pub objective: Option<Objective>,
+    /// The files that it stands in, its own first.
+    pub files: Vec<PathBuf>,
 }
 
 /// The most reasons why it does not run that are shown.
@@ -111,7 +129,8 @@ pub fn load(
             checked.map_err(|errors| failure(texts.render(&errors), &errors, only_library))?;
         let warnings = texts.render_warnings(&warnings);
         let surprises = texts.render_warnings(&surprises);
-        return Ok(Loaded { graph, written, warnings, surprises, objective: None });
+        let files = texts.names().map(PathBuf::from).collect();
+        return Ok(Loaded { graph, written, warnings, surprises, objective: None, files });
     };
     let text = known::read_text(path)?;
     let request = Request::read(&text, syntax, catalog)
@@ -120,7 +139,8 @@ pub fn load(
     let warnings = weir_plan::render_warnings(&checked.warnings, &file, &text);
     let surprises = weir_plan::render_warnings(&checked.surprises, &file, &text);
     let Checked { graph, written, .. } = checked;
-    Ok(Loaded { graph, written, warnings, surprises, objective })
+    let files = vec![path.to_owned()];
+    Ok(Loaded { graph, written, warnings, surprises, objective, files })
 }
 
 /// A policy as it is written, or as a service request says it. It is checked all the same.
@@ -142,6 +162,20 @@ pub fn written(path: &Path, catalog: &dyn Catalog) -> Result<Policy, PolicyFailu
 /// A policy with what it includes.
 fn source(path: &Path) -> Result<PolicyFiles, PolicyFailure> {
     Ok(PolicyFiles::read(&include::document(path)?, &include::Files))
+}
+
+/// The types of a graph's NFs that have no code, each once.
+pub fn without_code<'g>(graph: &'g Graph, catalog: &dyn Catalog) -> Vec<&'g str> {
+    let mut types: Vec<&str> = Vec::new();
+    for node in graph.nodes() {
+        if let NodeKind::Nf { info, .. } = &node.kind
+            && !catalog.has_code(&info.name)
+            && !types.contains(&info.name.as_str())
+        {
+            types.push(&info.name);
+        }
+    }
+    types
 }
 
 /// Each NF that is to run has code.
@@ -174,20 +208,19 @@ pub fn runs(graph: &Graph, path: &Path) -> Result<(), PolicyFailure> {
 }
 
 /// Which NFs share a worker: as the operator says, else as meets the objective at least cost, else
-/// none. Says in words what was chosen for an objective. `cores`: as `--cores` gives
-/// them.
+/// none. Says in words what was chosen for an objective. `options`: cores and domains as the operator gives them.
 pub fn isolation(
     loaded: &Loaded,
     path: &Path,
     given: Option<Isolate>,
     hardware: Option<&Path>,
-    cores: Option<&[usize]>,
+    options: &Options,
 ) -> Result<(Isolate, Option<String>), PolicyFailure> {
     let Some(objective) = &loaded.objective else {
         return Ok((given.unwrap_or(Isolate::Each), None));
     };
-    let server = known::server(hardware, cores)?;
-    let choice = match choose(&loaded.graph, objective, &server) {
+    let server = known::server(hardware, options.cores.as_deref())?;
+    let choice = match choose(&loaded.graph, objective, &server, &options.domains) {
         Ok(choice) => choice,
         Err(source) => {
             let failure = PolicyFailure::Objective { path: path.to_owned(), source };
@@ -222,7 +255,7 @@ pub fn from_text(text: &str, file: &str) -> Result<Loaded, PolicyFailure> {
     let warnings = weir_plan::render_warnings(&checked.warnings, file, text);
     let surprises = weir_plan::render_warnings(&checked.surprises, file, text);
     let Checked { graph, written, .. } = checked;
-    Ok(Loaded { graph, written, warnings, surprises, objective: None })
+    Ok(Loaded { graph, written, warnings, surprises, objective: None, files: Vec::new() })
 }
 
 fn wrong(errors: &[PolicyError], file: &str, text: &str, only_library: bool) -> PolicyFailure {
@@ -300,6 +333,53 @@ pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
     Ok((name.to_owned(), Asked { weights, least_loaded }))
 }
 
+/// Understands `NF=batch`, `NF=every:10`, `NF=us:500` and `NF=none`, as `--replicate` is given.
+pub fn parse_replicate(text: &str) -> Result<(String, Option<ReplicateSpec>), String> {
+    let form = "write NF=batch, NF=every:N (packets of a flow), NF=us:T (microseconds) or NF=none";
+    let (name, mode) = text.split_once('=').ok_or(form)?;
+    if name.is_empty() {
+        return Err(format!("`{text}` names no NF: {form}"));
+    }
+    let mode = match mode.split_once(':') {
+        None if mode == "none" => None,
+        None if mode == "batch" => Some(ReplicateSpec::Batch),
+        Some(("every", packets)) => match packets.parse::<u16>() {
+            Ok(packets @ 1..) => Some(ReplicateSpec::Every(packets)),
+            _ => return Err(format!("`{packets}` packets: 1 to {} can be", u16::MAX)),
+        },
+        Some(("us", time)) => match time.parse::<u32>() {
+            Ok(us @ 1..=LONGEST_REPLICATE_US) => Some(ReplicateSpec::Micros(us)),
+            _ => return Err(format!("`{time}` µs: 1 to {LONGEST_REPLICATE_US} can be")),
+        },
+        _ => return Err(format!("`{mode}` is no way to replicate: {form}")),
+    };
+    Ok((name.to_owned(), mode))
+}
+
+/// Most microseconds between two writes of a replica: a minute.
+const LONGEST_REPLICATE_US: u32 = 60_000_000;
+
+/// Of which NFs of a graph what they remember is replicated.
+pub fn replicated(
+    given: &[(String, Option<ReplicateSpec>)],
+    graph: &Graph,
+) -> Result<BTreeMap<String, ReplicateSpec>, PolicyFailure> {
+    let (mut all, mut seen) = (BTreeMap::new(), BTreeSet::new());
+    for (nf, mode) in given {
+        if !seen.insert(nf.as_str()) {
+            return Err(PolicyFailure::ReplicateTwice(nf.clone()));
+        }
+        let names = || graph.nodes().iter().filter(|n| n.is_nf()).map(Node::policy_name);
+        if !names().any(|name| name == nf) {
+            let known: BTreeSet<&str> = names().collect();
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            return Err(PolicyFailure::ReplicateUnknown { nf: nf.clone(), known });
+        }
+        all.extend(mode.map(|mode| (nf.clone(), mode)));
+    }
+    Ok(all)
+}
+
 /// What the operator asks for of NFs' instances, by NF.
 pub fn asked(given: &[(String, Asked)]) -> Result<BTreeMap<String, Asked>, PolicyFailure> {
     let mut asked = BTreeMap::new();
@@ -320,6 +400,37 @@ pub fn plan_sized(
     sizing: Sizing<'_>,
 ) -> Result<(Plan, Instances), PolicyFailure> {
     let plan = Plan::sized(graph, options, consolidate == Consolidate::On, sizing);
+    plan.map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
+}
+
+/// Whether NFs work side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Parallel {
+    /// Where it is worth it by the cost model, and there are cores enough.
+    Auto,
+    /// Nowhere.
+    Never,
+    /// Wherever they may.
+    Always,
+}
+
+/// As the planner says it.
+pub fn which(parallel: Parallel) -> SideBySide {
+    match parallel {
+        Parallel::Auto => SideBySide::Auto,
+        Parallel::Never => SideBySide::Never,
+        Parallel::Always => SideBySide::Always,
+    }
+}
+
+/// The same plan, with NFs side by side.
+pub fn side_by_side(
+    plan: Plan,
+    path: &Path,
+    options: &Options,
+    parallel: Parallel,
+) -> Result<Plan, PolicyFailure> {
+    let plan = plan.side_by_side(options, which(parallel));
     plan.map_err(|source| PolicyFailure::Plan { path: path.to_owned(), source })
 }
 

@@ -1,47 +1,27 @@
 //! `weir run`: a policy on devices.
 
+mod control;
 mod live;
+mod planner;
+mod reload;
 mod signals;
+pub mod words;
 
+use self::control::{Control, SocketError};
 use self::live::Live;
-use self::signals::Signals;
-use crate::cores::{self, Cores};
-use crate::known::{self, DocumentArgs, Known};
-use crate::outside::OutsideArgs;
-use crate::policy::{self, Consolidate, PolicyFailure};
-use crate::{BAD_INPUT, FAILED};
-use std::collections::BTreeMap;
-use std::io::Write;
+use self::planner::{Planned, Planner};
+use self::reload::Reload;
+use self::signals::{HangUp, Signals};
+use crate::planning::PlanningArgs;
+use crate::policy::PolicyFailure;
+use crate::{BAD_INPUT, FAILED, limits, say};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weir_control::devices;
 use weir_control::setup::WorkerSetup;
-use weir_control::wiring::{self, RunOptions, WiringError};
+use weir_control::wiring::WiringError;
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
 use weir_device::DeviceSpec;
-use weir_plan::{Asked, Isolate, Sizing};
-
-/// Which NFs get a worker process of their own.
-#[derive(Clone, Copy, clap::ValueEnum)]
-pub enum IsolateArg {
-    /// Each of them.
-    Each,
-    /// None: all run in one.
-    None,
-    /// As many as the cores make good use of, by the cost model.
-    Auto,
-}
-
-impl From<IsolateArg> for Isolate {
-    fn from(arg: IsolateArg) -> Self {
-        match arg {
-            IsolateArg::Each => Isolate::Each,
-            IsolateArg::None => Isolate::None,
-            IsolateArg::Auto => Isolate::Auto,
-        }
-    }
-}
 
 /// Runs a policy.
 #[derive(clap::Args)]
@@ -52,26 +32,11 @@ pub struct RunArgs {
     /// left out), afp:INTERFACE, tap:NAME, gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
     #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
     bind: Vec<(u16, DeviceSpec)>,
-    /// Which NFs get a worker process of their own: each, unless a request's objective says otherwise.
-    #[arg(long, value_enum)]
-    isolate: Option<IsolateArg>,
-    /// Whether NFs are left out whose answer an equal one before them has, and equal ones on different
-    /// ways share a worker. Reports are the same either way; `weir explain` says what is done.
-    #[arg(long, value_enum, default_value = "on")]
-    consolidate: Consolidate,
-    /// Puts an NF into a trust domain: packets are shared within a domain and copied between
-    /// domains. Without it an NF is where its type says, mostly in the graph's own.
-    #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
-    domain: Vec<(String, String)>,
-    /// Runs so many instances of an NF, which divide its packets by what must meet at one; NF=2:1 gives
-    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. Without it
-    /// there are as many as the traffic that the policy states needs, and cores make use of.
-    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
-    instances: Vec<(String, Asked)>,
-    /// Cores to use, such as 0,1 or 0-3: the first for devices, the others for NFs. Without it the
-    /// kernel chooses.
-    #[arg(long, value_parser = cores::parse)]
-    cores: Option<Cores>,
+    #[command(flatten)]
+    planning: PlanningArgs,
+    /// Reads the policy again, as after SIGHUP, when it or a file that belongs to it has changed.
+    #[arg(long)]
+    watch: bool,
     /// Ends the input after so many seconds.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     duration: Option<Duration>,
@@ -79,6 +44,10 @@ pub struct RunArgs {
     /// as its comment.
     #[arg(long, value_name = "FILE")]
     dump_drops: Option<PathBuf>,
+    /// The socket by which `weir get` and `weir flow` ask this run, for this user only. Without it one in
+    /// $XDG_RUNTIME_DIR/weir, or /run/weir for root.
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Prints the report as JSON instead of tables.
     #[arg(long)]
     json: bool,
@@ -94,15 +63,19 @@ pub struct RunArgs {
     /// Microseconds for which a worker polls after its last packet before it sleeps.
     #[arg(long, default_value_t = 200)]
     spin: u32,
+    /// Of how many packets of a batch a worker asks for the first lines when it takes it; of all unless given.
+    #[arg(long, value_name = "PACKETS")]
+    prefetch: Option<u32>,
     /// `busy`: workers never sleep, but for a moment when those of a core are put in order.
     #[arg(long, value_enum, default_value = "adaptive")]
     poll: Poll,
     /// Leaves the real-time class out even where it is permitted.
     #[arg(long)]
     no_real_time: bool,
-    /// Seed for NFs that sample or hash. The generator has one of its own: `gen:seed=N`.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// Seed for NFs that sample or hash, and for how packets divide over instances and ports; without it 0, and one by chance with a live
+    /// device. The generator has one of its own: `gen:seed=N`.
+    #[arg(long)]
+    seed: Option<u64>,
     /// Longest delay before a worker that keeps dying is restarted, in milliseconds.
     #[arg(long, default_value_t = 500, value_name = "MS")]
     restart_delay: u64,
@@ -114,13 +87,9 @@ pub struct RunArgs {
     /// some) before it is killed and started again; not with `--patience 0`.
     #[arg(long, default_value = "20", value_name = "SECONDS", value_parser = parse_seconds)]
     start_patience: Duration,
-    /// The hardware (JSON or YAML) that a request's objective is to be met on; without it this machine.
-    #[arg(long, value_name = "FILE")]
-    hardware: Option<PathBuf>,
-    #[command(flatten)]
-    documents: DocumentArgs,
-    #[command(flatten)]
-    outside: OutsideArgs,
+    /// Where a worker of the n-th generation kills itself: N:SEGMENT:STEP:N. For such tests.
+    #[arg(long, hide = true, value_parser = parse_later_fault)]
+    later_fault: Vec<(u32, (String, u32, u32))>,
     /// Where a worker kills itself: SEGMENT:STEP:N. For tests of builds with the feature `faults`.
     #[arg(long, hide = true, value_parser = parse_fault)]
     fault: Vec<(String, u32, u32)>,
@@ -160,6 +129,12 @@ fn parse_fault(text: &str) -> Result<(String, u32, u32), String> {
     }
 }
 
+fn parse_later_fault(text: &str) -> Result<(u32, (String, u32, u32)), String> {
+    let parts = text.split_once(':').and_then(|(n, fault)| Some((n.parse().ok()?, fault)));
+    let (generation, fault) = parts.ok_or("write N:SEGMENT:STEP:N")?;
+    Ok((generation, parse_fault(fault)?))
+}
+
 fn parse_attack(text: &str) -> Result<(String, u64), String> {
     let parts = text.rsplit_once(':');
     let attack = parts.and_then(|(name, seed)| Some((name.to_owned(), seed.parse().ok()?)));
@@ -177,15 +152,12 @@ enum RunError {
     BoundTwice(u16),
     #[error("weir: {0}")]
     Agent(#[from] AgentError),
-    #[error(
-        "weir: {source}; only {most} files may be open at a time, and {workers} workers may need \
-         {enough}: raise the limit (ulimit -n {enough}; as root, LimitNOFILE= of the service)"
-    )]
-    FewFiles { source: AgentError, most: u64, workers: usize, enough: u64 },
     #[error("weir: cannot listen for signals: {0}")]
-    Signals(std::io::Error),
+    Signals(#[source] std::io::Error),
+    #[error("weir: {0}")]
+    Control(#[from] SocketError),
     #[error("weir: cannot write the report: {0}")]
-    Print(std::io::Error),
+    Print(#[source] std::io::Error),
 }
 
 impl RunError {
@@ -193,100 +165,40 @@ impl RunError {
         match self {
             RunError::Policy(_) | RunError::Wiring(_) | RunError::BoundTwice(_) => BAD_INPUT,
             RunError::Agent(_)
-            | RunError::FewFiles { .. }
             | RunError::Signals(_)
+            | RunError::Control(_)
             | RunError::Print(_) => FAILED,
         }
     }
 }
 
 pub fn main(args: &RunArgs) -> ExitCode {
-    match run(args) {
+    let mut workers = 0;
+    match run(args, &mut workers) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(FAILED),
-        Err(e @ (RunError::Agent(_) | RunError::FewFiles { .. })) => {
-            crate::complain!("{}", plain(&e.to_string()));
-            ExitCode::from(e.code())
-        }
         Err(e) => {
-            crate::complain!("{e}");
+            let cure =
+                limits::cure(&e, workers).map_or_else(String::new, |cure| format!("; {cure}"));
+            let said = e.to_string();
+            // What workers say is one line, whatever they make of it.
+            let said =
+                if matches!(e, RunError::Agent(_)) { say::one_line(&said) } else { said.into() };
+            crate::complain!("{said}{cure}");
             ExitCode::from(e.code())
         }
     }
 }
 
-/// What workers say is theirs: what moves cursors or changes colours becomes a space.
-fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-fn run(args: &RunArgs) -> Result<bool, RunError> {
-    let sandbox = args.outside.sandbox();
-    if !sandbox.on {
+/// Runs; `workers` becomes how many there are to be.
+fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
+    if !args.planning.outside.sandbox().on {
         crate::complain!(
             "weir: warning: --sandbox off: workers may do whatever this user may; for debugging only"
         );
     }
-    let known = Known::load(&args.outside, &args.documents)?;
-    let loaded = policy::load(&args.policy, &known, args.outside.with.is_empty())?;
-    let _ = write!(std::io::stderr(), "{}", loaded.warnings);
-    policy::has_code(&loaded.graph, &args.policy, &known)?;
-    policy::runs(&loaded.graph, &args.policy)?;
-    let given = args.isolate.map(Isolate::from);
-    let hardware = args.hardware.as_deref();
-    let cores = args.cores.as_ref().map(|c| c.0.clone());
-    let (isolate, chosen) =
-        policy::isolation(&loaded, &args.policy, given, hardware, cores.as_deref())?;
-    if let Some(chosen) = chosen.filter(|_| !args.quiet) {
-        crate::complain!("weir: {chosen}");
-    }
-    let server = known::server(hardware, cores.as_deref())?;
-    let (asked, objective) = (policy::asked(&args.instances)?, loaded.objective.as_ref());
-    let sizing = Sizing { server: &server, objective, asked: &asked };
-    let planned = policy::options(isolate, cores, &args.domain)?;
-    let (plan, _) =
-        policy::plan_sized(&loaded.graph, &args.policy, &planned, args.consolidate, sizing)?;
-    let mut binds = BTreeMap::new();
-    for (port, device) in &args.bind {
-        if binds.insert(*port, device.clone()).is_some() {
-            return Err(RunError::BoundTwice(*port));
-        }
-    }
-    if let Some(output) = devices::written_over(&binds, &args.policy) {
-        return Err(WiringError::SameFile(output.to_owned()).into());
-    }
-    if let Some(file) = &args.dump_drops
-        && devices::is_same(file, &args.policy)
-    {
-        return Err(WiringError::SameFile(file.clone()).into());
-    }
-    let captures = devices::scan(&binds)?;
-    for (port, summary) in &captures {
-        if summary.largest > wiring::LONGEST_PACKET {
-            crate::complain!(
-                "weir: warning: the capture of port {port} has packets of up to {} bytes; those over \
-                 {} do not fit a buffer and are dropped as `oversize`",
-                summary.largest,
-                wiring::LONGEST_PACKET
-            );
-        }
-    }
-    let options = RunOptions {
-        ring: args.ring,
-        pool: args.pool,
-        spin_us: args.spin,
-        busy: args.poll == Poll::Busy,
-        real_time: !args.no_real_time,
-        seed: args.seed,
-        faults: args.fault.clone(),
-        attacks: args.attack.clone(),
-        programs: known.programs.paths(),
-        dump_drops: args.dump_drops.clone(),
-        sandbox,
-    };
-    let taps = devices::open(&binds)?;
-    let mut setup = wiring::wire(&plan, &binds, &captures, &options)?;
-    setup.taps = taps;
+    let planner = Planner::new(args);
+    let Planned { plan, setup, files } = planner.plan(1)?;
     let policy = RestartPolicy {
         longest: Duration::from_millis(args.restart_delay),
         offences: args.offences,
@@ -294,66 +206,87 @@ fn run(args: &RunArgs) -> Result<bool, RunError> {
         start_patience: args.start_patience,
         ..RestartPolicy::default()
     };
+    *workers = setup.workers.len();
     let signals = Signals::listen().map_err(RunError::Signals)?;
     let start = Instant::now();
-    let workers = setup.workers.len();
-    let mut agent = Agent::start(setup, policy).map_err(|e| too_few_files(e, workers))?;
-    let mut live = Live::new(args.quiet, &captures, &agent);
+    let mut agent = Agent::start(setup, policy)?;
+    let mut control = match (Control::open(args.control.as_deref(), &mut agent), &args.control) {
+        (Ok(control), _) => Some(control),
+        (Err(e), Some(_)) => return Err(e.into()),
+        // Nobody has asked for it: it goes without, as where there is no such directory.
+        (Err(_), None) => None,
+    };
+    let mut live = Live::new(args.quiet, &planner.captures(), &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
-    'running: loop {
-        agent.turn(live.patience())?;
-        while let Some(event) = agent.event() {
-            if let Event::Ready { real_time: granted, after: None, .. } = event {
-                real_time |= granted;
-                ready += 1;
-                if ready == agent.setup().workers.len() && !args.quiet {
-                    live.say(&granted_line(&agent, real_time));
-                    live.say(&agent.sandbox());
-                    sharers(&agent, &args.domain).iter().for_each(|line| live.say(line));
+    // A policy is read and planned beside the loop, which has to look after the workers.
+    let ended = std::thread::scope(|scope| {
+        let mut reload = Reload::new(scope, &planner, plan, files);
+        loop {
+            agent.turn(live.patience())?;
+            if let Some(control) = &mut control {
+                control.serve(&mut agent);
+            }
+            reload.count_retired(&mut agent, &mut live);
+            while let Some(event) = agent.event() {
+                if let Event::Ready { real_time: granted, after: None, .. } = event {
+                    real_time |= granted;
+                    ready += 1;
+                    if ready == *workers && !args.quiet {
+                        live.say(&granted_line(&agent, real_time));
+                        live.say(&agent.sandbox());
+                        if let Some(seed) = planner.by_chance() {
+                            live.say(&format!(
+                                "seed by chance: {seed}; --seed {seed} divides packets alike again"
+                            ));
+                        }
+                        let asked = &args.planning.plan.domain;
+                        sharers(&agent, asked).iter().for_each(|line| live.say(line));
+                    }
+                }
+                live.tell(&agent, &event);
+                if let Some(control) = &mut control {
+                    control.hear(&event);
+                }
+                match event {
+                    Event::Finished => return Ok(Some(reload.end())),
+                    Event::Relinked(relinked) => reload.relinked(relinked),
+                    Event::NotRelinked { .. } => reload.not_relinked(),
+                    _ => {}
                 }
             }
-            live.tell(&agent, &event);
-            if event == Event::Finished {
-                break 'running;
+            let over = args.duration.is_some_and(|d| start.elapsed() >= d);
+            let signalled = signals.count();
+            let hung_up = signals.hung_up();
+            if signalled >= 2 {
+                return Ok(None);
             }
+            if (over || signalled == 1 || hung_up == HangUp::Terminal) && !stopped {
+                stopped = true;
+                agent.stop();
+            }
+            if !stopped {
+                reload.look(&mut agent, &mut live, hung_up == HangUp::Asked);
+            }
+            live.show(&agent);
         }
-        let over = args.duration.is_some_and(|d| start.elapsed() >= d);
-        let signalled = signals.count();
-        let over = over || signals.hung_up();
-        if signalled >= 2 {
-            live.clear();
-            crate::complain!("weir: interrupted twice: ending without draining");
-            return Ok(false);
-        }
-        if (over || signalled == 1) && !stopped {
-            stopped = true;
-            agent.stop();
-        }
-        live.show(&agent);
-    }
+    });
     live.clear();
+    let Some((plan, earlier, relinks)) = ended.map_err(RunError::Agent)? else {
+        crate::complain!("weir: interrupted twice: ending without draining");
+        return Ok(false);
+    };
     let seconds = start.elapsed().as_secs_f64();
     let census = agent.dismiss();
-    let report = Report::of(&plan, &agent, census, seconds);
+    let mut report = Report::of(&plan, &agent, census, seconds);
+    for earlier in earlier.into_iter().rev() {
+        report.add_earlier(earlier);
+    }
+    report.relinks = relinks;
     print_report(&report, args.json).map_err(RunError::Print)?;
     if !report.sound {
         crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
     }
     Ok(report.sound)
-}
-
-/// When memory or processes are refused and few files may be open, that is why: each ring, pool and
-/// worker is some. The agent has raised the limit as far as it may.
-fn too_few_files(source: AgentError, workers: usize) -> RunError {
-    // More than workers of usual chains have; it decides only what is said.
-    let enough = 256 + 64 * workers as u64;
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    match (&source, most) {
-        (AgentError::Memory(_) | AgentError::Spawn(_), Some(most)) if most < enough => {
-            RunError::FewFiles { source, most, workers, enough }
-        }
-        _ => source.into(),
-    }
 }
 
 /// One line on which of the machine's helps were used.
@@ -388,15 +321,13 @@ fn sharers(agent: &Agent, asked: &[(String, String)]) -> Vec<String> {
 }
 
 fn print_report(report: &Report, json: bool) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+    let mut text = if json { serde_json::to_string_pretty(report)? } else { report.table() };
     if json {
-        serde_json::to_writer_pretty(&mut out, report)?;
-        writeln!(out)?;
+        text.push('\n');
     } else {
-        write!(out, "{}", report.table())?;
         for node in report.nodes.iter().filter(|n| !n.report.is_null()) {
-            writeln!(out, "{}: {}", node.name, node.report)?;
+            text += &format!("{}: {}\n", node.name, node.report);
         }
     }
-    out.flush()
+    say::tell(&text)
 }

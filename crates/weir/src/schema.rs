@@ -1,6 +1,5 @@
 //! `weir schema KIND`: the JSON schema of a kind of document.
 
-use std::io::Write;
 use std::process::ExitCode;
 use weir_plan::service::{DocumentKind, schema};
 
@@ -34,6 +33,6 @@ pub fn main(args: &SchemaArgs) -> ExitCode {
         KindArg::Nf => DocumentKind::Nf,
         KindArg::Hardware => DocumentKind::Hardware,
     };
-    let _ = writeln!(std::io::stdout(), "{:#}", schema(kind).as_value());
+    let _ = crate::say::tell(&format!("{:#}\n", schema(kind).as_value()));
     ExitCode::SUCCESS
 }

@@ -288,24 +288,128 @@ fn names_of_trust_domains_are_words_of_bounded_length_and_given_once() {
     assert_eq!(weir(&["check", &policy, "--domain", &fits]).code, Some(0));
 }
 
+#[test]
+fn every_fault_of_a_configuration_is_said_at_its_value() {
+    let scratch = Scratch::new();
+    let policy = "Port<0> a; Port<1> b;
+Busy x { cycles: \"many\",
+  colour: 3 };
+L3L4Filter f { default: \"nothing\",
+  rules: [
+    { action: \"pass\", proto: \"tcp\" },
+    { action: \"let\", proto: \"tcp\" },
+    { action: \"drop\", sorce: \"10.0.0.0/8\" } ] };
+pipelet { a -> x -> f -> b; }";
+    let file = scratch.write("faults.weir", policy);
+    let ended = weir(&["check", &file]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    let places: Vec<&str> = ended
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix(&format!("{file}:"))?.split(": error").next())
+        .collect();
+    let wanted = ["2:10", "3:3", "4:16", "7:7", "8:23"];
+    assert_eq!(places, wanted, "{}", ended.stderr);
+}
+
 /// `weir run` of a small policy, in surroundings that a shell makes first.
 fn run_after(first: &str) -> Ended {
+    run_in("sh", first, "1=null")
+}
+
+/// The same of a shell, with an output.
+fn run_in(shell: &str, first: &str, output: &str) -> Ended {
     let scratch = Scratch::new();
     let policy = scratch.write("policy.weir", FORWARD);
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", &format!("{first} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_weir")]);
-    shell.args(["run", &policy, "--bind", &demo_rx(), "--bind", "1=null"]);
-    spawn(shell).end()
+    let mut command = std::process::Command::new(shell);
+    command.args(["-c", &format!("{first} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_weir")]);
+    command.args(["run", &policy, "--bind", &demo_rx(), "--bind", output]);
+    spawn(command).end()
 }
 
 #[test]
 fn too_few_files_are_said_with_how_many_and_what_to_do() {
-    for most in [16, 24] {
+    // With 64 the kernel does not refuse files, but the limit that a worker is to have.
+    for most in [8, 16, 24, 48, 64] {
         let ended = run_after(&format!("ulimit -n {most}"));
         assert_eq!(ended.code, Some(1), "{ended:?}");
         for text in [&format!("only {most} files"), "ulimit -n 384"] {
             assert!(ended.stderr.contains(text), "{ended:?}");
         }
+    }
+}
+
+#[test]
+fn a_limit_on_file_size_is_named_whether_memory_or_a_capture_meets_it() {
+    // In units of 1 KiB (bash).
+    for most in [8, 100, 4000] {
+        let ended = run_in("bash", &format!("ulimit -f {most}"), "1=null");
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        for text in ["shared memory", "File too large", "the limit on file size", "ulimit -f"] {
+            assert!(ended.stderr.contains(text), "{ended:?}");
+        }
+        assert!(!ended.stderr.contains("free memory"), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_limit_on_processes_is_named() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!(
+            "skipped: a_limit_on_processes_is_named needs root, which then becomes a user without processes"
+        );
+        return;
+    }
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    // Folders may be closed to others: program and policy are open before.
+    let first = "exec 8<\"$1\" 9<\"$2\"; \
+         exec setpriv --reuid=65531 --regid=65531 --clear-groups bash -c \
+         \"ulimit -u $3; exec /proc/self/fd/8 run /proc/self/fd/9 --bind 0=gen:packets=1 --bind 1=null\"";
+    for most in ["0", "3"] {
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", first, "bash", env!("CARGO_BIN_EXE_weir"), &policy, most]);
+        let ended = spawn(command).end();
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        for text in ["no more processes are allowed", "this user may have", "ulimit -u"] {
+            assert!(ended.stderr.contains(text), "{most}: {ended:?}");
+        }
+    }
+}
+
+#[test]
+fn what_steers_a_terminal_is_shown_not_sent() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", FORWARD);
+    let escape = "x\u{1b}[2J\u{202e}";
+    let odd = scratch.file(&format!("{escape}.weir"));
+    std::fs::write(&odd, format!("Port<0> a; {escape}")).unwrap();
+    let odd = odd.to_str().unwrap().to_owned();
+    let fine = scratch.file(&format!("fine{escape}.weir"));
+    std::fs::write(&fine, FORWARD).unwrap();
+    let fine = fine.to_str().unwrap().to_owned();
+    let bind = format!("0=pcap:rx={escape}");
+    let unknown = format!("{escape}=0");
+    for (args, code) in [
+        (vec!["run", &policy, "--bind", escape], 2),
+        (vec!["run", &policy, "--bind", &bind, "--bind", "1=null"], 2),
+        (vec!["check", &policy, "--domain", &unknown, "--instances", &unknown], 2),
+        (vec![escape], 2),
+        (vec!["check", escape], 2),
+        (vec!["check", &odd], 2),
+        (vec!["check", &fine], 0),
+        (vec!["explain", &fine], 0),
+        (vec!["nf", "show", escape], 2),
+    ] {
+        let ended = weir(&args);
+        assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");
+        let said = ended.stdout + &ended.stderr;
+        assert!(!said.contains(['\u{1b}', '\u{202e}']), "{args:?}: {said:?}");
+        let quiet = args[0] == "explain";
+        assert!(
+            quiet || said.contains("\\u202e") || said.contains('\u{fffd}'),
+            "{args:?}: {said:?}"
+        );
     }
 }
 

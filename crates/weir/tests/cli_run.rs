@@ -89,14 +89,11 @@ fn a_duration_ends_an_endless_input_and_everything_is_drained() {
 
 #[test]
 fn an_interrupt_drains_what_is_under_way() {
-    for (signal, isolate) in [(Signal::INT, "each"), (Signal::TERM, "none"), (Signal::HUP, "each")]
-    {
+    for (signal, isolate) in [(Signal::INT, "each"), (Signal::TERM, "none")] {
         let scratch = Scratch::new();
         let policy = scratch.write("policy.weir", TWICE);
         let out = scratch.file("out.pcap");
-        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
-        let mut command = std::process::Command::new("env");
-        command.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
         // Not at full rate: the output is a file.
         command.args([
             "run",
@@ -259,6 +256,35 @@ fn an_output_that_cannot_be_written_fails_with_its_name() {
 }
 
 #[test]
+fn outputs_that_cannot_be_written_are_found_before_anything_starts() {
+    let scratch = Scratch::new();
+    let policy = scratch.write("policy.weir", TWICE);
+    let (taken, loose) = (scratch.file("taken.pcap"), scratch.file("loose.pcap"));
+    let format = weir_capture::Format::Pcapng;
+    let writer = weir_capture::Writer::create(&taken, format).unwrap();
+    std::os::unix::fs::symlink("/proc/none/out.pcap", &loose).unwrap();
+    for (output, why) in [
+        (taken.as_path(), "another program writes this file"),
+        // Nobody, not even root, makes files there.
+        (std::path::Path::new("/proc/out.pcap"), "it cannot be written"),
+        (&loose, "it cannot be written"),
+    ] {
+        let (bound, dump) = (tx(output), output.to_str().unwrap());
+        for more in [&["--bind", &bound][..], &["--bind", "1=null", "--dump-drops", dump]] {
+            let run = ["run", &policy, "--bind", &demo_rx()];
+            let ended = weir(&[&run[..], more].concat());
+            assert_eq!(ended.code, Some(2), "{ended:?}");
+            // Nothing ran: not even the line on what would be used is there.
+            assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
+            for text in [dump, why] {
+                assert!(ended.stderr.contains(text), "{ended:?}");
+            }
+        }
+    }
+    drop(writer);
+}
+
+#[test]
 fn a_full_disk_ends_the_run_with_a_clear_message() {
     let scratch = Scratch::new();
     let policy = scratch.write("policy.weir", TWICE);
@@ -413,6 +439,20 @@ fn a_policy_is_read_from_files_and_pipes_only_and_up_to_its_limit() {
     let mut check = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
     let ended = check.args(["check", "-q", "/dev/stdin"]).stdin(pipe).status().unwrap();
     assert!(ended.success() && cat.wait().unwrap().success());
+}
+
+#[test]
+fn a_policy_from_a_pipe_that_nobody_writes_into_says_what_it_waits_for() {
+    let scratch = Scratch::new();
+    let pipe = scratch.file("policy.weir");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut check = start(&["check", pipe.to_str().unwrap()]);
+    check.wait_for("is a pipe, and nothing comes out of it");
+    std::fs::write(&pipe, TWICE).unwrap();
+    let ended = check.end();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains(pipe.to_str().unwrap()), "{ended:?}");
+    assert!(ended.stdout.contains("right"), "{ended:?}");
 }
 
 /// What none of these ends by itself would show as a test that does not end.

@@ -5,8 +5,7 @@
 mod common_crash;
 
 use common_crash::*;
-use rustix::process::{Signal, kill_process};
-use std::collections::BTreeMap;
+use rustix::process::Signal;
 
 const BOTTLENECK: &str = "
 Port<0> lan;  Port<1> wan;
@@ -28,21 +27,9 @@ fn a_killed_instance_loses_what_it_had_in_hand_and_only_that() {
     let more = ["--instances", "slow=2", "--instances", "sizes=2"];
     let mut run = Run::start(&policy, &[args.as_slice(), &more].concat());
     run.wait_for_workers(7);
-    let grown = || std::fs::metadata(&out).map_or(0, |m| m.len());
-    let (mut lost, mut kills) = (0, BTreeMap::<String, u64>::new());
     let names = ["slow#1", "slow#2", "sizes#2"];
-    for name in names.into_iter().cycle().take(KILLS as usize) {
-        let more = grown() + 200 * RECORD;
-        wait_until("packets to flow again", PATIENCE, || grown() > more);
-        kill_process(run.workers()[name], Signal::KILL).unwrap();
-        let died = format!("worker {name} died");
-        let (_, line) = run.wait_for_line("the death", |line| line.contains(&died));
-        assert!(lost_in(&line) <= BATCH, "{line}");
-        lost += lost_in(&line);
-        let again = format!("worker {name} runs again after ");
-        run.wait_for_line("the successor", |line| line.contains(&again));
-        *kills.entry(name.to_owned()).or_default() += 1;
-    }
+    let names = names.into_iter().cycle().take(KILLS as usize);
+    let (lost, kills) = kill_in_turn(&mut run, &out, names);
     run.signal(Signal::INT);
     let finished = run.finish();
     finished.assert_sound("instances");
@@ -66,4 +53,30 @@ fn a_killed_instance_loses_what_it_had_in_hand_and_only_that() {
     assert_eq!(parts.len(), 2);
     assert_eq!(parts.iter().sum::<u64>(), slow["packets"].as_u64().unwrap());
     assert!(parts.iter().all(|n| n * 3 > slow["packets"].as_u64().unwrap()), "{parts:?}");
+}
+
+/// As `weir_mem::fault::Step::Claimed`.
+const CLAIMED: u32 = 4;
+
+#[test]
+fn who_dies_between_taking_the_ends_of_two_lanes_has_nobody_named_for_it() {
+    let scratch = Scratch::new("instances-ends");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  MacSwap x;  MacSwap y;
+         pipelet { lan -> x;  x -> y;  y -> wan; }",
+    );
+    // No packets come: the first that Tx, and `y`, claim is the end of the lane from one instance of the two.
+    for (dies, nth) in [("tx:wan", 1), ("tx:wan", 2), ("y#1", 1), ("y#1", 2)] {
+        let fault = format!("{dies}:{CLAIMED}:{nth}");
+        let args = ["--bind", "0=gen:packets=0", "--bind", "1=null", "--fault", &fault];
+        let more = ["--instances", "x=3", "--instances", "y=2"];
+        let mut run = Run::start(&policy, &[args.as_slice(), &more].concat());
+        let died = format!("worker {dies} died");
+        run.wait_for_line("the death", |line| line.contains(&died));
+        let finished = run.finish();
+        finished.assert_sound(&fault);
+        let said = &finished.said;
+        assert!(!said.iter().any(|line| line.contains("nonsense")), "{fault}: {said:?}");
+        assert_eq!(finished.number("/balance/lost"), 0, "{fault}: {said:?}");
+    }
 }

@@ -170,6 +170,32 @@ fn after_a_hundred_thousand_packets_without_a_crash_batches_are_whole_and_poison
 }
 
 #[test]
+fn poison_is_still_known_when_the_graph_has_been_changed() {
+    let scratch = Scratch::new("crash-report-relinked");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  Fragile frail { how: \"panic\" };  Busy x { cycles: 150000 };
+         pipelet { lan -> frail;  frail -> x;  x -> wan; }",
+    );
+    let (input, program) = (scratch.file("in.pcap"), hostile("hostile-nf"));
+    write(&input, &after(60_000));
+    let rx = format!("0=pcap:rx={}", input.display());
+    let args = ["--bind", &rx, "--bind", "1=null", "--with", program.to_str().unwrap()];
+    // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
+    let mut weir = std::process::Command::new("env");
+    weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
+    let mut run = Run::start_by(weir, &policy, &args);
+    for _ in 0..2 {
+        run.wait_for_line("a crash", |l| l.contains("worker frail runs again"));
+    }
+    run.signal(rustix::process::Signal::HUP);
+    let (_, line) = run.wait_for_line("a word on the relink", |l| l.contains("relinked"));
+    assert!(line.contains(": relinked in "), "{line}");
+    let finished = run.finish();
+    finished.assert_sound("relinked");
+    assert_eq!((crashes(&finished).len(), poisoned(&finished)), (2, 1), "{:#}", finished.report);
+}
+
+#[test]
 fn a_worker_that_somebody_kills_is_no_crash_and_its_packets_are_no_poison() {
     let scratch = Scratch::new("crash-none");
     let policy =

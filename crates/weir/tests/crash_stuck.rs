@@ -39,6 +39,25 @@ fn a_worker_that_hangs_before_it_is_ready_is_ended_and_given_up_in_the_end() {
 }
 
 #[test]
+fn a_worker_that_is_stopped_before_it_is_ready_is_not_waited_for_as_one_that_builds() {
+    let scratch = Scratch::new("stuck-stopped");
+    let policy = attacker(&scratch, "honest", "build");
+    // It never becomes ready, and might take ten minutes for it: only that it is stopped can be why it ends.
+    let mut run = start(&policy, "rate=1000", &["--start-patience", "600"]);
+    for _ in 0..2 {
+        let worker = || run.workers().get("a").copied();
+        let mut pid = None;
+        wait_until("the worker", PATIENCE, || {
+            pid = worker();
+            pid.is_some()
+        });
+        kill_process(pid.unwrap(), Signal::STOP).unwrap();
+        run.wait_for_line("the naming", |line| line.contains("worker a was stopped: killed"));
+        run.wait_for_line("its death", |line| line.contains("worker a died"));
+    }
+}
+
+#[test]
 fn a_worker_that_is_ready_twice_is_named() {
     let scratch = Scratch::new("stuck-twice");
     let policy = attacker(&scratch, "ready-twice", "start");

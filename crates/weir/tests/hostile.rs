@@ -291,6 +291,47 @@ fn who_answers_and_says_nothing_of_how_far_it_has_come_is_ended_and_traffic_goes
     pretends("promises", FORK, "gen:size=64,flows=8,rate=20000", "answers and promises nothing");
 }
 
+/// The hostile NF has several lanes from those before it and two to the merge behind it.
+const MERGES: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap before;  CheckIpHeader hostile;  MacSwap after;
+pipelet {
+  lan -> before;  before -> hostile;
+  hostile [hostile.ip] -> after;  hostile [hostile.non_ip] -> after;  after -> wan;
+}";
+
+#[test]
+fn a_hostile_nf_between_merges_makes_nobody_wait_for_what_cannot_come() {
+    let start = number_from("WEIR_SEED").unwrap_or(7000);
+    let mut kills = 0;
+    for seed in start..start + number_from("WEIR_HOSTILE_RUNS").unwrap_or(4) {
+        let scratch = Scratch::new(&format!("hostile-merges-{seed}"));
+        let policy = scratch.policy(MERGES);
+        let attack = format!("hostile:{seed}");
+        let rx = "0=gen:size=64,flows=200,rate=20000,packets=15000";
+        let mut args = vec!["--bind", rx, "--bind", "1=null", "--ring", "64", "--attack", &attack];
+        args.extend(["--instances", "before=2"]);
+        if seed % 2 == 1 {
+            args.extend(["--instances", "after=2"]);
+        }
+        // It ends by itself, or whoever waits for that says that it does not.
+        let finished = Run::start(&policy, &args).finish();
+        let show = || format!("{seed}: {:#}\n{}", finished.report, finished.said.join("\n"));
+        assert_eq!(
+            (finished.code, &finished.report["sound"]),
+            (Some(0), &true.into()),
+            "{}",
+            show()
+        );
+        let killed = finished.said.iter().filter_map(|line| line.strip_suffix(": killed"));
+        for line in killed {
+            assert!(line.contains("worker hostile "), "somebody else was named: {}", show());
+            kills += 1;
+        }
+    }
+    assert!(kills > 0, "nobody was named");
+}
+
 /// A neighbour whose 64 batches take longer than anybody waits for a worker to come to rest.
 const SLOW: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> left;  Port<3> right;
@@ -361,4 +402,48 @@ fn an_audit_ends_a_stopped_neighbour_without_taking_it_for_the_offender() {
     let offences = finished.report["workers"].as_array().unwrap().iter();
     let named = offences.filter(|w| w["name"] != "hostile" && w["offences"] != 0);
     assert_eq!(named.count(), 0, "{:#}", finished.report);
+}
+
+#[test]
+fn what_is_dropped_for_an_nf_behind_a_parallel_stage_is_not_counted_at_the_stages_branches() {
+    let scratch = Scratch::new("hostile-behind");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  PacketSizeHistogram one;  CountSubnet two;  MacSwap behind;
+pipelet { lan -> one -> two -> behind -> wan; }",
+    );
+    let mut args = vec!["--bind", "0=gen:size=64,rate=20000", "--bind", "1=null"];
+    args.extend(["--parallel", "always", "--attack", "behind:7", "--offences", "1"]);
+    let mut run = Run::start(&policy, &args);
+    run.wait_for_line("the drain", |line| line.contains("is not started again"));
+    // The drain is there, and takes what comes.
+    run.wait_for_line("the drain's process", |line| line.contains("worker behind runs again"));
+    while run.next_line(Duration::from_millis(300)).is_some() {}
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:?}", finished.said);
+    let quarantined = |name: &str| {
+        let nodes = finished.report["nodes"].as_array().unwrap();
+        let node = nodes.iter().find(|n| n["name"] == name).unwrap();
+        node["drops"]["quarantined"].as_u64().unwrap_or(0)
+    };
+    let all = ["one", "two", "behind"].map(quarantined);
+    assert!(all[..2] == [0, 0] && all[2] > 0, "{all:?}");
+}
+
+#[test]
+fn who_keeps_a_cycle_from_its_end_by_what_its_record_says_is_named() {
+    let scratch = Scratch::new("hostile-lies");
+    let policy = scratch.policy(
+        "Port<0> a;  Port<1> b;  MacSwap x;  TtlDecrement y;  default drop;
+pipelet { a -> x;  x -> y;  y [y.out && ip[8] > 60] -> x;  y [y.out && ip[8] <= 60] -> b; }",
+    );
+    // Few at a time, as it lies only after some steps of work.
+    let rx = "0=gen:size=64,flows=16,rate=4000,packets=8000";
+    let args = ["--bind", rx, "--bind", "1=null", "--ring", "8192", "--attack", "x:2"];
+    let mut run = Run::start(&policy, &args);
+    let (_, line) = run.wait_for_line("a name", |l| l.contains("keeps a run from its end"));
+    assert!(line.contains("worker x "), "{line}");
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(0), "{:#}", finished.report);
+    assert_eq!(finished.number("/balance/out"), 8000, "{:#}", finished.report);
 }

@@ -51,6 +51,53 @@ fn an_interface_that_goes_down_and_up_is_told_once_each_and_traffic_goes_on() {
 }
 
 #[test]
+fn an_interface_that_loses_its_carrier_is_told_and_so_is_its_return() {
+    if skipped("an_interface_that_loses_its_carrier_is_told") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-carrier"), Network::new());
+    let mut run = net.run_between(&scratch.policy(THROUGH));
+    // The other end of the cable, so to speak.
+    net.client.ip("link set c0 down");
+    wait_for_warning(
+        &mut run,
+        "without a carrier (a pulled cable, or the other end is down): what is sent is lost",
+    );
+    net.client.ip("link set c0 up");
+    wait_for_warning(&mut run, "connected again");
+    net.wait_for_ping();
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("carrier");
+    assert_eq!(warnings(&finished).len(), 2, "{:?}", finished.said);
+}
+
+#[test]
+fn what_is_longer_than_the_mtu_of_the_moment_is_dropped_as_oversize_and_what_is_not_passes() {
+    if skipped("what_is_longer_than_the_mtu_of_the_moment") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-mtu"), Network::new());
+    let run = net.run_between(&scratch.policy(THROUGH));
+    net.weir.ip("link set m1 mtu 1000");
+    let ping = |size: &str| {
+        let args = ["-c", "1", "-W", "1", "-q", "-M", "dont", "-s", size, SERVER];
+        net.client.exec("ping", &args).status.success()
+    };
+    // The kernel takes longer ones, as it might have to cut them: it is Weir that looks, four times a second.
+    // The one before it has looked may be the kernel's to drop.
+    wait_until("longer ones to be kept back", PATIENCE, || !ping("1300"));
+    assert!(!ping("1300") && !ping("1300"));
+    wait_until("shorter ones to pass", PATIENCE, || ping("900"));
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("MTU");
+    let dropped = drops(&finished.report);
+    let oversize = dropped.iter().find(|(n, r, _)| n == "tx:b" && r == "oversize");
+    assert!(oversize.is_some_and(|(_, _, n)| *n >= 2), "{dropped:?}");
+}
+
+#[test]
 fn an_interface_that_is_deleted_and_made_again_is_bound_again_and_waiting_for_it_costs_nothing() {
     if skipped("an_interface_that_is_deleted_and_made_again_is_bound_again") {
         return;

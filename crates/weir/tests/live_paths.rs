@@ -44,7 +44,7 @@ fn errors(report: &Value, name: &str) -> (u64, u64) {
 
 /// Hops as traceroute names them.
 fn hops(ns: &Namespace, args: &str) -> Vec<String> {
-    // One probe after the other: hosts limit their errors too.
+    // One probe for each hop, one after the other.
     let text = said(ns, "traceroute", &format!("-n -q 1 -N 1 -w 10 -m 5 {args}"));
     let hops = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -52,6 +52,46 @@ fn hops(ns: &Namespace, args: &str) -> Vec<String> {
         words.next().map(str::to_owned)
     });
     hops.collect()
+}
+
+/// Most times that something is tried again.
+const TRIES: u64 = 6;
+
+/// Does something until its outcome is `wanted`; gives how many times that took. On a machine whose processors others take,
+/// an answer may come when nobody waits for it any more; that it came is seen in what Weir counts.
+fn until<T: std::fmt::Debug>(wanted: impl Fn(&T) -> bool, act: impl Fn() -> T) -> u64 {
+    let mut last = None;
+    for tries in 1..=TRIES {
+        let outcome = act();
+        if wanted(&outcome) {
+            return tries;
+        }
+        last = Some(outcome);
+    }
+    panic!("not once of {TRIES} times: {last:?}");
+}
+
+/// Leaves what hosts answer to Weir and the test alone: they do not limit their errors, and, having found each other, do
+/// not look for each other again. (They wait three seconds for an answer, and then drop what they have to send.)
+fn settle(net: &Network) {
+    let ends = [
+        (&net.client, "c0", [SERVER, SERVER6], (&net.server, "s0")),
+        (&net.server, "s0", [CLIENT, CLIENT6], (&net.client, "c0")),
+    ];
+    for (ns, interface, others, (at, other)) in ends {
+        for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
+            let set = ns.exec("sysctl", &["-q", "-w", limit]);
+            assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
+        }
+        let mac = at.exec("cat", &[&format!("/sys/class/net/{other}/address")]).stdout;
+        let mac = String::from_utf8(mac).unwrap();
+        for to in others {
+            ns.ip(&format!(
+                "neigh replace {to} lladdr {} dev {interface} nud permanent",
+                mac.trim()
+            ));
+        }
+    }
 }
 
 #[test]
@@ -62,28 +102,35 @@ fn traceroute_and_ping_see_weir_as_a_hop_from_either_side_in_both_families() {
     let (scratch, net) = (Scratch::new("hop-trace"), Network::new());
     let run = net.run_between(&scratch.policy(HOP));
     // Neighbour discovery crosses the hop: its packets keep their hop limit of 255.
-    assert!(net.client.ping(SERVER6), "ping over IPv6");
-    let ends = [(&net.client, SERVER, SERVER6, "client"), (&net.server, CLIENT, CLIENT6, "server")];
-    for (ns, v4, v6, what) in ends {
+    until(|answered| *answered, || net.client.ping(SERVER6));
+    settle(&net);
+    let ends = [(&net.client, SERVER, SERVER6, "to_lan"), (&net.server, CLIENT, CLIENT6, "to_wan")];
+    // Each end's probes that had one hop: every trace has one.
+    let probes = ends.map(|(ns, v4, v6, _)| {
+        let mut probes = 0;
         for probe in ["-U -p 33434", "-I", "-T -p 81"] {
-            assert_eq!(hops(ns, &format!("-4 {probe} {v4}")), [WEIR, v4], "{what}: {probe}");
-            assert_eq!(hops(ns, &format!("-6 {probe} {v6}")), [WEIR6, v6], "{what}: {probe}");
+            let trace = |family: &str, to: &str| hops(ns, &format!("{family} {probe} {to}"));
+            probes += until(|hops: &Vec<String>| hops[..] == [WEIR, v4], || trace("-4", v4));
+            probes += until(|hops: &Vec<String>| hops[..] == [WEIR6, v6], || trace("-6", v6));
         }
-        let ping = said(ns, "ping", &format!("-n -c 1 -W 10 -t 1 {v4}"));
-        assert!(ping.contains(&format!("From {WEIR} icmp_seq=1 Time to live exceeded")), "{ping}");
-        let ping = said(ns, "ping", &format!("-n -6 -c 1 -W 10 -t 1 {v6}"));
-        assert!(ping.contains(&format!("From {WEIR6} icmp_seq=1 Time exceeded")), "{ping}");
-    }
+        let told = format!("From {WEIR} icmp_seq=1 Time to live exceeded");
+        let ping = || said(ns, "ping", &format!("-n -c 1 -W 10 -t 1 {v4}"));
+        probes += until(|said: &String| said.contains(&told), ping);
+        let told = format!("From {WEIR6} icmp_seq=1 Time exceeded");
+        let ping = || said(ns, "ping", &format!("-n -6 -c 1 -W 10 -t 1 {v6}"));
+        probes + until(|said: &String| said.contains(&told), ping)
+    });
     net.assert_checksums();
     let finished = end(run);
-    // Each side got its own errors: of three probes and a ping in each family.
-    for name in ["to_lan", "to_wan"] {
-        assert_eq!(errors(&finished.report, name), (8, 0), "{name}: {:#}", finished.report);
-    }
     let mut seen = drops(&finished.report);
     seen.sort();
-    let expired = |name: &str| (name.to_owned(), "expired".to_owned(), 8);
-    assert_eq!(seen, [expired("to_lan"), expired("to_wan")], "{:#}", finished.report);
+    // Each side got its own errors, one for each probe, and nothing else was dropped.
+    let expired = |(end, probes): (&(_, _, _, &str), &u64)| {
+        assert_eq!(errors(&finished.report, end.3), (*probes, 0), "{:#}", finished.report);
+        (end.3.to_owned(), "expired".to_owned(), *probes)
+    };
+    let wanted: Vec<_> = ends.iter().zip(&probes).map(expired).collect();
+    assert_eq!(seen, wanted, "{:#}", finished.report);
 }
 
 /// The MTU that a host knows of the way to another, if it learnt one.

@@ -25,6 +25,8 @@ impl Agent {
             && readable(p.socket())
             && self.listen(w)?
         {}
+        // What it had said of its orders is an answer; what it had not it does not say any more.
+        self.flows_of_dead(w);
         let worker = &mut self.workers[w];
         let state = std::mem::replace(&mut worker.state, State::Gone);
         let (mut process, was_done) = match state {
@@ -99,6 +101,7 @@ impl Agent {
             worker.state = State::Restarting(noticed + delay);
         } else {
             self.memory.forget_stack(w);
+            self.flows_of_gone(w);
         }
         let (lost, swept) = (damage.lost, damage.swept);
         self.events.push_back(Event::Died { worker: w, how, lost, swept, mended });
@@ -110,7 +113,8 @@ impl Agent {
     /// The successor of worker `w` begins with nothing.
     fn forget(&mut self, w: usize, why: &str) {
         self.workers[w].crashes = 0;
-        if self.memory.clear_kept(w) {
+        let (kept, replica) = (self.memory.clear_kept(w), self.memory.clear_replica(w));
+        if kept || replica {
             self.workers[w].forgotten += 1;
             let name = &self.setup.workers[w].name;
             let text = format!("what the NFs of {name} remembered is dropped, {why}");

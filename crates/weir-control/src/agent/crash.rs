@@ -5,6 +5,7 @@
 //! sends, an abort, a panic, an endless loop. `kill -9` is none.
 
 use super::{Agent, Event};
+use crate::setup::Setup;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -46,6 +47,9 @@ pub(super) enum Cause {
     Hung,
 }
 
+/// How often which packet has killed, by the packet's fingerprint.
+type Kills = BTreeMap<u64, u32>;
+
 /// What the agent remembers of crashes.
 #[derive(Default)]
 pub(super) struct Crashes {
@@ -55,7 +59,55 @@ pub(super) struct Crashes {
     /// By worker: what it was ended for, when it hung.
     pub(super) hung: BTreeMap<usize, &'static str>,
     /// By worker and node: how often which packet has killed.
-    suspects: BTreeMap<(usize, u16), BTreeMap<u64, u32>>,
+    suspects: BTreeMap<(usize, u16), Kills>,
+}
+
+impl Crashes {
+    /// What of these, of the graph `old`, is to be remembered in `new`: it goes by name and type, and of several
+    /// instances each knows what any has died of. How often is that of the instance that died of it most: who sums up what each was told
+    /// before counts every kill again at every change.
+    pub(super) fn for_next(&self, old: &Setup, new: &Setup) -> Crashes {
+        let name = |setup: &Setup, w: usize, n: u16| {
+            let node = setup.workers.get(w)?.nodes.get(usize::from(n))?;
+            Some((node.name.clone(), node.nf.as_ref()?.0.clone()))
+        };
+        let mut known: BTreeMap<(String, String), Kills> = BTreeMap::new();
+        for (&(w, n), suspects) in &self.suspects {
+            let Some(name) = name(old, w, n) else { continue };
+            let all = known.entry(name).or_default();
+            for (packet, kills) in suspects {
+                let most = all.entry(*packet).or_default();
+                *most = (*most).max(*kills);
+            }
+        }
+        for kills in known.values_mut().filter(|kills| kills.len() > REMEMBERED) {
+            kills.retain(|_, n| *n >= KILLS);
+            while kills.len() > REMEMBERED {
+                kills.pop_last();
+            }
+        }
+        let mut next = Crashes::default();
+        for (w, worker) in new.workers.iter().enumerate().filter(|(_, w)| w.runs_nfs()) {
+            for n in (0..worker.nodes.len()).filter_map(|n| u16::try_from(n).ok()) {
+                if let Some(kills) = name(new, w, n).and_then(|name| known.get(&name)) {
+                    next.suspects.insert((w, n), kills.clone());
+                }
+            }
+        }
+        next
+    }
+
+    /// By worker: nodes that are to be careful, with what is poison for them.
+    pub(super) fn careful(&self) -> impl Iterator<Item = (usize, (u16, Vec<u64>))> {
+        self.suspects.iter().filter_map(|(&(w, node), suspects)| {
+            let poison: Vec<u64> = poison(suspects).collect();
+            (!poison.is_empty()).then_some((w, (node, poison)))
+        })
+    }
+}
+
+fn poison(suspects: &Kills) -> impl Iterator<Item = u64> {
+    suspects.iter().filter(|(_, kills)| **kills >= KILLS).map(|(packet, _)| *packet)
 }
 
 impl Agent {
@@ -120,8 +172,8 @@ impl Agent {
 
     /// The successor of worker `w` gives `node` its packets one at a time, and none that is poison.
     fn tell_successor(&mut self, w: usize, node: u16) {
-        let suspects = self.crashes.suspects.get(&(w, node)).into_iter().flatten();
-        let poison = suspects.filter(|(_, kills)| **kills >= KILLS).map(|(fp, _)| *fp).collect();
+        let suspects = self.crashes.suspects.get(&(w, node));
+        let poison = suspects.into_iter().flat_map(poison).collect();
         let careful = &mut self.setup.workers[w].careful;
         careful.retain(|(n, _)| *n != node);
         careful.push((node, poison));

@@ -2,6 +2,7 @@
 //! no proof that it does it.
 
 use super::Agent;
+use crate::setup::{LaneCarries, LaneSetup};
 use weir_mem::{Entry, Marker, RingInspector, Seq};
 
 /// What a worker could do at once, whatever the others do.
@@ -16,11 +17,30 @@ pub(super) enum Duty {
 impl Agent {
     /// What worker `w` could do at once.
     pub(super) fn duty(&self, w: usize) -> Option<Duty> {
-        if self.can_take(w) {
+        if self.can_take(w) || self.can_answer(w) {
             return Some(Duty::Take);
         }
         let owed: Vec<_> = (0..self.setup.sources).map(|source| self.owes(w, source)).collect();
         owed.iter().any(Option::is_some).then_some(Duty::Promise(owed))
+    }
+
+    /// True when worker `w` is a branch of a parallel stage that has taken packets lent to it, and has room to answer
+    /// for them. Answers stand at the places of what they answer.
+    fn can_answer(&self, w: usize) -> bool {
+        let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);
+        lanes().any(|(loan, lent)| {
+            let LaneCarries::Loans { of } = loan.carries else { return false };
+            loan.to == w
+                && lanes().any(|(answer, ring)| {
+                    let answers =
+                        matches!(answer.carries, LaneCarries::Answers { on, .. } if on == of);
+                    let room = ring.inspector.len() < ring.inspector.capacity();
+                    answers
+                        && answer.from == w
+                        && room
+                        && lent.inspector.tail() > ring.inspector.head()
+                })
+        })
     }
 
     /// True while worker `w` has not passed on some of these promises.
@@ -33,9 +53,7 @@ impl Agent {
     /// How far the lanes of `source` into worker `w` have come, when it has not passed that on to
     /// somebody whom it matters to.
     fn owes(&self, w: usize, source: u16) -> Option<Seq> {
-        let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
-        let of_source = lanes.filter(|(lane, _)| lane.to == w && lane.source == source);
-        let reached = frontier(of_source.map(|(_, ring)| front(&ring.inspector)))?;
+        let reached = frontier(self.fronts(w, source).into_iter().map(|(_, front)| front))?;
         // What waits for room in it goes before any promise, and only itself can count that.
         if self.sends_later(w) {
             return None;
@@ -67,7 +85,7 @@ impl Agent {
         let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         lanes.any(|(lane, ring)| {
             let full = || ring.inspector.len() >= ring.inspector.capacity();
-            lane.from == w && lane.source == source && full()
+            lane.from == w && lane.source == source && !lane.closes && full()
         })
     }
 
@@ -76,7 +94,7 @@ impl Agent {
     fn may_wait(&self, w: usize) -> bool {
         let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         let full = |ring: &RingInspector<Entry>| ring.len() >= ring.capacity();
-        lanes.any(|(lane, ring)| lane.from == w && full(&ring.inspector))
+        lanes.any(|(lane, ring)| lane.from == w && !lane.closes && full(&ring.inspector))
             || (self.setup.workers[w].creates && !self.has_buffers(w))
     }
 
@@ -95,15 +113,41 @@ impl Agent {
         own.saturating_add(back) >= 1 << (self.memory.pool_bits - 1)
     }
 
+    /// What the lanes of `source` that worker `w` takes packets from have in front.
+    fn fronts(&self, w: usize, source: u16) -> Vec<(usize, Front)> {
+        let lanes = self.setup.lanes.iter().enumerate();
+        let taken_from = |lane: &LaneSetup| {
+            lane.brings(w, source) && !matches!(lane.carries, LaneCarries::Answers { .. })
+        };
+        let lanes = lanes.filter(|(_, lane)| taken_from(lane));
+        lanes.map(|(l, _)| (l, self.front(l))).collect()
+    }
+
+    /// What lane `l` has in front. What the branches of a parallel stage have not answered on yet is as good
+    /// as promised.
+    fn front(&self, l: usize) -> Front {
+        let inspector = &self.memory.lanes[l].inspector;
+        // First how far they have: what they say later can only make more true.
+        let on =
+            |lane: &LaneSetup| matches!(lane.carries, LaneCarries::Answers { on, .. } if on == l);
+        let answers = self.setup.lanes.iter().zip(&self.memory.lanes);
+        let heads = answers.filter(|(lane, _)| on(lane)).map(|(_, ring)| ring.inspector.head());
+        let heads: Vec<u64> = heads.collect();
+        let taken = inspector.tail();
+        let answered = heads.iter().all(|head| head.wrapping_sub(taken) as i64 > 0);
+        match front(inspector) {
+            Front::Packet(seq) if !answered => Front::Promise(seq),
+            Front::End if !answered => Front::Promise(inspector.watermark()),
+            front => front,
+        }
+    }
+
     /// The lanes that worker `w` takes from next, each of its source: what is in front of them may be taken,
     /// there is room further on, and nothing of that source goes before it.
     pub(super) fn next_lanes(&self, w: usize) -> Vec<usize> {
         let mut next = Vec::new();
         for source in 0..self.setup.sources {
-            let lanes = self.setup.lanes.iter().enumerate();
-            let lanes = lanes.filter(|(_, lane)| lane.to == w && lane.source == source);
-            let fronts: Vec<(usize, Front)> =
-                lanes.map(|(l, _)| (l, front(&self.memory.lanes[l].inspector))).collect();
+            let fronts = self.fronts(w, source);
             if !self.is_blocked(w, source) {
                 next.extend(first_of(&fronts));
             }
@@ -117,11 +161,13 @@ impl Agent {
         if self.sends_later(w) && self.may_wait(w) {
             return false;
         }
-        let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);
         (0..self.setup.sources).any(|source| {
-            let of_source = lanes().filter(|(lane, _)| lane.to == w && lane.source == source);
-            may_take(of_source.map(|(_, ring)| front(&ring.inspector)))
+            let fronts = self.fronts(w, source);
+            let fronts: Vec<Front> = fronts.into_iter().map(|(_, front)| front).collect();
+            let only_ends = fronts.iter().all(|front| *front == Front::End);
+            may_take(&fronts)
                 && !self.is_blocked(w, source)
+                && !(only_ends && self.may_come_back(w, source))
         })
     }
 }
@@ -154,8 +200,7 @@ fn front(ring: &RingInspector<Entry>) -> Front {
 
 /// Whether a packet or the end of a source may be taken, whose lanes have this in front: a merge waits for
 /// what may still come before it.
-fn may_take(fronts: impl Iterator<Item = Front>) -> bool {
-    let fronts: Vec<Front> = fronts.collect();
+fn may_take(fronts: &[Front]) -> bool {
     let packets = fronts.iter().filter_map(|f| match f {
         Front::Packet(seq) => Some(*seq),
         _ => None,
@@ -173,7 +218,7 @@ fn may_take(fronts: impl Iterator<Item = Front>) -> bool {
 
 /// The lanes of a source that have the earliest packet in front, if that may be taken.
 fn first_of(fronts: &[(usize, Front)]) -> Vec<usize> {
-    if !may_take(fronts.iter().map(|(_, front)| *front)) {
+    if !may_take(&fronts.iter().map(|(_, front)| *front).collect::<Vec<_>>()) {
         return Vec::new();
     }
     let seq = |front: Front| match front {
@@ -209,7 +254,7 @@ mod tests {
     #[test]
     fn packets_may_be_taken_when_nothing_before_them_can_still_come() {
         let seq = Seq::new;
-        let may = |fronts: &[Front]| may_take(fronts.iter().copied());
+        let may = may_take;
         assert!(may(&[Packet(seq(7))]) && !may(&[Promise(seq(7))]));
         // The end is taken when all lanes have it.
         assert!(may(&[End]) && may(&[End, End]) && !may(&[End, Promise(seq(7))]));

@@ -1,7 +1,8 @@
 //! What workers say, and whether what they say can be true.
 
-use super::{Agent, AgentError, Event, State};
+use super::{Agent, AgentError, Event, Recovered, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::AsFd;
 use std::time::Duration;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::FromWorker;
@@ -21,6 +22,8 @@ impl Agent {
                 whose.push(i);
             }
         }
+        let woken = self.wake.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+        fds.extend(woken);
         let timeout = Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -28,6 +31,11 @@ impl Agent {
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(AgentError::Wait(e)),
+        }
+        if let Some(fd) = &self.wake
+            && readable(fd.as_fd())
+        {
+            let _ = rustix::io::read(fd, &mut [0; 8]);
         }
         let heard = |fd: &PollFd<'_>| !fd.revents().is_empty();
         let pairs = fds.chunks_exact(2).zip(whose);
@@ -68,6 +76,7 @@ impl Agent {
                 self.liveness.ready(w);
                 let after = worker.died.take().map(|d| d.elapsed());
                 worker.stillborn = 0;
+                worker.was_away = after;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
             }
             // One µNF's failing is no reason to end a graph that runs.
@@ -81,11 +90,24 @@ impl Agent {
             FromWorker::Warning(text) => {
                 self.events.push_back(Event::Warning { worker: w, text });
             }
+            FromWorker::Recovered { flows, refused, micros } => {
+                let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
+                let recovered = Recovered { flows, refused, reading_us: micros, away_us };
+                worker.recovered.add(recovered);
+                self.events.push_back(Event::Recovered { worker: w, recovered });
+            }
             FromWorker::Panicked(text) => {
                 self.crashes.panics.insert(w, text);
             }
             FromWorker::Report(reports) => worker.report = reports,
             FromWorker::Paused(held) => self.trust.rests(w, held),
+            FromWorker::Adopted => self.generation.adopted(w, Ok(())),
+            FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(why)),
+            FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
+            FromWorker::Moved { ticket, flows, why } => self.flows_moved(w, ticket, flows, why),
+            FromWorker::Flows { ticket, totals, lines } => {
+                self.flows_listed(w, ticket, totals, lines);
+            }
             FromWorker::Done if early => {
                 self.convict(w, "said that it was done before its input had ended");
             }
@@ -110,6 +132,9 @@ impl Agent {
     fn may_be_done(&self, w: usize) -> bool {
         let lanes = self.setup.lanes.iter().enumerate().filter(|(_, lane)| lane.to == w);
         lanes.into_iter().all(|(l, lane)| {
+            if lane.back {
+                return self.cycles.ended;
+            }
             let producer = &self.memory.workers[lane.from];
             let ended = |words: Vec<u64>| words.get(producer.layout.ended).copied();
             let ended = producer.ledger.read().and_then(ended).unwrap_or(u64::MAX);

@@ -9,8 +9,8 @@
 //! Commits and answers are a worker's own word. A worker of µNFs that has packets to take and room for
 //! them must take some, and pass on how far its sources have come: one that answers and does neither is
 //! ended like one that hangs. So is one that takes from some of its rings and passes another over. Who hangs
-//! again and again is replaced by a drain, as who is named again and again. Two more that would not be noticed otherwise are ended here: who is not ready in time after its start, and who
-//! closed its control socket.
+//! again and again is replaced by a drain, as who is named again and again. Two more that would not be noticed otherwise are ended here: who is not ready in time after its start (or is stopped
+//! meanwhile), and who closed its control socket.
 
 use super::duty::Duty;
 use super::hear::readable;
@@ -34,6 +34,8 @@ const ANSWERS: u32 = 2;
 /// Batches of each source that a worker takes while it passes over a lane that is its next: a sound one asks
 /// all sources in turn, so it takes none before it has come round.
 const ROUNDS: u64 = 64;
+/// So many times as long as others a worker may take that was asked for its flows, for ten seconds at most.
+const WALKS: u32 = 8;
 /// What is said of one that does so.
 const PASSES_OVER: &str = "takes from its other rings and passes one over";
 /// What is said of one that is asleep inside a batch. Only its doorbell may keep a worker waiting.
@@ -65,6 +67,9 @@ struct Pulse {
     started: Option<Instant>,
     /// It has said that it is ready.
     ready: bool,
+    /// For how long it has been seen stopped before it was; time in which the agent itself stood still
+    /// does not count.
+    stopped: Duration,
     /// Since when its control socket has been closed.
     deaf: Option<Instant>,
     /// Commits, and entries taken, at the last look.
@@ -221,7 +226,7 @@ impl Agent {
         let progress = taken.wrapping_add(self.memory.workers[w].ledger.generation());
         let answered = self.memory.workers[w].has_taken_commands();
         let has_work = self.has_work(w);
-        let watched = runs && self.setup.workers[w].runs_nfs();
+        let watched = runs && self.setup.workers[w].runs_nfs() && !self.is_excused(w);
         let duty = if watched { self.duty(w) } else { None };
         let next = if watched { self.next_lanes(w) } else { Vec::new() };
         let tail = |l: usize| self.memory.lanes[l].inspector.tail();
@@ -232,10 +237,18 @@ impl Agent {
             Some(Duty::Promise(owed)) => !self.still_owes(w, owed),
             _ => false,
         };
+        // Who is asked for its flows goes through all of them in one turn.
+        let allowed = if self.is_busy_with_flows(w) { patience * WALKS } else { patience };
         let is_rx = matches!(self.setup.workers[w].end, EndSpec::Rx { .. });
         let rest = if is_rx { RX } else { IDLE };
         let pulse = &mut self.liveness.pulses[w];
         if !pulse.ready {
+            // One that builds may take its time; one that is stopped builds nothing.
+            let stopped = look(pid).is_some_and(|seen| matches!(seen.state, 'T' | 't'));
+            pulse.stopped = if stopped { pulse.stopped + passed } else { Duration::ZERO };
+            if pulse.stopped >= patience {
+                return Some(STOPPED);
+            }
             let late = pulse.started.is_some_and(|at| at.elapsed() > self.policy.start_patience);
             return late.then_some(UNREADY);
         }
@@ -281,14 +294,14 @@ impl Agent {
             }
             return None;
         };
-        if since.elapsed() < patience {
+        if since.elapsed() < allowed {
             return None;
         }
         let seen = look(pid)?;
         match seen.state {
             'T' | 't' => Some(STOPPED),
             'Z' | 'X' => None,
-            _ if seen.cpu.saturating_sub(cpu) >= patience.mul_f64(SPENT) => {
+            _ if seen.cpu.saturating_sub(cpu) >= allowed.mul_f64(SPENT) => {
                 Some("does not come to the end of a batch")
             }
             // Asleep, and no doorbell wakes it. A device may keep its service waiting.
@@ -306,10 +319,10 @@ impl Agent {
         taken.fold(0, u64::wrapping_add)
     }
 
-    /// Entries that worker `w` has given, of all lanes, if it makes or holds packets: it may have to send
-    /// what it has before it takes any.
+    /// Entries that worker `w` has given, of all lanes, if it makes or holds packets, or answers for packets lent to it:
+    /// it may have to send what it has before it takes any.
     fn given(&self, w: usize) -> u64 {
-        if !self.sends_later(w) {
+        if !self.sends_later(w) && !self.setup.workers[w].branch {
             return 0;
         }
         let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);

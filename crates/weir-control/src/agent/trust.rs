@@ -5,6 +5,7 @@
 //! neighbour's ring, if its own record is sound. Services and gates run library code only: they may
 //! say so of others, and nobody can say so of them. What others say the agent must see for itself.
 
+mod ahead;
 mod drain;
 mod rest;
 
@@ -70,6 +71,8 @@ struct Record {
     mended: Option<Damage>,
     /// It was ready once.
     was_ready: bool,
+    /// Whether it seems to give packets wrong places.
+    ahead: ahead::Ahead,
 }
 
 impl Trust {
@@ -99,6 +102,23 @@ impl Trust {
 
     pub(super) fn offences(&self, w: usize) -> u32 {
         self.records.get(w).map_or(0, |r| r.count)
+    }
+
+    /// True when worker `w` was named, and has not been buried since.
+    pub(super) fn is_named(&self, w: usize) -> bool {
+        self.records.get(w).is_some_and(|record| record.offence.is_some())
+    }
+
+    /// What workers have said so far counts as read.
+    pub(super) fn forgive_messages(&mut self) {
+        self.records.iter_mut().for_each(|record| record.messages = 0);
+    }
+
+    /// Worker `w` has answered what it was asked, which counts for none.
+    pub(super) fn forgive_message(&mut self, w: usize) {
+        if let Some(record) = self.records.get_mut(w) {
+            record.messages = record.messages.saturating_sub(1);
+        }
     }
 
     /// A successor begins, for which no command waits.
@@ -167,10 +187,11 @@ impl Agent {
         if self.trust.looked.elapsed() < EVERY {
             return Ok(());
         }
-        self.look_now()
+        self.look_now()?;
+        self.look_at_places()
     }
 
-    fn look_now(&mut self) -> Result<(), AgentError> {
+    pub(super) fn look_now(&mut self) -> Result<(), AgentError> {
         self.trust.looked = Instant::now();
         self.look_at_lanes()?;
         for w in 0..self.workers.len() {
@@ -425,10 +446,15 @@ impl Agent {
 
     /// Gives worker `w` a command.
     pub(super) fn order(&mut self, w: usize, command: u32) {
+        self.order_quietly(w, command);
+        self.memory.workers[w].bell.ring();
+    }
+
+    /// As [`Agent::order`], without waking it.
+    pub(super) fn order_quietly(&mut self, w: usize, command: u32) {
         let worker = &mut self.memory.workers[w];
         worker.command.stage(command);
         worker.command.publish();
-        worker.bell.ring();
     }
 }
 

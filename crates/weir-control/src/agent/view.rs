@@ -1,6 +1,6 @@
 //! What whoever holds the agent can see of the graph.
 
-use super::{Agent, State};
+use super::{Agent, Recovered, State};
 use crate::setup::Setup;
 
 impl Agent {
@@ -13,7 +13,7 @@ impl Agent {
     pub fn pid(&self, worker: usize) -> Option<u32> {
         match &self.workers.get(worker)?.state {
             State::Running(p) | State::Done(p) => Some(p.pid().as_raw_nonzero().get() as u32),
-            State::Restarting(_) | State::Gone => None,
+            State::Waiting | State::Restarting(_) | State::Gone => None,
         }
     }
 
@@ -56,6 +56,11 @@ impl Agent {
     /// How often worker `w`'s successor had to begin without what its µNFs had remembered.
     pub fn forgotten(&self, w: usize) -> u32 {
         self.workers.get(w).map_or(0, |w| w.forgotten)
+    }
+
+    /// What worker `w`'s successors have got back from the replica.
+    pub fn recovered(&self, w: usize) -> Recovered {
+        self.workers.get(w).map_or_else(Recovered::default, |w| w.recovered)
     }
 
     /// Packets lost with worker `w`'s deaths, and how often it was restarted.

@@ -2,6 +2,7 @@ use super::*;
 use crate::audit::clear_lanes;
 use crate::census::Census;
 use crate::library::Library;
+use crate::places;
 use crate::wiring::{RunOptions, wire};
 use rustix::fd::AsRawFd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,10 @@ fn guest_in_the_middle() -> Setup {
 fn chain(domains: BTreeMap<String, String>, cores: Option<Vec<usize>>) -> Setup {
     let policy = "Port<0> lan; Port<1> wan; MacSwap a; MacSwap guest; MacSwap b;
         pipelet { lan -> a; a -> guest; guest -> b; b -> wan; }";
+    wired(policy, domains, cores)
+}
+
+fn wired(policy: &str, domains: BTreeMap<String, String>, cores: Option<Vec<usize>>) -> Setup {
     let graph = weir_plan::check(policy, &Library).unwrap().graph;
     let options = Options { isolate: Isolate::Each, cores, online: 2, domains };
     let plan = Plan::build(&graph, &options).unwrap();
@@ -177,4 +182,36 @@ fn what_lies_in_lanes_when_all_have_ended_goes_home_once() {
     assert_eq!(after.free, before.free + 2);
     assert_eq!(after.free + after.held, after.buffers);
     assert_eq!(clear_lanes(&setup, &mut memory, d), 0);
+}
+
+/// Worker `b` stands for one that was hostile, and is dead.
+#[test]
+fn packets_with_places_that_their_producer_has_not_come_to_get_others_and_promises_follow() {
+    let policy = "Port<0> lan; Port<1> wan; MacSwap a; CheckIpHeader b; MacSwap c;
+        pipelet { lan -> a; a -> b; b [b.ip] -> c; b [b.non_ip] -> c; c -> wan; }";
+    let setup = wired(policy, BTreeMap::new(), None);
+    let memory = Memory::new(&setup).unwrap();
+    let (b, c) = (worker(&setup, "b"), worker(&setup, "c"));
+    let into = setup.lanes.iter().position(|lane| lane.to == b).unwrap();
+    let give = |lane: usize, seqs: &[u64]| {
+        let mut producer = memory.lanes[lane].produce().unwrap();
+        seqs.iter().for_each(|n| assert!(producer.stage(packet(0).with_seq(Seq::new(*n)))));
+        producer.publish();
+    };
+    // The source has come further than all of them.
+    let into_a = setup.lanes.iter().position(|lane| lane.to == worker(&setup, "a")).unwrap();
+    memory.lanes[into_a].produce().unwrap().set_watermark(Seq::new(20));
+    give(into, &[9, 10]);
+    let between = |l: &usize| (setup.lanes[*l].from, setup.lanes[*l].to) == (b, c);
+    let out: Vec<usize> = (0..setup.lanes.len()).filter(between).collect();
+    give(out[0], &[1 << 30, 4, 11]);
+    assert_eq!(places::mend(&setup, &memory, 0, |w| w != b), 2);
+    let seqs = |l: usize| -> Vec<u64> {
+        memory.lanes[l].inspector.unclaimed().iter().map(|entry| entry.seq().get()).collect()
+    };
+    assert_eq!((seqs(out[0]), seqs(into)), (vec![4, 4, 9], vec![9, 10]));
+    for &l in &out {
+        assert_eq!(memory.lanes[l].inspector.watermark(), Seq::new(9), "of what b has not given");
+    }
+    assert_eq!(places::mend(&setup, &memory, 0, |w| w != b), 0);
 }

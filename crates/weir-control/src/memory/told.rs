@@ -1,13 +1,13 @@
 //! What a worker is told at its start, and the descriptors that go with it.
 
 use super::{Memory, MemoryError, WorkerMemory};
-use crate::setup::{ArraySetup, Setup};
+use crate::setup::{ArraySetup, LaneCarries, LaneSetup, Setup};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
 use weir_runtime::layout::Layout;
 use weir_runtime::spec::{
-    ArraySpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION, ReturnSpec,
-    WorkerSpec,
+    ArraySpec, CarriesSpec, EndSpec, Fd, HomeSpec, LaneInSpec, LaneOutSpec, PROTOCOL_VERSION,
+    ReturnSpec, WorkerSpec,
 };
 
 enum Handed<'f> {
@@ -99,18 +99,43 @@ impl Memory {
         let learns = worker.learns.and_then(|array| self.origins.get(array)?.as_ref());
         let learns = learns.map(|region| fds.lend(region.fd()));
         let (mut lanes_in, mut lanes_out) = (Vec::new(), Vec::new());
+        // A lane's place among those of its producer, or of its consumer.
+        let place = |of: fn(&LaneSetup) -> usize, lane: usize| {
+            setup.lanes.iter().take(lane).filter(|l| of(l) == w).count() as u16
+        };
         for (lane, ring) in setup.lanes.iter().zip(&self.lanes) {
             if lane.to == w {
                 let bell = bells.lend(&mut fds, lane.from);
                 let ring = ring.hand_out(&mut fds, false)?;
                 let (source, node, input) = (lane.source, lane.node, lane.input);
-                lanes_in.push(LaneInSpec { ring, bell, source, node, input });
+                let back = lane.back;
+                let carries = match lane.carries {
+                    LaneCarries::Packets => CarriesSpec::Packets,
+                    LaneCarries::Loans { .. } => CarriesSpec::Loans,
+                    LaneCarries::Answers { on, drops_lost } => {
+                        CarriesSpec::Answers { on: place(|l| l.to, on), drops_lost }
+                    }
+                };
+                lanes_in.push(LaneInSpec { ring, bell, source, node, input, back, carries });
             }
             if lane.from == w {
                 let bell = bells.lend(&mut fds, lane.to);
                 let ring = ring.hand_out(&mut fds, true)?;
-                let (source, edge, ordered) = (lane.source, lane.edge, lane.ordered);
-                lanes_out.push(LaneOutSpec { ring, bell, source, edge, ordered });
+                let LaneSetup { source, edge, ordered, closes, back, .. } = *lane;
+                let lends = match lane.carries {
+                    LaneCarries::Loans { of } => Some(place(|l| l.from, of)),
+                    LaneCarries::Packets | LaneCarries::Answers { .. } => None,
+                };
+                lanes_out.push(LaneOutSpec {
+                    ring,
+                    bell,
+                    source,
+                    edge,
+                    ordered,
+                    closes,
+                    back,
+                    lends,
+                });
             }
         }
         let mut returns = Vec::new();
@@ -134,6 +159,7 @@ impl Memory {
             }
             None => None,
         };
+        let crews = self.crews.tell(setup, w, &mut fds, &mut |fds, w| bells.lend(fds, w))?;
         let spec = WorkerSpec {
             protocol: PROTOCOL_VERSION,
             layout: weir_mem::meta::LAYOUT_VERSION,
@@ -157,8 +183,10 @@ impl Memory {
             nodes: worker.nodes.clone(),
             edges: worker.edges.clone(),
             groups: setup.groups.clone(),
+            crews,
             arrays,
             learns,
+            branch: worker.branch,
             end: worker.end.clone(),
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,
@@ -166,7 +194,10 @@ impl Memory {
             schedule: worker.schedule.clone(),
             live: setup.is_live(),
             hold_most: setup.hold_most(),
+            standby: false,
+            handover: own.handover.as_ref().map(|h| fds.lend(h.fd())),
             state: own.state.as_ref().map(|s| fds.lend(s.fd())),
+            replica: own.replica.as_ref().map(|r| fds.lend(r.fd())),
             sandbox: None,
             careful: worker.careful.clone(),
             fault,

@@ -1,9 +1,9 @@
 //! Where packets go that leave a node.
 
-use super::Wiring;
+use super::{Wiring, stages};
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Group, Key, Mark, Node, NodeId, NodeKind, Plan, Segment, SegmentId,
-    Share, Spread,
+    Branch, EdgeId, EdgeKind, Field, Group, Key, Mark, Node, NodeId, NodeKind, Plan, Segment,
+    SegmentId, Share, Spread,
 };
 use weir_runtime::spec::{BranchSpec, GroupSpec, MarkSpec, ShareSpec, SpreadSpec, TargetSpec};
 
@@ -15,6 +15,11 @@ pub(super) fn group(group: &Group) -> GroupSpec {
         Spread::By(Key::Source) => SpreadSpec::Source,
         Spread::By(Key::Tuple) => SpreadSpec::Tuple,
         Spread::By(Key::Flow) => SpreadSpec::Flow,
+        Spread::By(Key::Fields(fields)) => SpreadSpec::Fields {
+            addresses: (fields.has(Field::IpSrc), fields.has(Field::IpDst)),
+            ports: (fields.has(Field::L4Src), fields.has(Field::L4Dst)),
+            proto: fields.has(Field::IpProto),
+        },
     };
     GroupSpec { weights: group.weights.clone(), spread }
 }
@@ -29,13 +34,19 @@ impl Wiring<'_> {
     ) -> Vec<Vec<BranchSpec>> {
         let Wiring { plan, tags, arrays, .. } = self;
         let held = self.held.get(number.index()).copied().unwrap_or(false);
+        let before = stages::nodes_before(plan, id);
         let target = |edge: EdgeId| {
             let edge = plan.edges.get(edge.index());
             match edge.map(|e| (e.kind, e)) {
                 Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
-                    node: segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0) as u16,
+                    node: (before + segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0))
+                        as u16,
                     input: e.input as u8,
                 },
+                Some((EdgeKind::Ring, e)) if plan.graph.edge(e.id).is_some_and(|e| e.closes) => {
+                    TargetSpec::Back
+                }
+                Some((EdgeKind::Stage, _)) => TargetSpec::Answer,
                 Some((EdgeKind::Ring, e)) => {
                     arrays.target(id, edges, e.id).unwrap_or(TargetSpec::Lane)
                 }
@@ -66,12 +77,31 @@ impl Wiring<'_> {
             }
             branches
         };
+        // The last of a parallel stage: its outputs lead on from the sync port.
+        let leads_on = stages::branch_of(plan, id).is_some_and(|stage| stage.last == number);
+        if leads_on && segment.nodes.contains(&number) {
+            let answer = || BranchSpec {
+                filter: None,
+                edge: None,
+                target: TargetSpec::Answer,
+                marks: Vec::new(),
+                held: false,
+                share: None,
+            };
+            return node.outputs.iter().map(|_| vec![answer()]).collect();
+        }
         node.outputs.iter().map(output).collect()
     }
 }
 
 /// The node of the segment whose instance `node` is too, where the plan has merged them.
-pub(super) fn instance_of(plan: &Plan, segment: &Segment, node: NodeId) -> Option<u16> {
+/// `before` nodes of sync ports stand before its own.
+pub(super) fn instance_of(
+    plan: &Plan,
+    segment: &Segment,
+    before: usize,
+    node: NodeId,
+) -> Option<u16> {
     let group = plan.merged.iter().find(|group| group.contains(&node))?;
     let remembers = match plan.graph.node(node).map(|n| &n.kind) {
         Some(NodeKind::Nf { info, .. }) => info.work.keeps,
@@ -79,5 +109,5 @@ pub(super) fn instance_of(plan: &Plan, segment: &Segment, node: NodeId) -> Optio
     };
     let first = segment.nodes.iter().position(|n| group.contains(n))?;
     let is_first = segment.nodes.get(first) == Some(&node);
-    (!remembers && !is_first).then_some(first as u16)
+    (!remembers && !is_first).then_some((before + first) as u16)
 }

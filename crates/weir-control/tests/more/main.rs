@@ -14,7 +14,7 @@ use weir_capture::{
 };
 use weir_control::library::Library;
 use weir_control::wiring::{RunOptions, wire};
-use weir_control::{Agent, Event, Report, RestartPolicy, devices};
+use weir_control::{Agent, Event, RelinkError, Report, RestartPolicy, devices};
 use weir_device::DeviceSpec;
 use weir_nf::wire::Frame;
 use weir_nfs as _;
@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 15] = [
+    let tests: [(&str, fn()); 17] = [
+        ("held_packets_leave_before_a_graph_is_relinked", held_packets_leave_before_a_relink),
+        ("who_always_holds_packets_is_not_relinked", who_always_holds_is_not_relinked),
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
         ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),
@@ -163,7 +165,7 @@ fn run_and_tell(
     loop {
         agent.turn(Duration::from_millis(1)).unwrap();
         events.extend(std::iter::from_fn(|| agent.event()));
-        if events.contains(&Event::Finished) {
+        if events.iter().any(|event| matches!(event, Event::Finished)) {
             break;
         }
         assert!(Instant::now() < end, "it does not end");
@@ -371,6 +373,50 @@ fn worker(agent: &Agent, name: &str) -> usize {
 fn seen(agent: &Agent, w: usize) -> u64 {
     let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { return 0 };
     words.get(layout.nodes).copied().unwrap_or(0)
+}
+
+/// Relinks a graph to itself, so often, while packets come; says how each change went.
+fn relink_to_itself(nf: &str, rate: u32, times: usize) -> Vec<Option<RelinkError>> {
+    let policy = format!("{PORTS} {nf} nf; pipelet {{ lan -> nf -> wan; }}");
+    let (plan, options) = (plan(&policy, Isolate::Each), RunOptions::default());
+    let binds = gen_binds(&format!("gen:rate={rate}"));
+    let (mut begun, mut stopped) = (0, false);
+    let (report, events) = run_and_tell(&plan, &binds, &options, |agent| {
+        for retired in agent.retired() {
+            assert!(retired.census.is_clean(), "{:?}", retired.census);
+        }
+        if agent.is_relinking() || seen(agent, worker(agent, "nf")) < 20 || stopped {
+            return;
+        }
+        if begun == times {
+            stopped = true;
+            return agent.stop();
+        }
+        let setup = wire(&plan, &binds, &devices::scan(&binds).unwrap(), &options).unwrap();
+        agent.relink(setup).unwrap();
+        begun += 1;
+    });
+    assert!(report.sound, "{:?} {:?}", report.balance, report.census);
+    let told = events.into_iter().filter_map(|event| match event {
+        Event::Relinked(_) => Some(None),
+        Event::NotRelinked { why } => Some(Some(why)),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn held_packets_leave_before_a_relink() {
+    // It holds packets for 2 ms in 5 or more.
+    let told = relink_to_itself("Batcher", 200, 6);
+    assert!(told.len() == 6 && told.iter().all(Option::is_none), "{told:?}");
+}
+
+fn who_always_holds_is_not_relinked() {
+    let told = relink_to_itself("DelayLine", 2000, 1);
+    let [Some(RelinkError::Held { nf, packets: 7, .. })] = told.as_slice() else {
+        panic!("{told:?}")
+    };
+    assert_eq!(nf, "nf");
 }
 
 fn timers_come_while_live_input_rests() {

@@ -13,6 +13,9 @@ const QUIET: Duration = Duration::from_millis(250);
 /// The same while it does not work.
 const ANXIOUS: Duration = Duration::from_millis(100);
 
+/// Without a carrier for so long an interface is told to be so: one that was just set up has none for a moment.
+const CARRIER: Duration = Duration::from_secs(2);
+
 /// How an interface is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Presence {
@@ -33,6 +36,8 @@ pub(super) struct Watch {
     presence: Presence,
     /// Largest payload of a frame when it was looked at last, in bytes.
     mtu: u32,
+    /// Since when it is up and has no carrier, and whether that was told.
+    cut_off: Option<(Instant, bool)>,
     next: Instant,
     /// Whether the operator is told at all.
     tells: bool,
@@ -48,6 +53,7 @@ impl Watch {
             index: link.map_or(0, |l| l.index),
             presence: Presence::Up,
             mtu: link.map_or(0, |l| l.mtu),
+            cut_off: None,
             next: Instant::now() + QUIET,
             tells,
             notices: VecDeque::new(),
@@ -110,8 +116,39 @@ impl Watch {
                 }
                 (self.index, self.mtu) = (found.index, found.mtu);
                 self.is(if found.up { Presence::Up } else { Presence::Down });
+                match found.up {
+                    true => self.has_carrier(found.carrier, Instant::now()),
+                    // Told as down; whether it is cut off as well is asked when it is up again.
+                    false => self.cut_off = None,
+                }
             }
             Ok(_) | Err(_) => self.is(Presence::Gone),
+        }
+    }
+
+    /// Settles whether an interface that is up has a carrier; a change that lasts is told. Packets are given to the
+    /// kernel as before, which drops them.
+    fn has_carrier(&mut self, carrier: bool, now: Instant) {
+        let what = match (&mut self.cut_off, carrier) {
+            (None, false) => {
+                self.cut_off = Some((now, false));
+                return;
+            }
+            (Some((since, told @ false)), false) if now.duration_since(*since) >= CARRIER => {
+                *told = true;
+                "interface is without a carrier (a pulled cable, or the other end is down): what is sent is lost"
+            }
+            (Some((_, true)), true) => {
+                self.cut_off = None;
+                "interface is connected again"
+            }
+            (cut_off, _) => {
+                *cut_off = cut_off.filter(|_| !carrier);
+                return;
+            }
+        };
+        if self.tells {
+            self.notices.push_back(format!("{}: {what}", self.device));
         }
     }
 
@@ -136,5 +173,43 @@ impl Watch {
         if self.tells {
             self.notices.push_back(format!("{}: {what}", self.device));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(mtu: u32) -> Watch {
+        let link = Link { index: 7, up: true, carrier: true, ethernet: true, mtu };
+        Watch::new("afp", "eth0", Some(link), true)
+    }
+
+    #[test]
+    fn a_frame_is_too_long_when_its_payload_exceeds_the_mtu_where_one_tag_does_not_count() {
+        for mtu in [68, 1500, 9000] {
+            let (watch, most) = (watch(mtu), mtu as usize + ETHERNET_LEN);
+            assert!(watch.carries(most, false) && !watch.carries(most + 1, false), "{mtu}");
+            let tagged = most + VlanTag::LEN;
+            assert!(watch.carries(tagged, true) && !watch.carries(tagged + 1, true), "{mtu}");
+        }
+    }
+
+    #[test]
+    fn a_carrier_that_is_lost_for_long_is_told_once_and_that_it_is_back_too() {
+        let (mut watch, start) = (watch(1500), Instant::now());
+        let mut told = |carrier, at: f64| {
+            watch.has_carrier(carrier, start + CARRIER.mul_f64(at));
+            watch.notice()
+        };
+        assert_eq!((told(false, 0.0), told(false, 0.9), told(true, 0.95)), (None, None, None));
+        assert_eq!((told(false, 1.0), told(false, 1.9)), (None, None));
+        assert!(
+            told(false, 2.0)
+                .is_some_and(|line| line.contains("afp:eth0: interface is without a carrier"))
+        );
+        assert_eq!(told(false, 9.0), None);
+        assert!(told(true, 9.1).is_some_and(|line| line.contains("interface is connected again")));
+        assert_eq!(told(true, 9.2), None);
     }
 }

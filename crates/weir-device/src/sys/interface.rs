@@ -9,6 +9,8 @@ pub(crate) struct Link {
     pub(crate) index: u32,
     /// Set up by the administrator.
     pub(crate) up: bool,
+    /// Has a carrier: a cable, or whatever else is at its other end, is there and ready (RFC 2863's `up`).
+    pub(crate) carrier: bool,
     /// Carries Ethernet frames.
     pub(crate) ethernet: bool,
     /// Largest payload of a frame, in bytes.
@@ -74,6 +76,7 @@ pub(crate) fn link(socket: impl AsFd, name: &str) -> Result<Link, Errno> {
     Ok(Link {
         index,
         up: flags & libc::IFF_UP != 0,
+        carrier: flags & libc::IFF_RUNNING != 0,
         ethernet: hardware == libc::ARPHRD_ETHER,
         mtu: mtu.max(0) as u32,
     })

@@ -36,7 +36,7 @@ impl<'a> Parser<'a> {
         } else if value::is_numeric(word) || word.contains(':') || (self.lookup)(word).is_some() {
             Why::BareValue { value: word.to_owned() }
         } else {
-            Why::UnknownWord { word: word.to_owned(), nearest: words::nearest(word) }
+            Why::UnknownWord { word: word.to_owned(), nearest: None }
         };
         let is_known = matches!(why, Why::NotTaken { .. });
         self.error(self.here(), why);

@@ -146,6 +146,21 @@ impl<E: Plain> Producer<E> {
         n
     }
 
+    /// Stages what `other` has staged and this ring has not yet, each entry at the index that it has there.
+    /// What finds no room is staged the next time.
+    pub fn repeat(&mut self, other: &Self) {
+        // Further apart than the slots reach back, or behind: only where a hostile worker has been at work. Then
+        // other entries stand there, or these do already; the indices come together again all the same.
+        let ahead = other.staged.wrapping_sub(self.staged) as i64;
+        let ahead = usize::try_from(ahead).unwrap_or(0).min(self.capacity());
+        for _ in 0..ahead.min(self.room(ahead)) {
+            let entry = other.memory.slot(self.staged).load();
+            self.memory.slot(self.staged).store(entry);
+            self.staged = self.staged.wrapping_add(1);
+            fault::step(Step::HalfStaged);
+        }
+    }
+
     /// Index up to which entries are staged: what the ledger records before publishing.
     #[inline(always)]
     pub fn staged(&self) -> u64 {

@@ -98,6 +98,58 @@ impl FragmentTable {
         Some(own)
     }
 
+    /// Writes down what is remembered and has not run out by `now`, the one used longest ago first:
+    /// [`FragmentTable::RECORD`] bytes for each datagram, little-endian.
+    pub fn save(&self, now: u64, out: &mut Vec<u8>) {
+        let all = self.buckets.iter().flatten().flatten();
+        let mut alive: Vec<&Entry> = all.filter(|entry| entry.is_alive(now)).collect();
+        alive.sort_by_key(|entry| entry.used);
+        for entry in alive {
+            let DatagramId { zone, source, destination, id, proto, v6 } = entry.datagram;
+            out.extend(zone.to_le_bytes());
+            out.extend(source.to_le_bytes());
+            out.extend(destination.to_le_bytes());
+            out.extend(id.to_le_bytes());
+            out.extend([proto, u8::from(v6), u8::from(entry.flow.1 == Direction::Down)]);
+            out.extend(entry.flow.0.to_bytes());
+            out.extend(entry.born.to_le_bytes());
+        }
+    }
+
+    /// Length of what [`FragmentTable::save`] writes for each datagram, in bytes.
+    pub const RECORD: usize = 47 + FlowKey::BYTES + 8;
+
+    /// Remembers one datagram that [`FragmentTable::save`] wrote, besides those that are remembered already; false for
+    /// bytes that it does not write.
+    #[must_use]
+    pub fn restore(&mut self, record: &[u8; Self::RECORD]) -> bool {
+        let read = || {
+            let (zone, rest) = record.split_first_chunk::<8>()?;
+            let (source, rest) = rest.split_first_chunk::<16>()?;
+            let (destination, rest) = rest.split_first_chunk::<16>()?;
+            let (id, rest) = rest.split_first_chunk::<4>()?;
+            let ([proto, v6 @ (0 | 1), down @ (0 | 1)], rest) = rest.split_first_chunk::<3>()?
+            else {
+                return None;
+            };
+            let (key, rest) = rest.split_first_chunk::<{ FlowKey::BYTES }>()?;
+            let (born, _) = rest.split_first_chunk::<8>()?;
+            let datagram = DatagramId {
+                zone: u64::from_le_bytes(*zone),
+                source: u128::from_le_bytes(*source),
+                destination: u128::from_le_bytes(*destination),
+                id: u32::from_le_bytes(*id),
+                proto: *proto,
+                v6: *v6 == 1,
+            };
+            let direction = if *down == 1 { Direction::Down } else { Direction::Up };
+            Some((datagram, (FlowKey::from_bytes(key)?, direction), u64::from_le_bytes(*born)))
+        };
+        let Some((datagram, flow, born)) = read() else { return false };
+        self.remember(datagram, flow, born);
+        true
+    }
+
     fn bucket(&mut self, datagram: &DatagramId) -> Option<&mut [Option<Entry>; WAYS]> {
         let mut input = [0; 46];
         let fields: [&[u8]; 6] = [

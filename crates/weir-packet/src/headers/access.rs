@@ -168,6 +168,12 @@ impl Layers {
         self.transport_array(bytes, 0).map(|[kind, code]| (kind, code))
     }
 
+    /// Where the headers of the packet are that an ICMP error (or redirect) quotes, to depth L3, in the same
+    /// bytes; `None` for everything else. Its fault and truncation say nothing: a quote is cut as a rule.
+    pub fn quoted<B: Bytes + ?Sized>(&self, bytes: &B) -> Option<Layers> {
+        crate::flow::quoted(bytes, self)
+    }
+
     /// The 16 bits at offset 4 of an ICMP message: the identifier of echo and its like.
     #[inline]
     pub(crate) fn icmp_id<B: Bytes + ?Sized>(&self, bytes: &B) -> Option<u16> {

@@ -5,10 +5,10 @@
 //! may be; as a part of a stage is a stage too, there is no division into fewer. Whether a stage is worth its
 //! branches and its join is the cost model's word.
 //!
-//! Until the branch and sync ports are there stages are planned and shown only: whoever runs the µNFs
-//! runs them in sequence, which gives the same.
+//! How stages run is in [`run`]: [`Plan::side_by_side`](crate::Plan::side_by_side).
 
 mod conflict;
+mod run;
 mod table;
 
 use std::fmt::{self, Write};
@@ -16,6 +16,7 @@ use std::fmt::{self, Write};
 use serde::{Deserialize, Serialize};
 
 pub use conflict::{Allowed, Conflict, judge};
+pub use run::{Against, InSequence, Running, SideBySide};
 pub use table::pairs_table;
 
 use crate::catalog::NfInfo;
@@ -64,6 +65,13 @@ pub enum Verdict {
     },
     /// One worker is to run all NFs.
     Fused,
+    /// It shall, whatever it saves: the operator said so.
+    Asked {
+        /// What is saved of the stage's latency by the cost model, in percent; below 0 when it costs.
+        saved: f64,
+    },
+    /// The operator said that no stage shall.
+    Never,
 }
 
 /// Two µNFs that follow each other and are not in one stage.
@@ -86,9 +94,10 @@ pub struct Parallel {
     pub apart: Vec<Apart>,
 }
 
-/// The parallel stages of a graph. Pure: equal arguments, equal result.
+/// The parallel stages of a graph, and which of them shall run as such by `which`. Pure: equal arguments, equal
+/// result.
 #[must_use]
-pub fn parallelise(graph: &Graph, options: &Options) -> Parallel {
+pub fn parallelise(graph: &Graph, options: &Options, which: SideBySide) -> Parallel {
     let mut done = Parallel::default();
     let mut in_stage = vec![false; graph.nodes().len()];
     let links = Links::new(graph);
@@ -114,7 +123,7 @@ pub fn parallelise(graph: &Graph, options: &Options) -> Parallel {
             }
         }
         if stage.len() > 1 {
-            let verdict = verdict(graph, options, &stage);
+            let verdict = verdict(graph, options, which, &stage);
             done.stages.push(Stage { nodes: stage, verdict });
         }
     }
@@ -143,13 +152,17 @@ fn together(
     }
 }
 
-fn verdict(graph: &Graph, options: &Options, stage: &[NodeId]) -> Verdict {
+fn verdict(graph: &Graph, options: &Options, which: SideBySide, stage: &[NodeId]) -> Verdict {
     let costs: Vec<u32> = stage.iter().filter_map(|id| graph.node(*id)).map(cycles).collect();
     let row: Vec<Vec<u32>> = costs.iter().map(|cycles| vec![*cycles]).collect();
     let saved = saved_percent(latency_cycles(&row), latency_cycles(&[costs]));
     let (needed, there) = (stage.len(), cores::for_nfs(options));
-    if options.isolate == Isolate::None {
+    if which == SideBySide::Never {
+        Verdict::Never
+    } else if options.isolate == Isolate::None {
         Verdict::Fused
+    } else if which == SideBySide::Always {
+        Verdict::Asked { saved }
     } else if saved < WORTH_PERCENT {
         Verdict::NotWorth { saved }
     } else if there < needed {
@@ -241,6 +254,14 @@ impl fmt::Display for Verdict {
                 )
             }
             Verdict::Fused => f.write_str("in sequence: one worker runs all NFs"),
+            Verdict::Asked { saved } if *saved < 0.0 => {
+                let costs = -saved;
+                write!(f, "side by side, as asked for; costs {costs:.0} % of the stage's latency")
+            }
+            Verdict::Asked { saved } => {
+                write!(f, "side by side, as asked for; saves {saved:.0} % of the stage's latency")
+            }
+            Verdict::Never => f.write_str("in sequence: as asked for"),
         }
     }
 }
@@ -254,7 +275,7 @@ impl Parallel {
         let mut out = String::new();
         // Writing to a string cannot fail: here and below.
         if !self.stages.is_empty() {
-            out.push_str("parallel stages (planned; run in sequence for now)\n");
+            out.push_str("parallel stages\n");
         }
         for stage in &self.stages {
             let names: Vec<&str> = stage.nodes.iter().map(name).collect();

@@ -40,6 +40,15 @@ pub enum PlanError {
         /// Cores for NFs.
         cores: usize,
     },
+    /// What comes around a cycle goes on into another trust domain, where a gate would have to wait for it.
+    #[error(
+        "`{edge}` leads from one trust domain into another, and packets come there around a cycle: put the NFs of the \
+         cycle, and the port that they leave by, into one domain (`--domain`), or declare a second instance for the way back"
+    )]
+    CycleAcross {
+        /// The edge's name.
+        edge: String,
+    },
     /// A trust domain is given to an NF that there is not.
     #[error("--domain {instance}=...: the policy has no NF {instance}; it has {has}")]
     NoSuchInstance {
@@ -90,7 +99,7 @@ pub enum PlanError {
 
 /// True for a graph with trust domains and packets from several ports. A gate's buffers are for all sources: where its
 /// packets meet those of another gate in sequence, each could hold what the other waits for.
-pub(super) fn apart(graph: &Graph, options: &Options) -> bool {
+pub(crate) fn apart(graph: &Graph, options: &Options) -> bool {
     let has = |id| graph.node(id).is_some_and(crate::graph::Node::is_nf);
     let mut nfs = graph.node_ids().map(|(id, _)| id).filter(|id| has(*id));
     let gives = |id| graph.edges().iter().any(|edge| edge.from == id);

@@ -38,6 +38,7 @@ pub fn expand(graph: &Graph) -> Graph {
     }
     let mut graph = expansion.expanded;
     graph.name_edges();
+    graph.settle_order();
     graph.sort();
     graph
 }
@@ -215,6 +216,7 @@ impl<'g> Expansion<'g> {
                     pipelet: draft.pipelet,
                     entry: None,
                     closes: false,
+                    first_match: draft.follows.and_then(|edge| self.graph.edge(edge)?.first_match),
                     share: None,
                 });
             }

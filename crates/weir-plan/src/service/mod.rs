@@ -28,6 +28,7 @@ mod template;
 mod tree;
 mod typed;
 mod vnf;
+mod words;
 
 pub use blueprint::{
     Parameter, ParameterType, TemplateDocument, TemplateInput, TemplateLink, TemplateNode,
@@ -37,6 +38,7 @@ pub use descriptor::{DescriptorDocument, PaperTouch, Word, YesNo};
 pub(crate) use expand::configure;
 pub use expand::{SEPARATOR, expand};
 pub use hardware::{Hardware, HardwareDocument, Server, ServerDocument};
+pub(crate) use names::push_step;
 pub use nf::{
     AffinityField, Attribute, Described, Method, NfDocument, NfKind, Ports, Rate, Scaling, describe,
 };
@@ -47,5 +49,6 @@ pub use request::{Request, RequestDocument, RequestLink, RequestPort, RequestVnf
 pub use schema::{DocumentKind, schema};
 pub use template::{MAX_PARTS, Template, Way};
 pub use tree::{MAX_VALUES, Syntax};
+pub(crate) use typed::value;
 pub(crate) use vnf::Budget;
 pub use vnf::{Vnf, VnfNode, VnfOf};

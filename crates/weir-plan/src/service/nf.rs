@@ -10,6 +10,7 @@ use crate::catalog::{NfInfo, TagInfo, TagKind};
 use crate::config::Config;
 use crate::describe::{Affinity, Effect, Work};
 use crate::error::PolicyError;
+use crate::fields::{Field, FieldSet};
 use crate::service::descriptor::DescriptorDocument;
 use crate::service::names;
 use crate::service::tree::{Syntax, read};
@@ -36,7 +37,8 @@ pub struct NfDocument {
     /// The attributes that it gives to packets, and how it tells them.
     #[serde(default)]
     pub attributes: BTreeMap<String, Attribute>,
-    /// The fields that form a flow for it; the 5-tuple unless given.
+    /// The fields that form a flow for it; the 5-tuple unless given. A flow's packets meet at one instance, unless `affinity`
+    /// says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow: Option<Vec<AffinityField>>,
     /// Whether it may run several times.
@@ -140,6 +142,18 @@ pub enum AffinityField {
     SrcPort,
     /// Destination port.
     DstPort,
+}
+
+impl AffinityField {
+    fn of_packets(self) -> Field {
+        match self {
+            AffinityField::SrcIp => Field::IpSrc,
+            AffinityField::DstIp => Field::IpDst,
+            AffinityField::Proto => Field::IpProto,
+            AffinityField::SrcPort => Field::L4Src,
+            AffinityField::DstPort => Field::L4Dst,
+        }
+    }
 }
 
 /// What a core manages, for each GHz.
@@ -330,27 +344,25 @@ impl NfDocument {
             }
         }
         let worst = Work::default();
-        let affinity = match self.affinity.as_deref().map(field_set) {
-            None => worst.affinity,
-            Some(fields) if fields.is_empty() => Affinity::None,
-            Some(fields) if fields == [AffinityField::SrcIp] => Affinity::Source,
-            Some(fields) if fields == ALL_FIELDS => Affinity::Tuple,
-            Some(_) => {
-                problems.push(Problem {
-                    pointer: "/affinity".to_owned(),
-                    message: "packets cannot be kept together by these fields yet".to_owned(),
-                    instead: "write all five, `[src_ip]`, or `[]`".to_owned(),
-                });
-                worst.affinity
-            }
-        };
-        if self.flow.as_deref().is_some_and(|fields| field_set(fields) != ALL_FIELDS) {
+        if self.flow.as_ref().is_some_and(Vec::is_empty) {
             problems.push(Problem {
                 pointer: "/flow".to_owned(),
-                message: "a flow is the 5-tuple for now".to_owned(),
-                instead: "write all five fields, or leave `flow` out".to_owned(),
+                message: "no field makes no flow".to_owned(),
+                instead: "write the fields, or leave `flow` out for the 5-tuple".to_owned(),
             });
         }
+        // A flow's packets meet, unless something else is said of it.
+        let fields = self.affinity.as_deref().or(self.flow.as_deref()).map(field_set);
+        let affinity = match fields.as_deref() {
+            None => worst.affinity,
+            Some([]) => Affinity::None,
+            Some([AffinityField::SrcIp]) => Affinity::Source,
+            Some(fields) if fields == ALL_FIELDS => Affinity::Tuple,
+            Some(fields) => {
+                let fields: Vec<Field> = fields.iter().map(|field| field.of_packets()).collect();
+                Affinity::Fields(FieldSet::of(&fields))
+            }
+        };
         let mut cost_cycles = worst.cost_cycles;
         if let Some(rate) = &self.rate {
             match rate.cycles() {

@@ -10,6 +10,8 @@
 //! way, which is more than the sum's quantile. The estimates are bounds, to be held against
 //! `weir bench`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -18,9 +20,10 @@ use crate::auto;
 use crate::bandwidth::Bandwidth;
 use crate::cost::{RING_CYCLES, bins, cycles as cost};
 use crate::graph::{Graph, Node, NodeId, NodeKind};
-use crate::plan::{Isolate, Options};
+use crate::plan::error::apart;
+use crate::plan::{Isolate, Options, runs};
 use crate::service::hardware::Server;
-use crate::size::{Instances, SizedNf, size};
+use crate::size::{Bound, Instances, SizedNf, Sizing, sized};
 
 /// An objective as it is written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -187,7 +190,9 @@ pub enum ObjectiveError {
     },
 }
 
-/// The cheapest way (fewest cores) to meet `objective` on `server`.
+/// The cheapest way (fewest cores) to meet `objective` on `server`, with `domains` as the operator puts NFs into them
+/// ([`Options::domains`]): what is of different trust domains shares no worker. What gates cost between them, on the
+/// devices' core, is not in the model.
 ///
 /// # Errors
 /// Why there is none.
@@ -195,7 +200,10 @@ pub fn choose(
     graph: &Graph,
     objective: &Objective,
     server: &Server,
+    domains: &BTreeMap<String, String>,
 ) -> Result<Choice, ObjectiveError> {
+    let online = usize::try_from(server.cores).unwrap_or(usize::MAX);
+    let options = Options { isolate: Isolate::Auto, cores: None, online, domains: domains.clone() };
     if let (Some(nic), Some(wanted)) = (server.nic_bps, objective.bps)
         && wanted > nic
     {
@@ -203,9 +211,12 @@ pub fn choose(
         let (nic, wanted) = (Bandwidth::Bps(nic), Bandwidth::Bps(wanted));
         return Err(ObjectiveError::Nic { server, nic, wanted });
     }
-    let instances = size(graph, server, Some(objective));
+    // Only as many instances as a plan would have.
+    let bound = if apart(graph, &options) { Bound::Apart } else { Bound::None };
+    let sizing = Sizing { server, objective: Some(objective), asked: &BTreeMap::new() };
+    let instances = sized(graph, sizing, bound);
     let comes_in = comes_in(graph, &instances);
-    let sized = instances.nfs;
+    let nfs = instances.nfs;
     let ways = [Isolate::None, Isolate::Auto, Isolate::Each];
     let all: Vec<Placement> = ways
         .into_iter()
@@ -214,7 +225,7 @@ pub fn choose(
                 objective,
                 server,
                 isolate,
-                &workers_of(graph, comes_in, server, isolate, &sized)?,
+                &workers_of(graph, comes_in, &options, isolate, &nfs)?,
             ))
         })
         .collect();
@@ -233,7 +244,7 @@ pub fn choose(
     if let Some(placement) = good.next() {
         return Ok(Choice { placement, instead_of: good.next() });
     }
-    Err(why_not(graph, objective, server, &all, (&sized, comes_in)))
+    Err(why_not(graph, objective, server, &all, (&nfs, comes_in)))
 }
 
 fn why_not(
@@ -305,27 +316,20 @@ struct Group {
 fn workers_of(
     graph: &Graph,
     comes_in: f64,
-    server: &Server,
+    options: &Options,
     isolate: Isolate,
     sized: &[SizedNf],
 ) -> Option<Vec<Group>> {
     let groups: Vec<Vec<NodeId>> = match isolate {
-        Isolate::None => vec![sized.iter().map(|nf| nf.node).collect()],
+        Isolate::None => runs(graph, options),
         Isolate::Each => sized.iter().map(|nf| vec![nf.node]).collect(),
         Isolate::Auto => {
-            let online = usize::try_from(server.cores).unwrap_or(usize::MAX);
-            let options = Options {
-                isolate,
-                cores: None,
-                online,
-                domains: std::collections::BTreeMap::new(),
-            };
-            let runs = auto::runs(graph, &options).ok()?;
+            let auto = auto::runs(graph, options).ok()?;
             // Else it is one of the others.
-            (1 < runs.len() && runs.len() < sized.len()).then_some(runs)?
+            (runs(graph, options).len() < auto.len() && auto.len() < sized.len()).then_some(auto)?
         }
     };
-    let ring = if isolate == Isolate::None { 0 } else { RING_CYCLES };
+    let ring = if groups.len() < 2 { 0 } else { RING_CYCLES };
     let way = longest(graph, ring, |_| true);
     let cycles = |ids: &[NodeId]| {
         let all = ids.iter().filter_map(|id| graph.node(*id)).map(cost);

@@ -13,10 +13,10 @@ use crate::catalog::Catalog;
 use crate::check::{Checked, check_parsed};
 use crate::error::{Errors, PolicyError};
 use crate::parse::{MAX_EDGES, Parsed};
-use crate::service::names;
 use crate::service::objective::{Objective, ObjectiveDocument};
 use crate::service::tree::{Syntax, read};
 use crate::service::typed::{Document, typed, value};
+use crate::service::{names, words};
 use crate::span::{Lines, Name, Span, Spanned};
 use crate::why::Why;
 
@@ -136,7 +136,9 @@ impl Request {
         });
         let Reader { errors, lost, .. } = reader;
         let parsed = Parsed { policy: policy.clone(), errors, lost, incomplete: false };
-        let checked = check_parsed(parsed, &Lines::new(text), catalog)?;
+        let mut checked =
+            check_parsed(parsed, &Lines::new(text), catalog).map_err(words::errors)?;
+        words::warnings(&mut checked.warnings);
         Ok(Request { policy, checked, objective })
     }
 }

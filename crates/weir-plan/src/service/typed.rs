@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_path_to_error::Segment;
 
-use crate::config::{Config, locate};
+use crate::config::{Config, locate, prune};
 use crate::error::PolicyError;
 use crate::nearest::nearest;
 use crate::service::names;
@@ -53,7 +53,7 @@ pub(crate) fn typed<T: DeserializeOwned>(
         let pointer: String = steps.iter().map(|step| format!("/{}", names::step(step))).collect();
         let unknown = message.starts_with("unknown field");
         if !(message.starts_with("missing field") && misnamed.contains(&steps)) {
-            let instead = instead(&message, kind);
+            let instead = instead(&message, kind, &siblings(&rest, &steps));
             let span = locate(&rest, &pointer);
             errors.push(PolicyError { span, why: Why::Document { message, instead } });
         }
@@ -80,35 +80,6 @@ fn steps(path: &serde_path_to_error::Path) -> Vec<String> {
         .collect()
 }
 
-/// Takes out the part at `steps`: itself, or the innermost list element that it is in.
-fn prune(tree: &mut Spanned<Config>, steps: &[String], itself: bool) -> bool {
-    let Some((step, rest)) = steps.split_first() else {
-        return false;
-    };
-    match &mut tree.value {
-        Config::Object(members) => {
-            let Some(at) = members.iter().position(|(key, _)| key.value == *step) else {
-                return false;
-            };
-            if rest.is_empty() && itself {
-                members.remove(at);
-                return true;
-            }
-            members.get_mut(at).is_some_and(|(_, value)| prune(value, rest, itself))
-        }
-        Config::Array(list) => {
-            let Some(at) = step.parse::<usize>().ok().filter(|at| *at < list.len()) else {
-                return false;
-            };
-            if !list.get_mut(at).is_some_and(|value| prune(value, rest, itself)) {
-                list.remove(at);
-            }
-            true
-        }
-        _ => false,
-    }
-}
-
 /// serde names the Rust type that it wanted, of which the user knows nothing.
 fn in_words(message: String, kind: &str) -> String {
     match message.split_once("expected struct ") {
@@ -126,12 +97,25 @@ fn in_words(message: String, kind: &str) -> String {
     }
 }
 
-/// What to do about an error of serde's.
-fn instead(message: &str, kind: &str) -> String {
+/// The keys that stand beside the part at `steps`.
+fn siblings(tree: &Spanned<Config>, steps: &[String]) -> Vec<String> {
+    let (_, parent) = steps.split_last().unwrap_or((&String::new(), &[]));
+    let pointer: String = parent.iter().map(|step| format!("/{}", names::step(step))).collect();
+    match value(tree, &pointer).map(|parent| &parent.value) {
+        Some(Config::Object(members)) => members.iter().map(|(key, _)| key.value.clone()).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// What to do about an error of serde's. `there` are keys that need not be written again.
+fn instead(message: &str, kind: &str, there: &[String]) -> String {
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     if let Some((wrong, known)) = quoted.split_first()
         && message.starts_with("unknown ")
     {
+        let is_field = message.starts_with("unknown field");
+        let known = known.iter().filter(|known| !is_field || there.iter().all(|key| key != *known));
+        let known: Vec<&str> = known.copied().collect();
         if let Some(near) = nearest(wrong, known.iter().copied()) {
             return format!("write `{near}`");
         }

@@ -212,7 +212,9 @@ impl Template {
             let path = format!("/{}", names::step(name));
             let Some(parameter) = known.iter().find(|parameter| parameter.name == *name) else {
                 let all: Vec<String> = known.iter().map(|p| p.name.clone()).collect();
-                let why = match nearest(name, all.iter().map(String::as_str)) {
+                // One that is given already is not meant.
+                let open = all.iter().filter(|name| given.is_none_or(|g| !g.contains_key(*name)));
+                let why = match nearest(name, open.map(String::as_str)) {
                     Some(near) => format!("no parameter is called `{name}`; write `{near}`"),
                     None if all.is_empty() => {
                         format!("no parameter is called `{name}`, it has none")

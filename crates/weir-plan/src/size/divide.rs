@@ -21,7 +21,12 @@ pub enum Key {
     Tuple,
     /// The flow: the 5-tuple in either direction.
     Flow,
+    /// These fields of the 5-tuple.
+    Fields(FieldSet),
 }
+
+/// What tells a flow's directions apart.
+const ENDS: FieldSet = FieldSet::of(&[Field::IpSrc, Field::IpDst, Field::L4Src, Field::L4Dst]);
 
 impl Key {
     fn of(affinity: Affinity) -> Self {
@@ -30,34 +35,39 @@ impl Key {
             Affinity::Source => Key::Source,
             Affinity::Tuple => Key::Tuple,
             Affinity::Flow => Key::Flow,
+            Affinity::Fields(fields) => Key::Fields(fields),
         }
     }
 
-    /// The fields that it is made of.
+    /// The fields that it is made of. Addresses may repeat across VLANs, so a packet's tags are always among them
+    /// (`weir_packet::FlowFields`).
     const fn fields(self) -> FieldSet {
         match self {
             Key::Any => FieldSet::EMPTY,
-            Key::Source => FieldSet::of(&[Field::IpSrc]),
+            Key::Source => FieldSet::of(&[Field::Vlan, Field::IpSrc]),
             Key::Tuple | Key::Flow => FieldSet::of(&[
+                Field::Vlan,
                 Field::IpSrc,
                 Field::IpDst,
                 Field::IpProto,
                 Field::L4Src,
                 Field::L4Dst,
             ]),
+            Key::Fields(fields) => fields.or(FieldSet::of(&[Field::Vlan])),
         }
     }
 
     /// True when packets that are the same by `wanted` are the same by this key too, so that who is
     /// divided by this key has them together. (Equal 5-tuples have the same source; the two directions of a
-    /// flow have not.)
+    /// flow have not, but the protocol.)
     #[must_use]
     pub const fn satisfies(self, wanted: Key) -> bool {
-        match wanted {
-            Key::Any => true,
-            Key::Source => matches!(self, Key::Source),
-            Key::Tuple => matches!(self, Key::Source | Key::Tuple | Key::Flow),
-            Key::Flow => matches!(self, Key::Flow),
+        match (self, wanted) {
+            (_, Key::Any) | (Key::Flow, Key::Flow) => true,
+            (Key::Any, _) => false,
+            (_, Key::Flow) => self.fields().and(ENDS).is_empty(),
+            // Who is the same by more fields is the same by fewer.
+            _ => self.fields().without(wanted.fields()).is_empty(),
         }
     }
 }
@@ -69,6 +79,14 @@ impl fmt::Display for Key {
             Key::Source => "by source address",
             Key::Tuple => "by 5-tuple",
             Key::Flow => "by flow",
+            Key::Fields(fields) => {
+                for (i, field) in fields.iter().enumerate() {
+                    let name = field.name();
+                    let name = name.strip_prefix("the ").unwrap_or(name);
+                    write!(f, "{}{name}", if i == 0 { "by " } else { " and " })?;
+                }
+                return Ok(());
+            }
         })
     }
 }
@@ -189,4 +207,33 @@ fn written(graph: &Graph, id: NodeId) -> FieldSet {
 /// True when instance i of one division may send all to instance i modulo n of the other.
 fn continues(before: Split, after: Split) -> bool {
     before.key == after.key && before.count.checked_rem(after.count) == Some(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Field, FieldSet, Key};
+
+    #[test]
+    fn who_is_divided_by_fewer_fields_has_packets_together_that_agree_in_more() {
+        let by = |fields: &[Field]| Key::Fields(FieldSet::of(fields));
+        let (pair, target) = (by(&[Field::IpSrc, Field::IpDst]), by(&[Field::IpDst]));
+        for (before, wanted, serves) in [
+            (target, pair, true),
+            (pair, target, false),
+            (pair, Key::Tuple, true),
+            (Key::Tuple, pair, false),
+            (Key::Source, pair, true),
+            (Key::Source, target, false),
+            (Key::Flow, Key::Tuple, true),
+            (Key::Flow, pair, false),
+            // The two directions of a flow have other sources, but one protocol.
+            (pair, Key::Flow, false),
+            (by(&[Field::IpProto]), Key::Flow, true),
+            (Key::Any, pair, false),
+            (pair, Key::Any, true),
+        ] {
+            assert_eq!(before.satisfies(wanted), serves, "{before}, {wanted}");
+        }
+        assert_eq!(pair.to_string(), "by source address and destination address");
+    }
 }

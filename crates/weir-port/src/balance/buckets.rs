@@ -43,8 +43,22 @@ impl Buckets {
     #[inline]
     #[must_use]
     pub fn instance(&self, hash: u64) -> u8 {
+        self.at(Self::bucket(hash))
+    }
+
+    /// The bucket of a hash.
+    #[inline]
+    #[must_use]
+    pub fn bucket(hash: u64) -> u16 {
         // The upper bits, so that tables which use the lower ones spread well inside an instance.
-        self.at((hash >> 48) as u16)
+        (hash >> 48) as u16
+    }
+
+    /// Gives a bucket to an instance, whatever its weight.
+    pub(super) fn set(&mut self, bucket: u16, instance: u8) {
+        if let Some(slot) = self.instances.get_mut(usize::from(bucket)) {
+            *slot = instance;
+        }
     }
 
     /// The instance of a bucket.

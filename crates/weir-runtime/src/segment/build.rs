@@ -58,7 +58,22 @@ pub(super) fn node(
     let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);
     let careful = careful.map(|(_, poison)| Careful::new(poison));
     let merges = n.fan_in > 1;
-    Ok(Node { name, nf, lender, inbox, merges, resizes, may_drop, outputs, more, careful })
+    let joins = n.sync.map_or(0, usize::from);
+    let replicate = n.replicate;
+    Ok(Node {
+        name,
+        nf,
+        lender,
+        inbox,
+        merges,
+        resizes,
+        may_drop,
+        outputs,
+        more,
+        careful,
+        joins,
+        replicate,
+    })
 }
 
 /// The branches of an output. What divides over instances is one, whose filter is asked once.
@@ -85,6 +100,7 @@ fn list(
                 Target::Node { node, input: usize::from(input) }
             }
             TargetSpec::Lane => Target::Lane { edge },
+            TargetSpec::Back => Target::Back { edge },
             TargetSpec::Array { array, first } => {
                 let array = usize::from(array);
                 let ports =
@@ -92,6 +108,7 @@ fn list(
                 picks.push((array, Pick::new(ports, first.into(), spec.seed)));
                 Target::Array { pick: picks.len() - 1 }
             }
+            TargetSpec::Answer => Target::Answer,
             TargetSpec::Drop => Target::Drop,
         };
         let part = Part { target, words };

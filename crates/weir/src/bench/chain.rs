@@ -2,10 +2,8 @@
 //! alternating.
 
 use super::chain_policy;
-use super::machine::Machine;
 use super::sample::{
     BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
-    write_json,
 };
 use serde::Serialize;
 use std::path::PathBuf;
@@ -37,15 +35,6 @@ struct Sample {
     measured: Measured,
 }
 
-#[derive(Serialize)]
-struct Results<'r> {
-    machine: &'r Machine,
-    size: u16,
-    ring: u32,
-    pool: u32,
-    samples: &'r [Sample],
-}
-
 pub fn main(args: &ChainArgs) -> ExitCode {
     finish(run(args))
 }
@@ -73,12 +62,7 @@ fn run(args: &ChainArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &samples);
-    if let Some(path) = &args.json {
-        let (size, ring, pool) = (args.size, args.sampling.ring, args.sampling.pool);
-        let results = Results { machine: &machine, size, ring, pool, samples: &samples };
-        write_json(path, &results)?;
-    }
-    Ok(())
+    args.sampling.write(args.json.as_deref(), &machine, args.size, &samples)
 }
 
 fn sample(args: &ChainArgs, length: usize, isolated: bool) -> Result<Sample, BenchError> {

@@ -1,7 +1,7 @@
 //! `weir bench consolidation`: what it costs that VNFs which know nothing of each other repeat each other's work
 //! (Tables I and II of the µNF paper), and what the plan saves of it.
 
-mod chain;
+pub mod chain;
 mod measure;
 mod net;
 

@@ -1,8 +1,7 @@
 //! `weir bench instances`: a bottleneck as one instance and as two, on a core each, alternating.
 
-use super::machine::Machine;
 use super::sample::{
-    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread, write_json,
+    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread,
 };
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::service::Server;
-use weir_plan::{Asked, Isolate, Sizing};
+use weir_plan::{Asked, Isolate, Plan, Sizing};
 
 /// Measures what a second instance of a costly NF brings.
 #[derive(clap::Args)]
@@ -40,15 +39,6 @@ struct Sample {
     measured: Measured,
 }
 
-#[derive(Serialize)]
-struct Results<'r> {
-    machine: &'r Machine,
-    size: u16,
-    ring: u32,
-    pool: u32,
-    samples: &'r [Sample],
-}
-
 pub fn main(args: &InstancesArgs) -> ExitCode {
     finish(run(args))
 }
@@ -75,12 +65,7 @@ fn run(args: &InstancesArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &samples);
-    if let Some(path) = &args.json {
-        let (size, ring, pool) = (args.size, args.sampling.ring, args.sampling.pool);
-        let results = Results { machine: &machine, size, ring, pool, samples: &samples };
-        write_json(path, &results)?;
-    }
-    Ok(())
+    args.sampling.write(args.json.as_deref(), &machine, args.size, &samples)
 }
 
 fn sample(args: &InstancesArgs, cycles: u32, instances: u32) -> Result<Sample, BenchError> {
@@ -88,19 +73,23 @@ fn sample(args: &InstancesArgs, cycles: u32, instances: u32) -> Result<Sample, B
     let text = format!(
         "Port<0> lan; Port<1> wan; Busy work {{ cycles: {cycles} }}; pipelet {{ lan -> work -> wan; }}\n"
     );
-    let loaded = policy::from_text(&text, "(bench)")?;
-    // The NF's own core comes first; the second instance shares the devices'.
-    let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
-    let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
     let asked = Asked { least_loaded: args.least, ..Asked::equal(instances) };
-    let asked = BTreeMap::from([("work".to_owned(), asked)]);
-    let sizing = Sizing { server: &server, objective: None, asked: &asked };
-    let options = policy::options(Isolate::Each, Some(cores), &[])?;
-    let path = Path::new("(bench)");
-    let (plan, _) = policy::plan_sized(&loaded.graph, path, &options, Consolidate::Off, sizing)?;
+    let plan = plan(sampling, &text, "work", asked)?;
     let generator = GeneratorSpec { size: args.size, ..GeneratorSpec::default() };
     let measured = sampling.run(&plan, DeviceSpec::Generator(generator))?;
     Ok(Sample { cycles, instances, measured })
+}
+
+/// A plan with several instances of an NF. The NF's own core comes first; the second instance shares the devices'.
+pub fn plan(sampling: &SampleArgs, text: &str, nf: &str, asked: Asked) -> Result<Plan, BenchError> {
+    let loaded = policy::from_text(text, "(bench)")?;
+    let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
+    let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
+    let asked = BTreeMap::from([(nf.to_owned(), asked)]);
+    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    let options = policy::options(Isolate::Each, Some(cores), &[])?;
+    let path = Path::new("(bench)");
+    Ok(policy::plan_sized(&loaded.graph, path, &options, Consolidate::Off, sizing)?.0)
 }
 
 fn print_table(args: &InstancesArgs, samples: &[Sample]) {

@@ -24,7 +24,7 @@ use weir_control::setup::Setup;
 use weir_control::wiring::{self, RunOptions};
 use weir_control::{Agent, RestartPolicy};
 use weir_device::{DeviceSpec, ListedFlow, ListedSpec};
-use weir_plan::Isolate;
+use weir_plan::{Isolate, Plan};
 use weir_runtime::spec::EndSpec;
 use weir_runtime::worker::WorkerError;
 
@@ -177,6 +177,17 @@ fn setup(
         &[],
         Consolidate::Off,
     )?;
+    one_by_one(&plan, busy, !args.no_real_time, packets, 1)
+}
+
+/// What is to run of a plan behind a source that gives `burst` packets at a time.
+pub fn one_by_one(
+    plan: &Plan,
+    busy: bool,
+    real_time: bool,
+    packets: Option<u64>,
+    burst: u64,
+) -> Result<Setup, BenchError> {
     let flow = ListedFlow {
         source: [192, 0, 2, 1].into(),
         destination: [198, 51, 100, 1].into(),
@@ -188,18 +199,31 @@ fn setup(
         payloads: Vec::new(),
         size: 64,
         packets,
-        burst: Some(1),
+        burst: Some(burst),
         stays: true,
+        shuffled: false,
     };
     let binds = BTreeMap::from([(0, DeviceSpec::Listed(source)), (1, DeviceSpec::Null)]);
-    let options = RunOptions { busy, real_time: !args.no_real_time, ..RunOptions::default() };
-    Ok(wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?)
+    let options = RunOptions { busy, real_time, ..RunOptions::default() };
+    Ok(wiring::wire(plan, &binds, &BTreeMap::new(), &options)?)
 }
 
 /// Nanoseconds from just before the source takes its step until the sink has the packet; the next
 /// packet is sent when the last has come out. `from_sleep`: and when all workers sleep.
 fn packets(args: &LatencyArgs, isolated: bool, from_sleep: bool) -> Result<Vec<u64>, BenchError> {
     let setup = setup(args, isolated, !from_sleep, None)?;
+    each_burst(setup, args.samples, from_sleep, false, 1)
+}
+
+/// The same for whatever is to run, and for `burst` packets at a time: until the last of them has come
+/// out. `shares`: source and sink leave their core to workers while they wait.
+pub fn each_burst(
+    setup: Setup,
+    samples: usize,
+    from_sleep: bool,
+    shares: bool,
+    burst: u64,
+) -> Result<Vec<u64>, BenchError> {
     let of_device = |end: &EndSpec| matches!(end, EndSpec::Rx { .. } | EndSpec::Tx { .. });
     let chain: Vec<_> = (0..setup.workers.len())
         .filter(|&w| setup.workers.get(w).is_some_and(|w| !of_device(&w.end)))
@@ -211,11 +235,11 @@ fn packets(args: &LatencyArgs, isolated: bool, from_sleep: bool) -> Result<Vec<u
     let mut sink = agent.stepper(last).map_err(LatencyError::from)?;
     let stat = |pid| PathBuf::from(format!("/proc/{pid}/stat"));
     let stats: Vec<_> = chain.iter().filter_map(|w| agent.pid(*w)).map(stat).collect();
-    let mut took = Vec::with_capacity(args.samples);
+    let mut took = Vec::with_capacity(samples);
     let begun = Instant::now();
     let mut turned = begun;
     let mut i = 0;
-    while took.len() < args.samples {
+    while took.len() < samples {
         i += 1;
         if i % TURN.0 == 0 || turned.elapsed() > TURN.1 {
             agent.turn(Duration::ZERO)?;
@@ -228,7 +252,10 @@ fn packets(args: &LatencyArgs, isolated: bool, from_sleep: bool) -> Result<Vec<u
         let start = Instant::now();
         source.step().map_err(LatencyError::from)?;
         let mut elapsed = start.elapsed();
-        while sink.packets() == before {
+        while sink.packets() < before + burst {
+            if shares {
+                std::thread::yield_now();
+            }
             sink.step().map_err(LatencyError::from)?;
             elapsed = start.elapsed();
             if elapsed > PATIENCE {
@@ -271,7 +298,7 @@ fn idle(args: &LatencyArgs, isolated: bool) -> Result<f64, BenchError> {
 }
 
 /// Minimum, median, 99th percentile and maximum.
-fn percentiles(mut values: Vec<u64>) -> [u64; 4] {
+pub fn percentiles(mut values: Vec<u64>) -> [u64; 4] {
     values.sort_unstable();
     let at = |percent: usize| {
         values.get((values.len() * percent / 100).min(values.len().saturating_sub(1)))

@@ -8,7 +8,7 @@ use std::time::Instant;
 const EXCHANGES: u64 = 20_000;
 
 /// What a measurement depends on.
-#[derive(Debug, Clone, serde::Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Machine {
     /// Processor model.
     pub processor: String,

@@ -17,15 +17,18 @@ use weir_runtime::layout::NodeCounts;
 /// Samples count as taken in the fast regime up to this round trip, in nanoseconds.
 const FAST_NS: f64 = 130.0;
 
+/// Longest wait for packets that must come before a sample begins.
+const WARM_UP: Duration = Duration::from_secs(30);
+
 /// How samples are taken.
-#[derive(clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
     /// Samples of each kind.
     #[arg(long, default_value_t = 5)]
     pub samples: usize,
     /// Seconds per sample, after a warm-up of half of it.
     #[arg(long, default_value_t = 0.6)]
-    seconds: f64,
+    pub seconds: f64,
     /// Entries of each ring.
     #[arg(long, default_value_t = 4096)]
     pub ring: u32,
@@ -40,7 +43,7 @@ pub struct SampleArgs {
     pub chain_core: usize,
     /// Leaves the real-time class out.
     #[arg(long)]
-    no_real_time: bool,
+    pub no_real_time: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +58,22 @@ pub enum BenchError {
     OneCore,
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
+    #[error("cannot read {}: {source}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is no figure's file: {source}", path.display())]
+    Figure { path: PathBuf, source: serde_json::Error },
+    #[error("there is no figure '{0}'; weir bench figure --list says which there are")]
+    NoFigure(String),
+    #[error("{} has no figure's file", .0.display())]
+    NoFigures(PathBuf),
+    #[error("some figures could not be made: {0}")]
+    Failed(String),
+    #[error(transparent)]
+    Rival(#[from] super::figure::rivals::RivalError),
+    #[error(transparent)]
+    Chart(#[from] weir_draw::chart::ChartError),
+    #[error("{given}: {why}")]
+    Option { given: String, why: String },
     #[error(transparent)]
     Latency(#[from] super::latency::LatencyError),
     #[error(transparent)]
@@ -135,23 +154,52 @@ impl SampleArgs {
         self.run(&plan, source)
     }
 
-    /// The same for a plan, whose last worker is the sink.
-    pub fn run(&self, plan: &Plan, source: DeviceSpec) -> Result<Measured, BenchError> {
-        let before = round_trip(self.device_core, self.chain_core);
-        let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
-        let options = RunOptions {
+    /// How graphs run for these samples.
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
             ring: self.ring,
             pool: Some(self.pool),
             real_time: !self.no_real_time,
             ..RunOptions::default()
-        };
-        let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
+        }
+    }
+
+    /// The same for a plan, whose last worker is the sink.
+    pub fn run(&self, plan: &Plan, source: DeviceSpec) -> Result<Measured, BenchError> {
+        self.run_with(plan, source, &self.options())
+    }
+
+    /// The same, run otherwise.
+    pub fn run_with(
+        &self,
+        plan: &Plan,
+        source: DeviceSpec,
+        options: &RunOptions,
+    ) -> Result<Measured, BenchError> {
+        self.run_after(plan, source, options, 0)
+    }
+
+    /// The same, beginning to count when `packets` have been delivered (or do not come: after a while).
+    pub fn run_after(
+        &self,
+        plan: &Plan,
+        source: DeviceSpec,
+        options: &RunOptions,
+        packets: u64,
+    ) -> Result<Measured, BenchError> {
+        let before = round_trip(self.device_core, self.chain_core);
+        let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
+        let setup = wiring::wire(plan, &binds, &BTreeMap::new(), options)?;
         let sink = setup.workers.len() - 1;
         let mut agent = Agent::start(setup, RestartPolicy::default())?;
         let workers = agent.setup().workers.len();
         let real_time = wait_until_ready(&mut agent, workers)?;
         let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
         watch(&mut agent, span / 2)?;
+        let patience = Instant::now() + WARM_UP;
+        while delivered(&agent, sink) < packets && Instant::now() < patience {
+            watch(&mut agent, Duration::from_millis(20))?;
+        }
         let (start, from) = (Instant::now(), delivered(&agent, sink));
         watch(&mut agent, span)?;
         let (took, to) = (start.elapsed(), delivered(&agent, sink));
@@ -229,6 +277,31 @@ pub fn print_regime<'m>(samples: impl Iterator<Item = &'m Measured> + Clone) {
              {fast} of {} samples in the fast regime (≤ {FAST_NS:.0} ns)",
             samples.count()
         );
+    }
+}
+
+/// What most benchmarks write.
+#[derive(Serialize)]
+struct Results<'r, S> {
+    machine: &'r Machine,
+    size: u16,
+    ring: u32,
+    pool: u32,
+    samples: &'r [S],
+}
+
+impl SampleArgs {
+    /// Writes all samples, of packets of `size` bytes, to the file that is asked for, if one is.
+    pub fn write<S: Serialize>(
+        &self,
+        path: Option<&Path>,
+        machine: &Machine,
+        size: u16,
+        samples: &[S],
+    ) -> Result<(), BenchError> {
+        let Some(path) = path else { return Ok(()) };
+        let (ring, pool) = (self.ring, self.pool);
+        write_json(path, &Results { machine, size, ring, pool, samples })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the operator sees while it runs.
 
-use super::plain;
+use crate::say;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use weir_control::devices::Captures;
@@ -41,6 +41,8 @@ pub(super) struct Live {
     records: u64,
     last: Instant,
     packets: u64,
+    /// In and out, of generations that have ended.
+    before: (u64, u64),
     drawn: bool,
 }
 
@@ -56,7 +58,7 @@ impl Live {
         let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
         let on = !quiet && std::io::stderr().is_terminal();
         let last = Instant::now();
-        Live { on, records, last, packets: 0, drawn: false }
+        Live { on, records, last, packets: 0, before: (0, 0), drawn: false }
     }
 
     pub(super) fn patience(&self) -> Duration {
@@ -71,7 +73,7 @@ impl Live {
 
     pub(super) fn say(&mut self, text: &str) {
         self.clear();
-        crate::complain!("weir: {}", plain(text));
+        crate::complain!("weir: {}", say::one_line(text));
     }
 
     pub(super) fn tell(&mut self, agent: &Agent, event: &Event) {
@@ -84,6 +86,12 @@ impl Live {
             Event::Ready { worker, after: Some(after), .. } => {
                 self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
             }
+            Event::Recovered { worker, recovered: r } => self.say(&format!(
+                "worker {} has {} flows back from the replica (read in {:.1} ms)",
+                name(*worker),
+                r.flows,
+                r.reading_us as f64 / 1e3
+            )),
             Event::Crashed(crash) => crash_report(crash).lines().for_each(|line| self.say(line)),
             Event::Offence { worker, what } => {
                 self.say(&format!("worker {} {what}: killed", name(*worker)));
@@ -103,9 +111,29 @@ impl Live {
                 };
                 self.say(&format!("the buffers of {domain} were audited: {voided} entries voided"));
             }
+            Event::Relinked(r) => self.say(&format!(
+                "relinked in {:.1} ms ({:.0} ms of preparation beside the running graph): {} packets missed \
+                 by devices, what {} NFs know went over",
+                r.pause_ms, r.prepared_ms, r.missed, r.carried
+            )),
+            Event::FlowsMoved { moved, .. } => {
+                let ms = moved.took.as_secs_f64() * 1e3;
+                self.say(&format!("{} flows moved in {ms:.1} ms", moved.flows));
+                moved.failures.iter().for_each(|why| self.say(&format!("not moved: {why}")));
+            }
+            Event::FlowsListed { .. } => {}
+            Event::NotRelinked { why } => {
+                self.say(&format!("not relinked: {why}; the graph goes on as it was"));
+            }
             Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
             Event::Ready { .. } | Event::Finished => {}
         }
+    }
+
+    /// A generation has ended.
+    pub(super) fn retire(&mut self, agent: &Agent) {
+        let (input, output) = count(agent);
+        self.before = (self.before.0 + input, self.before.1 + output);
     }
 
     pub(super) fn show(&mut self, agent: &Agent) {
@@ -114,16 +142,8 @@ impl Live {
             return;
         }
         self.last = Instant::now();
-        let (mut input, mut output) = (0, 0);
-        for (w, worker) in agent.setup().workers.iter().enumerate() {
-            let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { continue };
-            let packets = NodeCounts::read(&words, &layout, 0).packets;
-            match worker.end {
-                EndSpec::Rx { .. } => input += packets,
-                EndSpec::Tx { .. } => output += packets,
-                EndSpec::None | EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::Dump(_) => {}
-            }
-        }
+        let (mut input, mut output) = count(agent);
+        (input, output) = (input + self.before.0, output + self.before.1);
         let rate = input.saturating_sub(self.packets) as f64 / elapsed.as_secs_f64();
         self.packets = input;
         let progress = if self.records > 0 {
@@ -139,4 +159,19 @@ impl Live {
             write!(std::io::stderr(), "\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
         self.drawn = true;
     }
+}
+
+/// Packets in and out.
+fn count(agent: &Agent) -> (u64, u64) {
+    let (mut input, mut output) = (0, 0);
+    for (w, worker) in agent.setup().workers.iter().enumerate() {
+        let (Some(words), Some(layout)) = (agent.words(w), agent.layout(w)) else { continue };
+        let packets = NodeCounts::read(&words, &layout, 0).packets;
+        match worker.end {
+            EndSpec::Rx { .. } => input += packets,
+            EndSpec::Tx { .. } => output += packets,
+            EndSpec::None | EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::Dump(_) => {}
+        }
+    }
+    (input, output)
 }

@@ -1,18 +1,23 @@
 //! The operator's signals.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, OwnedFd};
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// SIGINT and SIGTERM: the first drains, the second ends at once. SIGHUP drains, however often it comes:
-/// a terminal that goes away may send several.
+/// SIGINT and SIGTERM: the first drains, the second ends at once. SIGHUP asks for the policy to be read again; from a
+/// terminal that goes away it drains, however often it comes.
 pub(super) struct Signals {
     ends: Arc<AtomicUsize>,
     hang_up: Arc<AtomicBool>,
+    terminals: Vec<OwnedFd>,
 }
 
 impl Signals {
     pub(super) fn listen() -> std::io::Result<Self> {
-        let signals = Signals { ends: Arc::default(), hang_up: Arc::default() };
+        let signals =
+            Signals { ends: Arc::default(), hang_up: Arc::default(), terminals: terminals() };
         if !ignores_hang_up() {
             let told = signals.hang_up.clone();
             signal_hook::flag::register(signal_hook::consts::SIGHUP, told)?;
@@ -37,10 +42,41 @@ impl Signals {
         self.ends.load(Ordering::Relaxed)
     }
 
-    pub(super) fn hung_up(&self) -> bool {
+    /// What SIGHUP has come for since this was asked last.
+    pub(super) fn hung_up(&self) -> HangUp {
         // Relaxed: a flag, no data behind it.
-        self.hang_up.load(Ordering::Relaxed)
+        match self.hang_up.swap(false, Ordering::Relaxed) {
+            false => HangUp::No,
+            true if self.terminals.iter().any(has_gone) => HangUp::Terminal,
+            true => HangUp::Asked,
+        }
     }
+}
+
+/// What a SIGHUP means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HangUp {
+    /// None came.
+    No,
+    /// The terminal that weir was started from has gone.
+    Terminal,
+    /// Somebody wants the policy to be read again.
+    Asked,
+}
+
+/// The standard streams that are terminals.
+fn terminals() -> Vec<OwnedFd> {
+    let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let all = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    let terminals = all.into_iter().filter(IsTerminal::is_terminal);
+    terminals.filter_map(|fd| fd.try_clone_to_owned().ok()).collect()
+}
+
+/// Nobody is at the other end any more.
+fn has_gone(terminal: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(terminal, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(PollFlags::HUP)
 }
 
 /// Whether weir was started so that it outlives its terminal, as `nohup` does: that is to stay so.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir_capture::{Format, LinkType, Precision, Reader, Record, TimeFormat, Timestamp, Writer};
@@ -47,7 +48,10 @@ impl Scratch {
     /// An empty one.
     pub fn new(name: &str) -> Self {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let path = path.join(format!("crash-{name}-{}", std::process::id()));
+        // Tests of one program run side by side, and two may choose one name.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let nth = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = path.join(format!("crash-{name}-{}-{nth}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).unwrap();
         Scratch(path)
@@ -81,6 +85,9 @@ fn frame(number: u64, flow: u16) -> [u8; FRAME] {
     f[16..18].copy_from_slice(&(FRAME as u16 - 14).to_be_bytes());
     f[22..24].copy_from_slice(&[64, 17]);
     f[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    let words = f[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum: u32 = words.sum();
+    f[24..26].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
     f[34..36].copy_from_slice(&5000u16.to_be_bytes());
     f[36..38].copy_from_slice(&(6000 + flow).to_be_bytes());
     f[38..40].copy_from_slice(&16u16.to_be_bytes());
@@ -410,4 +417,28 @@ fn wait_for<T>(
         // Only how often to look; nothing depends on it.
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// Kills these workers, one after the other, each when packets flow to `out`, and waits for its successor; how many
+/// packets were lost, and how often each was killed.
+pub fn kill_in_turn<'n>(
+    run: &mut Run,
+    out: &Path,
+    names: impl Iterator<Item = &'n str>,
+) -> (u64, BTreeMap<String, u64>) {
+    let grown = || std::fs::metadata(out).map_or(0, |m| m.len());
+    let (mut lost, mut kills) = (0, BTreeMap::<String, u64>::new());
+    for name in names {
+        let more = grown() + 200 * RECORD;
+        wait_until("packets to flow again", PATIENCE, || grown() > more);
+        kill_process(run.workers()[name], Signal::KILL).unwrap();
+        let died = format!("worker {name} died");
+        let (_, line) = run.wait_for_line("the death", |line| line.contains(&died));
+        assert!(lost_in(&line) <= BATCH, "{line}");
+        lost += lost_in(&line);
+        let again = format!("worker {name} runs again after ");
+        run.wait_for_line("the successor", |line| line.contains(&again));
+        *kills.entry(name.to_owned()).or_default() += 1;
+    }
+    (lost, kills)
 }

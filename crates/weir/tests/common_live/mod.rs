@@ -29,6 +29,9 @@ pub fn must(program: &str, args: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// Length of the web server's small page, the beginning of its large one.
+pub const SMALL: usize = 40_000;
+
 /// A network namespace. It goes with everything that runs in it.
 pub struct Namespace(String);
 
@@ -100,10 +103,11 @@ impl Namespace {
             *byte = (i as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()[1];
         }
         std::fs::write(site.join("large"), &page).unwrap();
+        std::fs::write(site.join("small"), &page[..SMALL]).unwrap();
         let dir = site.display();
         let config = format!(
             "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log;
-             events {{}}
+             events {{ worker_connections 4096; }}
              http {{
                access_log off; default_type text/html;
                client_body_temp_path {dir}/b; proxy_temp_path {dir}/p;
@@ -235,6 +239,41 @@ impl Network {
                 assert_eq!(errors, 0, "{protocol} in {}", end.name());
             }
         }
+    }
+}
+
+/// sender e0 ── m0 weir m1 ── e1 recorder. Nobody but weir says anything on these.
+pub struct Wires {
+    pub sender: Namespace,
+    pub weir: Namespace,
+    pub recorder: Namespace,
+}
+
+impl Wires {
+    pub fn new() -> Self {
+        let (sender, weir) = (Namespace::new("cs"), Namespace::new("cm"));
+        let wires = Wires { sender, weir, recorder: Namespace::new("cr") };
+        for space in [&wires.sender, &wires.weir, &wires.recorder] {
+            let quiet = ["-q", "-w", "net.ipv6.conf.default.disable_ipv6=1"];
+            assert!(space.exec("sysctl", &quiet).status.success());
+        }
+        let m = wires.weir.name();
+        for (end, own, middle) in [(&wires.sender, "e0", "m0"), (&wires.recorder, "e1", "m1")] {
+            let e = end.name();
+            must("ip", &format!("link add {middle} netns {m} type veth peer name {own} netns {e}"));
+            wires.weir.ip(&format!("link set {middle} up"));
+            end.ip(&format!("link set {own} up"));
+        }
+        wires
+    }
+
+    /// Weir in one of the ends, which does nothing but to send or to record.
+    pub fn end(&self, space: &Namespace, scratch: &Scratch, rx: &str, tx: &str) -> Run {
+        let policy = scratch.file("end.weir");
+        std::fs::write(&policy, "Port<0> a;  Port<1> b;  pipelet { a -> b; }").unwrap();
+        let weir = space.command(env!("CARGO_BIN_EXE_weir"));
+        let (rx, tx) = (format!("0={rx}"), format!("1={tx}"));
+        Run::start_by(weir, &policy, &["--bind", &rx, "--bind", &tx])
     }
 }
 

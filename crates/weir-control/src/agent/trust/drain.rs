@@ -47,5 +47,6 @@ impl Agent {
         setup.attack = None;
         setup.nodes.iter_mut().for_each(|node| node.nf = None);
         self.events.push_back(Event::Quarantined { worker: w });
+        self.flows_of_gone(w);
     }
 }

@@ -6,6 +6,7 @@ use crate::agent::liveness::{SLEEPS, STARVED, STOPPED, look};
 use crate::agent::{Agent, AgentError, Event, State};
 use crate::audit::audit;
 use crate::census::Census;
+use crate::places;
 use crate::recover::{Damage, recover};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::time::{Duration, Instant};
@@ -59,6 +60,7 @@ impl Agent {
             .map(|&w| (w, self.trust.records[w].resting.take().unwrap_or_default()))
             .collect();
         let audited = audit(&self.setup, &mut self.memory, d, &held);
+        places::mend(&self.setup, &self.memory, d, |w| resting.contains(&w));
         self.trust.remember(&self.setup, &self.memory, d);
         for w in resting {
             // What it saw until now has been dealt with.

@@ -1,12 +1,28 @@
-//! From a packet's layers to what rules ask for.
+//! Filter rules: as a configuration has them, and what they ask for of a packet.
 
-use weir_classify::{Fragment, HeaderBatch, Headers, Net};
+use serde::Deserialize;
+use serde_json::Value;
+use weir_classify::{Action, Classifier, Fragment, HeaderBatch, Headers, Net, Rule, RuleSpec};
 use weir_nf::headers::{plain_v4, proto};
-use weir_nf::{Access, Depth, Pkt};
+use weir_nf::{Access, ConfigError, Depth, Pkt};
+
+/// Compiles the configuration's `rules`; also gives the action of each.
+pub(crate) fn compile(written: &[Value]) -> Result<(Classifier, Vec<Action>), ConfigError> {
+    let wrong = |i: usize, why: String| ConfigError { at: format!("/rules/{i}"), why };
+    let (mut rules, mut actions) = (Vec::new(), Vec::new());
+    for (i, written) in written.iter().enumerate() {
+        let spec = RuleSpec::deserialize(written).map_err(|e| wrong(i, e.to_string()))?;
+        rules.push(Rule::try_from(&spec).map_err(|e| wrong(i, e.to_string()))?);
+        actions.push(spec.action);
+    }
+    let classifier = Classifier::build(&rules)
+        .map_err(|e| ConfigError { at: "/rules".into(), why: e.to_string() })?;
+    Ok((classifier, actions))
+}
 
 /// Adds what rules may ask of a packet to the batch; `link`: some rule asks for the link layer.
 #[inline(always)]
-pub(super) fn push<A: Access>(packet: &Pkt<'_, A>, link: bool, batch: &mut HeaderBatch) {
+pub(crate) fn push<A: Access>(packet: &Pkt<'_, A>, link: bool, batch: &mut HeaderBatch) {
     match plain_v4(&packet.bytes()) {
         Some(plain) if !link => {
             let proto = if plain.tcp_flags.is_some() { proto::TCP } else { proto::UDP };
@@ -16,8 +32,9 @@ pub(super) fn push<A: Access>(packet: &Pkt<'_, A>, link: bool, batch: &mut Heade
     }
 }
 
+/// What rules may ask of a packet.
 #[inline(never)]
-fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
+pub(crate) fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
     let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
     let (dst_mac, src_mac) = layers.macs(&bytes).unwrap_or_default();
     let words = |a: std::net::Ipv6Addr| {

@@ -1,0 +1,425 @@
+//! Flows from outside: which there are, and that some go to another instance.
+
+use super::{Agent, Event, State};
+use crate::crews::{Crew, Unmovable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use weir_filter::Expr;
+use weir_packet::FlowKey;
+use weir_runtime::moves::{FlowLine, Order, What};
+use weir_runtime::spec::command;
+
+/// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
+const EXCUSED: Duration = Duration::from_secs(10);
+
+/// Rows of one worker, at most: its answer has bounds.
+const MOST_ROWS: u32 = 5000;
+
+/// Why no flow is moved.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// No such NF.
+    #[error("there is no NF `{0}` of several instances; there are: {1}")]
+    NoNf(String, String),
+    /// They cannot.
+    #[error(transparent)]
+    Unmovable(#[from] Unmovable),
+    /// No such instance.
+    #[error("{nf} has no instance {instance}; it has 1 to {count}")]
+    NoInstance {
+        /// The NF.
+        nf: String,
+        /// The number that was asked for.
+        instance: u32,
+        /// How many it has.
+        count: usize,
+    },
+    /// The instance is not there.
+    #[error("instance {1} of {0} was stopped for good; choose another")]
+    Closed(String, u32),
+    /// The graph is about to be another.
+    #[error("the graph is being relinked; try again when that is over")]
+    Relinking,
+    /// It ends.
+    #[error("the graph ends")]
+    Ending,
+    /// One after the other: of two orders of one NF each might wait for what the other moves.
+    #[error("flows of {0} are being moved already; try again when that is over")]
+    Busy(String),
+    /// Too much at once.
+    #[error("worker {0} has not read what it was told before; try again")]
+    Slow(String),
+}
+
+/// Which flows, and where to.
+#[derive(Debug, Clone)]
+pub struct MoveFlows {
+    /// Name of the NF.
+    pub nf: String,
+    /// Which: of each of the NF's other instances.
+    pub what: What,
+    /// The instance, from 1.
+    pub to: u32,
+}
+
+/// What became of an order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moved {
+    /// Flows that have gone.
+    pub flows: u64,
+    /// What did not.
+    pub failures: Vec<String>,
+    /// What it took.
+    pub took: Duration,
+}
+
+/// A flow of an NF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowRow {
+    /// Name of the NF.
+    pub nf: String,
+    /// Its type.
+    pub kind: String,
+    /// Its instance, from 1, where it has several.
+    pub instance: Option<u32>,
+    /// All its keys, the first one first.
+    pub keys: Vec<FlowKey>,
+    /// Since its first packet, by the NF's time.
+    pub age: Duration,
+    /// Since its last.
+    pub idle: Duration,
+}
+
+/// How many flows a µNF has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowCount {
+    /// Name of the NF.
+    pub nf: String,
+    /// Its instance, from 1, where it has several.
+    pub instance: Option<u32>,
+    /// In all.
+    pub flows: u64,
+    /// Those that were asked for.
+    pub chosen: u64,
+}
+
+/// The flows that there are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listed {
+    /// By NF and instance.
+    pub counts: Vec<FlowCount>,
+    /// The first so many of those that were asked for.
+    pub rows: Vec<FlowRow>,
+    /// Workers that did not answer.
+    pub failures: Vec<String>,
+}
+
+/// What the agent has ordered and not been told the end of.
+#[derive(Default)]
+pub(super) struct Desk {
+    last: u64,
+    open: BTreeMap<u64, Open>,
+    /// Until when instances may let packets wait.
+    excused: Option<Instant>,
+    /// Flows have left where their buckets are, at some time.
+    moved: bool,
+}
+
+impl Desk {
+    /// The order of this number, if worker `w` has not answered it, and now has.
+    fn waits_for(&mut self, ticket: u64, w: usize) -> Option<&mut Open> {
+        let open = self.open.get_mut(&ticket)?;
+        open.waits.remove(&w).then_some(open)
+    }
+}
+
+struct Open {
+    begun: Instant,
+    waits: BTreeSet<usize>,
+    answer: Answer,
+}
+
+enum Answer {
+    Moved { group: u16, flows: u64, failures: Vec<String> },
+    Listed { listed: Listed, nf: Option<String>, most: usize },
+}
+
+impl Agent {
+    /// NFs of several instances whose flows can be moved, and why those of others cannot.
+    pub fn crews(&self) -> &[Result<Crew, Unmovable>] {
+        self.memory.crews()
+    }
+
+    /// Has flows moved; an [`Event::FlowsMoved`] with the number given here says how it went.
+    ///
+    /// # Errors
+    /// When it cannot be; nothing is moved then.
+    pub fn move_flows(&mut self, order: &MoveFlows) -> Result<u64, MoveError> {
+        self.may_move()?;
+        let named = |crew: &&Result<Crew, Unmovable>| match crew {
+            Ok(crew) => crew.name == order.nf,
+            Err(why) => why.nf() == order.nf,
+        };
+        let Some(crew) = self.memory.crews().iter().find(named) else {
+            let name = |crew: &Result<Crew, Unmovable>| match crew {
+                Ok(crew) => crew.name.clone(),
+                Err(why) => why.nf().to_owned(),
+            };
+            let all: Vec<String> = self.memory.crews().iter().map(name).collect();
+            let all = if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+            return Err(MoveError::NoNf(order.nf.clone(), all));
+        };
+        let crew = crew.clone()?;
+        let count = crew.instances.len();
+        let to = order.to.checked_sub(1).and_then(|to| u16::try_from(to).ok());
+        let Some(to) = to.filter(|to| usize::from(*to) < count) else {
+            let (nf, instance) = (order.nf.clone(), order.to);
+            return Err(MoveError::NoInstance { nf, instance, count });
+        };
+        let lives =
+            |(w, _): &(usize, u16)| self.setup.workers.get(*w).is_some_and(|w| w.runs_nfs());
+        if !crew.instances.get(usize::from(to)).is_some_and(lives) {
+            return Err(MoveError::Closed(order.nf.clone(), order.to));
+        }
+        let is_same =
+            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group);
+        if self.flows.open.values().any(is_same) {
+            return Err(MoveError::Busy(order.nf.clone()));
+        }
+        // One that was stopped for good has no flows.
+        let sources = crew.instances.iter().zip(0..).filter(|(w, i)| *i != to && lives(w));
+        let sources: Vec<usize> = sources.map(|((w, _), _)| *w).collect();
+        let (group, what) = (crew.group, order.what.clone());
+        let answer = Answer::Moved { group, flows: 0, failures: Vec::new() };
+        let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
+        let ticket = self.ask(sources, answer, message)?;
+        self.flows.excused = Some(Instant::now() + EXCUSED);
+        self.flows.moved = true;
+        Ok(ticket)
+    }
+
+    /// Asks which flows there are, of one NF or of all; an [`Event::FlowsListed`] with the number given here has them.
+    /// `most`: rows of each worker at most; never more than 5,000.
+    ///
+    /// # Errors
+    /// When it cannot be asked now.
+    pub fn list_flows(
+        &mut self,
+        nf: Option<&str>,
+        filter: Option<&Expr>,
+        most: u32,
+    ) -> Result<u64, MoveError> {
+        self.may_move()?;
+        let most = most.min(MOST_ROWS);
+        let runs = |w: &usize| {
+            let worker = self.setup.workers.get(*w);
+            worker.is_some_and(|worker| {
+                let asked = |name: &str| nf.is_none_or(|nf| nf == name);
+                worker.runs_nfs() && worker.nodes.iter().any(|node| asked(&node.name))
+            })
+        };
+        let workers = (0..self.setup.workers.len()).filter(runs).collect();
+        let (nf, listed) = (nf.map(str::to_owned), Listed::default());
+        let answer = Answer::Listed { listed, nf, most: most as usize };
+        let filter = filter.cloned();
+        self.ask(workers, answer, |ticket| Order::List { ticket, filter: filter.clone(), most })
+    }
+
+    fn may_move(&self) -> Result<(), MoveError> {
+        if self.finished {
+            return Err(MoveError::Ending);
+        }
+        if self.is_relinking() {
+            return Err(MoveError::Relinking);
+        }
+        Ok(())
+    }
+
+    /// Gives an order to some workers; its number.
+    fn ask(
+        &mut self,
+        workers: Vec<usize>,
+        answer: Answer,
+        order: impl Fn(u64) -> Order,
+    ) -> Result<u64, MoveError> {
+        self.flows.last += 1;
+        let ticket = self.flows.last;
+        let mut open = Open { begun: Instant::now(), waits: BTreeSet::new(), answer };
+        for w in workers {
+            match self.give(w, &order(ticket)) {
+                true => drop(open.waits.insert(w)),
+                false => open.fail(&self.setup.workers[w].name, "cannot be told now"),
+            }
+        }
+        self.flows.open.insert(ticket, open);
+        self.close_if_answered(ticket);
+        Ok(ticket)
+    }
+
+    /// Gives an order to worker `w`; false when it cannot take it.
+    fn give(&mut self, w: usize, order: &Order) -> bool {
+        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
+            return false;
+        };
+        // The command first: who finds the message finds the command.
+        let own = &mut self.memory.workers[w];
+        if own.command.room(2) < 2 || !self.liveness.is_ready(w) {
+            return false;
+        }
+        own.command.stage(command::ORDER);
+        own.command.publish();
+        if process.tell_order(order).is_err() {
+            // It may have got half of the message, and would wait for the rest.
+            process.kill();
+            return false;
+        }
+        self.memory.workers[w].bell.ring();
+        true
+    }
+
+    /// Worker `w` says what it has moved.
+    pub(super) fn flows_moved(&mut self, w: usize, ticket: u64, count: u64, why: Option<String>) {
+        let name = &self.setup.workers[w].name;
+        let Some(open) = self.flows.waits_for(ticket, w) else {
+            return self.convict(w, "said that it had moved flows that it was not asked for");
+        };
+        self.trust.forgive_message(w);
+        match (&mut open.answer, why) {
+            (Answer::Moved { flows, .. }, None) => *flows += count,
+            (Answer::Moved { flows, failures, .. }, Some(why)) => {
+                *flows += count;
+                failures.push(format!("{name}: {why}"));
+            }
+            (Answer::Listed { .. }, _) => {}
+        }
+        self.close_if_answered(ticket);
+    }
+
+    /// Worker `w` says which flows it has.
+    pub(super) fn flows_listed(
+        &mut self,
+        w: usize,
+        ticket: u64,
+        totals: Vec<(u16, u64, u64)>,
+        lines: Vec<FlowLine>,
+    ) {
+        let Some(open) = self.flows.waits_for(ticket, w) else {
+            return self.convict(w, "told of flows that it was not asked for");
+        };
+        self.trust.forgive_message(w);
+        if let Answer::Listed { listed, nf, most } = &mut open.answer {
+            let crews = self.memory.crews();
+            let node = |at: u16| {
+                let node = self.setup.workers[w].nodes.get(usize::from(at))?;
+                let asked = nf.as_ref().is_none_or(|nf| *nf == node.name);
+                let mut instances = crews.iter().flatten().filter_map(|crew| {
+                    let at = crew.instances.iter().position(|own| *own == (w, at))?;
+                    Some(at as u32 + 1)
+                });
+                asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
+            };
+            for (at, flows, chosen) in totals {
+                if let Some((nf, _, instance)) = node(at) {
+                    listed.counts.push(FlowCount { nf, instance, flows, chosen });
+                }
+            }
+            for line in lines.iter().take(*most) {
+                let Some((nf, kind, instance)) = node(line.node) else { continue };
+                // A worker's word: what is no key is left out.
+                let key = |bytes: &Vec<u8>| FlowKey::from_bytes(bytes.as_slice().try_into().ok()?);
+                let keys: Vec<FlowKey> = line.keys.iter().filter_map(key).collect();
+                let kind = kind.map(|(kind, _)| kind).unwrap_or_default();
+                let (age, idle) =
+                    (Duration::from_nanos(line.age_ns), Duration::from_nanos(line.idle_ns));
+                if !keys.is_empty() {
+                    listed.rows.push(FlowRow { nf, kind, instance, keys, age, idle });
+                }
+            }
+        }
+        self.close_if_answered(ticket);
+    }
+
+    /// Tells of an order when all have answered.
+    fn close_if_answered(&mut self, ticket: u64) {
+        if self.flows.open.get(&ticket).is_none_or(|open| !open.waits.is_empty()) {
+            return;
+        }
+        let Some(Open { begun, answer, .. }) = self.flows.open.remove(&ticket) else { return };
+        self.events.push_back(match answer {
+            Answer::Moved { flows, failures, .. } => {
+                let took = begun.elapsed();
+                Event::FlowsMoved { ticket, moved: Moved { flows, failures, took } }
+            }
+            Answer::Listed { mut listed, .. } => {
+                // Not in the order in which workers happened to answer.
+                listed.counts.sort_by(|a, b| (&a.nf, a.instance).cmp(&(&b.nf, b.instance)));
+                listed.rows.sort_by(|a, b| (&a.nf, a.instance).cmp(&(&b.nf, b.instance)));
+                Event::FlowsListed { ticket, listed }
+            }
+        });
+    }
+
+    /// Worker `w` has died: what it was asked it does not answer.
+    pub(super) fn flows_of_dead(&mut self, w: usize) {
+        if self.memory.crews().iter().flatten().any(|crew| crew.has(w)) {
+            self.flows.excused = Some(Instant::now() + EXCUSED);
+        }
+        let name = &self.setup.workers[w].name;
+        let mut left = Vec::new();
+        for (ticket, open) in &mut self.flows.open {
+            if open.waits.remove(&w) {
+                open.fail(
+                    name,
+                    "died meanwhile: what was under way from it goes on, the rest stays",
+                );
+                left.push(*ticket);
+            }
+        }
+        left.into_iter().for_each(|ticket| self.close_if_answered(ticket));
+    }
+
+    /// Worker `w` is not started again: the others need not wait for it.
+    pub(super) fn flows_of_gone(&mut self, w: usize) {
+        self.memory.end_life(w);
+        let mut told = Vec::new();
+        for crew in self.memory.crews().iter().flatten() {
+            let place = crew.instances.iter().position(|(own, _)| *own == w);
+            if let Some(replica) = place.and_then(|at| u16::try_from(at).ok()) {
+                // Directors before replicas.
+                let others = crew.instances.iter().map(|(w, _)| *w);
+                let all = crew.senders.iter().copied().chain(others).filter(|other| *other != w);
+                told.extend(all.map(|w| (w, Order::Gone { group: crew.group, replica })));
+            }
+        }
+        for (w, order) in told {
+            self.give(w, &order);
+        }
+    }
+
+    /// True while worker `w` may let packets wait for what others of its crew send it.
+    pub(super) fn is_excused(&self, w: usize) -> bool {
+        self.flows.excused.is_some_and(|until| Instant::now() < until)
+            && self.memory.crews().iter().flatten().any(|crew| crew.has(w))
+    }
+
+    /// True while worker `w` may take long over one turn: it goes through all its flows to answer, or what others of its crew
+    /// write to it is long.
+    pub(super) fn is_busy_with_flows(&self, w: usize) -> bool {
+        let asked = |open: &Open| open.waits.contains(&w) && open.begun.elapsed() < EXCUSED;
+        self.flows.open.values().any(asked)
+    }
+
+    /// True when some flow may not be where its bucket is.
+    pub(super) fn has_moved_flows(&self) -> bool {
+        self.flows.moved
+    }
+}
+
+impl Open {
+    fn fail(&mut self, worker: &str, why: &str) {
+        let (Answer::Moved { failures, .. }
+        | Answer::Listed { listed: Listed { failures, .. }, .. }) = &mut self.answer;
+        failures.push(format!("{worker} {why}"));
+    }
+}

@@ -1,0 +1,530 @@
+//! From one generation of the graph to the next, while packets flow.
+//!
+//! The next generation is made beside the one that runs: its memory, and a process for each worker of µNFs,
+//! which attaches, builds and waits ("stands by"). Services keep their processes, and with them their
+//! devices: they attach to the new memory beside their own. All that takes time is done then, at full load;
+//! when any of it fails, the new workers are dismissed and nothing has happened.
+//!
+//! Then the switch, the only pause: Rx services take nothing more, what is under way runs out, all workers
+//! rest and hand over what their µNFs know, and the next generation is told to go. Until that word the old
+//! one can go on at any time, and does when something fails. What dies after it is mended as ever.
+//! Why so: docs/decisions/0013-live-relink.md.
+
+mod switch;
+
+use super::{Agent, AgentError, Event, Start, State};
+use crate::census::Census;
+use crate::recover::recover;
+use crate::setup::Setup;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_device::Place;
+use weir_packet::DropReason;
+use weir_runtime::layout::NodeCounts;
+use weir_runtime::spec::{EndSpec, Handing, command};
+
+/// How long the agent waits at most for something to happen while a generation is being prepared.
+const TURN: Duration = Duration::from_millis(2);
+/// After the switch of a live graph, so long until the services have asked the kernel what it dropped: they do
+/// so when they see that it did, and four times a second.
+const ASKED: Duration = Duration::from_millis(400);
+
+/// Packets that an NF holds cannot go over, and mostly it will soon have let them go: for so long a switch is tried
+/// again.
+const HELD: Duration = Duration::from_secs(3);
+/// Time before the first of these tries; each time twice as long, as each costs a pause.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Why a graph was not relinked. It goes on as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelinkError {
+    /// Another generation is being prepared.
+    #[error("a relink is under way already")]
+    Busy,
+    /// The graph ends, or has.
+    #[error("the graph ends")]
+    Ending,
+    /// Moved flows would be looked for where their buckets are.
+    #[error(
+        "flows have been moved from one instance of an NF to another, which is not carried over yet: stop \
+         the graph and start it with the new policy"
+    )]
+    Moved,
+    /// Another set of devices.
+    #[error(
+        "port {port} is {change}, and which ports packets come in and leave by cannot change while the \
+         graph runs: stop it and start it with the new policy"
+    )]
+    Ports {
+        /// The policy's number of the port.
+        port: u16,
+        /// What changes.
+        change: &'static str,
+    },
+    /// A writer of drops in another trust domain.
+    #[error(
+        "the trust domains whose drops are written down change, which cannot be while the graph runs: stop \
+         it and start it with the new policy"
+    )]
+    Dumps,
+    /// The next generation cannot be made.
+    #[error(transparent)]
+    Start(Box<AgentError>),
+    /// A worker of the next generation died before it was ready.
+    #[error("the new worker {worker} died before it began: {how}")]
+    Stillborn {
+        /// Its name.
+        worker: String,
+        /// How it ended.
+        how: String,
+    },
+    /// It was not all ready in time.
+    #[error("the new worker {worker} was not ready within {patience:?}")]
+    Unready {
+        /// Its name.
+        worker: String,
+        /// How long it was waited for.
+        patience: Duration,
+    },
+    /// A service cannot attach to the new memory.
+    #[error("the service {worker} cannot take up the new memory: {why}")]
+    NotAdopted {
+        /// Its name.
+        worker: String,
+        /// Why.
+        why: String,
+    },
+    /// A worker of the running generation died meanwhile.
+    #[error("worker {worker} died meanwhile; try again")]
+    Died {
+        /// Its name.
+        worker: String,
+    },
+    /// What was under way did not run out in time.
+    #[error("what was under way did not run out within {patience:?}: {why}")]
+    NotDrained {
+        /// How long it was waited for.
+        patience: Duration,
+        /// Where it stands.
+        why: String,
+    },
+    /// A worker did not come to rest.
+    #[error("worker {worker} did not come to rest within {patience:?}")]
+    NoRest {
+        /// Its name.
+        worker: String,
+        /// How long it was waited for.
+        patience: Duration,
+    },
+    /// Packets are held.
+    #[error(
+        "NF {nf} holds {packets} packets, which cannot go over, and it held some whenever this was tried within \
+         {patience:?}; try again when less traffic comes, or stop the graph and start it with the new policy"
+    )]
+    Held {
+        /// Name of the NF.
+        nf: String,
+        /// How many, the last time.
+        packets: u64,
+        /// For how long it was tried.
+        patience: Duration,
+    },
+    /// State that cannot be handed over.
+    #[error("what the NFs of worker {worker} know cannot be handed over: {why}")]
+    State {
+        /// Its name.
+        worker: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// How a relink went.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct Relinked {
+    /// What was done beside the running graph, in milliseconds.
+    pub prepared_ms: f64,
+    /// How long nothing was taken from devices, in milliseconds.
+    pub pause_ms: f64,
+    /// Packets that live devices dropped from then until a moment later.
+    pub missed: u64,
+    /// NFs whose state went over.
+    pub carried: usize,
+}
+
+/// A generation that has ended: its counters stay to be read.
+pub struct Retired {
+    /// It.
+    pub agent: Agent,
+    /// Where its buffers were in the end.
+    pub census: Census,
+}
+
+/// What a generation knows of those before and behind it.
+pub(super) struct Generation {
+    /// By worker: where its device was when it began.
+    inherited: Vec<Place>,
+    /// The one that is being prepared.
+    next: Option<Box<Next>>,
+    /// What services said of the memory that they were to adopt.
+    adopted: BTreeMap<usize, Result<(), String>>,
+    /// Workers were told to hand over, and not yet to go on.
+    asked: bool,
+    /// Which workers rest and have handed over.
+    handed: BTreeMap<usize, Handing>,
+    /// By worker: how many answers are still to come that nobody waits for any more.
+    stale: BTreeMap<usize, u32>,
+    retired: Vec<Retired>,
+    /// The switch by which it began, until that is told.
+    begun: Option<(Instant, Relinked)>,
+}
+
+/// The generation that is being prepared.
+struct Next {
+    agent: Agent,
+    /// Services, by their places in this generation and in that.
+    services: Vec<(usize, usize)>,
+    /// The processes that were told of the new memory, by their places in this generation.
+    told: Option<BTreeMap<usize, u32>>,
+    since: Instant,
+    /// When its processes had been started.
+    started: Instant,
+    /// Since when the switch failed for packets that are held, and when it is tried again after which time.
+    held: Option<(Instant, Instant, Duration)>,
+}
+
+impl Next {
+    /// True while it is too early to try again.
+    fn waits(&self) -> bool {
+        self.held.is_some_and(|(_, again, _)| Instant::now() < again)
+    }
+
+    /// Packets were held; true when it is to be tried again.
+    fn tries_again(&mut self) -> bool {
+        let now = Instant::now();
+        let (since, wait) = self.held.map_or((now, AGAIN), |(since, _, wait)| (since, wait * 2));
+        self.held = Some((since, now + wait, wait));
+        now + wait < since + HELD
+    }
+}
+
+impl Generation {
+    pub(super) fn new(workers: usize) -> Self {
+        Generation {
+            inherited: vec![Place::default(); workers],
+            next: None,
+            adopted: BTreeMap::new(),
+            asked: false,
+            handed: BTreeMap::new(),
+            stale: BTreeMap::new(),
+            retired: Vec::new(),
+            begun: None,
+        }
+    }
+
+    pub(super) fn adopted(&mut self, w: usize, how: Result<(), String>) {
+        self.adopted.insert(w, how);
+    }
+
+    /// A successor of worker `w` begins, which was asked nothing.
+    pub(super) fn expects_nothing(&mut self, w: usize) {
+        self.stale.remove(&w);
+    }
+
+    pub(super) fn handed(&mut self, w: usize, handing: Handing) {
+        // Its answer to a switch that did not wait for it.
+        match self.stale.get_mut(&w) {
+            Some(stale) if *stale > 0 => *stale -= 1,
+            _ => drop(self.handed.insert(w, handing)),
+        }
+    }
+}
+
+impl Agent {
+    /// Begins to make `setup` the next generation of the graph: [`Agent::turn`] goes on with it, and an
+    /// event says how it went. The devices must be those of this generation.
+    ///
+    /// # Errors
+    /// When it cannot even begin; the graph goes on.
+    pub fn relink(&mut self, mut setup: Setup) -> Result<(), RelinkError> {
+        if self.generation.next.is_some() {
+            return Err(RelinkError::Busy);
+        }
+        if self.stopping || self.finished {
+            return Err(RelinkError::Ending);
+        }
+        if self.has_moved_flows() {
+            return Err(RelinkError::Moved);
+        }
+        let services = services(&self.setup, &setup)?;
+        setup.taps.clone_from(&self.setup.taps);
+        let since = Instant::now();
+        let crashes = self.crashes.for_next(&self.setup, &setup);
+        for (w, careful) in crashes.careful() {
+            setup.workers[w].careful.push(careful);
+        }
+        let agent = Agent::launch(setup, self.policy, &Start::StandingBy);
+        let agent = agent.map_err(|e| RelinkError::Start(Box::new(e)))?;
+        self.generation.adopted.clear();
+        let started = Instant::now();
+        let next = Next { agent, services, told: None, since, started, held: None };
+        self.generation.next = Some(Box::new(next));
+        Ok(())
+    }
+
+    /// True while a next generation is being prepared.
+    pub fn is_relinking(&self) -> bool {
+        self.generation.next.is_some()
+    }
+
+    /// Generations that have ended since this was asked last, the oldest first.
+    pub fn retired(&mut self) -> Vec<Retired> {
+        std::mem::take(&mut self.generation.retired)
+    }
+
+    /// Where the device of worker `w` was when this generation began.
+    pub(crate) fn inherited(&self, w: usize) -> Place {
+        self.generation.inherited.get(w).copied().unwrap_or_default()
+    }
+
+    /// Does what is due of a relink; how long the agent may wait for something to happen.
+    pub(super) fn go_on_relinking(&mut self, timeout: Duration) -> Result<Duration, AgentError> {
+        self.tell_relinked();
+        // What has happened is told before workers get other numbers.
+        if !self.events.is_empty() {
+            return Ok(timeout.min(TURN));
+        }
+        let Some(mut next) = self.generation.next.take() else { return Ok(timeout) };
+        let prepared = if self.stopping || self.finished {
+            Err(RelinkError::Ending)
+        } else {
+            self.prepare(&mut next)
+        };
+        let failed = match prepared {
+            // The change before this one is told first.
+            Ok(ready) if !ready || self.generation.begun.is_some() || next.waits() => {
+                self.generation.next = Some(next);
+                return Ok(timeout.min(TURN));
+            }
+            Ok(_) => match self.switch(&mut next)? {
+                Ok(relinked) => {
+                    self.become_next(*next, relinked);
+                    return Ok(Duration::ZERO);
+                }
+                Err(RelinkError::Held { .. }) if next.tries_again() => {
+                    self.generation.next = Some(next);
+                    return Ok(timeout.min(TURN));
+                }
+                Err(why) => why,
+            },
+            Err(why) => why,
+        };
+        self.forsake(&next);
+        self.events.push_back(Event::NotRelinked { why: failed });
+        // Its processes end with it.
+        drop(next);
+        Ok(Duration::ZERO)
+    }
+
+    /// Goes on preparing; true when all is.
+    fn prepare(&mut self, next: &mut Next) -> Result<bool, RelinkError> {
+        next.agent.stand_by()?;
+        let patience = self.policy.start_patience;
+        let failed = |e| RelinkError::Start(Box::new(e));
+        if next.agent.start_waiting().map_err(failed)? {
+            // Who is started last has as long as the first.
+            next.started = Instant::now();
+            return Ok(false);
+        }
+        let late = next.started.elapsed() > patience;
+        let unready = |agent: &Agent| {
+            let running = |w: &usize| matches!(agent.workers[*w].state, State::Running(_));
+            let all = (0..agent.workers.len()).filter(running);
+            all.filter(|w| !agent.liveness.is_ready(*w))
+                .map(|w| agent.setup.workers[w].name.clone())
+                .next()
+        };
+        if let Some(worker) = unready(&next.agent) {
+            return if late { Err(RelinkError::Unready { worker, patience }) } else { Ok(false) };
+        }
+        // One that is being started again is waited for.
+        if self.workers.iter().any(|w| matches!(w.state, State::Gone)) {
+            // It was through with everything when it went.
+            return Err(RelinkError::Ending);
+        }
+        let restarting =
+            |w: &usize| !matches!(self.workers[*w].state, State::Running(_) | State::Done(_));
+        let absent = (0..self.workers.len()).find(restarting);
+        let absent = absent.map(|w| self.setup.workers[w].name.clone()).or_else(|| unready(self));
+        if let Some(worker) = absent {
+            return if late { Err(RelinkError::Died { worker }) } else { Ok(false) };
+        }
+        let Some(told) = &next.told else {
+            next.told = Some(self.tell_services(next)?);
+            return Ok(false);
+        };
+        for (&w, &pid) in told {
+            let worker = || self.setup.workers[w].name.clone();
+            if self.pid(w) != Some(pid) {
+                return Err(RelinkError::Died { worker: worker() });
+            }
+            match self.generation.adopted.get(&w) {
+                Some(Ok(())) => {}
+                Some(Err(why)) => {
+                    let why = why.clone();
+                    return Err(RelinkError::NotAdopted { worker: worker(), why });
+                }
+                None if late => return Err(RelinkError::Unready { worker: worker(), patience }),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets the services attach to the memory of the next generation.
+    fn tell_services(&mut self, next: &Next) -> Result<BTreeMap<usize, u32>, RelinkError> {
+        let mut told = BTreeMap::new();
+        for &(old, new) in &next.services {
+            // The command first: who finds the message finds the command.
+            self.order_quietly(old, command::ADOPT);
+            let (State::Running(process) | State::Done(process)) = &mut self.workers[old].state
+            else {
+                continue;
+            };
+            let sent = process.tell_next(&next.agent.setup, &next.agent.memory, new);
+            if let Err(e) = sent {
+                // It may have got half of the message, and would wait for the rest.
+                process.kill();
+                let worker = self.setup.workers[old].name.clone();
+                return Err(RelinkError::NotAdopted { worker, why: e.to_string() });
+            }
+            told.insert(old, process.pid().as_raw_nonzero().get() as u32);
+            self.memory.workers[old].bell.ring();
+        }
+        Ok(told)
+    }
+
+    /// The services forget what they have adopted.
+    fn forsake(&mut self, next: &Next) {
+        for &w in next.told.iter().flatten().map(|(w, _)| w) {
+            self.order(w, command::FORSAKE);
+        }
+    }
+
+    /// Takes in what the workers that stand by say.
+    fn stand_by(&mut self) -> Result<(), RelinkError> {
+        if let Some(dog) = &self.watchdog {
+            dog.beat();
+        }
+        let failed = |e| RelinkError::Start(Box::new(e));
+        for (w, said, ended) in self.wait(Duration::ZERO).map_err(failed)? {
+            while said && self.listen(w).map_err(failed)? {}
+            if ended {
+                let worker = self.setup.workers[w].name.clone();
+                let how = match &mut self.workers[w].state {
+                    State::Running(process) | State::Done(process) => process.wait(),
+                    State::Waiting | State::Restarting(_) | State::Gone => continue,
+                };
+                let how = how.map_or_else(|e| e.to_string(), |status| status.to_string());
+                let how = self.crashes.panics.remove(&w).unwrap_or(how);
+                return Err(RelinkError::Stillborn { worker, how });
+            }
+        }
+        Ok(())
+    }
+
+    /// The next generation has taken over: this agent is its agent from now on, and what it was retires.
+    fn become_next(&mut self, next: Next, relinked: Relinked) {
+        let mut old = std::mem::replace(self, next.agent);
+        // Who died since it was launched is remembered as well; those that began learn it when they die of it.
+        self.crashes = old.crashes.for_next(&old.setup, &self.setup);
+        self.generation.retired = std::mem::take(&mut old.generation.retired);
+        self.generation.begun = Some((Instant::now(), relinked));
+        self.wake = old.wake.take();
+        self.flows = std::mem::take(&mut old.flows);
+        // One dog for all generations: that of a graph which is not looked after yet would bark.
+        self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());
+        self.tell_watchdog();
+        self.tell_relinked();
+        let census = old.retire();
+        self.generation.retired.push(Retired { agent: old, census });
+    }
+
+    /// Ends all that is left of this generation, which has handed over, and counts its buffers.
+    fn retire(&mut self) -> Census {
+        self.watchdog = None;
+        for w in 0..self.workers.len() {
+            match std::mem::replace(&mut self.workers[w].state, State::Gone) {
+                State::Running(mut process) | State::Done(mut process) => process.kill(),
+                State::Waiting | State::Restarting(_) | State::Gone => continue,
+            }
+            // What it held went over: it is not lost.
+            recover(&self.setup, &mut self.memory, w);
+            self.memory.forget_stack(w);
+        }
+        self.clear_tainted();
+        Census::take(&self.setup, &self.memory)
+    }
+
+    /// Tells of the switch by which this generation began, when all is known of it.
+    fn tell_relinked(&mut self) {
+        let Some((at, mut relinked)) = self.generation.begun else { return };
+        if self.setup.is_live() && at.elapsed() < ASKED && !self.finished && !self.stopping {
+            return;
+        }
+        self.generation.begun = None;
+        let counted = |w: usize| {
+            let worker = self.memory.workers.get(w)?;
+            let counts = NodeCounts::read(&worker.ledger.read()?, &worker.layout, 0);
+            counts.drops.get(DropReason::KernelFull as usize).copied()
+        };
+        let is_rx = |w: &usize| matches!(self.setup.workers[*w].end, EndSpec::Rx { .. });
+        let receive = (0..self.workers.len()).filter(is_rx);
+        relinked.missed = receive.filter_map(counted).sum();
+        self.events.push_back(Event::Relinked(relinked));
+    }
+}
+
+/// Which service of `old` is which of `new`: by the policy's port, and the file of drops by its domain.
+fn services(old: &Setup, new: &Setup) -> Result<Vec<(usize, usize)>, RelinkError> {
+    /// What a service is, whatever number it has.
+    #[derive(PartialEq, Eq, PartialOrd, Ord)]
+    enum Key {
+        Rx(u16),
+        Tx(u16),
+        Dump(std::path::PathBuf),
+    }
+    let keys = |setup: &Setup| {
+        let mut all = BTreeMap::new();
+        for (w, worker) in setup.workers.iter().enumerate() {
+            let key = match &worker.end {
+                EndSpec::Rx { port, .. } => Key::Rx(*port),
+                EndSpec::Tx { port, .. } => Key::Tx(*port),
+                EndSpec::Dump(spec) => Key::Dump(spec.path.clone()),
+                EndSpec::Gate { .. } | EndSpec::Drain | EndSpec::None => continue,
+            };
+            all.insert(key, w);
+        }
+        all
+    };
+    let refused = |key: &Key, what: [&'static str; 2]| match (key, what) {
+        (Key::Rx(port), [change, _]) | (Key::Tx(port), [_, change]) => {
+            RelinkError::Ports { port: *port, change }
+        }
+        (Key::Dump(_), _) => RelinkError::Dumps,
+    };
+    let (before, mut after) = (keys(old), keys(new));
+    let mut pairs = Vec::new();
+    for (key, o) in &before {
+        let gone = ["not received from any more", "not sent to any more"];
+        let n = after.remove(key).ok_or_else(|| refused(key, gone))?;
+        pairs.push((*o, n));
+    }
+    match after.keys().next() {
+        Some(key) => {
+            Err(refused(key, ["received from for the first time", "sent to for the first time"]))
+        }
+        None => Ok(pairs),
+    }
+}

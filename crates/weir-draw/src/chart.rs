@@ -1,0 +1,253 @@
+//! Charts of measurements: lines with error bars over one axis.
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+
+/// Size of a chart, in pixels.
+const SIZE: (u32, u32) = (880, 460);
+/// Width of what stands beside the plot: the names of the lines.
+const LEGEND: u32 = 250;
+/// Height of a line of text there.
+const LINE: i32 = 20;
+/// The most lines in one chart: so many colours can be told apart.
+pub const MOST_SERIES: usize = 7;
+/// Okabe and Ito's colours, which those who see few colours can tell apart.
+const COLOURS: [RGBColor; MOST_SERIES] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(70, 70, 70),
+];
+const SOFT: RGBColor = RGBColor(226, 232, 238);
+const TEXT: RGBColor = RGBColor(27, 39, 51);
+
+/// What is on an axis.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Axis {
+    /// Quantity and unit.
+    pub label: String,
+    /// Equal distances are equal factors. Values have to be above 0.
+    pub log: bool,
+}
+
+/// One value, and between which it lay.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Point {
+    /// Place on the horizontal axis.
+    pub x: f64,
+    /// The least that was seen.
+    pub low: f64,
+    /// What counts: a median.
+    pub middle: f64,
+    /// The most that was seen.
+    pub high: f64,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// Its name, as it stands beside the chart.
+    pub name: String,
+    /// Its points, from left to right.
+    pub points: Vec<Point>,
+}
+
+/// A chart: what it shows, and its lines.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis; it begins at 0 unless it is logarithmic.
+    pub y: Axis,
+    /// At most [`MOST_SERIES`] lines.
+    pub series: Vec<Series>,
+}
+
+/// Why there is no chart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChartError {
+    /// Nothing to be seen.
+    #[error("no values")]
+    Empty,
+    /// More lines than colours.
+    #[error("{0} lines; {MOST_SERIES} can be told apart")]
+    Series(usize),
+    /// Not a number, or not above 0 on a logarithmic axis.
+    #[error("'{0}' has a value that has no place on its axis")]
+    Value(String),
+    /// The drawing library failed.
+    #[error("cannot draw: {0}")]
+    Draw(String),
+}
+
+impl Chart {
+    /// Draws it, without script, on white.
+    ///
+    /// # Errors
+    /// There is nothing that can be drawn.
+    pub fn to_svg(&self) -> Result<String, ChartError> {
+        if self.series.len() > MOST_SERIES {
+            return Err(ChartError::Series(self.series.len()));
+        }
+        for series in &self.series {
+            let fits = |value: f64, axis: &Axis| value.is_finite() && (!axis.log || value > 0.0);
+            let sound = |p: &Point| {
+                fits(p.x, &self.x) && [p.low, p.middle, p.high].iter().all(|v| fits(*v, &self.y))
+            };
+            if !series.points.iter().all(sound) {
+                return Err(ChartError::Value(series.name.clone()));
+            }
+        }
+        let points = || self.series.iter().flat_map(|s| &s.points);
+        let across = reach(points().map(|p| p.x), self.x.log).ok_or(ChartError::Empty)?;
+        let up = reach(points().flat_map(|p| [p.low, p.high]), self.y.log);
+        let mut up = up.ok_or(ChartError::Empty)?;
+        if !self.y.log {
+            up.start = up.start.min(0.0);
+        }
+        let mut svg = String::new();
+        let drawn = {
+            let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            match (self.x.log, self.y.log) {
+                (false, false) => self.draw(&root, across, up),
+                (true, false) => self.draw(&root, across.log_scale(), up),
+                (false, true) => self.draw(&root, across, up.log_scale()),
+                (true, true) => self.draw(&root, across.log_scale(), up.log_scale()),
+            }
+        };
+        drawn.map_err(|e| ChartError::Draw(e.to_string()))?;
+        Ok(svg)
+    }
+
+    fn draw<'s, X, Y>(
+        &self,
+        root: &DrawingArea<SVGBackend<'s>, plotters::coord::Shift>,
+        across: X,
+        up: Y,
+    ) -> Result<(), Box<dyn std::error::Error + 's>>
+    where
+        X: AsRangedCoord<Value = f64>,
+        Y: AsRangedCoord<Value = f64>,
+        X::CoordDescType: ValueFormatter<f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let text = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
+        root.fill(&WHITE)?;
+        let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND);
+        let mut chart = ChartBuilder::on(&plot)
+            .margin(14)
+            .margin_top(40)
+            .x_label_area_size(44)
+            .y_label_area_size(62)
+            .build_cartesian_2d(across, up)?;
+        root.draw(&Text::new(self.title.clone(), (16, 14), text(17)))?;
+        chart
+            .configure_mesh()
+            .x_desc(&self.x.label)
+            .y_desc(&self.y.label)
+            .axis_desc_style(text(14))
+            .label_style(text(12))
+            .bold_line_style(SOFT)
+            .light_line_style(WHITE)
+            .x_labels(8)
+            .y_labels(8)
+            .x_label_formatter(&|v| short(*v))
+            .y_label_formatter(&|v| short(*v))
+            .draw()?;
+        for (i, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
+            let line = series.points.iter().map(|p| (p.x, p.middle));
+            chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+            chart.draw_series(series.points.iter().map(|p| {
+                ErrorBar::new_vertical(p.x, p.low, p.middle, p.high, colour.filled(), 8)
+            }))?;
+            let y = 48 + LINE * i32::try_from(i).unwrap_or(0);
+            legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
+            legend.draw(&Circle::new((16, y), 4, colour.filled()))?;
+            legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
+        }
+        root.present()?;
+        Ok(())
+    }
+}
+
+/// From the least to the most, with a little room; `None` without values.
+fn reach(values: impl Iterator<Item = f64>, log: bool) -> Option<std::ops::Range<f64>> {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), v| (low.min(v), high.max(v)));
+    if low > high {
+        return None;
+    }
+    Some(if log {
+        low / 1.2..high * 1.2
+    } else {
+        let room = if high > low { (high - low) * 0.05 } else { high.abs().max(1.0) * 0.1 };
+        low - room..high + room
+    })
+}
+
+/// A number in few characters: powers of thousand by letter.
+fn short(value: f64) -> String {
+    if value != 0.0 && value.abs() < 1e-3 {
+        return format!("{value:e}");
+    }
+    let (scaled, unit) = match value.abs() {
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e4 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{scaled:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    format!("{text}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(log: bool, points: Vec<Point>) -> Chart {
+        let axis = |label: &str| Axis { label: label.to_owned(), log };
+        let series = vec![Series { name: "a < b".to_owned(), points }];
+        Chart { title: "T & U".to_owned(), x: axis("length"), y: axis("Mpps"), series }
+    }
+
+    fn point(x: f64, middle: f64) -> Point {
+        Point { x, low: middle * 0.9, middle, high: middle * 1.1 }
+    }
+
+    #[test]
+    fn a_chart_is_sound_svg_with_its_title_axes_and_names() {
+        for log in [false, true] {
+            let svg = chart(log, vec![point(1.0, 10.0), point(100.0, 2e7)]).to_svg().unwrap();
+            let document = roxmltree::Document::parse(&svg).unwrap();
+            let texts: Vec<_> =
+                document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
+            for wanted in ["T & U", "length", "Mpps", "a < b"] {
+                assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_without_a_place_are_refused() {
+        assert_eq!(chart(false, vec![]).to_svg(), Err(ChartError::Empty));
+        let bad = |log, value| chart(log, vec![point(1.0, value)]).to_svg();
+        assert_eq!(bad(true, 0.0), Err(ChartError::Value("a < b".to_owned())));
+        assert_eq!(bad(false, f64::NAN), Err(ChartError::Value("a < b".to_owned())));
+        assert!(bad(false, 0.0).is_ok());
+        let mut many = chart(false, vec![point(1.0, 1.0)]);
+        many.series = vec![many.series[0].clone(); MOST_SERIES + 1];
+        assert_eq!(many.to_svg(), Err(ChartError::Series(MOST_SERIES + 1)));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let all = [0.0, 1e-6, 0.25, 12.5, 9_999.0, 20_000.0, 1.5e6].map(short);
+        assert_eq!(all, ["0", "1e-6", "0.25", "12.5", "9999", "20k", "1.5M"]);
+    }
+}

@@ -1,0 +1,275 @@
+//! A director: who sends each packet to a replica.
+
+use crate::message::{Message, MoveId, Party, Route, Stage, Told};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// What a director's driver has to do, in this order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum DirectorEffect<K: Ord, R> {
+    /// Send a message.
+    Send(Party, Message<K, R>),
+    /// From now on packets of a part go to a replica.
+    Divert(K, u16),
+    /// From now on packets of a part go where its bucket goes.
+    Undivert(K),
+    /// Put a marker into the ring to a replica, behind the packets that are in it.
+    Marker(u16, MoveId),
+}
+
+/// The exceptions of a director. It does not know every flow, only parts that do not go where their
+/// bucket does: at most as many as all replicas take ([`Limits::guests`](crate::Limits::guests)).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Director<K: Ord> {
+    life: u32,
+    replicas: BTreeSet<u16>,
+    routes: BTreeMap<K, Route>,
+    /// Replicas that have not told yet.
+    unheard: BTreeSet<u16>,
+    /// While that is so: migrations of which their sources have told or asked,
+    known: BTreeSet<MoveId>,
+    /// and those of which only the target has told, with it: how they stand is heard from one of both.
+    open: BTreeMap<MoveId, u16>,
+    /// The highest number of a migration that is known here.
+    clock: u64,
+    /// Exceptions, at most.
+    most: usize,
+}
+
+impl<K: Ord + Clone + Debug> Director<K> {
+    /// A director that has sent nothing yet, in front of these replicas.
+    #[must_use]
+    pub fn new(replicas: impl IntoIterator<Item = u16>) -> Self {
+        let replicas = replicas.into_iter().collect();
+        Director {
+            life: 0,
+            replicas,
+            routes: BTreeMap::new(),
+            unheard: BTreeSet::new(),
+            known: BTreeSet::new(),
+            open: BTreeMap::new(),
+            clock: 0,
+            most: usize::MAX,
+        }
+    }
+
+    /// One in place of a director that died, in a life that none of this number had: it sends nothing until all replicas have told it what
+    /// was moved.
+    #[must_use]
+    pub fn restarted<R>(
+        life: u32,
+        replicas: impl IntoIterator<Item = u16>,
+    ) -> (Self, Vec<DirectorEffect<K, R>>) {
+        let mut new = Director { life, ..Self::new(replicas) };
+        new.unheard = new.replicas.clone();
+        let hello = |to: &u16| DirectorEffect::Send(Party::Replica(*to), Message::Hello(life));
+        let effects = new.replicas.iter().map(hello).collect();
+        (new, effects)
+    }
+
+    /// Bounds its exceptions. A request that would lead to more is passed over: no sound replica's
+    /// does, as each takes a bounded number of guests.
+    #[must_use]
+    pub fn with_most(self, most: usize) -> Self {
+        Director { most, ..self }
+    }
+
+    /// True when packets may be sent on.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.unheard.is_empty() && self.open.is_empty()
+    }
+
+    /// Where a part goes, if not where its bucket does.
+    #[must_use]
+    pub fn diverted(&self, part: &K) -> Option<u16> {
+        self.routes.get(part).map(|route| route.to)
+    }
+
+    /// Exceptions.
+    #[must_use]
+    pub fn exceptions(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// Takes in a message. `home` says where a part's bucket goes.
+    pub fn message<R>(
+        &mut self,
+        from: Party,
+        message: Message<K, R>,
+        home: impl Fn(&K) -> u16,
+    ) -> Vec<DirectorEffect<K, R>> {
+        let mut effects = Vec::new();
+        let Party::Replica(replica) = from else { return effects };
+        // These end no migration: what is remembered stays.
+        let keeps =
+            self.is_ready() && matches!(message, Message::Switch { .. } | Message::Hello(_));
+        match message {
+            Message::Hello(life) => {
+                let routes = self.routes.iter().map(|(part, route)| {
+                    let home = home(part) == route.to;
+                    (part.clone(), Route { home, ..route.clone() })
+                });
+                let told = Told { routes: routes.collect(), ..Told::default() };
+                effects.push(DirectorEffect::Send(from, Message::Tell(life, told)));
+                if self.unheard.contains(&replica) {
+                    // What this one asked may have died with the replica's earlier life.
+                    effects.push(DirectorEffect::Send(from, Message::Hello(self.life)));
+                }
+                self.ask_again(replica, &mut effects);
+            }
+            Message::Tell(life, told) if life == self.life => {
+                self.told(replica, told, &mut effects);
+            }
+            Message::Tell(..) => {}
+            // What it said before it told what it knows is in that.
+            _ if self.unheard.contains(&replica) => {}
+            Message::Switch { id, parts, to } => self.switch(id, parts, to, &mut effects),
+            Message::Arrived { id, parts } => {
+                self.open.remove(&id);
+                let may = self.may_come(id, parts.len());
+                for part in parts.into_iter().filter(|_| may) {
+                    self.divert(part, replica, id, false, &mut effects);
+                }
+            }
+            Message::Dropped(id) => {
+                self.open.remove(&id);
+            }
+            Message::Settled { id, .. } => {
+                for route in self.routes.values_mut() {
+                    route.unsettled.remove(&id);
+                }
+            }
+            _ => {}
+        }
+        if self.is_ready() && !keeps {
+            self.known.clear();
+            self.forget(home, &mut effects);
+        }
+        effects
+    }
+
+    /// Forgets what is at home, when no source can ask for it again: an old request that comes late
+    /// must find what is newer than it.
+    fn forget<R>(&mut self, home: impl Fn(&K) -> u16, effects: &mut Vec<DirectorEffect<K, R>>) {
+        let is_home =
+            |part: &K, route: &mut Route| route.unsettled.is_empty() && home(part) == route.to;
+        let forgotten: Vec<_> = self.routes.extract_if(.., is_home).collect();
+        if forgotten.is_empty() {
+            return;
+        }
+        // Of a migration of many parts this is said once, and not while some of them are not at home.
+        let mut told: BTreeSet<_> = self.routes.values().map(|route| route.by).collect();
+        for (part, route) in forgotten {
+            effects.push(DirectorEffect::Undivert(part));
+            if !told.insert(route.by) {
+                continue;
+            }
+            // Who would have said so may have died, and the target remembers a guest until it hears.
+            let settled = Message::Settled { id: route.by, home: true };
+            effects.push(DirectorEffect::Send(Party::Replica(route.to), settled));
+        }
+    }
+
+    /// A replica is gone for good: what was moved to it goes where its buckets go.
+    pub fn gone<R>(&mut self, replica: u16) -> Vec<DirectorEffect<K, R>> {
+        self.replicas.remove(&replica);
+        self.unheard.remove(&replica);
+        self.open.retain(|_, target| *target != replica);
+        let lost = self.routes.extract_if(.., |_, route| route.to == replica);
+        lost.map(|(part, _)| DirectorEffect::Undivert(part)).collect()
+    }
+
+    /// A replica was started anew of which this director waited to hear how migrations end: that is
+    /// forgotten there, so it is asked what it knows now.
+    fn ask_again<R>(&mut self, replica: u16, effects: &mut Vec<DirectorEffect<K, R>>) {
+        let before = self.open.len();
+        self.open.retain(|_, target| *target != replica);
+        if self.open.len() < before {
+            self.unheard.insert(replica);
+            let hello = Message::Hello(self.life);
+            effects.push(DirectorEffect::Send(Party::Replica(replica), hello));
+        }
+    }
+
+    fn switch<R>(
+        &mut self,
+        id: MoveId,
+        parts: BTreeSet<K>,
+        to: u16,
+        effects: &mut Vec<DirectorEffect<K, R>>,
+    ) {
+        if !self.may_come(id, parts.len()) {
+            return;
+        }
+        self.open.remove(&id);
+        if !self.is_ready() {
+            self.known.insert(id);
+        }
+        for part in parts {
+            if self.replicas.contains(&to) {
+                self.divert(part, to, id, true, effects);
+            } else if self.routes.remove(&part).is_some() {
+                // The target went before it was asked for.
+                effects.push(DirectorEffect::Undivert(part));
+            }
+        }
+        effects.push(DirectorEffect::Marker(id.source, id));
+    }
+
+    /// True for a migration of so many parts that can be: there is room for them, and its number is none that no
+    /// later one could follow.
+    fn may_come(&mut self, id: MoveId, parts: usize) -> bool {
+        let may = id.can_follow(self.clock) && self.routes.len().saturating_add(parts) <= self.most;
+        if may {
+            self.clock = self.clock.max(id.number);
+        }
+        may
+    }
+
+    /// Sends a part elsewhere, unless a later migration has done so. `open`: its source may ask again.
+    fn divert<R>(
+        &mut self,
+        part: K,
+        to: u16,
+        id: MoveId,
+        open: bool,
+        effects: &mut Vec<DirectorEffect<K, R>>,
+    ) {
+        let new = || Route { to, by: id, unsettled: BTreeSet::new(), home: false };
+        let route = self.routes.entry(part.clone()).or_insert_with(new);
+        if open {
+            route.unsettled.insert(id);
+        }
+        if !route.by.is_later(id) {
+            (route.to, route.by) = (to, id);
+            effects.push(DirectorEffect::Divert(part, to));
+        }
+    }
+
+    /// What a replica says that this director's earlier life knew.
+    fn told<R>(&mut self, replica: u16, told: Told<K>, effects: &mut Vec<DirectorEffect<K, R>>) {
+        if !self.unheard.remove(&replica) {
+            return;
+        }
+        let clock = self.clock;
+        for (part, by) in told.guests {
+            if by.can_follow(clock) && self.routes.len() < self.most {
+                self.clock = self.clock.max(by.number);
+                self.divert(part, replica, by, false, effects);
+            }
+        }
+        for (id, going) in told.going {
+            self.open.remove(&id);
+            self.known.insert(id);
+            if going.stage != Stage::Preparing {
+                self.switch(id, going.parts, going.to, effects);
+            }
+        }
+        for (id, ..) in told.coming {
+            if !self.known.contains(&id) && self.replicas.contains(&id.source) {
+                self.open.insert(id, replica);
+            }
+        }
+    }
+}

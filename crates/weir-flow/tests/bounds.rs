@@ -1,0 +1,97 @@
+//! What the machines do not do, whatever they are told: wait for each other for ever, give up their numbers, or remember
+//! without bound.
+#![allow(clippy::unwrap_used)] // A test.
+
+use std::collections::BTreeSet;
+use weir_flow::{
+    Director, DirectorEffect, Effect, Limits, Message, MoveId, Party, Refusal, Replica, StartError,
+};
+
+type Done = Effect<u8, ()>;
+
+fn replica(me: u16) -> Replica<u8> {
+    Replica::new(me, 0..3, 0..2, Limits { moves: 4, packets: 0, guests: 100 })
+}
+
+fn begin(source: &mut Replica<u8>, part: u8, to: u16) -> MoveId {
+    source.start::<()>([part].into(), to, false, 1).unwrap().0
+}
+
+fn prepare(target: &mut Replica<u8>, id: MoveId, part: u8) -> Vec<Done> {
+    let letter = Message::Prepare { id, parts: [part].into(), home: false, flows: 1 };
+    target.message(Party::Replica(id.source), letter)
+}
+
+fn refused(id: MoveId, why: Refusal) -> Vec<Done> {
+    vec![Effect::Send(Party::Replica(id.source), Message::Refused(id, why))]
+}
+
+#[test]
+fn who_sends_flows_away_takes_none_so_two_never_wait_for_each_other() {
+    let (mut first, mut second) = (replica(0), replica(1));
+    let (there, back) = (begin(&mut first, 1, 1), begin(&mut second, 2, 0));
+    // Both have asked at once: neither takes.
+    assert_eq!(prepare(&mut second, there, 1), refused(there, Refusal::Busy));
+    assert_eq!(prepare(&mut first, back, 2), refused(back, Refusal::Busy));
+    // The second has given up: it may take the first's.
+    second.message::<()>(Party::Replica(0), Message::Refused(back, Refusal::Busy));
+    assert_eq!(
+        prepare(&mut second, there, 1),
+        [Effect::Send(Party::Replica(0), Message::Prepared(there))]
+    );
+    // And begins nothing until they have come.
+    assert_eq!(second.start::<()>([3].into(), 2, false, 1), Err(StartError::Busy));
+    second.message(Party::Replica(0), Message::State(there, ()));
+    assert!(second.start::<()>([3].into(), 2, false, 1).is_ok());
+}
+
+#[test]
+fn only_the_target_says_how_it_goes_with_a_migration() {
+    let mut source = replica(0);
+    let id = begin(&mut source, 1, 1);
+    let (target, another) = (Party::Replica(1), Party::Replica(2));
+    assert_eq!(source.message::<()>(another, Message::Prepared(id)), []);
+    assert_eq!(source.message::<()>(another, Message::Refused(id, Refusal::Full)), []);
+    assert_eq!(source.message::<()>(target, Message::Prepared(id)).len(), 2);
+    source.marker::<()>(0, id);
+    source.marker::<()>(1, id);
+    // Its copy would be lost.
+    assert_eq!(source.message::<()>(another, Message::Done { id, lost: 0 }), []);
+    assert!(!source.is_quiet());
+    source.message::<()>(target, Message::Done { id, lost: 0 });
+    assert!(source.is_quiet());
+}
+
+#[test]
+fn a_number_that_no_later_one_could_follow_is_not_believed() {
+    let mut replica = replica(0);
+    let last = MoveId { source: 1, life: 0, number: u64::MAX };
+    assert_eq!(prepare(&mut replica, last, 1), refused(last, Refusal::Busy));
+    assert!(begin(&mut replica, 2, 2).number < 10);
+
+    let mut director = Director::new(0..3);
+    let switch = |id| Message::<u8, ()>::Switch { id, parts: [7].into(), to: 1 };
+    assert_eq!(director.message(Party::Replica(1), switch(last), |_| 0), []);
+    let sound = MoveId { source: 0, number: 1, ..last };
+    assert_eq!(
+        director.message(Party::Replica(0), switch(sound), |_| 0),
+        [DirectorEffect::Divert(7, 1), DirectorEffect::Marker(0, sound)]
+    );
+}
+
+#[test]
+fn a_director_remembers_no_more_parts_than_it_may() {
+    let mut director = Director::new(0..3).with_most(10);
+    let id = |number| MoveId { source: 0, life: 0, number };
+    let mut switch = |number, parts: std::ops::Range<u8>| {
+        let parts: BTreeSet<u8> = parts.collect();
+        let letter = Message::<u8, ()>::Switch { id: id(number), parts, to: 1 };
+        director.message(Party::Replica(0), letter, |_| 0).len()
+    };
+    assert_eq!(switch(1, 0..8), 9);
+    assert_eq!(switch(2, 8..11), 0, "more than it may");
+    assert_eq!(switch(3, 8..10), 3);
+    let parts = (20..40).collect();
+    director.message::<()>(Party::Replica(2), Message::Arrived { id: id(4), parts }, |_| 0);
+    assert_eq!(director.exceptions(), 10);
+}

@@ -1,0 +1,138 @@
+//! Every interleaving of small cases: messages, packets, markers, time-outs, and deaths at every step.
+//!
+//! One flow has packets by one or two directors while it moves from replica 0, its home, to replica 1
+//! (and back). Looked for: a packet that is lost, taken twice, or out of its director's order; a flow at
+//! two places, or begun anew though its state is elsewhere; an end at which something is left to do.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)] // A test.
+
+mod world;
+
+use stateright::{Checker, Model, Property};
+use world::{Broken, Case, World};
+
+impl Model for Case {
+    type State = World;
+    type Action = world::Action;
+
+    fn init_states(&self) -> Vec<World> {
+        vec![World::new(self)]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Self::Action>) {
+        if world.wrong.is_none() {
+            world.normal(self, actions);
+            world.faults(self, actions);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Self::Action) -> Option<World> {
+        let mut next = world.clone();
+        next.act(self, action);
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("nothing goes wrong", |_, world: &World| world.wrong.is_none()),
+            Property::always("when all is done, all is well", |case: &Case, world: &World| {
+                let mut left = Vec::new();
+                world.normal(case, &mut left);
+                !left.is_empty() || world.wrong.is_some() || world.is_well(case)
+            }),
+            Property::sometimes("the flow moves", |case: &Case, world: &World| {
+                world.moved > usize::from(case.back)
+            }),
+            Property::sometimes("packets are buffered", |_, world: &World| world.was_buffered),
+        ]
+    }
+}
+
+/// What breaks these machines must be seen.
+#[test]
+fn a_broken_protocol_is_found_out() {
+    for (broken, deaths) in
+        [(Broken::MarkerFirst, 0), (Broken::NoBuffer, 0), (Broken::AsksNobody, 1)]
+    {
+        let case = Case { packets: 2, deaths, broken: Some(broken), ..Case::default() };
+        let checker = case.checker().spawn_bfs().join();
+        let found = checker.discovery("nothing goes wrong");
+        assert!(found.is_some(), "{broken:?} is not found out");
+    }
+}
+
+fn check(case: Case) {
+    let name = format!("{case:?}");
+    let checker = case.checker().spawn_bfs().join();
+    for (what, path) in checker.discoveries() {
+        // `sometimes` properties are discovered by an example, which is what they are for.
+        if !what.starts_with("the flow") && !what.starts_with("packets are") {
+            let end = path.last_state().clone();
+            let steps: Vec<String> = path.into_actions().iter().map(|a| format!("{a:?}")).collect();
+            panic!("not so: {what}\n{name}\n{}\n{end:#?}", steps.join("\n"));
+        }
+    }
+    checker.assert_properties();
+    println!("{name}: {} states", checker.unique_state_count());
+}
+
+#[test]
+fn a_flow_moves_whole_and_in_order_whatever_comes_when() {
+    check(Case { packets: 3, ..Case::default() });
+    check(Case { directors: 1, packets: 4, ..Case::default() });
+}
+
+#[test]
+fn a_full_buffer_makes_packets_wait_and_loses_none() {
+    check(Case { packets: 3, room: 1, ..Case::default() });
+    check(Case { packets: 2, room: 0, never_buffers: true, ..Case::default() });
+}
+
+#[test]
+fn a_flow_moves_and_comes_home_again_and_directors_forget_it() {
+    check(Case { packets: 2, back: true, ..Case::default() });
+}
+
+#[test]
+fn time_outs_at_any_step_do_no_harm() {
+    check(Case { packets: 2, timeouts: 2, ..Case::default() });
+    check(Case { directors: 1, packets: 3, timeouts: 2, back: true, ..Case::default() });
+}
+
+#[test]
+fn one_of_them_dies_at_any_step_and_is_started_anew() {
+    check(Case { packets: 2, deaths: 1, ..Case::default() });
+    check(Case { packets: 2, directors: 1, deaths: 1, timeouts: 1, back: true, ..Case::default() });
+}
+
+#[test]
+fn what_was_on_its_way_to_who_dies_may_die_with_it() {
+    check(Case { packets: 2, directors: 1, deaths: 1, lossy: true, ..Case::default() });
+    check(Case {
+        packets: 1,
+        directors: 1,
+        deaths: 2,
+        lossy: true,
+        never_buffers: true,
+        ..Case::default()
+    });
+}
+
+#[test]
+fn a_replica_is_gone_for_good_at_any_step() {
+    check(Case { packets: 2, gone: true, ..Case::default() });
+    check(Case { packets: 2, directors: 1, gone: true, timeouts: 1, ..Case::default() });
+}
+
+#[test]
+fn two_die_or_one_dies_and_one_is_gone() {
+    check(Case { packets: 2, directors: 1, deaths: 2, ..Case::default() });
+    check(Case {
+        packets: 1,
+        directors: 1,
+        deaths: 2,
+        back: true,
+        never_buffers: true,
+        ..Case::default()
+    });
+    check(Case { packets: 2, directors: 1, deaths: 1, gone: true, ..Case::default() });
+}

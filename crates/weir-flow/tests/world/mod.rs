@@ -1,0 +1,477 @@
+//! The world around the machines: channels, rings, tables, buffers, and who dies.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use weir_flow::{Director, DirectorEffect, Effect, Fate, Limits, Message, MoveId, Party, Replica};
+
+/// The flow's one key; its bucket's home is replica 0 as long as that is there.
+const FLOW: u8 = 1;
+
+/// A packet: by which director, and which of its packets.
+pub type Packet = (u16, u8);
+/// A flow's state: the packets that made it.
+type Flow = Vec<Packet>;
+type Flows = BTreeMap<u8, Flow>;
+
+/// What may be broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Broken {
+    /// Directors' markers overtake packets.
+    MarkerFirst,
+    /// The target processes what it should buffer.
+    NoBuffer,
+    /// Who is started anew does not ask what is under way.
+    AsksNobody,
+}
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub directors: u16,
+    /// Packets that come by each.
+    pub packets: u8,
+    /// Packets that a replica may buffer.
+    pub room: usize,
+    pub never_buffers: bool,
+    /// The flow moves back home.
+    pub back: bool,
+    /// How many time-outs there may be.
+    pub timeouts: usize,
+    /// How often somebody may die and be started anew.
+    pub deaths: usize,
+    /// What was on its way to who dies is lost with it.
+    pub lossy: bool,
+    /// Whether one replica may go for good.
+    pub gone: bool,
+    pub broken: Option<Broken>,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Case {
+            directors: 2,
+            packets: 2,
+            room: 8,
+            never_buffers: false,
+            back: false,
+            timeouts: 0,
+            deaths: 0,
+            lossy: false,
+            gone: false,
+            broken: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A replica begins to move the flow to the other.
+    Start(u16),
+    /// A director sends its next packet on.
+    Send(u16),
+    /// A replica takes the next of a director's ring.
+    Take(u16, u16),
+    /// A message arrives.
+    Arrive(Party, Party),
+    Timeout(u16, MoveId),
+    Die(Party),
+    Go(u16),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Item {
+    Packet(Packet),
+    Marker(MoveId),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Worker {
+    machine: Replica<u8>,
+    life: u32,
+    gone: bool,
+    table: Flows,
+    copies: BTreeMap<MoveId, Flows>,
+    buffers: BTreeMap<MoveId, VecDeque<Packet>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    workers: Vec<Worker>,
+    directors: Vec<Director<u8>>,
+    messages: BTreeMap<(Party, Party), VecDeque<Message<u8, Flows>>>,
+    rings: BTreeMap<(u16, u16), VecDeque<Item>>,
+    /// Packets that each director has sent.
+    sent: Vec<u8>,
+    processed: BTreeSet<Packet>,
+    /// Packets that died with who had them.
+    lost: BTreeSet<Packet>,
+    starts: usize,
+    pub moved: usize,
+    pub was_buffered: bool,
+    timeouts: usize,
+    deaths: usize,
+    /// Whether a worker died or is gone: flows may be lost with it.
+    harmed: bool,
+    broken: Option<Broken>,
+    pub wrong: Option<&'static str>,
+}
+
+fn limits(case: &Case) -> Limits {
+    Limits { moves: 2, packets: case.room, guests: 4 }
+}
+
+impl World {
+    pub fn new(case: &Case) -> Self {
+        let worker = |me| Worker {
+            machine: Replica::new(me, 0..2, 0..case.directors, limits(case)),
+            life: 0,
+            gone: false,
+            table: Flows::new(),
+            copies: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+        };
+        World {
+            workers: vec![worker(0), worker(1)],
+            directors: (0..case.directors).map(|_| Director::new(0..2)).collect(),
+            messages: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            sent: vec![0; usize::from(case.directors)],
+            processed: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            starts: 0,
+            moved: 0,
+            was_buffered: case.never_buffers,
+            timeouts: 0,
+            deaths: 0,
+            harmed: false,
+            broken: case.broken,
+            wrong: None,
+        }
+    }
+
+    fn living(&self) -> Vec<u16> {
+        (0..2).filter(|me| !self.workers[usize::from(*me)].gone).collect()
+    }
+
+    fn home(&self) -> u16 {
+        u16::from(self.workers[0].gone)
+    }
+
+    /// All that may happen without a fault.
+    pub fn normal(&self, case: &Case, actions: &mut Vec<Action>) {
+        let others_there = self.workers.iter().all(|worker| !worker.gone);
+        let may_start = |me: usize| {
+            others_there
+                && self.workers[me].machine.is_ready()
+                && self.workers[me].table.contains_key(&FLOW)
+        };
+        if self.starts == 0 && may_start(0) {
+            actions.push(Action::Start(0));
+        }
+        if case.back && self.starts == 1 && self.moved == 1 && may_start(1) {
+            actions.push(Action::Start(1));
+        }
+        for director in 0..case.directors {
+            let at = usize::from(director);
+            if self.sent[at] < case.packets && self.directors[at].is_ready() {
+                actions.push(Action::Send(director));
+            }
+        }
+        for (&(director, replica), ring) in &self.rings {
+            let worker = &self.workers[usize::from(replica)];
+            let may = match ring.front() {
+                None => false,
+                Some(Item::Marker(_)) => worker.machine.is_ready(),
+                Some(Item::Packet(_)) => worker.machine.clone().packet(&[FLOW]) != Fate::Wait,
+            };
+            if may && !worker.gone {
+                actions.push(Action::Take(replica, director));
+            }
+        }
+        let some = self.messages.iter().filter(|(_, queue)| !queue.is_empty());
+        actions.extend(some.map(|((from, to), _)| Action::Arrive(*from, *to)));
+        if case.lossy && actions.is_empty() {
+            self.timeouts(actions);
+        }
+    }
+
+    fn timeouts(&self, actions: &mut Vec<Action>) {
+        for (me, worker) in (0..).zip(&self.workers).filter(|(_, worker)| !worker.gone) {
+            actions.extend(worker.machine.leaving().map(|(id, _)| Action::Timeout(me, id)));
+        }
+    }
+
+    pub fn faults(&self, case: &Case, actions: &mut Vec<Action>) {
+        if self.timeouts < case.timeouts {
+            self.timeouts(actions);
+        }
+        if self.starts == 0 {
+            // A death before anything moves is nobody's business here.
+            return;
+        }
+        if self.deaths < case.deaths {
+            actions.extend(self.living().into_iter().map(|me| Action::Die(Party::Replica(me))));
+            actions.extend((0..case.directors).map(|me| Action::Die(Party::Director(me))));
+        }
+        if case.gone && self.workers.iter().all(|worker| !worker.gone) {
+            actions.extend((0..2).map(Action::Go));
+        }
+    }
+
+    pub fn act(&mut self, case: &Case, action: Action) {
+        match action {
+            Action::Start(me) => {
+                self.starts += 1;
+                let machine = &mut self.workers[usize::from(me)].machine;
+                let started = machine.start([FLOW].into(), 1 - me, me == 1, 1);
+                let (_, effects) = started.expect("nothing else is under way");
+                self.effects(me, effects);
+            }
+            Action::Send(director) => {
+                let at = usize::from(director);
+                let to = self.directors[at].diverted(&FLOW).unwrap_or(self.home());
+                let packet = (director, self.sent[at]);
+                self.sent[at] += 1;
+                self.rings.entry((director, to)).or_default().push_back(Item::Packet(packet));
+            }
+            Action::Take(replica, director) => {
+                let ring = self.rings.get_mut(&(director, replica)).unwrap();
+                match ring.pop_front().unwrap() {
+                    Item::Marker(id) => {
+                        let machine = &mut self.workers[usize::from(replica)].machine;
+                        let effects = machine.marker(director, id);
+                        self.effects(replica, effects);
+                    }
+                    Item::Packet(packet) => self.take(replica, packet),
+                }
+            }
+            Action::Arrive(from, to) => {
+                let message = self.messages.get_mut(&(from, to)).unwrap().pop_front().unwrap();
+                match to {
+                    Party::Replica(me) => {
+                        let machine = &mut self.workers[usize::from(me)].machine;
+                        let effects = machine.message(from, message);
+                        self.effects(me, effects);
+                    }
+                    Party::Director(me) => {
+                        let home = self.home();
+                        let machine = &mut self.directors[usize::from(me)];
+                        let effects = machine.message(from, message, |_| home);
+                        self.director_effects(me, effects);
+                    }
+                }
+            }
+            Action::Timeout(me, id) => {
+                // Those that come because nothing else does are not counted: it may take any number.
+                self.timeouts = case.timeouts.min(self.timeouts + 1);
+                let effects = self.workers[usize::from(me)].machine.timeout(id);
+                self.effects(me, effects);
+            }
+            Action::Die(Party::Replica(me)) => self.die(case, me),
+            Action::Die(Party::Director(me)) => {
+                self.deaths += 1;
+                self.lose(case, Party::Director(me));
+                let (new, effects) = match self.broken {
+                    Some(Broken::AsksNobody) => (Director::new(0..2), Vec::new()),
+                    _ => Director::restarted(self.deaths as u32, self.living()),
+                };
+                self.directors[usize::from(me)] = new;
+                self.director_effects(me, effects);
+            }
+            Action::Go(me) => self.go(me),
+        }
+        // Empty queues are no different from none.
+        self.messages.retain(|_, queue| !queue.is_empty());
+        self.rings.retain(|_, ring| !ring.is_empty());
+    }
+
+    fn take(&mut self, replica: u16, packet: Packet) {
+        let worker = &mut self.workers[usize::from(replica)];
+        match worker.machine.packet(&[FLOW]) {
+            Fate::Process => self.process(replica, packet),
+            Fate::Buffer(_) if self.broken == Some(Broken::NoBuffer) => {
+                self.process(replica, packet);
+            }
+            Fate::Buffer(id) => {
+                self.was_buffered = true;
+                worker.buffers.entry(id).or_default().push_back(packet);
+            }
+            Fate::Wait => self.wrong = Some("a packet was taken that was to wait"),
+        }
+    }
+
+    fn process(&mut self, replica: u16, packet: Packet) {
+        let (director, number) = packet;
+        if !self.processed.insert(packet) {
+            self.wrong = Some("a packet is processed twice");
+        }
+        if self.processed.iter().any(|(by, later)| *by == director && *later > number) {
+            self.wrong = Some("a packet is processed out of order");
+        }
+        let other = &self.workers[usize::from(1 - replica)];
+        if other.table.contains_key(&FLOW) {
+            self.wrong = Some("the flow is at two places");
+        }
+        let table = &self.workers[usize::from(replica)].table;
+        if !table.contains_key(&FLOW) && self.is_kept() {
+            self.wrong = Some("the flow begins anew though somebody living has its state");
+        }
+        let flow = self.workers[usize::from(replica)].table.entry(FLOW).or_default();
+        flow.push(packet);
+        if !self.harmed && flow.len() != self.processed.len() {
+            self.wrong = Some("the flow begins anew though its state is elsewhere");
+        }
+    }
+
+    /// Somebody living has a copy of the flow, or it is on its way between two of them.
+    fn is_kept(&self) -> bool {
+        let here = |flows: &Flows| flows.contains_key(&FLOW);
+        let copies = self.workers.iter().filter(|w| !w.gone).flat_map(|w| w.copies.values());
+        let messages = self.messages.values().flatten().filter_map(|message| match message {
+            Message::State(_, flows) => Some(flows),
+            _ => None,
+        });
+        copies.chain(messages).any(here)
+    }
+
+    fn send(&mut self, from: Party, to: Party, message: Message<u8, Flows>) {
+        let gone =
+            |party| matches!(party, Party::Replica(me) if self.workers[usize::from(me)].gone);
+        if !gone(from) && !gone(to) {
+            self.messages.entry((from, to)).or_default().push_back(message);
+        }
+    }
+
+    fn effects(&mut self, me: u16, effects: Vec<Effect<u8, Flows>>) {
+        for effect in effects {
+            let worker = &mut self.workers[usize::from(me)];
+            match effect {
+                Effect::Send(to, message) => self.send(Party::Replica(me), to, message),
+                Effect::HandOver(id, to, parts) | Effect::HandAgain(id, to, parts) => {
+                    let table = &mut worker.table;
+                    let copy = worker.copies.entry(id).or_insert_with(|| {
+                        table.extract_if(.., |key, _| parts.contains(key)).collect()
+                    });
+                    let state = Message::State(id, copy.clone());
+                    self.send(Party::Replica(me), Party::Replica(to), state);
+                }
+                Effect::TakeBack(id) => {
+                    worker.table.extend(worker.copies.remove(&id).unwrap_or_default());
+                }
+                Effect::Adopt(_, flows) => {
+                    if flows.keys().any(|key| worker.table.contains_key(key)) {
+                        self.wrong = Some("the target had the flow already");
+                    }
+                    self.workers[usize::from(me)].table.extend(flows);
+                }
+                Effect::Release(id) => {
+                    for packet in worker.buffers.remove(&id).unwrap_or_default() {
+                        self.process(me, packet);
+                    }
+                }
+                Effect::Moved(id) => {
+                    worker.copies.remove(&id);
+                    self.moved += 1;
+                }
+                Effect::Failed(..) => {}
+            }
+        }
+    }
+
+    fn director_effects(&mut self, me: u16, effects: Vec<DirectorEffect<u8, Flows>>) {
+        for effect in effects {
+            match effect {
+                DirectorEffect::Send(to, message) => self.send(Party::Director(me), to, message),
+                DirectorEffect::Marker(to, id) => {
+                    let ring = self.rings.entry((me, to)).or_default();
+                    match self.broken {
+                        Some(Broken::MarkerFirst) => ring.push_front(Item::Marker(id)),
+                        _ => ring.push_back(Item::Marker(id)),
+                    }
+                }
+                // The machine's own memory serves as the table here.
+                DirectorEffect::Divert(..) | DirectorEffect::Undivert(_) => {}
+            }
+        }
+    }
+
+    fn lose(&mut self, case: &Case, dead: Party) {
+        if case.lossy {
+            self.messages.retain(|(_, to), _| *to != dead);
+        }
+    }
+
+    /// What a replica had in its hands is lost; rings and channels stay.
+    fn die(&mut self, case: &Case, me: u16) {
+        self.deaths += 1;
+        self.harmed = true;
+        self.lose(case, Party::Replica(me));
+        let life = self.workers[usize::from(me)].life + 1;
+        let (machine, effects) =
+            Replica::restarted(me, life, self.living(), 0..case.directors, limits(case));
+        let new = Worker {
+            machine,
+            life,
+            gone: false,
+            table: Flows::new(),
+            copies: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+        };
+        let old = std::mem::replace(&mut self.workers[usize::from(me)], new);
+        self.lost.extend(old.buffers.into_values().flatten());
+        self.effects(me, effects);
+    }
+
+    /// A replica goes for good: its rings and what it said go with it, and all others are told.
+    fn go(&mut self, me: u16) {
+        let worker = &mut self.workers[usize::from(me)];
+        self.harmed = true;
+        worker.gone = true;
+        worker.table.clear();
+        let buffers = std::mem::take(&mut worker.buffers);
+        self.lost.extend(buffers.into_values().flatten());
+        let (party, mut rings) = (Party::Replica(me), std::mem::take(&mut self.rings));
+        self.messages.retain(|(from, to), _| *from != party && *to != party);
+        for (_, ring) in rings.extract_if(.., |(_, to), _| *to == me) {
+            let packets = ring.into_iter().filter_map(|item| match item {
+                Item::Packet(packet) => Some(packet),
+                Item::Marker(_) => None,
+            });
+            self.lost.extend(packets);
+        }
+        self.rings = rings;
+        for director in 0..self.directors.len() {
+            let effects = self.directors[director].gone(me);
+            self.director_effects(director as u16, effects);
+        }
+        let effects = self.workers[usize::from(1 - me)].machine.gone(me);
+        self.effects(1 - me, effects);
+    }
+
+    /// Nothing is left to do: is all as it should be?
+    pub fn is_well(&self, case: &Case) -> bool {
+        let there = || self.workers.iter().filter(|worker| !worker.gone);
+        let quiet = there().all(|worker| {
+            worker.machine.is_quiet() && worker.buffers.is_empty() && worker.copies.is_empty()
+        });
+        let sent = self.sent.iter().all(|sent| *sent == case.packets);
+        let all = usize::from(case.packets) * usize::from(case.directors);
+        let every = self.processed.len() + self.lost.len() == all;
+        let places = there().filter(|worker| worker.table.contains_key(&FLOW)).count();
+        let whole = there().filter_map(|worker| worker.table.get(&FLOW)).any(|f| f.len() == all);
+        // Directors agree, and what has come home is forgotten.
+        let ways: BTreeSet<u16> =
+            self.directors.iter().map(|d| d.diverted(&FLOW).unwrap_or(self.home())).collect();
+        // Nor is it a guest at its home, whoever died.
+        let gone = self.workers.iter().any(|worker| worker.gone);
+        let no_guest = gone || self.workers[0].machine.guests() == 0;
+        let at_home =
+            !case.back || self.moved < 2 || self.directors.iter().all(|d| d.exceptions() == 0);
+        quiet
+            && sent
+            && every
+            && no_guest
+            && ways.len() == 1
+            && (self.harmed || (self.lost.is_empty() && places == 1 && whole && at_home))
+            && places <= 1
+    }
+}

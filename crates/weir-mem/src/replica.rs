@@ -1,0 +1,444 @@
+//! What a worker's µNFs remember, record by record, as of its last commit: a replica that its death does not
+//! take away.
+//!
+//! A table of slots, one for each flow and some more, each with two versions. A version carries the number of the
+//! batch that it was written in, and counts once that batch is committed. Committed it is by whoever has the table:
+//! the number stands among the words of the worker's [ledger](crate::ledger), so one store commits counters, rings and
+//! records, and packets are published behind it (output commit: Pico Replication, SoCC 2013, §3; NFActor §4.2).
+//! A record is written over the older version of its slot, never over the one that counts.
+//!
+//! ```text
+//! words 0..        one bit for each page of slots that has ever been written
+//! …                slots, 8 words each: version 0, version 1, each
+//!                    the batch (0: none), place and length, checksum, nothing
+//! …                room for records, in units of 64 bytes
+//! ```
+//!
+//! The memory is sparse: what is never written takes none. One process writes; its successor reads when it has
+//! ended, and believes nothing.
+
+mod room;
+
+use self::room::Room;
+use crate::fault::{self, Step};
+use crate::region::{Mapping, Region, RegionError};
+use crate::sync::{AtomicU64, Ordering, fence};
+use std::ptr::NonNull;
+
+/// Most bytes of a record.
+pub const RECORD_BYTES: usize = room::UNIT << (room::CLASSES - 1);
+
+const WORD: usize = size_of::<u64>();
+const SLOT_WORDS: usize = 8;
+const VERSION_WORDS: usize = SLOT_WORDS / 2;
+const UNIT_WORDS: usize = room::UNIT / WORD;
+/// Slots whose memory is made clean together, when the first of them is used: a page of memory.
+const PAGE: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// How large a table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    slots: u32,
+    units: u32,
+}
+
+impl Shape {
+    const fn map_words(self) -> usize {
+        self.slots.div_ceil(PAGE).div_ceil(u64::BITS) as usize
+    }
+
+    const fn first_record(self) -> usize {
+        self.map_words() + self.slots as usize * SLOT_WORDS
+    }
+
+    const fn words(self) -> usize {
+        self.first_record() + self.units as usize * UNIT_WORDS
+    }
+}
+
+/// Why a record was not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PutError {
+    /// There is no such slot.
+    #[error("slot {0} of a replica of {slots}: it has no more", slots = ReplicaTable::SLOTS)]
+    NoSlot(u32),
+    /// The record is longer than [`RECORD_BYTES`].
+    #[error("a record of {0} bytes; a replica takes {RECORD_BYTES} at most")]
+    TooLong(usize),
+    /// There is no room left.
+    #[error("the replica's memory is full; allow fewer flows")]
+    Full,
+}
+
+/// What stood in a table that was taken over.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reopened {
+    /// Records that were taken.
+    pub taken: u64,
+    /// Records that were refused: damaged, or by whoever was given them.
+    pub refused: u64,
+}
+
+/// What a look at a slot has found.
+#[derive(Debug, PartialEq, Eq)]
+enum Look {
+    /// Nothing committed, or that its record is gone.
+    Empty,
+    /// A record, in the buffer, in this version.
+    Record(usize),
+    /// What cannot have been written so.
+    Damaged,
+}
+
+/// One end of a replica. One process writes at a time.
+pub struct ReplicaTable {
+    words: NonNull<AtomicU64>,
+    shape: Shape,
+    room: Room,
+    _backing: Option<Mapping>,
+}
+
+// SAFETY: only atomics behind the pointer, alive with the mapping.
+unsafe impl Send for ReplicaTable {}
+
+impl ReplicaTable {
+    /// Slots of a table.
+    pub const SLOTS: u32 = 1 << 24;
+    const SHAPE: Shape = Shape { slots: Self::SLOTS, units: 1 << 27 };
+    /// Bytes of the memory, nearly none of which exist before they are written.
+    pub const LEN: usize = Self::SHAPE.words() * WORD;
+
+    /// Attaches to a region of [`ReplicaTable::LEN`] bytes. A successor has to [reopen](ReplicaTable::reopen) it before
+    /// it writes.
+    ///
+    /// # Errors
+    /// When it cannot be mapped, or is smaller.
+    pub fn attach(region: &Region) -> Result<Self, RegionError> {
+        let mapping = region.map_writable()?;
+        if mapping.len() < Self::LEN {
+            return Err(RegionError::TooSmall { has: mapping.len() as u64, needs: Self::LEN });
+        }
+        let (words, shape) = (mapping.base().cast(), Self::SHAPE);
+        Ok(ReplicaTable { words, shape, room: Room::new(shape.units), _backing: Some(mapping) })
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        let at = at.min(self.shape.words().saturating_sub(1));
+        // SAFETY: within the memory, which holds `shape.words()` aligned words (checked by `attach`) and lives as long as
+        // `self`; an atomic may be shared with whoever writes it.
+        unsafe { self.words.add(at).as_ref() }
+    }
+
+    // All accesses are Relaxed: what is written here is published by the ledger's Release store of the generation whose
+    // words have the batch's number, and read by who has seen that by its Acquire (`Ledger::read`), or begins when the
+    // writer's process has ended.
+    #[inline(always)]
+    fn load(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    fn store(&self, at: usize, word: u64) {
+        self.word(at).store(word, Ordering::Relaxed);
+    }
+
+    fn version(&self, slot: u32, version: usize) -> usize {
+        self.shape.map_words() + slot as usize * SLOT_WORDS + version * VERSION_WORDS
+    }
+
+    fn is_used(&self, page: u32) -> bool {
+        self.load((page / u64::BITS) as usize) >> (page % u64::BITS) & 1 == 1
+    }
+
+    /// Makes a page clean that nobody has used yet: something older may stand there.
+    #[cold]
+    fn use_page(&self, page: u32) {
+        let first = page * PAGE;
+        for slot in first..(first + PAGE).min(self.shape.slots) {
+            for word in 0..SLOT_WORDS {
+                self.store(self.version(slot, 0) + word, 0);
+            }
+        }
+        let at = (page / u64::BITS) as usize;
+        self.store(at, self.load(at) | 1 << (page % u64::BITS));
+    }
+
+    /// The version of a slot to write in `batch`: the one of that batch if there is one already, else the older.
+    fn spare(&self, slot: u32, batch: u64) -> usize {
+        let [first, second] = [0, 1].map(|v| self.load(self.version(slot, v)));
+        #[cfg(not(feature = "broken-replica"))]
+        let older = usize::from(first > second);
+        #[cfg(feature = "broken-replica")]
+        let older = usize::from(first < second);
+        match batch {
+            _ if first == batch => 0,
+            _ if second == batch => 1,
+            _ => older,
+        }
+    }
+
+    /// Writes a record (one of no bytes is none) that counts from the commit of `batch` on, which must be later than every batch committed so
+    /// far. In one batch the last record of a slot is the one. Only one batch may be uncommitted at a time: what another
+    /// one writes into the same slot could be written over the version that counts.
+    ///
+    /// # Errors
+    /// When it does not fit. The slot's record is the one before then, also after the commit: [clear](ReplicaTable::clear)
+    /// it if it must not be believed.
+    #[inline]
+    pub fn put(&mut self, slot: u32, record: &[u8], batch: u64) -> Result<(), PutError> {
+        if slot >= self.shape.slots {
+            return Err(PutError::NoSlot(slot));
+        }
+        if record.len() > RECORD_BYTES {
+            return Err(PutError::TooLong(record.len()));
+        }
+        if record.is_empty() {
+            self.clear(slot, batch);
+            return Ok(());
+        }
+        if !self.is_used(slot / PAGE) {
+            self.use_page(slot / PAGE);
+        }
+        let at = self.version(slot, self.spare(slot, batch));
+        let (unit, len) = unpack(self.load(at + 1));
+        let Some(unit) = self.room.again(unit, len, record.len()) else {
+            // The room that it had is another's from now on.
+            self.store(at, 0);
+            self.store(at + 1, 0);
+            return Err(PutError::Full);
+        };
+        // Not to be taken for anything while it is written.
+        self.store(at, 0);
+        self.store(at + 1, pack(unit, record.len()));
+        let mut sum = seed(slot, batch, record.len());
+        let mut to = self.shape.first_record() + unit as usize * UNIT_WORDS;
+        let (chunks, rest) = record.as_chunks::<WORD>();
+        for chunk in chunks {
+            let word = u64::from_le_bytes(*chunk);
+            self.store(to, word);
+            sum = mix(sum, word);
+            to += 1;
+        }
+        if !rest.is_empty() {
+            let word = last_word(rest);
+            self.store(to, word);
+            sum = mix(sum, word);
+        }
+        self.store(at + 2, sum);
+        self.store(at, batch);
+        fault::step(Step::HalfReplicated);
+        Ok(())
+    }
+
+    /// From the commit of `batch` on the slot has no record.
+    #[inline]
+    pub fn clear(&mut self, slot: u32, batch: u64) {
+        if slot >= self.shape.slots || !self.is_used(slot / PAGE) {
+            return;
+        }
+        let at = self.version(slot, self.spare(slot, batch));
+        let (unit, len) = unpack(self.load(at + 1));
+        self.room.free(unit, len);
+        self.store(at, 0);
+        self.store(at + 1, 0);
+        self.store(at + 2, 0);
+        self.store(at, batch);
+        fault::step(Step::HalfReplicated);
+    }
+
+    /// The version of a slot that counts as of the commit of batch `committed`, and its batch; 0 if none does.
+    fn newest(&self, slot: u32, committed: u64) -> (usize, u64) {
+        let batch = |v: usize| {
+            let batch = self.load(self.version(slot, v));
+            if batch <= committed { batch } else { 0 }
+        };
+        let version = usize::from(batch(1) > batch(0));
+        (version, batch(version))
+    }
+
+    /// Looks for the record of a slot as of the commit of batch `committed`; puts it into `record`.
+    fn look(&self, slot: u32, committed: u64, record: &mut Vec<u8>) -> Look {
+        let (version, newest) = self.newest(slot, committed);
+        let at = self.version(slot, version);
+        if newest == 0 {
+            return Look::Empty;
+        }
+        let place = self.load(at + 1);
+        if place == 0 {
+            return Look::Empty;
+        }
+        // Copied out, then checked, then used: another process may have written anything.
+        let (unit, len) = unpack(place);
+        if !room::fits(unit, len, self.shape.units) {
+            return Look::Damaged;
+        }
+        record.clear();
+        let (from, mut sum) =
+            (self.shape.first_record() + unit as usize * UNIT_WORDS, seed(slot, newest, len));
+        for i in 0..len.div_ceil(WORD) {
+            let word = self.load(from + i);
+            sum = mix(sum, word);
+            record.extend(word.to_le_bytes());
+        }
+        record.truncate(len);
+        let found = self.load(at + 2);
+        // Acquire fence: pairs with the Release fence in `LedgerWriter::commit`: who has read a word of the batch after
+        // next, which may be written over this version, will see that a later batch is committed.
+        fence(Ordering::Acquire);
+        if sum == found { Look::Record(version) } else { Look::Damaged }
+    }
+
+    /// The record of a slot as of the commit of batch `committed`; `None` when there is none, or none that is whole.
+    /// Read while another process writes it counts if `committed` is still the last batch that was committed, afterwards.
+    #[must_use]
+    pub fn record(&self, slot: u32, committed: u64) -> Option<Vec<u8>> {
+        let mut record = Vec::new();
+        if slot >= self.shape.slots || !self.is_used(slot / PAGE) {
+            return None;
+        }
+        match self.look(slot, committed, &mut record) {
+            Look::Record(_) => Some(record),
+            Look::Empty | Look::Damaged => None,
+        }
+    }
+
+    /// Takes over what a dead worker left, as of its last commit: calls `take` for each record by ascending slot, and
+    /// forgets those for which it is false, what was not committed, and what is damaged. All of that changes no record
+    /// that counts, so dying meanwhile, and beginning again, does no harm. Afterwards this end can write, in batches
+    /// behind `committed`.
+    ///
+    /// Records that lie in one place are refused but for one, before any is read: so no more is read than the memory holds,
+    /// whatever the dead one has written.
+    pub fn reopen(&mut self, committed: u64, mut take: impl FnMut(u32, &[u8]) -> bool) -> Reopened {
+        let mut found = Reopened::default();
+        let mut placed = self.places(committed, &mut found.refused);
+        placed.sort_unstable();
+        self.room = Room::new(self.shape.units);
+        placed.retain(|(unit, slot)| {
+            let free = self.room.claim(*unit, self.place(*slot, committed).1);
+            if !free {
+                // Whoever writes one of them next must not write over the other.
+                self.keep_only(*slot, None);
+                found.refused += 1;
+            }
+            free
+        });
+        placed.sort_unstable_by_key(|(_, slot)| *slot);
+        let mut record = Vec::new();
+        for (unit, slot) in placed {
+            let (_, len) = self.place(slot, committed);
+            let look = self.look(slot, committed, &mut record);
+            if matches!(look, Look::Record(_)) && take(slot, &record) {
+                found.taken += 1;
+                fault::step(Step::Recovering);
+            } else {
+                found.refused += 1;
+                self.room.free(unit, len);
+                self.keep_only(slot, None);
+            }
+        }
+        found
+    }
+
+    /// Where the record of a slot lies that counts as of the commit of `committed`: unit, length (0: there is none).
+    fn place(&self, slot: u32, committed: u64) -> (u32, usize) {
+        match self.newest(slot, committed) {
+            (_, 0) => (0, 0),
+            (version, _) => unpack(self.load(self.version(slot, version) + 1)),
+        }
+    }
+
+    /// Where all records lie, first unit and slot; forgets every version that does not count. `refused` counts those that can lie
+    /// nowhere.
+    fn places(&self, committed: u64, refused: &mut u64) -> Vec<(u32, u32)> {
+        let mut places = Vec::new();
+        for page in 0..self.shape.slots.div_ceil(PAGE) {
+            if page % u64::BITS == 0 && self.load((page / u64::BITS) as usize) == 0 {
+                continue;
+            }
+            if !self.is_used(page) {
+                continue;
+            }
+            for slot in page * PAGE..(page * PAGE + PAGE).min(self.shape.slots) {
+                let (unit, len) = self.place(slot, committed);
+                let fits = room::fits(unit, len, self.shape.units);
+                *refused += u64::from(!fits && (unit, len) != (0, 0));
+                self.keep_only(slot, fits.then(|| self.newest(slot, committed).0));
+                if fits {
+                    places.push((unit, slot));
+                }
+            }
+        }
+        places
+    }
+
+    /// Forgets the versions of a slot but one.
+    fn keep_only(&self, slot: u32, keep: Option<usize>) {
+        for version in [0, 1] {
+            let at = self.version(slot, version);
+            if keep != Some(version) && (self.load(at) != 0 || self.load(at + 1) != 0) {
+                self.store(at, 0);
+                self.store(at + 1, 0);
+            }
+        }
+    }
+
+    /// Forgets everything, for the successor of a worker that has ended; true when there was anything.
+    pub fn forget(&self) -> bool {
+        let mut any = false;
+        for at in 0..self.shape.map_words() {
+            any |= self.load(at) != 0;
+            self.store(at, 0);
+        }
+        any
+    }
+
+    /// Bytes that records take, rounded up as they are stored, and those that are free again.
+    pub fn bytes(&self) -> u64 {
+        self.room.used()
+    }
+}
+
+fn pack(unit: u32, len: usize) -> u64 {
+    // No record is longer than RECORD_BYTES. One of no bytes is none: 0 stands for nothing.
+    u64::from(unit) << 32 | len as u64
+}
+
+fn unpack(place: u64) -> (u32, usize) {
+    ((place >> 32) as u32, (place & u64::from(u32::MAX)) as usize)
+}
+
+fn last_word(rest: &[u8]) -> u64 {
+    let mut word = [0; WORD];
+    word.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    u64::from_le_bytes(word)
+}
+
+/// Against accidents, not against anybody: multiply and rotate, a word at a time.
+#[inline(always)]
+fn mix(sum: u64, word: u64) -> u64 {
+    (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+#[inline(always)]
+fn seed(slot: u32, batch: u64, len: usize) -> u64 {
+    mix(mix(0x243f_6a88_85a3_08d3, batch), u64::from(slot) << 32 | len as u64)
+}
+
+#[cfg(test)]
+fn heap(shape: Shape) -> impl Fn() -> ReplicaTable {
+    let all: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
+    let words: NonNull<AtomicU64> = NonNull::from(Box::leak(all.into_boxed_slice())).cast();
+    move || ReplicaTable { words, shape, room: Room::new(shape.units), _backing: None }
+}
+
+/// Two ends of a table of two slots inside this process, for models; leaked.
+#[cfg(all(test, loom))]
+pub(crate) fn heap_replica() -> (ReplicaTable, ReplicaTable) {
+    let end = heap(Shape { slots: 2, units: 5 });
+    (end(), end())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,475 @@
+//! Flows as bytes: all of a table, to hand it over, or one at a time, to move them.
+//!
+//! Little-endian; a state is what postcard makes of it. What is read may be anything: it is checked
+//! before it is believed, and needs memory in proportion to its own length.
+
+use super::index::MOST_KEYS;
+use super::table::{FlowState, FlowTable, Slot, Walk};
+use super::tcp::Tcp;
+use std::collections::HashSet;
+use weir_packet::{Direction, FlowKey, FragmentTable};
+
+/// Version of the form that surrounds states.
+const FORM: u32 = 2;
+
+/// In a record: the flow's first packet went downward.
+const STARTED_DOWN: u8 = 1;
+
+/// Why state that was written down was not taken over.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RestoreError {
+    /// It is of another version of the µNF.
+    #[error("it is of version {found}, this is version {wanted}")]
+    Version {
+        /// Its version.
+        found: u32,
+        /// The version that this µNF reads.
+        wanted: u32,
+    },
+    /// The form around the states is another.
+    #[error(
+        "it is written in form {0}, this reads form {FORM}; both sides must be of one version of Weir"
+    )]
+    OtherForm(u32),
+    /// A state cannot be read.
+    #[error("{0}")]
+    Form(#[from] postcard::Error),
+    /// It ends before it is complete.
+    #[error("it is cut off")]
+    Cut,
+    /// It goes on behind its end, or has what cannot be.
+    #[error("it is damaged: {0}")]
+    Damaged(&'static str),
+    /// A flow is known already, or another flow with one of its keys.
+    #[error("there is a flow {0} already; it must end, or be moved away, first")]
+    Exists(FlowKey),
+    /// No room for the flows.
+    #[error("at most {0} flows have room (`flows` of the NF's descriptor); move some elsewhere")]
+    Full(usize),
+    /// No room for the timers.
+    #[error("more than {} timers would be outstanding", crate::timers::MOST_TIMERS)]
+    Timers,
+}
+
+/// Why flows could not be written down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SaveError {
+    /// A state has no serialised form.
+    #[error("the state of flow {flow} cannot be written down: {why}")]
+    State {
+        /// The flow; it stays where it is.
+        flow: FlowKey,
+        /// What the serialiser says.
+        why: postcard::Error,
+    },
+    /// Packets that the µNF holds may belong to the flows, and do not move.
+    #[error(
+        "it holds {0} packets, which cannot move with their flows; try again when it holds none"
+    )]
+    Holds(usize),
+}
+
+impl<F: FlowState> FlowTable<F> {
+    /// Writes all flows down, the fragments that are remembered with them: nothing changes.
+    ///
+    /// # Errors
+    /// When a state has no serialised form; `out` is then as it was.
+    pub fn save(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
+        let start = out.len();
+        out.extend(FORM.to_le_bytes());
+        out.extend(F::VERSION.to_le_bytes());
+        let fragments = out.len();
+        write_len(0, out);
+        if let Some(table) = &self.fragments {
+            table.save(now_ns, out);
+            let count = (out.len() - fragments - 4) / FragmentTable::RECORD;
+            let place = out.get_mut(fragments..).and_then(|o| o.first_chunk_mut());
+            place.into_iter().for_each(|p| *p = (count as u32).to_le_bytes());
+        }
+        write_len(self.len(), out);
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let (flow, next) = self.index.next(at, usize::MAX);
+            if let Err(e) = flow.map_or(Ok(()), |flow| self.write(flow, out)) {
+                out.truncate(start);
+                return Err(e);
+            }
+            from = next;
+        }
+        Ok(())
+    }
+
+    /// Adds the flows that [`FlowTable::save`] wrote to those that are there. How many there were in it. Of a flow that is
+    /// in both, as two instances have seen packets of it, that stays which has the later packet
+    /// ([`FlowTable::doubled`] counts them).
+    ///
+    /// # Errors
+    /// When it cannot be read, a flow is twice in it, or there is no room. All flows are as before then;
+    /// fragments may have been added.
+    pub fn restore(&mut self, now_ns: u64, saved: &[u8]) -> Result<usize, RestoreError> {
+        let mut from = Reader(saved);
+        let (mut merge, doubled) = (Merge::default(), self.doubled);
+        let result = self.read_all(now_ns, &mut from, &mut merge);
+        if result.is_err() {
+            self.doubled = doubled;
+            for flow in merge.added {
+                self.remove(flow);
+            }
+            // They were here a moment ago: they have room, and can be read.
+            for record in merge.replaced {
+                let _ = self.put(now_ns, &record);
+            }
+        }
+        result
+    }
+
+    fn read_all(
+        &mut self,
+        now_ns: u64,
+        from: &mut Reader<'_>,
+        merge: &mut Merge,
+    ) -> Result<usize, RestoreError> {
+        read_versions::<F>(from)?;
+        for _ in 0..from.u32()? {
+            let record = from.array::<{ FragmentTable::RECORD }>()?;
+            if !self.fragments().restore(record) {
+                return Err(RestoreError::Damaged("a fragment's flow is none"));
+            }
+        }
+        let count = from.u32()?;
+        for _ in 0..count {
+            if let Some((flow, _)) = self.read(now_ns, from, None, Some(&mut *merge))? {
+                merge.added.insert(flow);
+            }
+        }
+        from.end()?;
+        Ok(count as usize)
+    }
+
+    /// Takes flows out, for moving them, by going on with a walk: those of which `chosen` is true for a key
+    /// (a flow may have several). Looks at `look` numbers at most and takes `take` flows at most, so that it can
+    /// be done between batches. `moved` is given each with its first key, as a record for [`FlowTable::put`]. False
+    /// when the walk is at its end.
+    ///
+    /// # Errors
+    /// When a state has no serialised form; the flow stays, and the walk can go on behind it.
+    pub fn take(
+        &mut self,
+        walk: &mut Walk,
+        (look, take): (usize, usize),
+        mut chosen: impl FnMut(&FlowKey) -> bool,
+        mut moved: impl FnMut(&FlowKey, &[u8]),
+    ) -> Result<bool, SaveError> {
+        let mut record = Vec::new();
+        let (mut looked, mut taken) = (0, 0);
+        while looked < look && taken < take {
+            let (flow, next) = self.index.next(walk.next, look - looked);
+            let end = next.is_none();
+            let on = next.unwrap_or(u32::MAX);
+            looked += on.saturating_sub(walk.next).max(1) as usize;
+            walk.next = on;
+            if let Some(flow) = flow.filter(|f| self.index.keys(*f).any(|(key, _)| chosen(key))) {
+                record.clear();
+                self.write_record(flow, &mut record)?;
+                if let Some((key, _)) = self.remove(flow) {
+                    moved(&key, &record);
+                    taken += 1;
+                }
+            }
+            if end {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes one flow out, by any of its keys: as a record for [`FlowTable::put`], to the end of `out`. False when there
+    /// is no such flow.
+    ///
+    /// # Errors
+    /// When its state has no serialised form; it stays then.
+    pub fn take_one(&mut self, key: &FlowKey, out: &mut Vec<u8>) -> Result<bool, SaveError> {
+        let Some((flow, _)) = self.index.find(key, self.index.hash(key)) else { return Ok(false) };
+        let start = out.len();
+        if let Err(e) = self.write_record(flow, out) {
+            out.truncate(start);
+            return Err(e);
+        }
+        self.remove(flow);
+        Ok(true)
+    }
+
+    /// Puts in a flow that was taken elsewhere: with its state, keys, and ages. Its first key.
+    ///
+    /// # Errors
+    /// As [`FlowTable::restore`]; nothing has changed then.
+    pub fn put(&mut self, now_ns: u64, record: &[u8]) -> Result<FlowKey, RestoreError> {
+        self.put_as(None, now_ns, record)
+    }
+
+    /// The same from a replica: with this number, if one is given, which must be higher than any that a flow has had in this
+    /// table.
+    ///
+    /// # Errors
+    /// As [`FlowTable::put`].
+    pub(super) fn put_as(
+        &mut self,
+        number: Option<u32>,
+        now_ns: u64,
+        record: &[u8],
+    ) -> Result<FlowKey, RestoreError> {
+        let mut from = Reader(record);
+        read_versions::<F>(&mut from)?;
+        let read = self.read(now_ns, &mut from, number, None)?;
+        let (flow, key) = read.ok_or(RestoreError::Damaged("it holds no flow"))?;
+        if let Err(e) = from.end() {
+            self.remove(flow);
+            return Err(e);
+        }
+        Ok(key)
+    }
+
+    /// One flow by itself, as [`FlowTable::put`] reads it.
+    pub(super) fn write_record(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
+        out.extend(FORM.to_le_bytes());
+        out.extend(F::VERSION.to_le_bytes());
+        self.write(flow, out)
+    }
+
+    /// One flow: how its connection stands, times, keys, state.
+    fn write(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
+        let Some(slot) = self.slots.get(flow) else { return Ok(()) };
+        let down = if slot.started == Direction::Down { STARTED_DOWN } else { 0 };
+        out.extend([down, slot.tcp.bits()]);
+        out.extend(slot.idle_s.to_le_bytes());
+        out.extend(slot.born_ns.to_le_bytes());
+        out.extend(slot.last_ns.to_le_bytes());
+        write_len(self.index.keys(flow).count(), out);
+        for (key, turned) in self.index.keys(flow) {
+            out.extend(key.to_bytes());
+            out.push(u8::from(turned));
+        }
+        let len = out.len();
+        write_len(0, out);
+        match postcard::serialize_with_flavor(&slot.state, Appended::at_most(out, usize::MAX)) {
+            Ok(()) => {
+                let written = u32::try_from(out.len() - len - 4).unwrap_or(u32::MAX);
+                let place = out.get_mut(len..).and_then(|o| o.first_chunk_mut());
+                place.into_iter().for_each(|place| *place = written.to_le_bytes());
+                Ok(())
+            }
+            Err(why) => match self.index.keys(flow).next() {
+                Some((key, _)) => Err(SaveError::State { flow: *key, why }),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Makes way for a flow whose last packet came at `last_ns`: ends those that one of its keys leads to if nobody has
+    /// noticed yet that their time is over, and takes out those that go on and have no later packet, if
+    /// there is somebody to `merge` with. False when another one stays in its place.
+    ///
+    /// # Errors
+    /// When one goes on and nothing is merged, or it is of those that were just added.
+    fn make_way(
+        &mut self,
+        keys: &[&FlowKey],
+        last_ns: u64,
+        now_ns: u64,
+        merge: &mut Option<&mut Merge>,
+    ) -> Result<bool, RestoreError> {
+        let mut rivals = Vec::new();
+        for key in keys {
+            let Some((old, _)) = self.index.find(key, self.index.hash(key)) else { continue };
+            let stays = merge.as_ref().is_none_or(|merge| merge.added.contains(&old));
+            match self.is_alive(old, now_ns) {
+                true if stays => return Err(RestoreError::Exists(**key)),
+                true if !rivals.contains(&old) => rivals.push(old),
+                true => {}
+                false if merge.as_ref().is_some_and(|merge| merge.added.contains(&old)) => {
+                    return Err(RestoreError::Exists(**key));
+                }
+                false => self.end(old),
+            }
+        }
+        let later =
+            |rival: &u32| self.slots.get(*rival).is_some_and(|slot| slot.last_ns >= last_ns);
+        let loses = rivals.iter().any(later);
+        self.doubled = self.doubled.saturating_add(u64::from(!rivals.is_empty()));
+        let Some(merge) = merge.as_mut().filter(|_| !loses) else { return Ok(!loses) };
+        let mut records = Vec::new();
+        for rival in &rivals {
+            let mut record = Vec::new();
+            // One whose state cannot be written down cannot be put back either: it stays.
+            if self.write_record(*rival, &mut record).is_err() {
+                return Ok(false);
+            }
+            records.push(record);
+        }
+        merge.replaced.append(&mut records);
+        rivals.iter().for_each(|rival| drop(self.remove(*rival)));
+        Ok(true)
+    }
+
+    /// Reads one flow and adds it, as `number` if one is given; its number and first key, or nothing if it is here already and lost
+    /// against it.
+    fn read(
+        &mut self,
+        now_ns: u64,
+        from: &mut Reader<'_>,
+        number: Option<u32>,
+        mut merge: Option<&mut Merge>,
+    ) -> Result<Option<(u32, FlowKey)>, RestoreError> {
+        let [started, tcp] = *from.array()?;
+        let started = match started {
+            0 => Direction::Up,
+            STARTED_DOWN => Direction::Down,
+            _ => return Err(RestoreError::Damaged("a flow's direction is none")),
+        };
+        let tcp =
+            Tcp::from_bits(tcp).ok_or(RestoreError::Damaged("a connection's state is none"))?;
+        let idle_s = u16::from_le_bytes(*from.array()?);
+        let (born_ns, last_ns) = (from.u64()?, from.u64()?);
+        let keys = from.u32()?;
+        let key = |from: &mut Reader<'_>| {
+            let key = FlowKey::from_bytes(from.array()?);
+            let key = key.ok_or(RestoreError::Damaged("a flow's key is none"))?;
+            match from.array()? {
+                [turned @ (0 | 1)] => Ok((key, *turned == 1)),
+                _ => Err(RestoreError::Damaged("a key's direction is none")),
+            }
+        };
+        let first = match (keys, key(from)?) {
+            (1.., (first, false)) => first,
+            _ => return Err(RestoreError::Damaged("a flow has no first key")),
+        };
+        if keys as usize > MOST_KEYS {
+            return Err(RestoreError::Damaged("a flow has more keys than it may"));
+        }
+        let mut others = Vec::new();
+        for _ in 1..keys {
+            others.push(key(from)?);
+        }
+        let len = from.u32()?;
+        let (mut state, rest) = postcard::take_from_bytes::<F>(from.bytes(len as usize)?)?;
+        // What has its number given is of a replica.
+        if number.is_some() && self.notes.lags {
+            state.recovered_late();
+        }
+        if !rest.is_empty() {
+            return Err(RestoreError::Damaged("a state is longer than what was read of it"));
+        }
+        let keys: Vec<_> = std::iter::once(&first).chain(others.iter().map(|o| &o.0)).collect();
+        if !self.make_way(&keys, last_ns, now_ns, &mut merge)? {
+            return Ok(None);
+        }
+        let slot = Slot { state, last_ns, born_ns, started, tcp, idle_s, unnoted: 0, noted: false };
+        let full = RestoreError::Full(self.index.capacity());
+        let flow = self.adopt(number, first, slot, now_ns).ok_or(full)?;
+        for (key, turned) in others {
+            if let Err(e) = self.index.alias(flow, key, turned) {
+                self.remove(flow);
+                return Err(match e {
+                    super::AliasError::Taken => RestoreError::Exists(key),
+                    _ => RestoreError::Full(self.index.capacity()),
+                });
+            }
+        }
+        Ok(Some((flow, first)))
+    }
+}
+
+/// What became of flows that are being added to others.
+#[derive(Default)]
+struct Merge {
+    added: HashSet<u32>,
+    /// Records of those that had to go.
+    replaced: Vec<Vec<u8>>,
+}
+
+/// Where postcard writes: to the end of a vector, which stays the caller's, with the memory that it has.
+pub(crate) struct Appended<'o> {
+    out: &'o mut Vec<u8>,
+    most: usize,
+}
+
+impl<'o> Appended<'o> {
+    /// Up to a length in all.
+    pub(crate) fn at_most(out: &'o mut Vec<u8>, most: usize) -> Self {
+        Appended { out, most }
+    }
+}
+
+impl postcard::ser_flavors::Flavor for Appended<'_> {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.try_extend(&[byte])
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if bytes.len() > self.most.saturating_sub(self.out.len()) {
+            return Err(postcard::Error::SerializeBufferFull);
+        }
+        self.out.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+fn read_versions<F: FlowState>(from: &mut Reader<'_>) -> Result<(), RestoreError> {
+    let form = from.u32()?;
+    if form != FORM {
+        return Err(RestoreError::OtherForm(form));
+    }
+    let (found, wanted) = (from.u32()?, F::VERSION);
+    if found != wanted {
+        return Err(RestoreError::Version { found, wanted });
+    }
+    Ok(())
+}
+
+/// A count or length: everything of which there is so much has bounds far below.
+pub(crate) fn write_len(len: usize, out: &mut Vec<u8>) {
+    out.extend(u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes());
+}
+
+/// Bytes that are read from the front.
+pub(crate) struct Reader<'b>(pub(crate) &'b [u8]);
+
+impl<'b> Reader<'b> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<&'b [u8; N], RestoreError> {
+        let (first, rest) = self.0.split_first_chunk().ok_or(RestoreError::Cut)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    pub(crate) fn bytes(&mut self, len: usize) -> Result<&'b [u8], RestoreError> {
+        let (first, rest) = self.0.split_at_checked(len).ok_or(RestoreError::Cut)?;
+        self.0 = rest;
+        Ok(first)
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, RestoreError> {
+        Ok(u32::from_le_bytes(*self.array()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, RestoreError> {
+        Ok(u64::from_le_bytes(*self.array()?))
+    }
+
+    /// What was to be read is read.
+    pub(crate) fn end(&self) -> Result<(), RestoreError> {
+        match self.0 {
+            [] => Ok(()),
+            _ => Err(RestoreError::Damaged("it goes on behind its end")),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Which flows have changed since they were written down last, for a replica of a table.
+
+use super::form::RestoreError;
+use super::table::{FlowState, FlowTable, Slot};
+use weir_packet::FlowKey;
+
+/// The list of these flows: each once, however many of a batch's packets are its.
+#[derive(Default)]
+pub(super) struct Notes {
+    /// A flow is noted at every so many packets; 0: nothing is.
+    pub(super) every: u16,
+    /// What is read may lack a flow's last packets.
+    pub(super) lags: bool,
+    changed: Vec<u32>,
+    record: Vec<u8>,
+}
+
+impl Notes {
+    /// A packet of a flow. `at_once`: it changed what must not be forgotten, or is the first.
+    #[inline]
+    pub(super) fn look<F>(&mut self, flow: u32, slot: &mut Slot<F>, at_once: bool) {
+        slot.unnoted = slot.unnoted.saturating_add(1);
+        if at_once || slot.unnoted >= self.every {
+            self.note(flow, slot);
+        }
+    }
+
+    /// A flow has changed, or ended.
+    #[inline]
+    pub(super) fn note<F>(&mut self, flow: u32, slot: &mut Slot<F>) {
+        if !slot.noted {
+            slot.noted = true;
+            self.changed.push(flow);
+        }
+    }
+}
+
+impl<F: FlowState> FlowTable<F> {
+    /// From now on flows are noted when they change: at every `every`-th packet, and whenever they begin or end, get a key,
+    /// their TCP connection comes further, or somebody says so ([`FlowTable::note`]); and after a pause of which a few more would
+    /// end them. To be said before there are any. 0: not at all. `lags`: records of them may be older than what they
+    /// are read into has to go on from, and their states are told ([`FlowState::recovered_late`]).
+    pub fn follow(&mut self, every: u16, lags: bool) {
+        (self.notes.every, self.notes.lags) = (every, lags);
+    }
+
+    /// The flow that was looked up last has changed in a way that must not be forgotten: it is noted at this packet, however
+    /// seldom flows are otherwise.
+    #[inline]
+    pub fn note(&mut self) {
+        if self.notes.every > 0
+            && let Some((flow, _)) = self.current
+            && let Some(slot) = self.slots.get_mut(flow)
+        {
+            self.notes.note(flow, slot);
+        }
+    }
+
+    /// True when a flow that is noted at every n-th packet only has paused for so long that as many pauses, which its record
+    /// would lack, are half of what it may be idle for.
+    #[inline]
+    pub(super) fn is_slow(&self, flow: u32, now_ns: u64) -> bool {
+        if self.notes.every < 2 {
+            return false;
+        }
+        self.slots.get(flow).is_some_and(|slot| {
+            let pause = now_ns.saturating_sub(slot.last_ns);
+            pause.saturating_mul(2 * u64::from(self.notes.every)) >= self.idle(slot)
+        })
+    }
+
+    /// True when some flow is noted.
+    pub fn has_changed(&self) -> bool {
+        !self.notes.changed.is_empty()
+    }
+
+    /// Gives each flow that has changed since the last call, by its number, as a record for [`FlowTable::recover`]; or `None`
+    /// for one that has ended (whose number may be another's by the next call), or that has no serialised form.
+    pub fn take_changed(&mut self, mut to: impl FnMut(u32, Option<&[u8]>)) {
+        let mut record = std::mem::take(&mut self.notes.record);
+        let mut changed = std::mem::take(&mut self.notes.changed);
+        for flow in changed.drain(..) {
+            if let Some(slot) = self.slots.get_mut(flow) {
+                (slot.noted, slot.unnoted) = (false, 0);
+            }
+            record.clear();
+            let is_there = self.index.keys(flow).next().is_some();
+            let written = is_there && self.write_record(flow, &mut record).is_ok();
+            to(flow, written.then_some(&record));
+        }
+        (self.notes.record, self.notes.changed) = (record, changed);
+    }
+
+    /// Puts in a flow from a replica, with the number that it had. To be called by ascending numbers, in a table that has
+    /// had no flows.
+    ///
+    /// # Errors
+    /// As [`FlowTable::put`]; nothing has changed then.
+    pub fn recover(
+        &mut self,
+        number: u32,
+        now_ns: u64,
+        record: &[u8],
+    ) -> Result<FlowKey, RestoreError> {
+        self.put_as(Some(number), now_ns, record)
+    }
+}

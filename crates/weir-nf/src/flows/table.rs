@@ -1,0 +1,564 @@
+//! The states of a µNF's flows: a bounded table, looked up by flow key.
+
+use super::index::{AliasError, FlowIndex};
+use super::notes::Notes;
+use super::paged::Paged;
+use super::tcp::{Tcp, TcpTimes};
+use super::wheel::Wheel;
+use crate::ctx::FlowOf;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weir_packet::{BATCH, Bytes, Direction, FlowKey, Fragment, FragmentTable, Layers};
+
+/// What a µNF remembers of one flow: a plain value that can be written down and read back, so that
+/// a flow can move.
+///
+/// Reading must not need more memory or time than the bytes are worth. A list of values that are
+/// written as nothing (`Vec<()>`) would: its length is all there is of it. A [`Held`](crate::Held) is a byte.
+pub trait FlowState: Default + Serialize + DeserializeOwned + Send + 'static {
+    /// Version of the serialised form.
+    const VERSION: u32 = 1;
+
+    /// It was read from a replica that is not written with every batch (`every:N`, `us:T`): the flow's last packets may be
+    /// missing in it. What is judged by exactly what the last packets were must be judged more mildly from now on.
+    fn recovered_late(&mut self) {}
+}
+
+impl FlowState for () {}
+
+/// What becomes of a new flow when as many are busy as may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WhenFull {
+    /// It is refused, and counted. For µNFs that judge: what they have let in stays.
+    #[default]
+    Refuse,
+    /// It takes the place of another. Of the next 32 places, from where the last search ended, that is the first flow which has had
+    /// one packet only, or else the one whose last packet is longest ago. So a flood of new flows pushes out its own. For µNFs that
+    /// count or limit: nothing is let in by it.
+    GiveWay,
+}
+
+/// Datagrams whose first fragment is remembered, so that later ones find their flow.
+const FRAGMENTED: usize = 1024;
+/// Flows that are looked at, at most, per batch (or to find room) to see whether they have ended.
+const PROBE: usize = 32;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// So many flows are half a MiB, which a processor's own cache holds.
+const CACHED: usize = 1 << 12;
+
+/// What is remembered of a flow.
+pub(super) struct Slot<F> {
+    pub(super) state: F,
+    /// Packet time of the last packet.
+    pub(super) last_ns: u64,
+    /// Packet time of the first packet.
+    pub(super) born_ns: u64,
+    /// Direction of the first packet, in that of the first key.
+    pub(super) started: Direction,
+    pub(super) tcp: Tcp,
+    /// For how many seconds it may be idle, if the µNF has said so; 0 otherwise.
+    pub(super) idle_s: u16,
+    /// How often it was looked up since it was noted last, for a replica.
+    pub(super) unnoted: u16,
+    /// Whether it is noted.
+    pub(super) noted: bool,
+}
+
+impl<F: Default> Default for Slot<F> {
+    fn default() -> Self {
+        let (state, tcp) = (F::default(), Tcp::default());
+        let (started, idle_s) = (Direction::Up, 0);
+        Slot { state, last_ns: 0, born_ns: 0, started, tcp, idle_s, unnoted: 0, noted: false }
+    }
+}
+
+/// A bounded table of flow states.
+///
+/// Hashing (SipHash) is seeded at random per table, so that nobody can choose packets that collide. A flow
+/// that has been idle for as long as the µNF says has ended: its next packet begins a new one. Ended
+/// flows are found by a wheel of time slots, a few per batch, without ever going through the
+/// table. When the table is full of busy flows a new one is refused and counted: those
+/// that are there keep their state, whoever floods. Or one of them gives way ([`WhenFull`]).
+pub struct FlowTable<F> {
+    pub(super) index: FlowIndex,
+    pub(super) slots: Paged<Slot<F>>,
+    pub(super) fragments: Option<FragmentTable>,
+    idle_ns: u64,
+    tcp: Option<TcpTimes>,
+    refused: u64,
+    pub(super) doubled: u64,
+    unnamed: u64,
+    when_full: WhenFull,
+    gave_way: u64,
+    /// Where the search for a flow that gives way goes on.
+    hand: u32,
+    wheel: Wheel,
+    /// The flow that was looked up last, and the packet's direction in it.
+    pub(super) current: Option<(u32, Direction)>,
+    /// Flows that have ended, until somebody takes them.
+    ended: Vec<(FlowKey, F)>,
+    pub(super) notes: Notes,
+}
+
+/// How far a walk over a table's flows has come, for what is done in pieces. Flows that begin
+/// meanwhile may be met or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walk {
+    pub(super) next: u32,
+}
+
+/// One flow of a table, for who looks at it from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowSeen<'f> {
+    /// All its keys, the first one first.
+    pub keys: &'f [FlowKey],
+    /// Packet time of its first packet, in nanoseconds since 1970.
+    pub born_ns: u64,
+    /// Packet time of its last packet.
+    pub last_ns: u64,
+}
+
+impl<F: FlowState> FlowTable<F> {
+    /// Shows flows, by going on with a walk that looks at `look` numbers at most; nothing changes. Those that have ended
+    /// by `now_ns`, and nobody has noticed, are passed over. False when the walk is at its end.
+    pub fn look_at(
+        &self,
+        walk: &mut Walk,
+        look: usize,
+        now_ns: u64,
+        show: &mut dyn FnMut(FlowSeen<'_>),
+    ) -> bool {
+        let (mut left, mut keys) = (look, Vec::new());
+        while left > 0 {
+            let (flow, next) = self.index.next(walk.next, left);
+            let on = next.unwrap_or(u32::MAX);
+            left = left.saturating_sub(on.saturating_sub(walk.next).max(1) as usize);
+            walk.next = on;
+            if let Some(flow) = flow.filter(|flow| self.is_alive(*flow, now_ns))
+                && let Some(slot) = self.slots.get(flow)
+            {
+                keys.clear();
+                keys.extend(self.index.keys(flow).map(|(key, _)| *key));
+                show(FlowSeen { keys: &keys, born_ns: slot.born_ns, last_ns: slot.last_ns });
+            }
+            if next.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A table for at most `capacity` flows, which end after `idle_ns` nanoseconds without packets;
+    /// memory grows with use.
+    #[must_use]
+    pub fn new(capacity: u32, idle_ns: u64) -> Self {
+        FlowTable {
+            index: FlowIndex::new(capacity),
+            slots: Paged::default(),
+            fragments: None,
+            idle_ns,
+            tcp: None,
+            refused: 0,
+            doubled: 0,
+            unnamed: 0,
+            when_full: WhenFull::Refuse,
+            gave_way: 0,
+            hand: 0,
+            wheel: Wheel::new(idle_ns),
+            current: None,
+            ended: Vec::new(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// The same for flows of TCP that end after other times; to be said before there are any.
+    #[must_use]
+    pub fn with_tcp(mut self, times: Option<TcpTimes>) -> Self {
+        let shortest = times.map_or(self.idle_ns, |t| t.shortest().min(self.idle_ns));
+        (self.tcp, self.wheel) = (times, Wheel::new(shortest));
+        self
+    }
+
+    /// The same with another answer to a new flow when the table is full.
+    #[must_use]
+    pub fn with_answer(self, when_full: WhenFull) -> Self {
+        FlowTable { when_full, ..self }
+    }
+
+    /// The flow that a packet belongs to, and its direction in it. `layers` must have depth L4.
+    #[inline]
+    pub fn key<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+    ) -> Option<(FlowKey, Direction)> {
+        if layers.fragment() == Fragment::Whole {
+            return FlowKey::from_packet(bytes, layers);
+        }
+        self.fragments().key(bytes, layers, now_ns)
+    }
+
+    pub(super) fn fragments(&mut self) -> &mut FragmentTable {
+        let hasher = self.index.hasher();
+        self.fragments.get_or_insert_with(|| FragmentTable::new(FRAGMENTED, hasher))
+    }
+
+    /// True when [`FlowTable::find`] asks for a packet's TCP flags.
+    #[inline]
+    pub fn asks_flags(&self) -> bool {
+        self.tcp.is_some()
+    }
+
+    /// The flow that `key` leads to, made when it is new; `None` when the table is full.
+    #[inline]
+    pub fn find(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Option<FlowOf<'_, F>> {
+        self.find_by(key, direction, now_ns, None)
+    }
+
+    /// As [`FlowTable::find`], with the packet's TCP flags, if it has any and they count
+    /// ([`FlowTable::asks_flags`]).
+    #[inline]
+    pub fn find_by(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+        flags: Option<u8>,
+    ) -> Option<FlowOf<'_, F>> {
+        let hash = self.index.hash(&key);
+        let found = self.index.find(&key, hash).filter(|(flow, _)| self.is_alive(*flow, now_ns));
+        let is_new = found.is_none();
+        let (flow, turned) = match found {
+            Some(found) => found,
+            None => (self.begin(key, hash, direction, now_ns)?, false),
+        };
+        let direction = if turned { direction.reverse() } else { direction };
+        self.current = Some((flow, direction));
+        let is_slow = self.is_slow(flow, now_ns);
+        let slot = self.slots.get_mut(flow)?;
+        slot.last_ns = slot.last_ns.max(now_ns);
+        if !is_new {
+            slot.tcp.come_again();
+        }
+        let from_starter = slot.started == direction;
+        let before = slot.tcp;
+        if let (Some(times), Some(flags)) = (&self.tcp, flags) {
+            slot.tcp.see(flags, from_starter);
+            if slot.tcp != before || is_new {
+                let idle = |tcp: Tcp| tcp.idle(times).unwrap_or(self.idle_ns);
+                // It may end sooner now. What ends later is found in its old slot.
+                if idle(slot.tcp) < idle(before) || is_new {
+                    let due = slot.last_ns.saturating_add(idle(slot.tcp));
+                    self.wheel.put(flow, due, now_ns);
+                }
+            }
+        }
+        if self.notes.every > 0 {
+            self.notes.look(flow, slot, is_new || is_slow || slot.tcp != before);
+        }
+        Some(FlowOf { state: &mut slot.state, from_starter, is_new })
+    }
+
+    /// The flow that `key` leads to, if there is one: it is neither made nor kept alive.
+    #[inline]
+    pub fn known(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Option<FlowOf<'_, F>> {
+        let found = self.index.find(&key, self.index.hash(&key));
+        let (flow, turned) = found.filter(|(flow, _)| self.is_alive(*flow, now_ns))?;
+        let direction = if turned { direction.reverse() } else { direction };
+        self.current = Some((flow, direction));
+        let slot = self.slots.get_mut(flow)?;
+        slot.tcp.come_again();
+        let from_starter = slot.started == direction;
+        if self.notes.every > 0 {
+            self.notes.look(flow, slot, false);
+        }
+        Some(FlowOf { state: &mut slot.state, from_starter, is_new: false })
+    }
+
+    /// Keeps the flow that was looked up last for `idle_ns` from now on, if no packets come, instead of for as long as
+    /// the table is made for; also after later packets. In whole seconds, 18 h at most.
+    #[inline]
+    pub fn keep(&mut self, idle_ns: u64, now_ns: u64) {
+        let Some((flow, _)) = self.current else { return };
+        let Some(slot) = self.slots.get(flow) else { return };
+        let before = slot.last_ns.saturating_add(self.idle(slot));
+        let idle_s = u16::try_from(idle_ns / SECOND).unwrap_or(u16::MAX).max(1);
+        let is_slow = self.is_slow(flow, now_ns);
+        let Some(slot) = self.slots.get_mut(flow) else { return };
+        let is_other = slot.idle_s != idle_s || is_slow;
+        (slot.idle_s, slot.last_ns) = (idle_s, slot.last_ns.max(now_ns));
+        if is_other && self.notes.every > 0 {
+            self.notes.note(flow, slot);
+        }
+        let due = slot.last_ns.saturating_add(u64::from(idle_s) * SECOND);
+        // What ends later is found in its old slot.
+        if due < before {
+            self.wheel.put(flow, due, now_ns);
+        }
+    }
+
+    /// True when there are so many flows that caches do not hold them: then [`FlowTable::ready`] is worth its while.
+    #[inline]
+    pub fn is_large(&self) -> bool {
+        self.index.len() >= CACHED
+    }
+
+    /// Brings what is remembered of the flows of a batch's packets into the processor's caches, so that finding them one
+    /// after the other does not wait for memory each time: hash all, then look at all.
+    #[inline]
+    pub fn ready(&self, keys: impl Iterator<Item = FlowKey>) {
+        let mut hashes = [0; BATCH];
+        let mut count = 0;
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.index.hash(&key);
+            count += 1;
+        }
+        let hashes = hashes.get(..count).unwrap_or_default();
+        // Loads that do not depend on each other: the processor has many under way at a time.
+        let mut nodes = [0; BATCH];
+        for (node, hash) in nodes.iter_mut().zip(hashes) {
+            *node = self.index.head(*hash);
+        }
+        let mut flows = [0; BATCH];
+        for (flow, node) in flows.iter_mut().zip(nodes).take(count) {
+            *flow = self.index.flow_of(node);
+        }
+        let seen = flows.iter().take(count).map(|flow| self.slots.get(*flow).map(|s| s.last_ns));
+        std::hint::black_box(seen.fold(0, |all, last| all ^ last.unwrap_or(0)));
+    }
+
+    #[inline]
+    pub(super) fn is_alive(&self, flow: u32, now_ns: u64) -> bool {
+        let due = |slot: &Slot<F>| now_ns.saturating_sub(slot.last_ns) < self.idle(slot);
+        self.slots.get(flow).is_some_and(due)
+    }
+
+    #[inline]
+    pub(super) fn idle(&self, slot: &Slot<F>) -> u64 {
+        if slot.idle_s > 0 {
+            return u64::from(slot.idle_s) * SECOND;
+        }
+        self.tcp.as_ref().and_then(|times| slot.tcp.idle(times)).unwrap_or(self.idle_ns)
+    }
+
+    /// A new flow, in place of the one that the key led to and that has ended, if there was one.
+    fn begin(&mut self, key: FlowKey, hash: u32, started: Direction, now_ns: u64) -> Option<u32> {
+        if let Some((old, _)) = self.index.find(&key, hash) {
+            self.end(old);
+        }
+        if self.index.is_full() {
+            self.expire(now_ns);
+            if self.index.is_full() && self.when_full == WhenFull::GiveWay {
+                self.give_way();
+            }
+        }
+        let Some(flow) = self.index.insert(key, hash) else {
+            self.refused += 1;
+            return None;
+        };
+        if let Some(slot) = self.slots.reach(flow) {
+            let noted = slot.noted;
+            *slot = Slot { last_ns: now_ns, born_ns: now_ns, started, noted, ..Slot::default() };
+        }
+        self.wheel.put(flow, now_ns.saturating_add(self.idle_ns), now_ns);
+        Some(flow)
+    }
+
+    /// Ends a flow to make room, as [`WhenFull::GiveWay`] says.
+    #[cold]
+    fn give_way(&mut self) {
+        let mut oldest: Option<(u64, u32)> = None;
+        for _ in 0..PROBE {
+            let flow = self.hand;
+            self.hand = if flow + 1 < self.index.numbers() { flow + 1 } else { 0 };
+            let Some(slot) = self.slots.get(flow) else { continue };
+            // Who was given numbers from elsewhere may have left some out.
+            if self.index.keys(flow).next().is_none() {
+                continue;
+            }
+            if !slot.tcp.came_again() {
+                oldest = Some((0, flow));
+                break;
+            }
+            if oldest.is_none_or(|(last_ns, _)| slot.last_ns < last_ns) {
+                oldest = Some((slot.last_ns, flow));
+            }
+        }
+        if let Some((_, flow)) = oldest {
+            self.gave_way += 1;
+            self.end(flow);
+        }
+    }
+
+    /// How many flows have given way since the last call.
+    #[inline]
+    pub fn take_gave_way(&mut self) -> u64 {
+        std::mem::take(&mut self.gave_way)
+    }
+
+    /// A flow that has come from elsewhere; its key leads to none yet. It gets this number, if one is given.
+    pub(super) fn adopt(
+        &mut self,
+        number: Option<u32>,
+        key: FlowKey,
+        slot: Slot<F>,
+        now_ns: u64,
+    ) -> Option<u32> {
+        let hash = self.index.hash(&key);
+        let flow = match number {
+            None => self.index.insert(key, hash)?,
+            Some(number) => self.index.insert_at(number, key, hash)?,
+        };
+        let due = slot.last_ns.saturating_add(self.idle(&slot));
+        // Who has seen no packet yet has no time of its own.
+        let now = if now_ns == 0 { slot.last_ns } else { now_ns };
+        let place = self.slots.reach(flow)?;
+        *place = slot;
+        // What has its number given is of the replica itself.
+        if number.is_none() && self.notes.every > 0 {
+            self.notes.note(flow, place);
+        }
+        self.wheel.put(flow, due, now);
+        Some(flow)
+    }
+
+    /// Takes a flow out, with its first key.
+    pub(super) fn remove(&mut self, flow: u32) -> Option<(FlowKey, Slot<F>)> {
+        let key = self.index.remove(flow)?;
+        self.wheel.remove(flow);
+        if self.current.is_some_and(|(current, _)| current == flow) {
+            self.current = None;
+        }
+        let slot = self.slots.get_mut(flow)?;
+        if self.notes.every > 0 {
+            self.notes.note(flow, slot);
+        }
+        let gone = std::mem::take(slot);
+        // It stays noted: the next of this number need not be, too.
+        slot.noted = gone.noted;
+        Some((key, gone))
+    }
+
+    pub(super) fn end(&mut self, flow: u32) {
+        if let Some((key, slot)) = self.remove(flow) {
+            self.ended.push((key, slot.state));
+        }
+    }
+
+    /// Ends the flow that was looked up last.
+    pub fn end_current(&mut self) {
+        if let Some((flow, _)) = self.current {
+            self.end(flow);
+        }
+    }
+
+    /// Lets `key` lead to the flow that was looked up last too, until that ends. `direction`: that of a packet
+    /// with that key which goes the way of the packet looked up.
+    ///
+    /// # Errors
+    /// When the key leads to another flow that has not ended, or to this one the other way, no flow was looked up, or there are too many keys; counted, then.
+    pub fn alias(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Result<(), AliasError> {
+        let added = self.try_alias(key, direction, now_ns);
+        self.unnamed += u64::from(added.is_err());
+        if added.is_ok() {
+            self.note();
+        }
+        added
+    }
+
+    fn try_alias(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        now_ns: u64,
+    ) -> Result<(), AliasError> {
+        let (flow, goes) = self.current.ok_or(AliasError::NoFlow)?;
+        let old = self.index.find(&key, self.index.hash(&key));
+        if old == Some((flow, direction != goes)) {
+            return Ok(());
+        }
+        if let Some((old, _)) = old.filter(|(old, _)| *old != flow && !self.is_alive(*old, now_ns))
+        {
+            self.end(old);
+        }
+        self.index.alias(flow, key, direction != goes)
+    }
+
+    /// Ends flows that have been idle for too long: looks at a few of those that may have.
+    #[inline]
+    pub fn expire(&mut self, now_ns: u64) {
+        if self.wheel.is_due(now_ns) {
+            self.look(now_ns);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, now_ns: u64) {
+        self.wheel.turn(now_ns);
+        for _ in 0..PROBE {
+            let Some(flow) = self.wheel.take_due() else { return };
+            let Some(slot) = self.slots.get(flow) else { continue };
+            let due = slot.last_ns.saturating_add(self.idle(slot));
+            if due <= now_ns {
+                self.end(flow);
+            } else {
+                self.wheel.put(flow, due, now_ns);
+            }
+        }
+    }
+
+    /// Flows that have ended since the last call, with their states.
+    #[inline]
+    pub fn take_ended(&mut self) -> std::vec::Drain<'_, (FlowKey, F)> {
+        self.ended.drain(..)
+    }
+
+    /// Flows in the table.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.index.is_empty()
+    }
+
+    /// Flows that found no room.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Flows that two instances had when they became one: the one with the later packet stayed.
+    pub fn doubled(&self) -> u64 {
+        self.doubled
+    }
+
+    /// Second keys that were refused ([`FlowTable::alias`]).
+    pub fn refused_keys(&self) -> u64 {
+        self.unnamed
+    }
+
+    /// Memory taken, in bytes, without what states point to, and without fragments.
+    pub fn bytes(&self) -> usize {
+        self.index.bytes() + self.slots.bytes() + self.wheel.bytes()
+    }
+}

@@ -1,0 +1,391 @@
+//! Translates addresses and ports.
+
+mod fragments;
+mod ports;
+mod table;
+
+pub use table::Filtering;
+
+use crate::rewrite::{Headers, Which, correct, rewrite};
+use fragments::Fragments;
+use ports::{BLOCK, Ports};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+use table::{End, NoRoom, Sent, Table};
+use weir_classify::Action;
+use weir_nf::headers::proto;
+use weir_nf::{
+    Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, Field,
+    FlowHasher, FlowKey, Fragment, L3, LayerAccess, Layers, Merge, Nf, Packets, Pkt, ReadWrite,
+    Touch,
+};
+
+/// Gives many inner IPv4 hosts a few outer addresses, by TCP and UDP ports and ICMP query identifiers.
+///
+/// Mapping is endpoint-independent, with the inner port where it is free, or else one of its parity; an inner
+/// host has one outer address (paired). Inner hosts reach each other by outer addresses (hairpinning). ICMP errors
+/// are translated, with what they quote, both ways; fragments by their first one.
+///
+/// *Inputs and outputs:* `inside`, `outside`. *Drops:* `no-mapping` (from outside, for nobody or from whom the
+/// filtering does not let; groups and broadcasts), `no-port` (all are taken, or the host has as many as it may have; protocols without
+/// ports), `fragment` (its first did not come before it, or was dropped), `truncated`, `filtered` (IPv6, when so configured).
+/// *Config:* `addresses`, without which nothing gets out; `ports`, the block of this instance, so that several can share
+/// addresses; `filtering`; `per_host`, the most mappings of an inner host, so that one cannot take all; `ipv6`: passed as it is, or
+/// dropped. What is not IP passes to the other side. *Source:* RFC 3022, 4787, 5382, 5508, 7857 §2 to §4, 6888 REQ-4.
+///
+/// *Limits:* a full block costs up to 128 tries for each new mapping, and may then have a free port yet. Fragments
+/// that come before their first are dropped, not held. Errors between inner hosts (hairpinned) are dropped. VLANs do not tell
+/// inner hosts apart. Mappings survive the worker, `Shared` has them; they do not yet move one by one.
+#[derive(Debug)]
+pub struct Napt {
+    ports: Ports,
+    filtering: Filtering,
+    /// Most mappings of an inner host.
+    quota: u32,
+    ipv6: Action,
+    hasher: FlowHasher,
+}
+
+/// Configuration of [`Napt`].
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Outer addresses, IPv4; none is multicast, broadcast or 0.0.0.0.
+    #[serde(default)]
+    #[schemars(length(max = ports::MOST_ADDRESSES), extend("uniqueItems" = true))]
+    pub addresses: Vec<Ipv4Addr>,
+    /// Outer ports of each address.
+    #[schemars(extend("default" = BLOCK))]
+    pub ports: Option<String>,
+    /// Who may send to a mapping: `endpoint`, anybody; `address`, to whose address the inner endpoint has sent; `port`, to
+    /// whose address and port.
+    #[serde(default)]
+    pub filtering: Filtering,
+    /// Most mappings that an inner host may have at a time, at least 1; as many as there are ports unless told otherwise.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub per_host: Option<u32>,
+    /// What happens to IPv6: `pass` unless told otherwise.
+    #[schemars(extend("default" = Action::Pass))]
+    pub ipv6: Option<Action>,
+}
+
+/// What was translated, and the mappings.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Translated {
+    /// Packets from inside to outside.
+    pub out: u64,
+    /// From outside to inside.
+    pub back: u64,
+    /// From inside to inside.
+    pub hairpinned: u64,
+    /// Of these, ICMP errors.
+    pub errors: u64,
+    /// Packets that found no port.
+    pub no_port: u64,
+    /// Of these, packets of hosts that had as many mappings as they may have.
+    pub over_quota: u64,
+    /// Packets from outside that found no mapping, or may not use it.
+    pub no_mapping: u64,
+    /// Fragments without a first one.
+    pub fragments: u64,
+    /// Mappings.
+    pub mappings: Table,
+    #[serde(skip)]
+    first_fragments: Fragments,
+}
+
+impl Merge for Translated {
+    const VERSION: u32 = 2;
+
+    fn merge(&mut self, other: Self) {
+        self.out += other.out;
+        self.back += other.back;
+        self.hairpinned += other.hairpinned;
+        self.errors += other.errors;
+        self.no_port += other.no_port;
+        self.over_quota += other.over_quota;
+        self.no_mapping += other.no_mapping;
+        self.fragments += other.fragments;
+        self.mappings.merge(other.mappings);
+    }
+}
+
+const INSIDE: u8 = 0;
+const OUTSIDE: u8 = 1;
+
+/// What is to become of a packet: the ends that are written, and where it goes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Way {
+    source: Option<End>,
+    destination: Option<End>,
+    output: u8,
+}
+
+/// An IPv4 packet.
+struct Datagram {
+    headers: Headers,
+    source: Ipv4Addr,
+    destination: Ipv4Addr,
+    /// Identification, of a fragment.
+    id: u16,
+    fragment: Fragment,
+}
+
+impl Datagram {
+    fn read<B: Bytes>(bytes: &B, layers: &Layers) -> Option<Datagram> {
+        let (source, destination) = layers.ipv4(bytes)?;
+        let (headers, fragment) = (Headers::of(layers), layers.fragment());
+        Some(Datagram { headers, source, destination, id: bytes.be16(headers.l3 + 4)?, fragment })
+    }
+
+    /// Both ends; a query's identifier stands for either port. `None` for what has neither.
+    fn ends<B: Bytes>(&self, bytes: &B, layers: &Layers) -> Option<(End, End)> {
+        let ports = match self.headers.proto {
+            proto::TCP | proto::UDP => layers.ports(bytes),
+            proto::ICMP => layers
+                .icmp_type_code(bytes)
+                .filter(|(kind, _)| matches!(kind, 0 | 8 | 13..=18))
+                .and_then(|_| bytes.be16(usize::from(layers.l4) + 4))
+                .map(|id| (id, id)),
+            _ => None,
+        };
+        ports.map(|(from, to)| ((self.source, from), (self.destination, to)))
+    }
+}
+
+impl Napt {
+    fn translate(
+        &self,
+        packet: &mut Pkt<'_, ReadWrite>,
+        layers: &Layers,
+        input: u8,
+        now_ns: u64,
+        shared: &mut Translated,
+    ) -> Result<u8, DropReason> {
+        let bytes = packet.bytes();
+        let datagram = Datagram::read(&bytes, layers).ok_or(DropReason::Truncated)?;
+        let is_outer = self.ports.has(datagram.destination);
+        let is_many = datagram.destination.is_multicast() || datagram.destination.is_broadcast();
+        if is_many || input == OUTSIDE && !is_outer {
+            return Err(DropReason::NoMapping);
+        }
+        if datagram.fragment == Fragment::Later {
+            let known = shared.first_fragments.find(&datagram, input, now_ns);
+            let is_ours = |way: &Way| way.source.is_none_or(|outer| self.ports.owns(outer));
+            let way = known.filter(is_ours).ok_or(DropReason::Fragment)?;
+            return self.write(packet, &datagram.headers, way, shared);
+        }
+        if let Some(quoted) = layers.quoted(&bytes) {
+            return self.error(packet, &datagram, &quoted, input, now_ns, shared);
+        }
+        let way = self.way(&bytes, &datagram, layers, (input, is_outer), now_ns, shared);
+        if datagram.fragment == Fragment::First {
+            match way {
+                Ok(way) => shared.first_fragments.note(&datagram, input, now_ns, way),
+                Err(_) => shared.first_fragments.forget(&datagram, input),
+            }
+        }
+        self.write(packet, &datagram.headers, way?, shared)
+    }
+
+    /// Which way a packet with both ends goes. `is_outer`: it is sent to an outer address.
+    fn way<B: Bytes>(
+        &self,
+        bytes: &B,
+        datagram: &Datagram,
+        layers: &Layers,
+        (input, is_outer): (u8, bool),
+        now_ns: u64,
+        shared: &mut Translated,
+    ) -> Result<Way, DropReason> {
+        let proto = datagram.headers.proto;
+        let known = matches!(proto, proto::TCP | proto::UDP | proto::ICMP);
+        if known && !layers.has_l4() {
+            // The checksum may be in a later fragment, where nobody could correct it.
+            return Err(DropReason::Truncated);
+        }
+        let (mut from, to) = datagram.ends(bytes, layers).ok_or(DropReason::NoPort)?;
+        let flags = layers.tcp_flags(bytes).unwrap_or(0);
+        let has_data = layers.payload < layers.end;
+        let sent = Sent { proto, peer: to, flags, has_data, now_ns };
+        let table = &mut shared.mappings;
+        let mut way = Way { output: INSIDE, ..Way::default() };
+        if input == INSIDE {
+            if is_outer && table.inner_of(&self.ports, proto, to, now_ns).is_none() {
+                // To an outer end that nobody has: no reason to give the sender one.
+                return Err(DropReason::NoMapping);
+            }
+            let start = || {
+                let key = FlowKey::from_packet(bytes, layers);
+                key.map_or(0, |(key, _)| self.hasher.hash(&key))
+            };
+            from = match table.outbound(&self.ports, from, &sent, self.quota, start) {
+                Ok(outer) => outer,
+                Err(why) => {
+                    shared.over_quota += u64::from(why == NoRoom::Quota);
+                    return Err(DropReason::NoPort);
+                }
+            };
+            way.source = Some(from);
+            way.output = OUTSIDE;
+        }
+        if is_outer {
+            let sent = Sent { peer: from, ..sent };
+            let inner = table.inbound(&self.ports, to, &sent, self.filtering);
+            way.destination = Some(inner.ok_or(DropReason::NoMapping)?);
+            way.output = INSIDE;
+        }
+        Ok(way)
+    }
+
+    /// Writes what the way says.
+    fn write(
+        &self,
+        packet: &mut Pkt<'_, ReadWrite>,
+        headers: &Headers,
+        way: Way,
+        shared: &mut Translated,
+    ) -> Result<u8, DropReason> {
+        let ends = [(Which::Source, way.source), (Which::Destination, way.destination)];
+        for (which, end) in ends {
+            if let Some((address, port)) = end {
+                let end = (address.into(), port);
+                rewrite(packet, headers, which, end).ok_or(DropReason::Truncated)?;
+            }
+        }
+        match (way.source, way.destination) {
+            (Some(_), Some(_)) => shared.hairpinned += 1,
+            (Some(_), None) => shared.out += 1,
+            _ => shared.back += 1,
+        }
+        Ok(way.output)
+    }
+
+    /// An ICMP error: its quote is of a packet that was translated the other way (RFC 5508 §4).
+    fn error(
+        &self,
+        packet: &mut Pkt<'_, ReadWrite>,
+        datagram: &Datagram,
+        quoted: &Layers,
+        input: u8,
+        now_ns: u64,
+        shared: &mut Translated,
+    ) -> Result<u8, DropReason> {
+        let bytes = packet.bytes();
+        let quote = Datagram::read(&bytes, quoted).ok_or(DropReason::Truncated)?;
+        let (from, to) = quote.ends(&bytes, quoted).ok_or(DropReason::NoMapping)?;
+        let table = &shared.mappings;
+        let proto = quote.headers.proto;
+        let (which, end, way) = if input == OUTSIDE {
+            // Of what went out: it goes to who sent that.
+            let inner =
+                table.inner_of(&self.ports, proto, from, now_ns).ok_or(DropReason::NoMapping)?;
+            let way = Way { destination: Some(inner), output: INSIDE, ..Way::default() };
+            (Which::Source, inner, way)
+        } else {
+            let outer =
+                table.outer_of(&self.ports, proto, to, now_ns).ok_or(DropReason::NoMapping)?;
+            if self.ports.has(datagram.destination) {
+                return Err(DropReason::NoMapping);
+            }
+            let way = Way { source: Some(outer), output: OUTSIDE, ..Way::default() };
+            (Which::Destination, outer, way)
+        };
+        let end = (end.0.into(), end.1);
+        let written = rewrite(packet, &quote.headers, which, end).ok_or(DropReason::Truncated)?;
+        let outer = Headers { l4: None, ..datagram.headers };
+        if let Some(l4) = datagram.headers.l4 {
+            correct(packet, l4, outer.end, &written);
+        }
+        shared.errors += 1;
+        self.write(packet, &outer, way, shared)
+    }
+}
+
+impl Nf for Napt {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Napt",
+        summary: "Translates inner IPv4 addresses and ports to a few outer addresses and back",
+        inputs: &["inside", "outside"],
+        outputs: &["inside", "outside"],
+        layers: LayerAccess {
+            l2: Touch::Read,
+            l3: Touch::Write,
+            l4: Touch::Write,
+            // What ICMP errors quote.
+            payload: Touch::Write,
+        },
+        fields: &[
+            (Field::EthType, Touch::Read),
+            (Field::Vlan, Touch::Read),
+            (Field::IpSrc, Touch::Write),
+            (Field::IpDst, Touch::Write),
+            (Field::IpProto, Touch::Read),
+            (Field::IpLength, Touch::Read),
+            (Field::IpOther, Touch::Read),
+        ],
+        may_drop: true,
+        effect: Effect::Stateful,
+        // One block of ports for all of them.
+        affinity: Affinity::All,
+        cost_cycles: 200,
+        ..Descriptor::BASE
+    };
+    type Access = ReadWrite;
+    type Config = Config;
+    type Flow = ();
+    type Shared = Translated;
+
+    fn build(config: Config, env: &Env) -> Result<Self, ConfigError> {
+        let ports = Ports::new(config.addresses, config.ports.as_deref().unwrap_or(BLOCK))?;
+        // "ports of" in ASCII, reversed: another hash than anybody else's of the same seed.
+        let hasher = FlowHasher::new(u128::from(env.seed) | 0x666f_2073_7472_6f70 << 64);
+        let ipv6 = config.ipv6.unwrap_or(Action::Pass);
+        let quota = config.per_host.unwrap_or(u32::MAX);
+        if quota == 0 {
+            let why = "0 translates nothing; write 1 or more, or leave it out".to_owned();
+            return Err(ConfigError { at: "/per_host".to_owned(), why });
+        }
+        Ok(Napt { ports, filtering: config.filtering, quota, ipv6, hasher })
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadWrite>, ctx: &mut Ctx<'_, Self>) {
+        let input = ctx.input();
+        ctx.shared().mappings.ready(
+            input == INSIDE,
+            packets.iter_mut().filter_map(|packet| {
+                let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+                let (source, destination) = layers.ipv4(&bytes)?;
+                let (from, to) = layers.ports(&bytes)?;
+                let end = if input == INSIDE { (source, from) } else { (destination, to) };
+                Some((layers.proto, end))
+            }),
+        );
+        for mut packet in packets.iter_mut() {
+            let (now, layers) = (ctx.now(&packet), packet.layers(Depth::L4));
+            let shared = ctx.shared();
+            let judged = match layers.kind {
+                L3::Ipv4 => self.translate(&mut packet, &layers, input, now, shared),
+                L3::Ipv6 if self.ipv6 == Action::Drop => Err(DropReason::Filtered),
+                _ => Ok(if input == INSIDE { OUTSIDE } else { INSIDE }),
+            };
+            match judged {
+                Ok(output) => packet.send(output),
+                Err(reason) => {
+                    match reason {
+                        DropReason::NoPort => shared.no_port += 1,
+                        DropReason::NoMapping => shared.no_mapping += 1,
+                        DropReason::Fragment => shared.fragments += 1,
+                        _ => {}
+                    }
+                    packet.drop(reason);
+                }
+            }
+            ctx.shared().mappings.sweep(&self.ports, now, 2);
+        }
+    }
+}
+
+weir_nf::register!(Napt);

@@ -1,0 +1,481 @@
+//! Napt.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
+
+mod common;
+
+use common::{DATA, v6};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use weir_nf::checksum::{L4Checksum, verify_l4};
+use weir_nf::testing::{Bench, Seen};
+use weir_nf::wire::Frame;
+use weir_nf::{Depth, DropReason, Env, check_ip};
+use weir_nfs::napt::Napt;
+use weir_packet::parse;
+
+const INSIDE: u8 = 0;
+const OUTSIDE: u8 = 1;
+const HOST: [u8; 4] = [10, 0, 0, 5];
+const OTHER_HOST: [u8; 4] = [10, 0, 0, 6];
+const OUTER: [u8; 4] = [198, 51, 100, 1];
+const SERVER: [u8; 4] = [203, 0, 113, 9];
+const SECOND: u64 = 1_000_000_000;
+const SYN: u8 = 2;
+const SYN_ACK: u8 = 18;
+const ACK: u8 = 16;
+const RST: u8 = 4;
+
+fn config() -> Value {
+    json!({"addresses": ["198.51.100.1"]})
+}
+
+fn bench(config: Value) -> Bench {
+    Bench::new::<Napt>(config).unwrap()
+}
+
+fn at(bench: &mut Bench, input: u8, second: u64, frame: &[u8]) -> Seen {
+    bench.run_by(input, &[(frame, frame.len(), second * SECOND)]).remove(0)
+}
+
+fn from(bench: &mut Bench, input: u8, frame: &Frame<'_>) -> Seen {
+    at(bench, input, 1, &frame.build())
+}
+
+type End = ([u8; 4], u16);
+
+/// Source and destination of what left by `output`, after a look at all checksums.
+fn ends(seen: &Seen, output: &str) -> (End, End) {
+    assert_eq!(seen.verdict, Ok(output));
+    let bytes = &seen.bytes[..];
+    let layers = parse(bytes, Depth::L4);
+    assert_eq!(check_ip(bytes, &layers, bytes.len()), Ok(()));
+    let check = verify_l4(bytes, &layers);
+    assert!(matches!(check, L4Checksum::Good | L4Checksum::Absent), "{check:?}");
+    let (source, destination) = layers.ipv4(bytes).unwrap();
+    let id = || {
+        u16::from_be_bytes([bytes[usize::from(layers.l4) + 4], bytes[usize::from(layers.l4) + 5]])
+    };
+    let (a, b) = layers.ports(bytes).unwrap_or_else(|| (id(), id()));
+    ((source.octets(), a), (destination.octets(), b))
+}
+
+fn dropped(seen: &Seen) -> DropReason {
+    seen.verdict.unwrap_err()
+}
+
+#[test]
+fn a_connection_goes_out_by_an_outer_end_and_its_answers_come_back() {
+    for vlan in [false, true] {
+        let tag = |f: Frame<'static>| if vlan { f.tag(0x88a8, 5).vlan(7) } else { f };
+        let mut bench = bench(config());
+        let out = tag(Frame::ipv4(HOST, SERVER).options(&[1; 8]).tcp(5000, 80, SYN));
+        let seen = from(&mut bench, INSIDE, &out);
+        assert_eq!(ends(&seen, "outside"), ((OUTER, 5000), (SERVER, 80)));
+        let back = tag(Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK).payload(b"odd"));
+        let seen = from(&mut bench, OUTSIDE, &back);
+        assert_eq!(ends(&seen, "inside"), ((SERVER, 80), (HOST, 5000)));
+        // All but addresses, ports and checksums is as it was.
+        let expected = tag(Frame::ipv4(SERVER, HOST).tcp(80, 5000, SYN_ACK).payload(b"odd"));
+        assert_eq!(seen.bytes, expected.build());
+        let report = bench.report();
+        assert_eq!(
+            (&report["out"], &report["back"], &report["mappings"]),
+            (&json!(1), &json!(1), &json!(1))
+        );
+    }
+}
+
+#[test]
+fn an_inner_endpoint_has_one_outer_end_and_another_inner_one_another_of_the_same_parity() {
+    let mut bench = bench(config());
+    let udp = |host, port, to| Frame::ipv4(host, to).udp(port, 53);
+    let outer = |bench: &mut Bench, host, port, to| {
+        ends(&from(bench, INSIDE, &udp(host, port, to)), "outside").0
+    };
+    assert_eq!(outer(&mut bench, HOST, 5001, SERVER), (OUTER, 5001));
+    assert_eq!(outer(&mut bench, HOST, 5001, [192, 0, 2, 1]), (OUTER, 5001));
+    let other = outer(&mut bench, OTHER_HOST, 5001, SERVER);
+    assert!(other.1 != 5001 && other.1 % 2 == 1 && other.1 >= 1024, "{other:?}");
+    assert_eq!(outer(&mut bench, OTHER_HOST, 5001, [192, 0, 2, 1]), other);
+    // Other protocols have ports of their own.
+    let tcp = Frame::ipv4(OTHER_HOST, SERVER).tcp(5001, 80, SYN);
+    assert_eq!(ends(&from(&mut bench, INSIDE, &tcp), "outside").0, (OUTER, 5001));
+    // A well-known port is not in the block.
+    let low = outer(&mut bench, HOST, 500, SERVER);
+    assert!(low.1 >= 1024 && low.1 % 2 == 0, "{low:?}");
+}
+
+#[test]
+fn filtering_says_who_may_answer() {
+    let stranger = [192, 0, 2, 77];
+    for (filtering, may) in [
+        ("endpoint", [true, true, true]),
+        ("address", [true, true, false]),
+        ("port", [true, false, false]),
+    ] {
+        let mut config = config();
+        config["filtering"] = json!(filtering);
+        let mut bench = bench(config);
+        from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).udp(5000, 53));
+        for ((who, port), may) in [(SERVER, 53), (SERVER, 54), (stranger, 53)].into_iter().zip(may)
+        {
+            let seen = from(&mut bench, OUTSIDE, &Frame::ipv4(who, OUTER).udp(port, 5000));
+            match may {
+                true => assert_eq!(ends(&seen, "inside"), ((who, port), (HOST, 5000))),
+                false => assert_eq!(dropped(&seen), DropReason::NoMapping, "{filtering}"),
+            }
+        }
+        let unasked = Frame::ipv4(SERVER, OUTER).udp(53, 5002);
+        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &unasked)), DropReason::NoMapping);
+        let not_ours = Frame::ipv4(SERVER, HOST).udp(53, 5000);
+        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &not_ours)), DropReason::NoMapping);
+    }
+}
+
+#[test]
+fn inner_hosts_reach_each_other_by_outer_ends() {
+    let mut bench = bench(config());
+    from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, SERVER).udp(7000, 53));
+    let seen = from(&mut bench, INSIDE, &Frame::ipv4(HOST, OUTER).udp(5000, 7000));
+    assert_eq!(ends(&seen, "inside"), ((OUTER, 5000), (OTHER_HOST, 7000)));
+    let seen = from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, OUTER).udp(7000, 5000));
+    assert_eq!(ends(&seen, "inside"), ((OUTER, 7000), (HOST, 5000)));
+    assert_eq!(bench.report()["hairpinned"], 2);
+}
+
+#[test]
+fn pings_are_told_apart_by_their_identifier() {
+    let mut bench = bench(config());
+    let echo = |from: [u8; 4], to: [u8; 4], kind, id: u16| {
+        let [a, b] = id.to_be_bytes();
+        Frame::ipv4(from, to).icmp(kind, 0, [a, b, 0, 1]).payload(b"ping")
+    };
+    let seen = from(&mut bench, INSIDE, &echo(HOST, SERVER, 8, 3000));
+    assert_eq!(ends(&seen, "outside").0, (OUTER, 3000));
+    let seen = from(&mut bench, INSIDE, &echo(OTHER_HOST, SERVER, 8, 3000));
+    let other = ends(&seen, "outside").0.1;
+    assert_ne!(other, 3000);
+    let seen = from(&mut bench, OUTSIDE, &echo(SERVER, OUTER, 0, other));
+    assert_eq!(ends(&seen, "inside").1, (OTHER_HOST, 3000));
+}
+
+/// The quoted packet, made whole: its checksums must be right, and what it says.
+fn quote(seen: &Seen) -> (End, End) {
+    let layers = parse(&seen.bytes[..], Depth::L4);
+    let mut frame = seen.bytes[..14].to_vec();
+    frame.extend(&seen.bytes[usize::from(layers.l4) + 8..usize::from(layers.end)]);
+    ends(&Seen { verdict: Ok("outside"), bytes: frame, tags: seen.tags }, "outside")
+}
+
+#[test]
+fn icmp_errors_are_translated_with_what_they_quote_both_ways() {
+    for (out, back) in [
+        (
+            Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN),
+            Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK),
+        ),
+        (Frame::ipv4(HOST, SERVER).udp(5000, 80), Frame::ipv4(SERVER, OUTER).udp(80, 5000)),
+    ] {
+        let mut bench = bench(config());
+        let sent = from(&mut bench, INSIDE, &out.payload(b"12345678"));
+        let router = [192, 0, 2, 254];
+        let error =
+            Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..]).pad_to(200);
+        let seen = from(&mut bench, OUTSIDE, &error);
+        let layers = parse(&seen.bytes[..], Depth::L4);
+        assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
+        assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (router.into(), HOST.into()));
+        assert_eq!(seen.verdict, Ok("inside"));
+        assert_eq!(quote(&seen), ((HOST, 5000), (SERVER, 80)));
+        // The other way: the inner host refuses, or a router of its own does.
+        for who in [HOST, [10, 9, 9, 9]] {
+            let came = from(&mut bench, OUTSIDE, &back.payload(b"12345678"));
+            let error = Frame::ipv4(who, SERVER).icmp(3, 3, [0; 4]).payload(&came.bytes[14..]);
+            let seen = from(&mut bench, INSIDE, &error);
+            let layers = parse(&seen.bytes[..], Depth::L4);
+            assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
+            assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (OUTER.into(), SERVER.into()));
+            assert_eq!(quote(&seen), ((SERVER, 80), (OUTER, 5000)));
+        }
+        // Only as much quoted as must be, with padding behind it.
+        let short =
+            Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..42]).pad_to(80);
+        let seen = from(&mut bench, OUTSIDE, &short);
+        let layers = parse(&seen.bytes[..], Depth::L4);
+        assert_eq!(
+            (seen.verdict, verify_l4(&seen.bytes[..], &layers)),
+            (Ok("inside"), L4Checksum::Good)
+        );
+        assert!(seen.bytes[usize::from(layers.end)..].iter().all(|byte| *byte == 0));
+        let unknown =
+            Frame::ipv4(SERVER, OUTER).icmp(3, 3, [0; 4]).payload(&back.build()[14..]).build();
+        assert_eq!(dropped(&at(&mut bench, OUTSIDE, 1, &unknown)), DropReason::NoMapping);
+    }
+}
+
+#[test]
+fn fragments_follow_their_first_and_the_whole_has_a_right_checksum() {
+    let mut bench = bench(config());
+    let pieces = Frame::ipv4(HOST, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
+    let seen: Vec<_> = pieces.iter().map(|p| at(&mut bench, INSIDE, 1, p)).collect();
+    let whole = Frame::ipv4(OUTER, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
+    assert_eq!(seen.iter().map(|s| s.bytes.clone()).collect::<Vec<_>>(), whole);
+    assert!(seen.iter().all(|s| s.verdict == Ok("outside")));
+    let late = Frame::ipv4(HOST, SERVER).id(78).udp(5000, 53).payload(&[7; 100]).fragments(48);
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &late[1])), DropReason::Fragment);
+    let tiny = Frame::ipv4(HOST, SERVER).id(79).tcp(5000, 80, SYN).payload(&[7; 40]).fragments(8);
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &tiny[0])), DropReason::Truncated);
+    at(&mut bench, INSIDE, 1, &late[0]);
+    assert_eq!(at(&mut bench, INSIDE, 30, &late[1]).verdict, Ok("outside"));
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 31, &late[2])), DropReason::Fragment);
+}
+
+#[test]
+fn when_all_ports_are_taken_it_is_counted_and_a_port_comes_back_when_its_mapping_is_idle() {
+    let mut bench = bench(json!({"addresses": ["198.51.100.1"], "ports": "3000-3003"}));
+    let udp = |port| Frame::ipv4(HOST, SERVER).udp(port, 53).build();
+    let mut outer: Vec<_> = [10, 11, 12, 13]
+        .iter()
+        .map(|p| ends(&at(&mut bench, INSIDE, 1, &udp(*p)), "outside").0.1)
+        .collect();
+    outer.sort();
+    assert_eq!(outer, [3000, 3001, 3002, 3003]);
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 300, &udp(14))), DropReason::NoPort);
+    assert_eq!(bench.report()["no_port"], 1);
+    assert_eq!(at(&mut bench, INSIDE, 301, &udp(14)).verdict, Ok("outside"));
+    let gre = Frame::ipv4(HOST, SERVER).proto(47);
+    assert_eq!(dropped(&from(&mut bench, INSIDE, &gre)), DropReason::NoPort);
+}
+
+#[test]
+fn a_host_has_its_quota_of_mappings_and_others_theirs() {
+    let mut bench =
+        bench(json!({"addresses": ["198.51.100.1"], "ports": "3000-3009", "per_host": 3}));
+    let udp = |host, port| Frame::ipv4(host, SERVER).udp(port, 53).build();
+    let passes = |bench: &mut Bench, second, host| {
+        let send = |port| at(bench, INSIDE, second, &udp(host, port)).verdict;
+        (1..=5).map(send).filter(Result::is_ok).count()
+    };
+    assert_eq!(passes(&mut bench, 1, HOST), 3);
+    assert_eq!(passes(&mut bench, 1, OTHER_HOST), 3);
+    let report = bench.report();
+    assert_eq!((&report["no_port"], &report["over_quota"]), (&json!(4), &json!(4)));
+    // Those that have ended do not count; what was written down does.
+    assert_eq!(passes(&mut bench, 301, HOST), 3);
+    let mut new = self::bench(json!({"addresses": ["198.51.100.1"], "per_host": 3}));
+    new.restore(&bench.save()).unwrap();
+    let seen = at(&mut new, INSIDE, 302, &udp(HOST, 9));
+    assert_eq!(dropped(&seen), DropReason::NoPort);
+}
+
+#[test]
+fn when_a_first_fragment_is_dropped_later_ones_take_no_older_way() {
+    let mut bench = bench(json!({"addresses": ["198.51.100.1"], "ports": "3000-3001"}));
+    let pieces =
+        |port| Frame::ipv4(HOST, SERVER).id(77).udp(port, 53).payload(&[7; 100]).fragments(48);
+    for piece in &pieces(10)[..2] {
+        assert_eq!(at(&mut bench, INSIDE, 1, piece).verdict, Ok("outside"));
+    }
+    at(&mut bench, INSIDE, 1, &Frame::ipv4(HOST, SERVER).udp(12, 53).build());
+    // The identification is used again, and no port is left (of its parity).
+    let again = pieces(14);
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 2, &again[0])), DropReason::NoPort);
+    assert_eq!(dropped(&at(&mut bench, INSIDE, 2, &again[1])), DropReason::Fragment);
+}
+
+#[test]
+fn mappings_end_as_the_rfcs_say() {
+    let lasts = |frames: &[(u8, Frame<'_>)], seconds: u64| {
+        let mut bench = bench(config());
+        frames.iter().for_each(|(input, frame)| drop(from(&mut bench, *input, frame)));
+        let last = frames[0].1.build();
+        let udp = parse(&last[..], Depth::L4).proto == 17;
+        let back = Frame::ipv4(SERVER, OUTER);
+        let back = if udp { back.udp(80, 5000) } else { back.tcp(80, 5000, ACK) };
+        at(&mut bench, OUTSIDE, 1 + seconds, &back.build()).verdict.is_ok()
+    };
+    let udp = [(INSIDE, Frame::ipv4(HOST, SERVER).udp(5000, 80))];
+    assert!(lasts(&udp, 299) && !lasts(&udp, 300));
+    let tcp = |f: Frame<'static>| f;
+    let syn = (INSIDE, tcp(Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN)));
+    let open = [
+        syn,
+        (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK)),
+        (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA)),
+    ];
+    assert!(lasts(&open[..1], 239) && !lasts(&open[..1], 240));
+    assert!(lasts(&open, 7439) && !lasts(&open, 7440));
+    let closed = [
+        &open[..],
+        &[
+            (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, 17)),
+            (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, 17)),
+        ],
+    ]
+    .concat();
+    assert!(lasts(&closed, 239) && !lasts(&closed, 240));
+    // What comes from outside keeps no UDP mapping alive.
+    let mut bench = bench(config());
+    from(&mut bench, INSIDE, &udp[0].1);
+    let back = Frame::ipv4(SERVER, OUTER).udp(80, 5000).build();
+    assert!(at(&mut bench, OUTSIDE, 200, &back).verdict.is_ok());
+    assert!(at(&mut bench, OUTSIDE, 301, &back).verdict.is_err());
+}
+
+/// A connection that both sides have opened.
+fn opened() -> Bench {
+    let mut bench = bench(config());
+    from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN));
+    from(&mut bench, OUTSIDE, &Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK));
+    from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, ACK));
+    bench
+}
+
+#[test]
+fn a_reset_connection_ends_after_four_minutes_unless_data_goes_on() {
+    let reset = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, RST).build();
+    let data = Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA).payload(b"x").build();
+    let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
+    for (more, lasts) in [(None, false), (Some(&data), true), (Some(&back), false)] {
+        let mut bench = opened();
+        at(&mut bench, OUTSIDE, 2, &reset);
+        more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
+        assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_ok());
+        let mut bench = opened();
+        at(&mut bench, OUTSIDE, 2, &reset);
+        more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
+        assert_eq!(at(&mut bench, OUTSIDE, 242, &back).verdict.is_ok(), lasts);
+    }
+}
+
+#[test]
+fn strangers_neither_keep_a_mapping_nor_end_or_crowd_out_its_connections() {
+    let stranger = |n: u16, flags| {
+        let [a, b] = n.to_be_bytes();
+        Frame::ipv4([192, 0, a, b], OUTER).tcp(1, 5000, flags).build()
+    };
+    let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
+    // More of them than peers are told apart.
+    let mut bench = opened();
+    for n in 0..200 {
+        at(&mut bench, OUTSIDE, 2, &stranger(n, [SYN, RST][usize::from(n % 2)]));
+    }
+    assert!(at(&mut bench, OUTSIDE, 7440, &back).verdict.is_ok());
+    let mut bench = self::bench(config());
+    from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN));
+    at(&mut bench, OUTSIDE, 200, &stranger(1, SYN));
+    assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_err());
+}
+
+#[test]
+fn mappings_end_when_a_new_configuration_does_not_have_their_outer_ends() {
+    for new in [
+        json!({"addresses": ["198.51.100.9"]}),
+        json!({"addresses": ["198.51.100.1"], "ports": "6000-7000"}),
+    ] {
+        let mut bench = bench(config());
+        let udp = Frame::ipv4(HOST, SERVER).udp(5000, 53);
+        from(&mut bench, INSIDE, &udp);
+        bench.instance().reconfigure(&new, &Env::default()).unwrap();
+        let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
+        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &back)), DropReason::NoMapping);
+        let (address, port) = ends(&from(&mut bench, INSIDE, &udp), "outside").0;
+        assert!(address == [198, 51, 100, 9] || (6000..=7000).contains(&port));
+        assert_eq!(bench.report()["mappings"], 1);
+    }
+}
+
+#[test]
+fn a_packet_to_an_outer_end_that_nobody_has_takes_no_port() {
+    let mut bench = bench(config());
+    let seen = from(&mut bench, INSIDE, &Frame::ipv4(HOST, OUTER).udp(5000, 7000));
+    assert_eq!(dropped(&seen), DropReason::NoMapping);
+    assert_eq!(bench.report()["mappings"], 0);
+}
+
+#[test]
+fn mappings_survive_a_restart() {
+    let mut old = bench(config());
+    let udp = |host| Frame::ipv4(host, SERVER).udp(5000, 53);
+    from(&mut old, INSIDE, &udp(HOST));
+    let other = ends(&from(&mut old, INSIDE, &udp(OTHER_HOST)), "outside").0;
+    let mut new = bench(config());
+    new.restore(&old.save()).unwrap();
+    assert_eq!(new.report(), old.report());
+    assert_eq!(ends(&from(&mut new, INSIDE, &udp(OTHER_HOST)), "outside").0, other);
+    let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
+    assert_eq!(ends(&from(&mut new, OUTSIDE, &back), "inside").1, (HOST, 5000));
+}
+
+#[test]
+fn ipv6_is_passed_or_refused_and_what_is_not_ip_passes() {
+    let arp = Frame::other(0x0806).payload(&[0; 28]);
+    for (ipv6, passes) in [("pass", true), ("drop", false)] {
+        let mut config = config();
+        config["ipv6"] = json!(ipv6);
+        let mut bench = bench(config);
+        for (input, output) in [(INSIDE, "outside"), (OUTSIDE, "inside")] {
+            let seen = from(&mut bench, input, &v6().udp(1, 2));
+            assert_eq!(seen.verdict.ok(), passes.then_some(output));
+            assert_eq!(seen.bytes, v6().udp(1, 2).build());
+            assert_eq!(from(&mut bench, input, &arp).verdict, Ok(output));
+        }
+    }
+}
+
+#[test]
+fn configurations_that_cannot_be_are_refused_by_place() {
+    for (config, place) in [
+        (json!({"addresses": ["224.0.0.1"]}), "/addresses/0"),
+        (json!({"addresses": ["192.0.2.1", "192.0.2.1"]}), "/addresses/1"),
+        (json!({"ports": "5-4"}), "/ports"),
+        (json!({"ports": "0-4"}), "/ports"),
+        (json!({"ports": "1024"}), "/ports"),
+        (json!({"per_host": 0}), "/per_host"),
+    ] {
+        let error = Bench::new::<Napt>(config).err().unwrap().to_string();
+        assert!(error.starts_with(place), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever inner hosts send: no two inner ends share an outer one, each keeps its own, and what is sent to an outer
+    /// end comes to its inner one.
+    #[test]
+    fn mappings_are_one_to_one(
+        packets in prop::collection::vec((0_u8..20, 0_u16..40, any::<bool>(), 0_u64..400), 1..200),
+    ) {
+        let mut bench = bench(json!({"addresses": ["198.51.100.1", "198.51.100.2"], "ports": "1000-1063"}));
+        let mut known: HashMap<(bool, End), (End, u64)> = HashMap::new();
+        let mut now = 1;
+        for (host, port, tcp, wait) in packets {
+            now += if wait > 380 { wait } else { 0 };
+            let inner = ([10, 0, 0, host], 990 + port);
+            let frame = |from: End, to: End| {
+                let frame = Frame::ipv4(from.0, to.0);
+                if tcp { frame.tcp(from.1, to.1, SYN) } else { frame.udp(from.1, to.1) }.build()
+            };
+            let seen = at(&mut bench, INSIDE, now, &frame(inner, (SERVER, 80)));
+            let idle = if tcp { 240 } else { 300 };
+            known.retain(|_, (_, until)| *until > now);
+            if seen.verdict == Err(DropReason::NoPort) {
+                // At most as many as there are of its parity.
+                let taken = known.iter().filter(|((t, _), (outer, _))| *t == tcp && outer.1 % 2 == inner.1 % 2).count();
+                prop_assert!(taken >= 32, "{taken} taken");
+                continue;
+            }
+            let outer = ends(&seen, "outside").0;
+            if let Some((old, _)) = known.get(&(tcp, inner)) {
+                prop_assert_eq!(*old, outer);
+            }
+            let shared = known.iter().find(|((t, i), (o, _))| (*t, *o) == (tcp, outer) && *i != inner);
+            prop_assert!(shared.is_none(), "{:?}", shared);
+            known.insert((tcp, inner), (outer, now + idle));
+            let seen = at(&mut bench, OUTSIDE, now, &frame((SERVER, 80), outer));
+            prop_assert_eq!(ends(&seen, "inside").1, inner);
+        }
+    }
+}

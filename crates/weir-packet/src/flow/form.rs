@@ -1,0 +1,127 @@
+//! Flow keys as bytes, for flows that move, and keys that no packet has shown yet.
+
+use super::{Direction, FlowKey, PortKind};
+use std::fmt;
+use std::net::IpAddr;
+
+impl FlowKey {
+    /// Length of [`FlowKey::to_bytes`].
+    pub const BYTES: usize = 48;
+
+    /// The key of the flow between two ends, and the direction of a packet from `source` to
+    /// `destination` in it: as [`FlowKey::from_packet`] gives it for such a packet. For what translates
+    /// addresses, and knows how a flow's packets will look. `zone` as [`FlowKey::zone`] gives it. `None` when
+    /// one address is IPv4 and the other IPv6, or when there are ports and `kind` says that there are none.
+    #[must_use]
+    pub fn between(
+        source: (IpAddr, u16),
+        destination: (IpAddr, u16),
+        proto: u8,
+        kind: PortKind,
+        zone: u64,
+    ) -> Option<(Self, Direction)> {
+        let v6 = source.0.is_ipv6();
+        if v6 != destination.0.is_ipv6() {
+            return None;
+        }
+        let bits = |(address, port): (IpAddr, u16)| match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()), port),
+            IpAddr::V6(address) => (address.to_bits(), port),
+        };
+        let (source, destination) = (bits(source), bits(destination));
+        let up = source <= destination;
+        let (lower, upper) = if up { (source, destination) } else { (destination, source) };
+        let key = FlowKey {
+            zone,
+            lower: lower.0,
+            upper: upper.0,
+            lower_port: lower.1,
+            upper_port: upper.1,
+            proto,
+            v6,
+            kind,
+        };
+        let direction = if up { Direction::Up } else { Direction::Down };
+        key.is_canonical().then_some((key, direction))
+    }
+
+    /// The key as bytes, little-endian: zone, lower and upper address, lower and upper port, protocol,
+    /// 1 for IPv6, what the ports mean, and a zero.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let small = [self.proto, u8::from(self.v6), self.kind as u8];
+        let fields: [&[u8]; 6] = [
+            &self.zone.to_le_bytes(),
+            &self.lower.to_le_bytes(),
+            &self.upper.to_le_bytes(),
+            &self.lower_port.to_le_bytes(),
+            &self.upper_port.to_le_bytes(),
+            &small,
+        ];
+        for (to, from) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
+            *to = *from;
+        }
+        bytes
+    }
+
+    /// Reads what [`FlowKey::to_bytes`] wrote; `None` for bytes that no packet's key has.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let (zone, rest) = bytes.split_first_chunk::<8>()?;
+        let (lower, rest) = rest.split_first_chunk::<16>()?;
+        let (upper, rest) = rest.split_first_chunk::<16>()?;
+        let (lower_port, rest) = rest.split_first_chunk::<2>()?;
+        let (upper_port, rest) = rest.split_first_chunk::<2>()?;
+        let &[proto, v6 @ (0 | 1), kind, 0] = rest else { return None };
+        let key = FlowKey {
+            zone: u64::from_le_bytes(*zone),
+            lower: u128::from_le_bytes(*lower),
+            upper: u128::from_le_bytes(*upper),
+            lower_port: u16::from_le_bytes(*lower_port),
+            upper_port: u16::from_le_bytes(*upper_port),
+            proto,
+            v6: v6 == 1,
+            kind: match kind {
+                0 => PortKind::None,
+                1 => PortKind::Ports,
+                2 => PortKind::QueryId,
+                3 => PortKind::LaterFragment,
+                _ => return None,
+            },
+        };
+        key.is_canonical().then_some(key)
+    }
+
+    /// True when a packet can have this key: its ends in order, IPv4 addresses of 32 bits, ports only
+    /// where there are any.
+    fn is_canonical(&self) -> bool {
+        let ports = (self.lower_port, self.upper_port);
+        let fits = self.v6 || (self.lower | self.upper) >> 32 == 0;
+        let meant = match self.kind {
+            PortKind::Ports => true,
+            PortKind::QueryId => ports.0 == ports.1,
+            PortKind::None | PortKind::LaterFragment => ports == (0, 0),
+        };
+        fits && meant && (self.lower, self.lower_port) <= (self.upper, self.upper_port)
+    }
+}
+
+impl fmt::Display for FlowKey {
+    /// As in `proto 6 10.0.0.1:80-10.0.0.2:4000`, with the zone when there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "proto {} ", self.proto)?;
+        for (place, (address, port)) in [self.lower(), self.upper()].into_iter().enumerate() {
+            let before = if place == 0 { "" } else { "-" };
+            match (self.kind, address) {
+                (PortKind::None | PortKind::LaterFragment, _) => write!(f, "{before}{address}")?,
+                (_, IpAddr::V4(_)) => write!(f, "{before}{address}:{port}")?,
+                (_, IpAddr::V6(_)) => write!(f, "{before}[{address}]:{port}")?,
+            }
+        }
+        match self.zone {
+            0 => Ok(()),
+            zone => write!(f, " vlan {zone}"),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What the µNFs of a worker know, from one generation of the graph to the next.
+//!
+//! A worker that is told to hand over writes all of it down at a batch boundary, in memory of its own, and
+//! rests. The agent reads that, finds out which worker of the next generation has the µNF of each name and
+//! type, and writes its part into that worker's memory; the new one takes it before its first packet. It
+//! goes by name, never by place: what is one segment may become two, and the reverse.
+//!
+//! This is more than the module `keep` writes down for a successor after a crash: that is what a worker can
+//! afford to write all the time.
+
+use crate::segment::{Node, Segment};
+use crate::spec::Handing;
+use serde::{Deserialize, Serialize};
+use weir_mem::{KeptState, Seq, TooLarge};
+
+/// What one µNF knows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NfState {
+    /// Name of the instance.
+    pub name: String,
+    /// Its type.
+    pub kind: String,
+    /// What it remembers in all, as `Instance::save` writes it.
+    pub shared: Vec<u8>,
+    /// Its flows and timers, as `Instance::save_flows` writes them.
+    pub flows: Vec<u8>,
+    /// Policy ports of the sources whose end it is to be told of, as packets of them have come; and the place of
+    /// the last of each.
+    pub ports: Vec<(u16, u64)>,
+    /// The port of its last packet: what its timers send goes with that source.
+    pub last: Option<u16>,
+}
+
+/// Reads what [`write()`] wrote; `None` for nonsense.
+#[must_use]
+pub fn read(memory: &KeptState) -> Option<Vec<NfState>> {
+    postcard::from_bytes(&memory.read()?).ok()
+}
+
+/// Writes down what the µNFs of one worker are to go on from, or have come to.
+///
+/// # Errors
+/// When it is more than the memory holds; then nothing is written.
+pub fn write(memory: &mut KeptState, states: &[NfState]) -> Result<(), TooLarge> {
+    let bytes = postcard::to_stdvec(states).unwrap_or_default();
+    memory.write(&bytes)
+}
+
+/// Those that remember anything in all, in the form in which a worker keeps it for its successor
+/// ([`crate::read_kept`]).
+#[must_use]
+pub fn as_kept(states: &[NfState]) -> Vec<u8> {
+    let remembers = states.iter().filter(|s| !s.shared.is_empty());
+    let all: Vec<_> = remembers.map(|s| (&s.name, &s.kind, &s.shared)).collect();
+    postcard::to_stdvec(&all).unwrap_or_default()
+}
+
+impl Segment {
+    /// What its µNFs know; nothing of those that know nothing.
+    ///
+    /// # Errors
+    /// When some of it cannot be written down: why.
+    pub(crate) fn hand_over(&self) -> Result<Vec<NfState>, Handing> {
+        let mut all = Vec::new();
+        for node in &self.nodes {
+            let Some(nf) = &node.nf else { continue };
+            if nf.held() > 0 {
+                return Err(Handing::Held { nf: node.name.clone(), packets: nf.held() as u64 });
+            }
+            let (mut shared, mut flows) = (Vec::new(), Vec::new());
+            nf.save(&mut shared);
+            nf.save_flows(&mut flows)
+                .map_err(|e| Handing::Not(format!("flows of {}: {e}", node.name)))?;
+            let more = node.more.as_ref();
+            let sources = more.map_or(0, |more| more.sources);
+            let is_set = |i: usize| sources.checked_shr(i as u32).unwrap_or(0) & 1 == 1;
+            let place = |i: usize| more.and_then(|more| more.places.get(i)).map_or(0, |p| p.get());
+            let ports = self.source_ports.iter().enumerate().filter(|(i, _)| is_set(*i));
+            let ports: Vec<_> = ports.map(|(i, port)| (*port, place(i))).collect();
+            let last = more.filter(|_| sources != 0).map(|more| more.last_source);
+            let last = last.and_then(|source| self.source_ports.get(source)).copied();
+            if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
+                let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
+                all.push(NfState { name, kind, shared, flows, ports, last });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Gives its µNFs what others of their names and types knew; says what could not be taken over.
+    pub(crate) fn take_over(&mut self, states: Vec<NfState>) -> Vec<String> {
+        let mut lost = Vec::new();
+        for NfState { name, kind, shared, flows, ports, last } in states {
+            let of = |n: &&mut Node| {
+                n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
+            };
+            let Some(node) = self.nodes.iter_mut().find(of) else { continue };
+            if let Some(more) = &mut node.more {
+                for (i, port) in self.source_ports.iter().enumerate() {
+                    if last == Some(*port) {
+                        more.last_source = i;
+                    }
+                    let Some((_, place)) = ports.iter().find(|told| told.0 == *port) else {
+                        continue;
+                    };
+                    more.sources |= 1u64.checked_shl(i as u32).unwrap_or(0);
+                    // Of several instances that have become one, the one that has come farthest.
+                    if let Some(own) = more.places.get_mut(i)
+                        && own.before(Seq::new(*place))
+                    {
+                        *own = Seq::new(*place);
+                    }
+                }
+            }
+            let Some(nf) = &mut node.nf else { continue };
+            let doubled = nf.flows_doubled();
+            if let Err(e) = nf.restore(&shared) {
+                lost.push(format!("what {name} remembered is lost: {e}"));
+            }
+            if let Err(e) = nf.restore_flows(&flows) {
+                lost.push(format!("the flows of {name} are lost: {e}"));
+            }
+            let now = nf.flows_doubled();
+            if now > doubled {
+                lost.push(format!(
+                    "{} flows of {name} were in several of its instances: those with the later packet stay",
+                    now - doubled
+                ));
+            }
+        }
+        lost
+    }
+}

@@ -1,0 +1,161 @@
+//! What services of devices do in a step: receive, send, write down drops.
+
+use super::{End, Job};
+use crate::early::EarlyWay;
+use crate::segment::Way;
+use crate::station::{Progress, Station};
+use crate::worker::WorkerError;
+use weir_device::{Room, Status};
+use weir_mem::fault::{self, Step};
+use weir_packet::{BATCH, DropReason, REASONS};
+use weir_port::Pull;
+
+impl Job {
+    pub(super) fn dump_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        let End::Dump(dump) = &mut self.end else {
+            return Ok(Progress::Idle);
+        };
+        let lane = match station.pull(&mut self.packets, BATCH, BATCH) {
+            Pull::Some(pulled) => pulled.lane,
+            Pull::Blocked | Pull::None => {
+                station.ingress.wake_producers();
+                station.tell();
+                return Ok(self.pass_ends(station));
+            }
+        };
+        let place = dump.write(&self.packets, lane, station)?;
+        station.set_place(place);
+        fault::step(Step::Processed);
+        self.finish_batch(station);
+        Ok(self.did(station))
+    }
+
+    pub(super) fn tx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        let End::Tx { device } = &mut self.end else {
+            return Ok(Progress::Idle);
+        };
+        match station.pull(&mut self.packets, BATCH, BATCH) {
+            Pull::Some(_) => {}
+            Pull::Blocked | Pull::None => {
+                station.ingress.wake_producers();
+                station.tell();
+                return Ok(self.pass_ends(station));
+            }
+        }
+        let mut dropped = [0; REASONS];
+        device.send(&self.packets, &station.arena, &mut dropped)?;
+        let place = device.commit()?;
+        station.set_place(place);
+        fault::step(Step::Processed);
+        let base = station.layout.nodes;
+        station.add_drops(base, &dropped);
+        self.finish_batch(station);
+        Ok(self.did(station))
+    }
+
+    /// Counts packets that left the graph here and gives their buffers back.
+    fn finish_batch(&mut self, station: &mut Station) {
+        let base = station.layout.nodes;
+        let count = self.packets.len() as u64;
+        let bytes: u64 = self.packets.iter().map(|p| u64::from(p.entry().len())).sum();
+        station.egress.give_all_back(&mut self.packets);
+        let (packets_so_far, bytes_so_far) = (station.get(base), station.get(base + 1));
+        station.set(base, packets_so_far + count);
+        station.set(base + 1, bytes_so_far + bytes);
+        station.commit();
+        station.ingress.wake_producers();
+        fault::step(Step::Done);
+    }
+
+    pub(super) fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
+        let End::Rx { device, port, source, stopped, counted, holds, learner, early } =
+            &mut self.end
+        else {
+            return Ok(Progress::Idle);
+        };
+        if station.own_source_ended(*source) {
+            return Ok(Progress::Finished);
+        }
+        if *stopped && *counted {
+            let ended = station.end_source(*source);
+            return Ok(if ended { Progress::Finished } else { Progress::Idle });
+        }
+        if *holds {
+            station.tell();
+            return Ok(Progress::Idle);
+        }
+        let look = early.as_ref().map_or(BATCH, |early| early.capacity().max(BATCH));
+        let space = station.egress.room(*source, look);
+        let Station { arena, egress, home, words, layout, .. } = station;
+        let Some(pool) = home.as_mut() else {
+            return Ok(Progress::Idle);
+        };
+        let space = space.min(pool.refill(arena.owners(), look));
+        let calm = early.as_ref().map_or(BATCH, |early| early.at_once(space));
+        let left = space.min(BATCH).min(calm);
+        self.full = left == 0;
+        if left == 0 && !*stopped {
+            station.tell();
+            return Ok(Progress::Idle);
+        }
+        let mut seq = words.get(layout.seq).copied().unwrap_or(0);
+        let mut room = Room {
+            arena,
+            pool,
+            packets: &mut self.packets,
+            left,
+            seq: &mut seq,
+            source_port: *port,
+            received: (0, 0),
+            refused: [0; REASONS],
+            clear_tags: self.clear_tags,
+        };
+        let status = if *stopped {
+            *counted = true;
+            device.finish(&mut room);
+            Status::More
+        } else {
+            device.receive(&mut room)?
+        };
+        let (received, mut refused) = (room.received, room.refused);
+        if let Some(early) = early {
+            let counts = words.get_mut(layout.classes..).unwrap_or_default();
+            let mut way = EarlyWay { arena, pool, egress, source: *source };
+            refused[DropReason::EarlyDrop as usize] +=
+                early.choose(&mut self.packets, space, counts, &mut way);
+        }
+        let place = device.place();
+        fault::step(Step::Claimed);
+        if let Some(learner) = learner {
+            learner.see_time();
+            learner.learn(&self.packets, arena);
+        }
+        if received.0 > 0 {
+            let base = layout.nodes;
+            let mut way = Way { arena, egress, source: *source, words };
+            self.segment.run(0, 0, &mut self.packets, &mut way);
+            fault::step(Step::Processed);
+            // The port's node counts what it was given; what was refused comes on top.
+            let count_refused: u64 = refused.iter().sum();
+            station.add_drops(base, &refused);
+            let so_far = station.get(base);
+            station.set(base, so_far + count_refused);
+            station.set(station.layout.seq, seq);
+            station.set_place(place);
+            station.commit();
+            let seq = station.seq();
+            station.egress.set_watermark(*source, seq);
+            station.ingress.say_progress(*source, seq);
+            fault::step(Step::Done);
+        }
+        match status {
+            Status::End => {
+                *stopped = true;
+                Ok(Progress::Did)
+            }
+            Status::Later(ns) if received.0 == 0 => Ok(Progress::Later(ns)),
+            _ if received.0 == 0 => Ok(Progress::Idle),
+            _ => Ok(Progress::Did),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! Flows of an NF that go from one of its instances to another while packets come: what a worker does for
+//! `weir-flow`'s protocol between two batches.
+//!
+//! A *crew* is an NF's instances (replicas, here `Holder`) and the workers that divide its packets over them
+//! (directors, here `Sender`). They write letters to each other ([`weir_mem::mail`]); a director's answer is a marker in
+//! the lanes. A worker may be of several crews.
+//!
+//! The target buffers in its lanes: the first packet whose flow's state has not come stays there, and all behind it. That
+//! is the protocol with a buffer of 0 packets, as its model has it. No packet changes its place in the stream by
+//! it, and a full lane is what lets directors send more slowly, as ever. Nobody waits for himself, as a source's packets
+//! reach a crew by one director: what came to the source of a migration is earlier than all that waits at its target.
+
+mod frame;
+mod holder;
+mod look;
+mod order;
+mod part;
+mod post;
+mod sender;
+
+pub use order::{FlowLine, Order, What};
+pub use part::{Flows, Part};
+
+pub(crate) use post::{Channel, Post};
+
+use self::holder::Holder;
+use self::sender::Sender;
+use crate::segment::Segment;
+use crate::spec::{CrewSpec, EndSpec, FromWorker, WorkerSpec};
+use crate::station::Station;
+use std::time::Duration;
+use weir_flow::Party;
+use weir_mem::{Arena, Entry};
+
+/// A letter of the protocol.
+pub(crate) type Letter = weir_flow::Message<Part, Flows>;
+
+/// For how long letters are read in one go, about: packets must not wait for long, and one letter may cost much.
+const READING: Duration = Duration::from_millis(1);
+/// Parts of one migration, at most: who gets more at once is not spoken to by a sound instance.
+const MOST_PARTS: usize = 1 << 15;
+/// Keys of flows that were moved one by one, of all instances of an NF together, at most.
+const GUESTS: usize = 1 << 18;
+
+/// What one turn did.
+pub(crate) struct Turn {
+    /// Something was to do.
+    pub(crate) did: bool,
+    /// Packets may be taken.
+    pub(crate) ready: bool,
+    /// In how many nanoseconds to call again.
+    pub(crate) later: Option<u64>,
+}
+
+/// A worker's part in its crews.
+pub(crate) struct Moves {
+    crews: Vec<Crew>,
+    /// Lanes in of the first holder whose packets are looked at, if any is.
+    gates: bool,
+    notes: Vec<FromWorker>,
+}
+
+struct Crew {
+    post: Post,
+    role: Role,
+}
+
+enum Role {
+    Holder(Box<Holder>),
+    Sender(Box<Sender>),
+    /// In the place of an instance that was stopped for good: passes over the markers that come for it.
+    Deaf(Vec<usize>),
+}
+
+impl Moves {
+    /// The part that `spec` gives a worker; `posts` are its crews' letters in their order.
+    pub(crate) fn new(spec: &WorkerSpec, posts: Vec<Post>, station: &mut Station) -> Option<Self> {
+        let crew = |(crew, mut post): (&CrewSpec, Post)| {
+            let group = spec.groups.get(usize::from(crew.group))?;
+            let role = match crew.me {
+                Party::Replica(me) => {
+                    let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
+                    lanes.clone().for_each(|lane| station.ingress.take_marks(lane));
+                    if spec.end == EndSpec::Drain {
+                        return Some(Crew { post, role: Role::Deaf(lanes.collect()) });
+                    }
+                    Role::Holder(Box::new(Holder::new(me, crew, group, spec.seed, &mut post)?))
+                }
+                Party::Director(_) => Role::Sender(Box::new(Sender::new(crew, group, &mut post)?)),
+            };
+            Some(Crew { post, role })
+        };
+        let crews: Vec<_> = spec.crews.iter().zip(posts).filter_map(crew).collect();
+        (!crews.is_empty()).then_some(Moves { crews, gates: false, notes: Vec::new() })
+    }
+
+    /// Reads and answers letters, takes and sends markers, moves what is to move.
+    pub(crate) fn turn(&mut self, station: &mut Station, segment: &mut Segment) -> Turn {
+        let mut turn = Turn { did: false, ready: true, later: None };
+        self.gates = false;
+        for Crew { post, role } in &mut self.crews {
+            let later = match role {
+                Role::Holder(holder) => {
+                    turn.did |= holder.turn(post, station, segment);
+                    turn.ready &= holder.is_ready();
+                    self.gates |= holder.expects();
+                    holder.later()
+                }
+                Role::Sender(sender) => {
+                    turn.did |= sender.turn(post, station, segment);
+                    turn.ready &= sender.is_ready();
+                    sender.later()
+                }
+                Role::Deaf(lanes) => {
+                    for lane in lanes {
+                        while station.ingress.mark(*lane).is_some() {
+                            station.pass_mark(*lane);
+                            turn.did = true;
+                        }
+                    }
+                    None
+                }
+            };
+            if post.waits() {
+                turn.did |= post.pump();
+            }
+            let later = later.or(post.waits().then_some(SOON_NS));
+            turn.later = [turn.later, later].into_iter().flatten().min();
+        }
+        turn
+    }
+
+    /// True when packets have to be looked at before they are taken ([`Moves::goes`]).
+    #[inline]
+    pub(crate) fn gates(&self) -> bool {
+        self.gates
+    }
+
+    /// True for a packet that may be taken from lane `lane`: false when its flow's state has not come yet.
+    pub(crate) fn goes(&mut self, arena: &Arena, lane: usize, entry: &Entry) -> bool {
+        self.crews.iter_mut().all(|crew| match &mut crew.role {
+            Role::Holder(holder) => holder.goes(arena, lane, entry),
+            Role::Sender(_) | Role::Deaf(_) => true,
+        })
+    }
+
+    /// Takes in what the agent orders.
+    pub(crate) fn order(&mut self, order: Order, segment: &Segment) {
+        let mut unheard = match &order {
+            Order::Move { ticket, .. } => Some(*ticket),
+            Order::Gone { .. } | Order::List { .. } => None,
+        };
+        for Crew { post, role } in &mut self.crews {
+            match (&order, role) {
+                (Order::Move { ticket, group, what, to }, Role::Holder(holder))
+                    if holder.group() == *group =>
+                {
+                    holder.want(*ticket, what, *to, segment);
+                    unheard = None;
+                }
+                (Order::Gone { group, replica }, role) => role.gone(*group, *replica, post),
+                _ => {}
+            }
+        }
+        if let Some(ticket) = unheard {
+            let why = Some("it keeps no flows of this NF that could be moved".to_owned());
+            self.notes.push(FromWorker::Moved { ticket, flows: 0, why });
+        }
+    }
+
+    /// What the agent is to be told.
+    pub(crate) fn notes(&mut self) -> Vec<FromWorker> {
+        let notes = |crew: &mut Crew| match &mut crew.role {
+            Role::Holder(holder) => holder.notes(),
+            Role::Sender(_) | Role::Deaf(_) => Vec::new(),
+        };
+        let own = std::mem::take(&mut self.notes);
+        own.into_iter().chain(self.crews.iter_mut().flat_map(notes)).collect()
+    }
+}
+
+impl Role {
+    fn gone(&mut self, group: u16, replica: u16, post: &mut Post) {
+        match self {
+            Role::Holder(holder) if holder.group() == group => holder.gone(replica, post),
+            Role::Sender(sender) if sender.group() == group => sender.gone(replica),
+            Role::Holder(_) | Role::Sender(_) | Role::Deaf(_) => {}
+        }
+    }
+}
+
+/// When to look again for what waits for room, or for somebody else.
+const SOON_NS: u64 = 1_000_000;

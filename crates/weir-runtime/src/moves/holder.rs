@@ -1,0 +1,507 @@
+//! A replica: an instance of an NF, whose flows come and go.
+
+mod wants;
+
+use self::wants::{Ticket, Wanted};
+use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
+use crate::segment::Segment;
+use crate::spec::{CrewSpec, FromWorker, GroupSpec};
+use crate::station::Station;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+use weir_flow::{Effect, Fate, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
+use weir_mem::fault::{self, Step};
+use weir_mem::{Arena, Entry};
+use weir_nf::{Instance, SaveError, Take, Walk};
+use weir_packet::FlowKey;
+use weir_packet::headers::Depth;
+use weir_packet::layers_of;
+use weir_port::balance::{BUCKETS, Balance, Buckets};
+
+/// Migrations under way from an instance, and to it, at most.
+const MOVES: usize = 16;
+/// How long a step of the protocol may take before it is asked again; then twice as long each time, so often.
+const PATIENCE: Duration = Duration::from_millis(100);
+const DOUBLINGS: u32 = 5;
+/// How long the target may take to say that it is ready, before it is given up.
+const PREPARE: Duration = Duration::from_millis(500);
+
+/// A replica's part of the protocol. The flows are in its µNF's table.
+pub(super) struct Holder {
+    me: u16,
+    group: u16,
+    node: usize,
+    directors: u16,
+    replicas: u16,
+    machine: Replica<Part>,
+    /// Lanes in, each with its director.
+    lanes: Vec<(usize, u16)>,
+    /// Hashes packets as directors do.
+    keyer: Balance,
+    seed: u64,
+    /// Where buckets are when none was moved, and which are here.
+    initial: Buckets,
+    owned: Vec<bool>,
+    /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
+    /// go along when their bucket does.
+    visitors: BTreeSet<u64>,
+    /// What comes: which parts, and how many flows, about.
+    coming: BTreeMap<MoveId, (BTreeSet<Part>, u64)>,
+    /// What goes.
+    leaving: BTreeMap<MoveId, Leave>,
+    wanted: VecDeque<Wanted>,
+    tickets: BTreeMap<u64, Ticket>,
+    notes: Vec<FromWorker>,
+    /// What was handed to a target that is gone: it goes back into the table.
+    returning: Vec<Flows>,
+    /// Flows that found no place where they came.
+    lost: u64,
+    /// Of the flows that have just come so many found no place.
+    refused: u64,
+    /// Instances of which an earlier life's migrations may go on, as far as is known here; all, for one that was itself
+    /// started anew.
+    restarted: BTreeSet<u16>,
+}
+
+/// A migration away from here.
+struct Leave {
+    /// Why; `None` for one that an earlier life began.
+    wanted: Option<Wanted>,
+    /// Lanes whose marker has come.
+    marked: BTreeSet<usize>,
+    /// Since when it has waited for an answer.
+    since: Instant,
+    stage: Stage,
+    /// How often it has been asked again in this stage.
+    asked: u32,
+    /// What was handed over, while the target has not said that it has it.
+    copy: Option<Flows>,
+    flows: u64,
+    /// Of those, what found no place at the target.
+    lost: u64,
+}
+
+impl Leave {
+    fn new(wanted: Option<Wanted>) -> Self {
+        Leave {
+            wanted,
+            marked: BTreeSet::new(),
+            since: Instant::now(),
+            stage: Stage::Preparing,
+            asked: 0,
+            copy: None,
+            flows: 0,
+            lost: 0,
+        }
+    }
+
+    fn of_buckets(&self) -> bool {
+        self.wanted.as_ref().is_none_or(Wanted::of_buckets)
+    }
+}
+
+impl Holder {
+    pub(super) fn new(
+        me: u16,
+        crew: &CrewSpec,
+        group: &GroupSpec,
+        seed: u64,
+        post: &mut Post,
+    ) -> Option<Self> {
+        let count = u16::try_from(group.weights.len()).ok()?;
+        // Nothing is buffered outside of the lanes.
+        let guests = BUCKETS + GUESTS / group.weights.len().max(1);
+        let limits = Limits { moves: MOVES, packets: 0, guests };
+        let gone = |party: Party| crew.gone.contains(&party);
+        let there = (0..count).filter(|replica| !gone(Party::Replica(*replica)));
+        let directors = (0..crew.directors).filter(|director| !gone(Party::Director(*director)));
+        let machine = match crew.life {
+            0 => Replica::new(me, there, directors, limits),
+            life => {
+                let (machine, effects) = Replica::restarted(me, life, there, directors, limits);
+                for effect in effects {
+                    if let Effect::Send(to, letter) = effect {
+                        post.send(to, &letter);
+                    }
+                }
+                machine
+            }
+        };
+        let initial = Buckets::new(&group.weights).ok()?;
+        let mut all = Vec::with_capacity(BUCKETS);
+        all.extend((0..=u16::MAX).map(|bucket| u16::from(initial.at(bucket)) == me));
+        let rule = crate::spread::rule(group).ok()?;
+        Some(Holder {
+            me,
+            group: crew.group,
+            node: crew.node.into(),
+            directors: crew.directors,
+            replicas: count,
+            machine,
+            lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
+            keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
+            seed,
+            initial,
+            owned: all,
+            visitors: BTreeSet::new(),
+            coming: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            wanted: VecDeque::new(),
+            tickets: BTreeMap::new(),
+            notes: Vec::new(),
+            returning: Vec::new(),
+            lost: 0,
+            refused: 0,
+            restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
+        })
+    }
+
+    pub(super) fn group(&self) -> u16 {
+        self.group
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.machine.is_ready()
+    }
+
+    /// True while the state of some flows is to come.
+    pub(super) fn expects(&self) -> bool {
+        !self.coming.is_empty()
+    }
+
+    pub(super) fn notes(&mut self) -> Vec<FromWorker> {
+        if self.lost > 0 {
+            let lost = std::mem::take(&mut self.lost);
+            let text = format!("{lost} flows could not be moved and begin anew");
+            self.notes.push(FromWorker::Warning(text));
+        }
+        std::mem::take(&mut self.notes)
+    }
+
+    pub(super) fn later(&self) -> Option<u64> {
+        let waits = !self.leaving.is_empty() || !self.wanted.is_empty();
+        waits.then_some(5 * SOON_NS)
+    }
+
+    /// True for a packet that may be taken: the state of its flow is here, or it has none that comes.
+    pub(super) fn goes(&mut self, arena: &Arena, lane: usize, entry: &Entry) -> bool {
+        if !self.lanes.iter().any(|(own, _)| *own == lane) {
+            return true;
+        }
+        let view = arena.view();
+        let layers = layers_of(view, entry, Depth::L4);
+        let now = view.meta(entry).map_or(0, |meta| meta.time_ns.get());
+        match self.keyer.flow_hash(&view.bytes(entry), &layers, now) {
+            Some(hash) => self.machine.packet(&Part::of(hash)) != Fate::Wait,
+            None => true,
+        }
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        post: &mut Post,
+        station: &mut Station,
+        segment: &mut Segment,
+    ) -> bool {
+        let mut did = false;
+        for copy in std::mem::take(&mut self.returning) {
+            self.lost += self.put(&copy, segment);
+        }
+        if post.has_some() {
+            let begun = Instant::now();
+            while let Some((from, letter)) = post.take() {
+                did = true;
+                self.hear(from, letter, post, segment);
+                if begun.elapsed() >= READING {
+                    break;
+                }
+            }
+        }
+        if self.machine.is_ready() {
+            did |= self.take_marks(station);
+            did |= self.judge_marks(post, station, segment);
+        }
+        self.ask_again(post, segment);
+        did | self.begin_wanted(post, segment)
+    }
+
+    /// An instance is gone for good.
+    pub(super) fn gone(&mut self, replica: u16, post: &mut Post) {
+        // What is to be done with the table waits for the next turn, which comes before any packet.
+        let effects = self.machine.gone(replica);
+        for effect in effects {
+            match effect {
+                Effect::Send(to, letter) => post.send(to, &letter),
+                Effect::TakeBack(id) => self.take_back(id),
+                Effect::Release(id) => self.arrive(id),
+                Effect::Failed(id, _) => self.returned(id),
+                _ => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, from: Party, letter: Letter, post: &mut Post, segment: &mut Segment) {
+        match &letter {
+            Message::Tell(_, told) => {
+                for (part, route) in &told.routes {
+                    let here = route.to == self.me;
+                    match part {
+                        Part::Bucket(bucket) => self.own(*bucket, here),
+                        Part::Flow(hash) if here => drop(self.visitors.insert(*hash)),
+                        Part::Flow(_) => {}
+                    }
+                }
+                for (id, going) in told.going.iter().filter(|(_, going)| going.to == self.me) {
+                    self.coming.insert(*id, (going.parts.clone(), 0));
+                }
+            }
+            Message::Hello(_) => {
+                if let Party::Replica(replica) = from {
+                    self.restarted.insert(replica);
+                }
+            }
+            Message::Prepare { id, parts, flows, .. } if !self.machine.is_coming(*id) => {
+                if let Some(why) = self.refuses(*id, parts, *flows, segment) {
+                    return post.send(from, &Message::Refused(*id, why));
+                }
+                self.coming.insert(*id, (parts.clone(), *flows));
+            }
+            Message::Done { id, lost } => {
+                if let Some(leave) = self.leaving.get_mut(id) {
+                    leave.lost = (*lost).min(leave.flows);
+                }
+            }
+            _ => {}
+        }
+        let effects = self.machine.message(from, letter);
+        self.apply(effects, post, segment);
+        // Refused, given up, or here already.
+        let machine = &self.machine;
+        self.coming.retain(|id, _| machine.is_coming(*id));
+    }
+
+    /// Why flows cannot come, besides what the protocol knows.
+    fn refuses(
+        &self,
+        id: MoveId,
+        parts: &BTreeSet<Part>,
+        flows: u64,
+        segment: &Segment,
+    ) -> Option<Refusal> {
+        let nf = segment.nf_ref(self.node)?;
+        let coming = self.coming.values().map(|(_, flows)| *flows).fold(0, u64::saturating_add);
+        let then = (nf.flows().0 as u64).saturating_add(coming).saturating_add(flows);
+        // With no flows it may be one of an earlier life, which has to go on.
+        if flows > 0 && then > nf.descriptor().flows as u64 {
+            return Some(Refusal::Full);
+        }
+        // Nobody lets packets wait for what is here. What an earlier life began may be known to directors.
+        let is_here = |part: &Part| self.is_here(part);
+        if !self.restarted.contains(&id.source) && parts.iter().any(is_here) {
+            return Some(Refusal::Moving);
+        }
+        None
+    }
+
+    /// True for a part whose packets come here.
+    fn is_here(&self, part: &Part) -> bool {
+        match part {
+            Part::Bucket(bucket) => self.owned.get(usize::from(*bucket)).is_some_and(|own| *own),
+            Part::Flow(hash) => self.visitors.contains(hash),
+        }
+    }
+
+    fn apply(&mut self, effects: Vec<Effect<Part, Flows>>, post: &mut Post, segment: &mut Segment) {
+        for effect in effects {
+            match effect {
+                Effect::Send(to, mut letter) => {
+                    if let Message::Done { lost, .. } = &mut letter {
+                        *lost = std::mem::take(&mut self.refused);
+                    }
+                    post.send(to, &letter);
+                }
+                Effect::HandOver(id, to, parts) => {
+                    let flows = self.take(id, &parts, segment);
+                    post.send(Party::Replica(to), &Message::State(id, flows.clone()));
+                    let leave = self.leave(id);
+                    (leave.copy, leave.since) = (Some(flows), Instant::now());
+                }
+                Effect::HandAgain(id, to, _) => {
+                    let leave = self.leave(id);
+                    leave.since = Instant::now();
+                    let flows = leave.copy.clone().unwrap_or_default();
+                    post.send(Party::Replica(to), &Message::State(id, flows));
+                }
+                Effect::TakeBack(id) => self.take_back(id),
+                Effect::Adopt(_, flows) => self.refused = self.put(&flows, segment),
+                Effect::Release(id) => self.arrive(id),
+                Effect::Moved(id) => self.moved(id),
+                Effect::Failed(id, why) => self.failed(id, why),
+            }
+        }
+    }
+
+    fn leave(&mut self, id: MoveId) -> &mut Leave {
+        self.leaving.entry(id).or_insert_with(|| Leave::new(None))
+    }
+
+    fn own(&mut self, bucket: u16, here: bool) {
+        if let Some(owned) = self.owned.get_mut(usize::from(bucket)) {
+            *owned = here;
+        }
+    }
+
+    /// What a migration brings is here.
+    fn arrive(&mut self, id: MoveId) {
+        for part in self.coming.remove(&id).unwrap_or_default().0 {
+            match part {
+                Part::Bucket(bucket) => self.own(bucket, true),
+                Part::Flow(hash) => drop(self.visitors.insert(hash)),
+            }
+        }
+    }
+
+    /// What was handed over comes back.
+    fn take_back(&mut self, id: MoveId) {
+        let copy = self.leave(id).copy.take();
+        self.returning.extend(copy);
+    }
+
+    /// Takes the flows of these parts out of the table.
+    fn take(&mut self, id: MoveId, parts: &BTreeSet<Part>, segment: &mut Segment) -> Flows {
+        for part in parts {
+            match part {
+                Part::Bucket(bucket) => self.own(*bucket, false),
+                Part::Flow(hash) => drop(self.visitors.remove(hash)),
+            }
+        }
+        let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());
+        let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
+        let (mut flows, mut count, mut lost) = (Flows::default(), 0, 0);
+        if let Some(nf) = segment.nf(self.node) {
+            let mut record = Vec::new();
+            for key in &keys {
+                record.clear();
+                match nf.take_flow(key, &mut record) {
+                    Ok(true) => {
+                        flows.push(&record);
+                        count += 1;
+                    }
+                    Ok(false) => {}
+                    Err(_) => lost += 1,
+                }
+            }
+            // Flows that were named by their keys are out already.
+            let all = keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_)));
+            if all && nf.flows().0 > 0 {
+                let hasher = weir_packet::FlowHasher::new(u128::from(self.seed));
+                let goes = |key: &FlowKey| {
+                    Part::of(hasher.hash(key)).iter().any(|part| parts.contains(part))
+                };
+                let (more, failed) = take_those(nf, goes, &mut flows);
+                (count, lost) = (count + more, lost + failed);
+            }
+        }
+        self.lost += lost;
+        self.leave(id).flows = count;
+        flows
+    }
+
+    /// Puts flows into the table; how many found no place.
+    fn put(&mut self, flows: &Flows, segment: &mut Segment) -> u64 {
+        let Some(nf) = segment.nf(self.node) else { return 0 };
+        flows.records().map(|record| u64::from(nf.put_flow(record).is_err())).sum()
+    }
+
+    /// Takes markers out of the lanes.
+    fn take_marks(&mut self, station: &mut Station) -> bool {
+        let mut any = false;
+        for at in 0..self.lanes.len() {
+            let Some(&(lane, _)) = self.lanes.get(at) else { break };
+            while let Some((life, number)) = station.ingress.mark(lane) {
+                station.pass_mark(lane);
+                any = true;
+                // The lower half of the number: so few are under way that no two have the same.
+                let is_it = |id: &MoveId| id.life == life && id.number as u32 == number;
+                let known = self.machine.leaving().map(|(id, _)| id).find(is_it);
+                if let Some(id) = known {
+                    self.leave(id).marked.insert(lane);
+                }
+                fault::step(Step::MarkTaken);
+            }
+        }
+        any
+    }
+
+    /// Tells the protocol of directors all of whose lanes have brought the marker, or have ended.
+    fn judge_marks(
+        &mut self,
+        post: &mut Post,
+        station: &mut Station,
+        segment: &mut Segment,
+    ) -> bool {
+        let switching = self.machine.leaving().filter(|(_, stage)| *stage == Stage::Switching);
+        let switching: Vec<MoveId> = switching.map(|(id, _)| id).collect();
+        let mut any = false;
+        for id in switching {
+            for director in 0..self.directors {
+                let lanes = station.ingress.lanes();
+                let ended = |lane: usize| lanes.get(lane).is_none_or(|l| l.ended());
+                let leave = self.leaving.get(&id);
+                let marked = |lane| leave.is_some_and(|leave| leave.marked.contains(&lane));
+                let mut own = self.lanes.iter().filter(|(_, of)| *of == director);
+                if own.all(|(lane, _)| marked(*lane) || ended(*lane)) {
+                    let effects = self.machine.marker(director, id);
+                    any |= !effects.is_empty();
+                    self.apply(effects, post, segment);
+                }
+            }
+        }
+        any
+    }
+
+    /// Asks again what was not answered in time.
+    fn ask_again(&mut self, post: &mut Post, segment: &mut Segment) {
+        let leaving: Vec<_> = self.machine.leaving().collect();
+        for (id, stage) in leaving {
+            let patience = if stage == Stage::Preparing { PREPARE } else { PATIENCE };
+            let leave = self.leave(id);
+            if leave.stage != stage {
+                (leave.stage, leave.since, leave.asked) = (stage, Instant::now(), 0);
+            }
+            if leave.since.elapsed() >= patience * (1 << leave.asked.min(DOUBLINGS)) {
+                leave.since = Instant::now();
+                leave.asked += 1;
+                let effects = self.machine.timeout(id);
+                self.apply(effects, post, segment);
+            }
+        }
+    }
+}
+
+/// Takes all flows out that `goes` is true for: how many, and how many could not be written down.
+fn take_those(
+    nf: &mut dyn Instance,
+    goes: impl Fn(&FlowKey) -> bool,
+    flows: &mut Flows,
+) -> (u64, u64) {
+    let (mut walk, mut count, mut failed) = (Walk::default(), 0, 0);
+    loop {
+        let take = Take {
+            look: usize::MAX,
+            take: usize::MAX,
+            chosen: &mut |key| goes(key),
+            to: &mut |_, record| {
+                flows.push(record);
+                count += 1;
+            },
+        };
+        match nf.take_flows(&mut walk, take) {
+            Ok(true) => {}
+            Ok(false) => return (count, failed),
+            // Packets are held: no flow goes.
+            Err(SaveError::Holds(_)) => return (count, failed + 1),
+            Err(_) => failed += 1,
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! What the agent wants moved: cut into migrations, begun as far as may be, told when it is done.
+
+use super::{Holder, Leave, MOVES};
+use crate::moves::look::chosen;
+use crate::moves::{MOST_PARTS, Part, Post, What};
+use crate::segment::Segment;
+use crate::spec::FromWorker;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use weir_flow::{MoveId, Refusal, StartError};
+use weir_packet::{FlowHasher, FlowKey};
+use weir_port::balance::{BUCKETS, Buckets};
+
+/// Flows of one migration, about: many make all of them wait for each other, few cost a message more often (NFActor moves 500
+/// per step of its auto-scaling).
+const FLOWS: usize = 500;
+/// The same of a migration of buckets, whose flows are found by going through the table.
+const BUCKET_FLOWS: u64 = 8192;
+/// Buckets of one migration, at most: each is a part that all directors are told of.
+const BUCKETS_AT_ONCE: usize = 4096;
+/// How often a target may refuse as it is busy, and how long to wait then.
+const TRIES: u32 = 100;
+const AGAIN: Duration = Duration::from_millis(20);
+const STAGGER: Duration = Duration::from_millis(3);
+
+/// A migration that is to be begun.
+pub(super) struct Wanted {
+    ticket: u64,
+    parts: BTreeSet<Part>,
+    /// First keys of the flows, where they are named one by one.
+    pub(super) keys: Vec<FlowKey>,
+    to: u16,
+    home: bool,
+    /// How many flows they are, about.
+    flows: u64,
+    tries: u32,
+    not_before: Option<Instant>,
+}
+
+impl Wanted {
+    pub(super) fn of_buckets(&self) -> bool {
+        // Buckets stand behind flows.
+        self.parts.last().is_some_and(|part| matches!(part, Part::Bucket(_)))
+    }
+}
+
+/// What is to be told of an order.
+pub(super) struct Ticket {
+    /// Migrations that are not over.
+    left: usize,
+    flows: u64,
+    why: Option<String>,
+}
+
+impl Holder {
+    /// The agent wants flows moved from here.
+    pub(in crate::moves) fn want(&mut self, ticket: u64, what: &What, to: u16, segment: &Segment) {
+        let mut wanted = Vec::new();
+        if to != self.me && to < self.replicas {
+            match what {
+                What::Flows(filter) => {
+                    let hasher = FlowHasher::new(u128::from(self.seed));
+                    let mut parts: Vec<(FlowKey, Vec<Part>)> = Vec::new();
+                    if let Some(nf) = segment.nf_ref(self.node) {
+                        chosen(nf, filter.as_ref(), &mut |seen| {
+                            let all = seen.keys.iter().map(|key| Part::Flow(hasher.hash(key)));
+                            if let Some(first) = seen.keys.first() {
+                                parts.push((*first, all.collect()));
+                            }
+                        });
+                    }
+                    for some in parts.chunks(FLOWS) {
+                        let keys = some.iter().map(|(key, _)| *key).collect();
+                        let parts = some.iter().flat_map(|(_, parts)| parts.clone()).collect();
+                        wanted.push((parts, keys, false, some.len() as u64));
+                    }
+                }
+                What::Share(percent) => {
+                    wanted = self.share(*percent, to, &self.flows_of_buckets(segment));
+                }
+            }
+        }
+        let left = wanted.len();
+        for (parts, keys, home, flows) in wanted {
+            let (tries, not_before) = (0, None);
+            self.wanted.push_back(Wanted {
+                ticket,
+                parts,
+                keys,
+                to,
+                home,
+                flows,
+                tries,
+                not_before,
+            });
+        }
+        self.tickets.insert(ticket, Ticket { left, flows: 0, why: None });
+        self.tell(ticket);
+    }
+
+    /// So many hundredths of the buckets that are here; with all of them the flows that are here by themselves too.
+    #[allow(clippy::type_complexity, reason = "what a migration is made of, once")]
+    fn share(
+        &self,
+        percent: u8,
+        to: u16,
+        flows: &[u32],
+    ) -> Vec<(BTreeSet<Part>, Vec<FlowKey>, bool, u64)> {
+        let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
+        let here: Vec<u16> = here.map(|(_, bucket)| bucket).collect();
+        let count = (here.len() * usize::from(percent.min(100))).div_ceil(100);
+        let going = here.get(..count).unwrap_or_default();
+        let is_home = |bucket: &&u16| u16::from(self.initial.at(**bucket)) == to;
+        let (home, away): (Vec<&u16>, Vec<&u16>) = going.iter().partition(is_home);
+        let of = |bucket: u16| u64::from(flows.get(usize::from(bucket)).copied().unwrap_or(0));
+        let all: u64 = here.iter().map(|bucket| of(*bucket)).sum();
+        let pieces = (all / BUCKET_FLOWS).clamp(1, BUCKETS as u64) as usize;
+        let size = here.len().div_ceil(pieces).clamp(1, BUCKETS_AT_ONCE);
+        let mut wanted = Vec::new();
+        for (buckets, home) in [(home, true), (away, false)] {
+            for some in buckets.chunks(size) {
+                let parts: BTreeSet<Part> = some.iter().map(|b| Part::Bucket(**b)).collect();
+                let flows = some.iter().map(|bucket| of(**bucket)).sum();
+                wanted.push((parts, Vec::new(), home, flows));
+            }
+        }
+        if percent >= 100 {
+            // Those whose buckets are elsewhere.
+            let is_away = |hash: &&u64| !self.is_here(&Part::Bucket(Buckets::bucket(**hash)));
+            let rest: Vec<Part> =
+                self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
+            for some in rest.chunks(FLOWS) {
+                let parts = some.iter().copied().collect();
+                wanted.push((parts, Vec::new(), false, some.len() as u64));
+            }
+        }
+        wanted
+    }
+
+    /// How many flows there are of each bucket.
+    fn flows_of_buckets(&self, segment: &Segment) -> Vec<u32> {
+        let mut of = vec![0; BUCKETS];
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        if let Some(nf) = segment.nf_ref(self.node).filter(|nf| nf.flows().0 > 0) {
+            chosen(nf, None, &mut |seen| {
+                let bucket = seen.keys.first().map(|key| Buckets::bucket(hasher.hash(key)));
+                if let Some(count) = bucket.and_then(|bucket| of.get_mut(usize::from(bucket))) {
+                    *count += 1;
+                }
+            });
+        }
+        of
+    }
+
+    /// What of these parts is here now, with all that was moved here one by one and is of these buckets. What has come or gone
+    /// since it was wanted is not what was named then.
+    fn still_here(&self, parts: &BTreeSet<Part>) -> BTreeSet<Part> {
+        let mut here = BTreeSet::new();
+        for part in parts {
+            match part {
+                Part::Bucket(bucket) if self.is_here(part) => {
+                    let first = u64::from(*bucket) << 48;
+                    let visitors = self.visitors.range(first..=first | (u64::MAX >> 16));
+                    here.extend(visitors.map(|hash| Part::Flow(*hash)));
+                    here.insert(*part);
+                }
+                Part::Flow(hash)
+                    if self.is_here(part)
+                        || self.is_here(&Part::Bucket(Buckets::bucket(*hash))) =>
+                {
+                    here.insert(*part);
+                }
+                Part::Bucket(_) | Part::Flow(_) => {}
+            }
+        }
+        here
+    }
+
+    /// Begins what may be begun. A migration of buckets goes alone: it takes all flows of them that are here.
+    pub(super) fn begin_wanted(&mut self, post: &mut Post, segment: &mut Segment) -> bool {
+        let mut any = false;
+        for _ in 0..self.wanted.len() {
+            let Some(next) = self.wanted.front() else { break };
+            let alone = match next.of_buckets() {
+                true => self.leaving.is_empty(),
+                false => !self.leaving.values().any(Leave::of_buckets),
+            };
+            let due = next.not_before.is_none_or(|at| at <= Instant::now());
+            if !alone || !due {
+                break;
+            }
+            let may =
+                self.machine.is_ready() && self.coming.is_empty() && self.leaving.len() < MOVES;
+            if !may {
+                break;
+            }
+            let parts = self.still_here(&next.parts);
+            if parts.is_empty() || parts.len() > MOST_PARTS {
+                // Nothing, or so many keys of a few buckets that only their being named one by one can move them.
+                let why = (!parts.is_empty()).then(|| {
+                    "too many flows were moved there one by one; name them by a filter".to_owned()
+                });
+                if let Some(wanted) = self.wanted.pop_front() {
+                    self.over(wanted.ticket, 0, why);
+                }
+                any = true;
+                continue;
+            }
+            match self.machine.start(parts.clone(), next.to, next.home, next.flows) {
+                Ok((id, effects)) => {
+                    let wanted = self.wanted.pop_front().map(|wanted| Wanted { parts, ..wanted });
+                    self.leaving.insert(id, Leave::new(wanted));
+                    self.apply(effects, post, segment);
+                    any = true;
+                }
+                Err(StartError::Busy | StartError::NotReady) => break,
+                Err(why) => {
+                    if let Some(wanted) = self.wanted.pop_front() {
+                        self.again(wanted, why.to_string());
+                    }
+                }
+            }
+        }
+        any
+    }
+
+    /// Wants it again a little later, unless it was often enough.
+    fn again(&mut self, mut wanted: Wanted, why: String) {
+        wanted.tries += 1;
+        if wanted.tries < TRIES {
+            // Two that refuse each other do not ask again at the same time.
+            wanted.not_before = Some(Instant::now() + AGAIN + STAGGER * u32::from(self.me));
+            self.wanted.push_back(wanted);
+        } else {
+            self.over(wanted.ticket, 0, Some(why));
+        }
+    }
+
+    /// A migration is over: the flows are elsewhere.
+    pub(super) fn moved(&mut self, id: MoveId) {
+        if let Some(Leave { wanted: Some(wanted), flows, lost, .. }) = self.leaving.remove(&id) {
+            let why = (lost > 0).then(|| {
+                format!("{lost} flows found no room where they came, and begin anew there")
+            });
+            self.over(wanted.ticket, flows.saturating_sub(lost), why);
+        }
+    }
+
+    /// A migration has been given up before anything was handed over.
+    pub(super) fn failed(&mut self, id: MoveId, why: Refusal) {
+        let Some(Leave { wanted: Some(wanted), .. }) = self.leaving.remove(&id) else { return };
+        match why {
+            Refusal::Busy | Refusal::Moving => self.again(wanted, why.to_string()),
+            Refusal::Full => self.over(wanted.ticket, 0, Some(why.to_string())),
+        }
+    }
+
+    /// The target of a migration is gone: the flows are here, or come back.
+    pub(super) fn returned(&mut self, id: MoveId) {
+        let Some(Leave { wanted: Some(wanted), .. }) = self.leaving.remove(&id) else { return };
+        for part in &wanted.parts {
+            match part {
+                Part::Bucket(bucket) => self.own(*bucket, true),
+                Part::Flow(hash) => drop(self.visitors.insert(*hash)),
+            }
+        }
+        self.over(
+            wanted.ticket,
+            0,
+            Some("the instance that they were to go to is gone".to_owned()),
+        );
+    }
+
+    fn over(&mut self, ticket: u64, flows: u64, why: Option<String>) {
+        if let Some(told) = self.tickets.get_mut(&ticket) {
+            told.left = told.left.saturating_sub(1);
+            told.flows += flows;
+            told.why = told.why.take().or(why);
+        }
+        self.tell(ticket);
+    }
+
+    fn tell(&mut self, ticket: u64) {
+        if self.tickets.get(&ticket).is_some_and(|told| told.left == 0)
+            && let Some(Ticket { flows, why, .. }) = self.tickets.remove(&ticket)
+        {
+            self.notes.push(FromWorker::Moved { ticket, flows, why });
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What the agent orders of workers that keep flows.
+
+use serde::{Deserialize, Serialize};
+use weir_filter::Expr;
+
+/// An order, which goes with [`command::ORDER`](crate::spec::command::ORDER).
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Order {
+    /// Move flows of an NF to another of its instances. Answered with
+    /// [`FromWorker::Moved`](crate::spec::FromWorker::Moved).
+    Move {
+        /// What the answer is to say.
+        ticket: u64,
+        /// The NF, by its place in [`WorkerSpec::groups`](crate::spec::WorkerSpec::groups).
+        group: u16,
+        /// Which flows.
+        what: What,
+        /// The instance, from 0.
+        to: u16,
+    },
+    /// An instance is gone for good.
+    Gone {
+        /// The NF.
+        group: u16,
+        /// The instance.
+        replica: u16,
+    },
+    /// Say which flows there are. Answered with [`FromWorker::Flows`](crate::spec::FromWorker::Flows).
+    List {
+        /// What the answer is to say.
+        ticket: u64,
+        /// Only those that it matches, in either direction; `None`: all.
+        filter: Option<Expr>,
+        /// Most lines of the answer.
+        most: u32,
+    },
+}
+
+/// Which of an instance's flows are to move.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum What {
+    /// Those that a filter matches in one of their directions; `None`: all that are there now. New ones of
+    /// equal buckets stay.
+    Flows(Option<Expr>),
+    /// So many hundredths of its buckets, with the flows that are and will be in them.
+    Share(u8),
+}
+
+/// One flow of an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowLine {
+    /// The node of the worker.
+    pub node: u16,
+    /// Its keys ([`weir_packet::FlowKey::to_bytes`]), the first one first.
+    pub keys: Vec<Vec<u8>>,
+    /// Nanoseconds since its first packet, by the NF's time.
+    pub age_ns: u64,
+    /// Nanoseconds since its last packet.
+    pub idle_ns: u64,
+}

@@ -1,0 +1,97 @@
+//! What moves, as the protocol sees it.
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+use weir_port::balance::Buckets;
+
+/// Part of an NF's flows: what a migration is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Part {
+    /// Packets with this hash, under the graph's seed: a key of a flow. Two flows of one hash go the same way, so each
+    /// is in the other's way only as much as flows of one bucket are.
+    Flow(u64),
+    /// All of a bucket that do not go by themselves.
+    Bucket(u16),
+}
+
+impl Part {
+    /// The parts that packets with a hash are of, the narrower first.
+    #[inline]
+    pub(crate) fn of(hash: u64) -> [Part; 2] {
+        [Part::Flow(hash), Part::Bucket(Buckets::bucket(hash))]
+    }
+}
+
+/// Flows as they travel: records of [`weir_nf::Instance::take_flow`], each behind its length (32 bits, little-endian).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Flows(pub Vec<u8>);
+
+impl Flows {
+    /// Adds a record.
+    pub fn push(&mut self, record: &[u8]) {
+        self.0.extend(u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
+        self.0.extend(record);
+    }
+
+    /// The records; ends early where a length cannot be.
+    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (len, behind) = rest.split_first_chunk()?;
+            let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
+            let (record, behind) = behind.split_at_checked(len)?;
+            rest = behind;
+            Some(record)
+        })
+    }
+}
+
+impl Serialize for Flows {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Flows {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Whole;
+        impl Visitor<'_> for Whole {
+            type Value = Flows;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Flows, E> {
+                Ok(Flows(bytes.to_vec()))
+            }
+        }
+        deserializer.deserialize_bytes(Whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_and_what_is_cut_off_ends_them() {
+        let mut flows = Flows::default();
+        for record in [&b"one"[..], b"", b"three"] {
+            flows.push(record);
+        }
+        let bytes = postcard::to_stdvec(&flows).unwrap();
+        let read: Flows = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(read.records().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        let cut = Flows(flows.0[..flows.0.len() - 1].to_vec());
+        assert_eq!(cut.records().count(), 2);
+        assert_eq!(Flows(vec![255; 9]).records().count(), 0);
+    }
+
+    #[test]
+    fn a_packet_is_of_its_own_part_and_of_its_bucket_s() {
+        assert_eq!(
+            Part::of(0xabcd << 48 | 7),
+            [Part::Flow(0xabcd << 48 | 7), Part::Bucket(0xabcd)]
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Letters to and from the others of a crew.
+
+use super::Letter;
+use super::MOST_PARTS;
+use std::rc::Rc;
+use weir_flow::{Message, MoveId, Party};
+use weir_mem::fault::{self, Step};
+use weir_mem::{MailIn, MailOut};
+use weir_port::Doorbell;
+
+/// Letters to and from one of them.
+pub(crate) struct Channel {
+    pub(crate) with: Party,
+    pub(crate) out: MailOut,
+    pub(crate) mail: MailIn,
+    /// Wakes the other.
+    pub(crate) bell: Rc<Doorbell>,
+}
+
+/// All letters of a worker in one crew.
+pub(crate) struct Post {
+    channels: Vec<Channel>,
+    /// Which channel is read next: nobody's letters keep back another's.
+    turn: usize,
+    /// Letters that cannot be, or that nobody takes.
+    nonsense: u64,
+}
+
+impl Post {
+    pub(crate) fn new(channels: Vec<Channel>) -> Self {
+        Post { channels, turn: 0, nonsense: 0 }
+    }
+
+    /// Sends a letter. One that cannot be sent is as one to somebody who died: time-outs see to it.
+    pub(crate) fn send(&mut self, to: Party, letter: &Letter) {
+        let Some(channel) = self.channels.iter_mut().find(|channel| channel.with == to) else {
+            return;
+        };
+        let sent = postcard::to_stdvec(letter).ok().map(|bytes| channel.out.post(bytes));
+        match sent {
+            Some(Ok(true)) => channel.bell.ring(),
+            Some(Ok(false)) => {}
+            Some(Err(_)) | None => self.nonsense += 1,
+        }
+        fault::step(Step::LetterSent);
+    }
+
+    /// True when some letter waits for room.
+    pub(crate) fn waits(&self) -> bool {
+        self.channels.iter().any(|channel| channel.out.waits())
+    }
+
+    /// Sends what waits, as far as there is room; true when any went out.
+    pub(crate) fn pump(&mut self) -> bool {
+        let mut any = false;
+        for channel in &mut self.channels {
+            if channel.out.waits() && channel.out.pump() {
+                channel.bell.ring();
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// True when there is something to read.
+    #[inline]
+    pub(crate) fn has_some(&mut self) -> bool {
+        self.channels.iter_mut().any(|channel| channel.mail.has_some())
+    }
+
+    /// The next letter, and whose it is.
+    pub(crate) fn take(&mut self) -> Option<(Party, Letter)> {
+        for _ in 0..self.channels.len() {
+            let at = self.turn;
+            self.turn = (self.turn + 1) % self.channels.len().max(1);
+            let Some(channel) = self.channels.get_mut(at) else { continue };
+            let Some(bytes) = channel.mail.take() else { continue };
+            // Room for what the other has to send.
+            channel.bell.ring();
+            if is_too_long(&bytes) {
+                self.nonsense += 1;
+                continue;
+            }
+            match postcard::from_bytes(&bytes) {
+                Ok(letter) if may_say(channel.with, &letter) && may_be(&letter) => {
+                    fault::step(Step::LetterTaken);
+                    return Some((channel.with, letter));
+                }
+                Ok(_) | Err(_) => self.nonsense += 1,
+            }
+        }
+        None
+    }
+}
+
+/// False when only another may say so: a migration is begun, given up and handed over by its source.
+fn may_say(from: Party, letter: &Letter) -> bool {
+    let is_own = |id: &MoveId| from == Party::Replica(id.source);
+    match letter {
+        Message::Prepare { id, .. } | Message::Cancel(id) | Message::State(id, _) => is_own(id),
+        Message::Switch { .. }
+        | Message::Prepared(_)
+        | Message::Refused(..)
+        | Message::Done { .. } => {
+            matches!(from, Party::Replica(_))
+        }
+        Message::Settled { .. }
+        | Message::Arrived { .. }
+        | Message::Dropped(_)
+        | Message::Hello(_)
+        | Message::Tell(..) => true,
+    }
+}
+
+/// True for a letter that is longer than any of its kind that a sound party writes: not worth reading.
+fn is_too_long(bytes: &[u8]) -> bool {
+    // A part takes 11 bytes at most. What somebody tells one who was started anew is all that he knows, and flows' state is
+    // as long as it is.
+    const PARTS: usize = 16 * MOST_PARTS;
+    const TOLD: usize = 32 << 20;
+    match bytes.first() {
+        Some(&STATE) => false,
+        Some(&TELL) => bytes.len() > TOLD,
+        _ => bytes.len() > PARTS,
+    }
+}
+
+/// How letters of these kinds begin.
+const STATE: u8 = 5;
+const TELL: u8 = 11;
+
+/// False for a letter of more parts than a migration has.
+fn may_be(letter: &Letter) -> bool {
+    match letter {
+        Message::Prepare { parts, .. }
+        | Message::Switch { parts, .. }
+        | Message::Arrived { parts, .. } => parts.len() <= MOST_PARTS,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::moves::{Flows, Part};
+    use std::collections::BTreeSet;
+    use weir_flow::Told;
+    use weir_mem::mail;
+
+    /// A post with one other, and the other's end.
+    fn post(with: Party) -> (Post, MailOut) {
+        let (to, from) = (mail::create("weir-test").unwrap(), mail::create("weir-test").unwrap());
+        let channel = Channel {
+            with,
+            out: MailOut::attach(&to.0, &to.1).unwrap(),
+            mail: MailIn::attach(&from.0, &from.1).unwrap(),
+            bell: Rc::new(Doorbell::new().unwrap()),
+        };
+        (Post::new(vec![channel]), MailOut::attach(&from.0, &from.1).unwrap())
+    }
+
+    fn say(out: &mut MailOut, letter: &Letter) {
+        out.post(postcard::to_stdvec(letter).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn what_a_hostile_replica_writes_is_counted_and_what_it_may_say_is_heard() {
+        let (mut post, mut hostile) = post(Party::Replica(1));
+        let own = MoveId { source: 1, life: 0, number: 1 };
+        let anothers = MoveId { source: 2, ..own };
+        let parts: BTreeSet<Part> = [Part::Flow(7)].into();
+        hostile.post(vec![255; 40]).unwrap();
+        hostile.post(Vec::new()).unwrap();
+        say(&mut hostile, &Message::State(anothers, Flows::default()));
+        say(&mut hostile, &Message::Cancel(anothers));
+        say(
+            &mut hostile,
+            &Message::Prepare { id: anothers, parts: parts.clone(), home: false, flows: 1 },
+        );
+        for _ in 0..5 {
+            assert_eq!(post.take(), None);
+        }
+        assert_eq!(post.nonsense, 5);
+        let letter = Message::Prepare { id: own, parts, home: false, flows: 1 };
+        say(&mut hostile, &letter);
+        assert_eq!(post.take(), Some((Party::Replica(1), letter)));
+    }
+
+    #[test]
+    fn letters_of_more_parts_than_a_migration_has_are_not_read() {
+        let (mut post, mut hostile) = post(Party::Replica(1));
+        let id = MoveId { source: 1, life: 0, number: 1 };
+        let switch =
+            |count: u64| Message::Switch { id, parts: (0..count).map(Part::Flow).collect(), to: 0 };
+        let most = MOST_PARTS as u64;
+        let mut hear = |letter: &Letter| {
+            say(&mut hostile, letter);
+            let mut heard = None;
+            while heard.is_none() && (hostile.pump() || post.has_some()) {
+                heard = post.take();
+            }
+            (heard.is_some(), post.nonsense)
+        };
+        assert_eq!(hear(&switch(most)), (true, 0));
+        assert_eq!(hear(&switch(most + 1)), (false, 1));
+        assert_eq!(hear(&switch(20 * most)), (false, 2));
+        // What may be long is read.
+        let guests = (0..20 * most).map(|hash| (Part::Flow(hash), id)).collect();
+        assert_eq!(hear(&Message::Tell(0, Told { guests, ..Told::default() })), (true, 2));
+        assert_eq!(hear(&Message::State(id, Flows(vec![0; 17 * MOST_PARTS]))), (true, 2));
+    }
+
+    #[test]
+    fn a_director_does_not_speak_for_replicas() {
+        let (mut post, mut hostile) = post(Party::Director(0));
+        let id = MoveId { source: 1, life: 0, number: 1 };
+        say(&mut hostile, &Message::State(id, Flows(vec![1; 100])));
+        say(&mut hostile, &Message::Done { id, lost: 0 });
+        say(&mut hostile, &Message::Switch { id, parts: BTreeSet::new(), to: 0 });
+        for _ in 0..3 {
+            assert_eq!(post.take(), None);
+        }
+        assert_eq!(post.nonsense, 3);
+    }
+}

@@ -1,0 +1,169 @@
+//! A director: a worker that divides an NF's packets over its instances.
+
+use super::{GUESTS, Part, Post, READING, SOON_NS};
+use crate::segment::Segment;
+use crate::spec::{CrewSpec, GroupSpec};
+use crate::station::Station;
+use std::collections::VecDeque;
+use std::time::Instant;
+use weir_flow::{Director, DirectorEffect, Party};
+use weir_mem::Entry;
+use weir_mem::fault::{self, Step};
+use weir_port::balance::{BUCKETS, Buckets, FlowDirector};
+
+/// Parts of which a director remembers where they go, at most: twice of what sound instances have moved away, as what comes
+/// home is remembered until it has come.
+const ROUTES: usize = 2 * (GUESTS + BUCKETS);
+
+/// A director's part of the protocol. Where its packets go is in the segment's
+/// [`FlowDirector`].
+pub(super) struct Sender {
+    group: u16,
+    machine: Director<Part>,
+    /// Lanes out, each with the instance that it leads to.
+    lanes: Vec<(usize, u16)>,
+    /// Where buckets are when none was moved.
+    initial: Buckets,
+    /// Markers that wait for room, in order, each with its lane.
+    marks: VecDeque<(usize, Entry)>,
+    /// What is to be done as an instance is gone.
+    undone: Vec<DirectorEffect<Part, super::Flows>>,
+}
+
+impl Sender {
+    pub(super) fn new(crew: &CrewSpec, group: &GroupSpec, post: &mut Post) -> Option<Self> {
+        let count = u16::try_from(group.weights.len()).ok()?;
+        let gone = |replica| crew.gone.contains(&Party::Replica(replica));
+        let replicas = (0..count).filter(|replica| !gone(*replica));
+        let machine = match crew.life {
+            0 => Director::new(replicas),
+            life => {
+                let (machine, effects) = Director::restarted(life, replicas);
+                for effect in effects {
+                    if let DirectorEffect::Send(to, letter) = effect {
+                        post.send(to, &letter);
+                    }
+                }
+                machine
+            }
+        };
+        let lanes = crew.lanes.iter().map(|(lane, replica)| (usize::from(*lane), *replica));
+        Some(Sender {
+            group: crew.group,
+            machine: machine.with_most(ROUTES),
+            lanes: lanes.collect(),
+            initial: Buckets::new(&group.weights).ok()?,
+            marks: VecDeque::new(),
+            undone: Vec::new(),
+        })
+    }
+
+    pub(super) fn group(&self) -> u16 {
+        self.group
+    }
+
+    /// False also while markers wait: packets that go before them would keep the room from them.
+    pub(super) fn is_ready(&self) -> bool {
+        self.machine.is_ready() && self.marks.is_empty()
+    }
+
+    pub(super) fn later(&self) -> Option<u64> {
+        (!self.marks.is_empty()).then_some(SOON_NS)
+    }
+
+    /// A replica is gone for good. What was moved to it goes where its buckets go, from the next turn on.
+    pub(super) fn gone(&mut self, replica: u16) {
+        let effects = self.machine.gone::<super::Flows>(replica);
+        self.undone.extend(effects);
+    }
+
+    pub(super) fn turn(
+        &mut self,
+        post: &mut Post,
+        station: &mut Station,
+        segment: &mut Segment,
+    ) -> bool {
+        let mut did = false;
+        let Some(director) = segment.director(self.group) else { return false };
+        for effect in std::mem::take(&mut self.undone) {
+            self.apply(effect, post, director);
+            did = true;
+        }
+        if post.has_some() {
+            let begun = Instant::now();
+            while let Some((from, letter)) = post.take() {
+                let home = |part: &Part| home(part, director, &self.initial);
+                let effects = self.machine.message(from, letter, home);
+                for effect in effects {
+                    self.apply(effect, post, director);
+                }
+                did = true;
+                if begun.elapsed() >= READING {
+                    break;
+                }
+            }
+        }
+        if !self.marks.is_empty() && segment.has_no_backlog() {
+            did |= self.mark(station);
+        }
+        did
+    }
+
+    fn apply(
+        &mut self,
+        effect: DirectorEffect<Part, super::Flows>,
+        post: &mut Post,
+        director: &mut FlowDirector,
+    ) {
+        match effect {
+            DirectorEffect::Send(to, letter) => post.send(to, &letter),
+            DirectorEffect::Divert(part, to) => {
+                let Ok(to) = u8::try_from(to) else { return };
+                // The protocol knows no other instances than there are.
+                let _ = match part {
+                    Part::Flow(hash) => director.divert(hash, to),
+                    Part::Bucket(bucket) => director.set_bucket(bucket, to),
+                };
+            }
+            DirectorEffect::Undivert(Part::Flow(hash)) => director.undivert(hash),
+            DirectorEffect::Undivert(Part::Bucket(bucket)) => {
+                let _ = director.set_bucket(bucket, self.initial.at(bucket));
+            }
+            DirectorEffect::Marker(replica, id) => {
+                // The lower half of the number: the source knows the rest.
+                let entry = Entry::moved(id.life, id.number as u32);
+                let lanes = self.lanes.iter().filter(|(_, to)| *to == replica);
+                self.marks.extend(lanes.map(|(lane, _)| (*lane, entry)));
+            }
+        }
+    }
+
+    /// Puts markers behind what was sent; true when any found room. Behind the end of a source none comes: its marker says as much.
+    fn mark(&mut self, station: &mut Station) -> bool {
+        let mut any = false;
+        for _ in 0..self.marks.len() {
+            let Some((lane, entry)) = self.marks.pop_front() else { break };
+            let source = station.egress.lanes().get(lane).map(|lane| lane.source);
+            let ended = source.is_none_or(|source| station.own_source_ended(source));
+            // What finds no room is tried again, in any order: each is behind the packets that it is to be behind.
+            if !ended && !station.egress.mark(lane, entry) {
+                self.marks.push_back((lane, entry));
+                continue;
+            }
+            any = true;
+        }
+        if any {
+            station.commit();
+            fault::step(Step::MarkSent);
+        }
+        any
+    }
+}
+
+/// Where a part's bucket goes: of a bucket, where it is when it was not moved.
+fn home(part: &Part, director: &FlowDirector, initial: &Buckets) -> u16 {
+    match part {
+        Part::Flow(hash) => director.of_bucket(Buckets::bucket(*hash)).into(),
+        Part::Bucket(bucket) => initial.at(*bucket).into(),
+    }
+}

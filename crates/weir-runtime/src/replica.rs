@@ -1,0 +1,342 @@
+//! The replica of what a segment's µNFs remember: records in memory that the worker's death does not take away, written
+//! before its packets go out.
+//!
+//! A batch's packets are published behind the ledger's commit, and the number of the batch whose records count stands in
+//! the ledger. So nobody outside has seen what a flow's record does not say (output commit: NFActor §4.2); and a flow is written
+//! once in a batch, however many of its packets are its (group commit).
+
+use crate::job::Job;
+use crate::segment::{More, Segment};
+use crate::spec::ReplicateSpec;
+use crate::station::Station;
+use std::time::{Duration, Instant};
+use weir_mem::fault::{self, Step};
+use weir_mem::{KeptState, PutError, ReplicaTable, Seq};
+use weir_nf::{MOST_SHARED, Piece, RestoreError, TIMER_PIECES};
+
+/// Slots of a µNF: its time, its shared state, its timers, its sources; and behind them its flows'.
+const TIME: u32 = 0;
+const SHARED: u32 = 1;
+const TIMERS: u32 = 2;
+const SOURCES: u32 = TIMERS + TIMER_PIECES;
+const OWN: u32 = SOURCES + 1;
+
+/// One µNF's part of the table.
+struct Part {
+    node: usize,
+    pace: ReplicateSpec,
+    /// Its first slot.
+    first: u32,
+    /// Its slots.
+    slots: u32,
+    /// When it was last written, where that counts.
+    last: Instant,
+    /// Something was left to be written later.
+    behind: bool,
+    /// What was last written of its sources.
+    sources: Vec<u8>,
+}
+
+impl Part {
+    fn slot(&self, piece: &Piece<'_>) -> Option<u32> {
+        let at = match piece {
+            Piece::Time(_) => TIME,
+            Piece::Shared(_) | Piece::NoShared => SHARED,
+            Piece::Timers(at, _) => TIMERS + at,
+            Piece::Flow(flow, _) | Piece::Ended(flow) => flow.checked_add(OWN)?,
+        };
+        (at < self.slots).then_some(self.first + at)
+    }
+
+    fn waits(&self) -> Duration {
+        match self.pace {
+            ReplicateSpec::Micros(us) => {
+                Duration::from_micros(us.into()).saturating_sub(self.last.elapsed())
+            }
+            ReplicateSpec::Batch | ReplicateSpec::Every(_) => Duration::ZERO,
+        }
+    }
+}
+
+/// What was found of a predecessor.
+#[derive(Debug, Default)]
+pub(crate) struct Recovered {
+    /// Flows.
+    pub(crate) flows: u64,
+    /// Records that were refused.
+    pub(crate) refused: u64,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Nodes whose shared state was there.
+    pub(crate) shared: Vec<usize>,
+    /// What the operator should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Writes what has changed.
+pub(crate) struct Replicator {
+    table: ReplicaTable,
+    parts: Vec<Part>,
+    /// It was said that there is no room.
+    complained: bool,
+    notice: Option<String>,
+}
+
+impl Replicator {
+    /// For those µNFs of a segment that are to be replicated; `None` when there are none. Each is told to note what changes.
+    pub(crate) fn new(table: ReplicaTable, segment: &mut Segment) -> Option<Self> {
+        let (mut parts, mut first) = (Vec::new(), 0u32);
+        for (node, n) in segment.nodes.iter_mut().enumerate() {
+            let Some((pace, nf)) = n.replicate.zip(n.nf.as_mut()).filter(|(_, nf)| nf.has_pieces())
+            else {
+                continue;
+            };
+            let every = match pace {
+                ReplicateSpec::Every(packets) => packets.max(1),
+                ReplicateSpec::Batch | ReplicateSpec::Micros(_) => 1,
+            };
+            nf.follow(every, every > 1 || matches!(pace, ReplicateSpec::Micros(_)));
+            let left = ReplicaTable::SLOTS.saturating_sub(first);
+            let slots = nf.descriptor().flows.saturating_add(OWN).min(left);
+            let last = Instant::now();
+            parts.push(Part { node, pace, first, slots, last, behind: false, sources: Vec::new() });
+            first += slots;
+        }
+        let (complained, notice) = (false, None);
+        (!parts.is_empty()).then_some(Replicator { table, parts, complained, notice })
+    }
+
+    /// Gives the µNFs what a predecessor had committed.
+    pub(crate) fn recover(&mut self, segment: &mut Segment, committed: u64) -> Recovered {
+        let start = Instant::now();
+        let mut all = Recovered::default();
+        let (mut why, parts) = (None, &self.parts);
+        let found = self.table.reopen(committed, |slot, record| {
+            let at = parts.partition_point(|part| part.first <= slot);
+            let part = at.checked_sub(1).and_then(|at| parts.get(at));
+            let Some(part) = part.filter(|part| slot - part.first < part.slots) else {
+                return false;
+            };
+            let Some(node) = segment.nodes.get_mut(part.node) else { return false };
+            let Some(nf) = &mut node.nf else { return false };
+            let piece = match slot - part.first {
+                TIME => Piece::Time(record),
+                SHARED => Piece::Shared(record),
+                SOURCES => return node.more.as_mut().is_some_and(|more| more.read(record)),
+                timers @ TIMERS..SOURCES => Piece::Timers(timers - TIMERS, record),
+                flow => Piece::Flow(flow - OWN, record),
+            };
+            match nf.recover(piece) {
+                Ok(()) => {
+                    match piece {
+                        Piece::Flow(..) => all.flows += 1,
+                        Piece::Shared(_) => all.shared.push(part.node),
+                        _ => {}
+                    }
+                    true
+                }
+                Err(e) => {
+                    why.get_or_insert_with(|| refusal(&node.name, &e));
+                    false
+                }
+            }
+        });
+        (all.refused, all.took) = (found.refused, start.elapsed());
+        if found.refused > 0 {
+            let why = why.unwrap_or_else(|| "they are damaged".to_owned());
+            all.warnings.push(format!(
+                "{} records of the replica are refused, and what they say is lost: {why}",
+                found.refused
+            ));
+        }
+        all
+    }
+
+    /// Writes down what has changed. It counts with the station's next commit. `all`: also what need not be written yet.
+    pub(crate) fn write(&mut self, segment: &mut Segment, station: &mut Station, all: bool) {
+        // Behind what is committed, not behind what was written: a second batch would be written over what counts.
+        let batch = station.committed_replica.saturating_add(1);
+        let mut any = false;
+        for part in &mut self.parts {
+            let node = segment.nodes.get_mut(part.node);
+            let Some((name, nf, more)) =
+                node.and_then(|n| Some((&n.name, n.nf.as_mut()?, &n.more)))
+            else {
+                continue;
+            };
+            let is_due = match part.pace {
+                ReplicateSpec::Batch => true,
+                // Of one without flows nothing else says so.
+                ReplicateSpec::Every(_) => nf.has_changes() || nf.descriptor().flows == 0,
+                ReplicateSpec::Micros(_) => part.waits().is_zero(),
+            };
+            part.behind = !is_due && !all;
+            if part.behind {
+                continue;
+            }
+            if let ReplicateSpec::Micros(_) = part.pace {
+                part.last = Instant::now();
+            }
+            let table = &mut self.table;
+            if let Some(more) = more
+                && more.write_if_changed(&mut part.sources)
+            {
+                any = true;
+                // Nothing that could be out of date stays: at worst its end is not told of.
+                if table.put(part.first + SOURCES, &part.sources, batch).is_err() {
+                    table.clear(part.first + SOURCES, batch);
+                }
+            }
+            let part = &*part;
+            let (complained, notice) = (&mut self.complained, &mut self.notice);
+            nf.take_changes(&mut |piece| {
+                any = true;
+                if let Err(e) = write(table, part, piece, batch)
+                    && !std::mem::replace(complained, true)
+                {
+                    *notice = Some(left_out(name, &piece, &e));
+                }
+            });
+        }
+        if any {
+            station.set(station.layout.replica, batch);
+        }
+        fault::step(Step::Replicated);
+    }
+
+    /// In how long something is to be written if no packets come; `None` when nothing is.
+    pub(crate) fn due(&self) -> Option<Duration> {
+        let waits = |part: &Part| {
+            let waits = matches!(part.pace, ReplicateSpec::Micros(_)) && part.behind;
+            waits.then(|| part.waits())
+        };
+        self.parts.iter().filter_map(waits).min()
+    }
+
+    /// What the operator should know; once.
+    pub(crate) fn notice(&mut self) -> Option<String> {
+        self.notice.take()
+    }
+}
+
+impl More {
+    /// Writes it down over what was written before; false when it is the same.
+    fn write_if_changed(&self, before: &mut Vec<u8>) -> bool {
+        let own = [self.sources, self.last_source as u64];
+        let words = own.into_iter().chain(self.places.iter().map(|place| place.get()));
+        let is_same = before.len() == 8 * (own.len() + self.places.len())
+            && before.chunks_exact(8).zip(words.clone()).all(|(old, new)| old == new.to_le_bytes());
+        if !is_same {
+            before.clear();
+            words.for_each(|word| before.extend(word.to_le_bytes()));
+        }
+        !is_same
+    }
+
+    /// Reads it; false, and nothing has changed, when it is not of as many sources.
+    fn read(&mut self, record: &[u8]) -> bool {
+        let (chunks, rest) = record.as_chunks::<8>();
+        let mut words = chunks.iter().map(|word| u64::from_le_bytes(*word));
+        let (Some(sources), Some(last)) = (words.next(), words.next()) else { return false };
+        let count = self.places.len();
+        let beyond = u64::MAX.checked_shl(count as u32).unwrap_or(0);
+        if !rest.is_empty()
+            || words.len() != count
+            || sources & beyond != 0
+            || last >= count.max(1) as u64
+        {
+            return false;
+        }
+        (self.sources, self.last_source) = (sources, last as usize);
+        self.places.iter_mut().zip(words).for_each(|(place, word)| *place = Seq::new(word));
+        true
+    }
+}
+
+impl Job {
+    /// Takes up what a predecessor has left, if there was one.
+    pub(crate) fn recover(&mut self, station: &mut Station) {
+        let mut has = Vec::new();
+        if let Some(replicator) = &mut self.replicator {
+            let committed = station.get(station.layout.replica);
+            let mut found = replicator.recover(&mut self.segment, committed);
+            self.warnings.append(&mut found.warnings);
+            has = std::mem::take(&mut found.shared);
+            if committed == 0 && station.handover.as_ref().is_some_and(KeptState::is_written) {
+                // It died before it had taken over what the generation before had handed on.
+                self.take_over(station);
+                return;
+            }
+            self.recovered = Some(found).filter(|_| committed > 0);
+        }
+        if let Some(keeper) = &mut self.keeper {
+            self.warnings.append(&mut keeper.restore(&mut self.segment, &has));
+        }
+    }
+
+    /// Writes down for a successor what the last packets have changed: to be called before they are published.
+    #[inline]
+    pub(crate) fn replicate(&mut self, station: &mut Station) {
+        if let Some(replicator) = &mut self.replicator {
+            replicator.write(&mut self.segment, station, false);
+        }
+    }
+}
+
+/// Why a piece was not written.
+#[derive(Debug, thiserror::Error)]
+enum LeftOut {
+    #[error(transparent)]
+    Put(#[from] PutError),
+    #[error("it is more than {MOST_SHARED} bytes")]
+    Shared,
+    #[error(
+        "the replica has no slot for it; allow fewer flows, or run the NF in a worker of its own (--isolate each)"
+    )]
+    Slot,
+}
+
+fn write(
+    table: &mut ReplicaTable,
+    part: &Part,
+    piece: Piece<'_>,
+    batch: u64,
+) -> Result<(), LeftOut> {
+    let slot = part.slot(&piece).ok_or(LeftOut::Slot)?;
+    match piece {
+        Piece::Time(record)
+        | Piece::Timers(_, record)
+        | Piece::Shared(record)
+        | Piece::Flow(_, record) => {
+            // What is out of date must not be believed.
+            table.put(slot, record, batch).inspect_err(|_| table.clear(slot, batch))?;
+        }
+        Piece::Ended(_) => table.clear(slot, batch),
+        Piece::NoShared => {
+            table.clear(slot, batch);
+            return Err(LeftOut::Shared);
+        }
+    }
+    Ok(())
+}
+
+fn left_out(name: &str, piece: &Piece<'_>, why: &LeftOut) -> String {
+    match piece {
+        Piece::Shared(_) | Piece::NoShared => format!(
+            "what {name} remembers besides flows is not replicated while it is so: {why}; it is kept as without a replica, but \
+             for what the last tenth of a second adds"
+        ),
+        Piece::Time(_) | Piece::Timers(..) => {
+            format!("the timers of {name} are not replicated while it is so: {why}")
+        }
+        Piece::Flow(..) | Piece::Ended(_) => {
+            format!(
+                "flows of {name} are not replicated, and begin anew should the worker die: {why}"
+            )
+        }
+    }
+}
+
+fn refusal(name: &str, why: &RestoreError) -> String {
+    format!("{name}: {why}")
+}

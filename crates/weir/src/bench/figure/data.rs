@@ -1,0 +1,263 @@
+//! What a figure is made of: samples, where they were taken, and what they say.
+
+use crate::bench::machine::Machine;
+use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_json};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use weir_draw::chart::{Axis, Chart, Point};
+
+/// One measurement.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Sample {
+    pub value: f64,
+    /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
+    pub round_trip_ns: [f64; 2],
+    /// The real-time class was wanted, and not granted: it is a sample of the default class.
+    #[serde(default)]
+    pub not_granted: bool,
+}
+
+impl From<Measured> for Sample {
+    /// The packets that arrived, in millions a second.
+    fn from(measured: Measured) -> Self {
+        Sample { value: measured.mpps, round_trip_ns: measured.round_trip_ns, not_granted: false }
+    }
+}
+
+/// All measurements at one place of the horizontal axis. Outliers stay.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Place {
+    pub x: f64,
+    pub samples: Vec<Sample>,
+}
+
+impl Place {
+    /// Minimum, median and maximum.
+    pub fn spread(&self) -> Option<[f64; 3]> {
+        spread(self.samples.iter().map(|s| s.value).collect())
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Series {
+    pub name: String,
+    pub places: Vec<Place>,
+}
+
+/// Puts a sample where it belongs.
+pub fn add(series: &mut Vec<Series>, name: &str, x: f64, sample: Sample) {
+    let at = series.iter().position(|s| s.name == name).unwrap_or_else(|| {
+        series.push(Series { name: name.to_owned(), places: Vec::new() });
+        series.len() - 1
+    });
+    let Some(series) = series.get_mut(at) else { return };
+    match series.places.iter_mut().find(|p| p.x == x) {
+        Some(place) => place.samples.push(sample),
+        None => series.places.push(Place { x, samples: vec![sample] }),
+    }
+}
+
+/// Whether a line has samples of which the real-time class was withheld.
+pub fn not_granted(series: &[Series], name: &str) -> bool {
+    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
+    places.flat_map(|p| &p.samples).any(|s| s.not_granted)
+}
+
+/// The median of a line at one place; NaN where there is none.
+pub fn median(series: &[Series], name: &str, x: f64) -> f64 {
+    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
+    places.filter(|p| p.x == x).find_map(Place::spread).map_or(f64::NAN, |[_, median, _]| median)
+}
+
+/// How a finding stands to its claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    Reached,
+    Missed,
+    /// The machine lacks what the paper's set-up had: nothing is claimed of it.
+    DifferentSetUp,
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Verdict::Reached => "reached",
+            Verdict::Missed => "missed",
+            Verdict::DifferentSetUp => "different set-up",
+        })
+    }
+}
+
+impl Verdict {
+    pub fn of(reached: bool) -> Self {
+        if reached { Verdict::Reached } else { Verdict::Missed }
+    }
+}
+
+/// How samples were taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Taken {
+    pub samples: usize,
+    pub seconds: f64,
+    pub ring: u32,
+    pub pool: u32,
+    pub real_time: bool,
+    /// Cores of devices and of the chain.
+    pub cores: [usize; 2],
+    /// This program, by a hash of its file: a changed one measures again.
+    pub program: u64,
+    /// Rivals that can be had here.
+    pub rivals: [bool; 2],
+}
+
+impl From<&SampleArgs> for Taken {
+    fn from(args: &SampleArgs) -> Self {
+        Taken {
+            samples: args.samples,
+            seconds: args.seconds,
+            ring: args.ring,
+            pool: args.pool,
+            real_time: !args.no_real_time,
+            cores: [args.device_core, args.chain_core],
+            program: program(),
+            rivals: super::rivals::there(),
+        }
+    }
+}
+
+/// A hash of the program's file, 0 where it cannot be read.
+fn program() -> u64 {
+    static ONCE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *ONCE.get_or_init(|| {
+        let file = std::fs::read("/proc/self/exe").unwrap_or_default();
+        let mut hasher = DefaultHasher::new();
+        file.hash(&mut hasher);
+        hasher.finish()
+    })
+}
+
+/// A figure that was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Record {
+    pub name: String,
+    /// The paper's figure or table, or that it goes beyond them.
+    pub source: String,
+    pub title: String,
+    pub claim: String,
+    pub set_up: String,
+    pub finding: String,
+    pub verdict: Verdict,
+    pub x: Axis,
+    pub y: Axis,
+    pub machine: Machine,
+    pub version: String,
+    pub effort: Taken,
+    pub took_seconds: f64,
+    pub series: Vec<Series>,
+}
+
+impl Record {
+    /// Whether it is what would be measured now: same machine, version and effort.
+    pub fn is_of(&self, machine: &Machine, args: &SampleArgs) -> bool {
+        self.machine == *machine
+            && self.version == env!("CARGO_PKG_VERSION")
+            && self.effort == args.into()
+    }
+
+    pub fn write(&self, path: &Path) -> Result<(), BenchError> {
+        // Whole or not at all: an interrupted run is taken up by what is there.
+        let part = path.with_extension("part");
+        write_json(&part, self)?;
+        std::fs::rename(&part, path)
+            .map_err(|source| BenchError::Write { path: path.to_owned(), source })
+    }
+
+    /// A line for each sample.
+    pub fn csv(&self) -> String {
+        let mut out = String::from(
+            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted\n",
+        );
+        for series in &self.series {
+            for place in &series.places {
+                for (i, sample) in place.samples.iter().enumerate() {
+                    let [before, after] = sample.round_trip_ns;
+                    // Writing to a string cannot fail.
+                    let _ = writeln!(
+                        out,
+                        "\"{}\",{},{i},{},{before},{after},{}",
+                        series.name.replace('"', "\"\""),
+                        place.x,
+                        sample.value,
+                        sample.not_granted
+                    );
+                }
+            }
+        }
+        out
+    }
+
+    pub fn chart(&self) -> Chart {
+        let points = |series: &Series| {
+            let point = |p: &Place| {
+                p.spread().map(|[low, middle, high]| Point { x: p.x, low, middle, high })
+            };
+            let mut points: Vec<Point> = series.places.iter().filter_map(point).collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            points
+        };
+        let line =
+            |s: &Series| weir_draw::chart::Series { name: s.name.clone(), points: points(s) };
+        Chart {
+            title: format!("{}: {}", self.source, self.title),
+            x: self.x.clone(),
+            y: self.y.clone(),
+            series: self.series.iter().map(line).collect(),
+        }
+    }
+}
+
+/// Reads a figure's file.
+pub fn read(path: &Path) -> Result<Record, BenchError> {
+    let failed = |source| BenchError::Read { path: path.to_owned(), source };
+    let text = std::fs::read(path).map_err(failed)?;
+    serde_json::from_slice(&text)
+        .map_err(|source| BenchError::Figure { path: path.to_owned(), source })
+}
+
+/// All figures of a folder, in the catalogue's order.
+pub fn read_all(folder: &Path) -> Result<Vec<Record>, BenchError> {
+    let there =
+        super::catalog::ALL.iter().map(|figure| folder.join(format!("{}.json", figure.name)));
+    let records: Vec<Record> =
+        there.filter(|path| path.exists()).map(|path| read(&path)).collect::<Result<_, _>>()?;
+    if records.is_empty() {
+        return Err(BenchError::NoFigures(folder.to_owned()));
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(value: f64) -> Sample {
+        Sample { value, round_trip_ns: [1.0, 2.0], not_granted: false }
+    }
+
+    #[test]
+    fn samples_of_one_place_stay_together_and_none_is_left_out() {
+        let mut series = Vec::new();
+        for value in [3.0, 900.0, 1.0] {
+            add(&mut series, "a", 4.0, sample(value));
+            add(&mut series, "b", 4.0, sample(value * 2.0));
+        }
+        add(&mut series, "a", 5.0, sample(7.0));
+        assert_eq!((series.len(), series[0].places.len()), (2, 2));
+        assert_eq!(series[0].places[0].spread(), Some([1.0, 3.0, 900.0]));
+        assert_eq!(median(&series, "b", 4.0), 6.0);
+        assert!(median(&series, "b", 5.0).is_nan());
+    }
+}

@@ -1,0 +1,93 @@
+//! The report: one HTML file that needs nothing else, light and dark.
+
+use super::data::{Record, Verdict};
+
+use std::fmt::Write;
+
+const STYLE: &str = ":root{color-scheme:light dark;--line:#c9d3dc;--soft:#f3f6f9;--text:#1b2733;--back:#fff}\
+@media(prefers-color-scheme:dark){:root{--line:#3a4653;--soft:#1c242c;--text:#dbe4ec;--back:#12181e}\
+svg{filter:invert(.92) hue-rotate(180deg)}}\
+body{font:15px/1.5 system-ui,sans-serif;color:var(--text);background:var(--back);max-width:60rem;margin:2rem auto;padding:0 1rem}\
+table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .5rem;border-bottom:1px solid var(--line);vertical-align:top}\
+section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--soft);padding:.6rem;overflow-x:auto}\
+.reached{color:#00734f}.missed{color:#b8480a}@media(prefers-color-scheme:dark){.reached{color:#4fd3a8}.missed{color:#ff9d63}}";
+
+/// The whole page.
+pub fn page(records: &[Record], compared: Option<&[String]>, failed: &[String]) -> String {
+    let mut out = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
+         <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out.</p>\n"
+    );
+    // Writing to a string cannot fail: here and below.
+    out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th></th></tr>\n");
+    for record in records {
+        let _ = writeln!(
+            out,
+            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
+            record.name,
+            escaped(&record.source),
+            escaped(&record.claim),
+            escaped(&record.finding),
+            match record.verdict {
+                Verdict::Reached => "reached",
+                Verdict::Missed => "missed",
+                Verdict::DifferentSetUp => "",
+            },
+            record.verdict
+        );
+    }
+    out.push_str("</table>\n");
+    if !failed.is_empty() {
+        let _ = writeln!(out, "<h2>Not made</h2>\n<pre>{}</pre>", escaped(&failed.join("\n")));
+    }
+    if let Some(lines) = compared {
+        let _ = writeln!(
+            out,
+            "<h2>Against the earlier run</h2>\n<pre>{}</pre>",
+            escaped(&lines.join("\n"))
+        );
+    }
+    for record in records {
+        section(&mut out, record);
+    }
+    out.push_str("</body></html>\n");
+    out
+}
+
+fn section(out: &mut String, record: &Record) {
+    let svg = record
+        .chart()
+        .to_svg()
+        .unwrap_or_else(|e| format!("<p>no chart: {}</p>", escaped(&e.to_string())));
+    let _ = writeln!(
+        out,
+        "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \
+         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}{}. {}, {} cores, kernel {}; \
+         Weir {}.</p>\n\
+         <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a> · <a href=\"{}.json\">JSON</a></p></section>",
+        record.name,
+        escaped(&record.source),
+        escaped(&record.title),
+        escaped(&record.claim),
+        escaped(&record.finding),
+        record.verdict,
+        escaped(&record.set_up),
+        record.effort.samples,
+        record.effort.seconds,
+        record.took_seconds,
+        record.effort.ring,
+        record.effort.pool,
+        if record.effort.real_time { "" } else { "; without the real-time class" },
+        escaped(&record.machine.processor),
+        record.machine.cores,
+        escaped(&record.machine.kernel),
+        escaped(&record.version),
+        record.name,
+        record.name,
+        record.name,
+    );
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,213 @@
+//! Others on the same machine, in the same run, with packets of the same sizes.
+
+mod ovs;
+
+use super::Effort;
+use super::data::{Sample, Series, Verdict, median};
+use crate::bench::chain_policy;
+use crate::bench::machine::round_trip;
+use crate::bench::sample::BenchError;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_plan::Isolate;
+
+const SIZES: [u16; 3] = [64, 512, 1500];
+/// Until testpmd has to be ready, and to answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Why a rival has no figure.
+#[derive(Debug, thiserror::Error)]
+pub enum RivalError {
+    #[error("cannot start {0}: {1}")]
+    Start(&'static str, std::io::Error),
+    #[error("{0} refused: {1}")]
+    Refused(&'static str, String),
+    #[error("{0} did not answer within {PATIENCE:?}; it said last: {1}")]
+    Mute(&'static str, String),
+}
+
+/// What stands in the comparison.
+#[derive(Clone, Copy)]
+enum Who {
+    /// Weir with so many MacSwaps, isolated.
+    Weir(usize),
+    /// dpdk-testpmd with a forwarding mode.
+    Testpmd(&'static str),
+    /// Open vSwitch, two ports, a flow each way.
+    Ovs,
+}
+
+const ALL: [(&str, Who); 5] = [
+    ("Weir: no µNF", Who::Weir(0)),
+    ("Weir: one MacSwap", Who::Weir(1)),
+    ("testpmd io", Who::Testpmd("io")),
+    ("testpmd macswap", Who::Testpmd("macswap")),
+    ("Open vSwitch, two flows", Who::Ovs),
+];
+
+/// Which can be had: dpdk-testpmd, Open vSwitch.
+pub fn there() -> [bool; 2] {
+    static ONCE: std::sync::OnceLock<[bool; 2]> = std::sync::OnceLock::new();
+    *ONCE.get_or_init(|| [has_testpmd(), ovs::is_there()])
+}
+
+/// Whether dpdk-testpmd can be had.
+fn has_testpmd() -> bool {
+    let mut asked = Command::new("dpdk-testpmd");
+    asked.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    asked.status().is_ok()
+}
+
+pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let [testpmd, ovs] = there();
+    if !testpmd {
+        println!(
+            "dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev): its rows stay empty"
+        );
+    }
+    if !ovs {
+        println!(
+            "Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk): its row stays empty"
+        );
+    }
+    let there = |who: &Who| match who {
+        Who::Weir(_) => true,
+        Who::Testpmd(_) => testpmd,
+        Who::Ovs => ovs,
+    };
+    let points: Vec<_> = ALL
+        .into_iter()
+        .filter(|(_, who)| there(who))
+        .flat_map(|(name, who)| SIZES.map(|s| (name, f64::from(s), (who, s))))
+        .collect();
+    effort.rounds(&points, |(who, size)| match who {
+        Who::Weir(n) => {
+            let generator = GeneratorSpec { size: size - 4, ..GeneratorSpec::default() };
+            let source = DeviceSpec::Generator(generator);
+            Ok(effort.sampling.take(&chain_policy(n), Isolate::Each, source)?.into())
+        }
+        Who::Testpmd(mode) => Ok(testpmd_sample(effort, mode, size)?),
+        Who::Ovs => Ok(ovs::sample(effort, size)?),
+    })
+}
+
+pub fn judge(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str| match median(series, name, 64.0) {
+        mpps if mpps.is_nan() => "not installed".to_owned(),
+        mpps => format!("{mpps:.1}"),
+    };
+    let text = format!(
+        "Mpps at 64 bytes: Weir with one MacSwap {}, testpmd macswap {}, Open vSwitch {}. The rivals' one core does what Weir's two do, and leaves out: writing \
+         packets' content, a process between source and sink, ownership that survives a kill. Not here: the kernel's bridge (docs/performance.md)",
+        of("Weir: one MacSwap"),
+        of("testpmd macswap"),
+        of("Open vSwitch, two flows")
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// testpmd as it runs.
+struct Testpmd {
+    child: Child,
+    say: ChildStdin,
+    lines: Receiver<String>,
+    last: String,
+}
+
+impl Testpmd {
+    fn start(mode: &str, size: u16, cores: [usize; 2]) -> Result<Self, RivalError> {
+        let null = |i: usize| format!("--vdev=net_null{i},size={}", size - 4);
+        // It writes whole blocks into a pipe, unless told otherwise.
+        let mut child = Command::new("stdbuf")
+            .args(["-oL", "dpdk-testpmd"])
+            .args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry"])
+            .arg(format!("--file-prefix=weir-{}", std::process::id()))
+            .arg(format!("-l{},{}", cores[0], cores[1]))
+            .args([null(0), null(1)])
+            .args(["--", "-i", "--total-num-mbufs=16384", "--no-mlockall"])
+            .arg(format!("--forward-mode={mode}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| RivalError::Start("dpdk-testpmd", e))?;
+        let missing = || RivalError::Start("dpdk-testpmd", std::io::ErrorKind::BrokenPipe.into());
+        let say = child.stdin.take().ok_or_else(missing)?;
+        let out = child.stdout.take().ok_or_else(missing)?;
+        let (send, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Testpmd { child, say, lines, last: String::new() })
+    }
+
+    fn tell(&mut self, command: &str) {
+        // Whether it was heard is seen in the answer.
+        let _ = writeln!(self.say, "{command}");
+        let _ = self.say.flush();
+    }
+
+    /// Packets sent so far by both ports, and when.
+    fn sent(&mut self) -> Result<(u64, Instant), RivalError> {
+        self.tell("show port stats all");
+        let (mut sum, end) = (0, Instant::now() + PATIENCE);
+        for _ in 0..2 {
+            loop {
+                let left = end.saturating_duration_since(Instant::now());
+                let Ok(line) = self.lines.recv_timeout(left) else {
+                    return Err(RivalError::Mute("dpdk-testpmd", self.last.clone()));
+                };
+                let packets = line.trim().strip_prefix("TX-packets:");
+                let packets =
+                    packets.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+                self.last = line;
+                if let Some(packets) = packets {
+                    sum += packets;
+                    break;
+                }
+            }
+        }
+        Ok((sum, Instant::now()))
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        self.tell("quit");
+        let end = Instant::now() + Duration::from_secs(5);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > end {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn testpmd_sample(effort: &Effort<'_>, mode: &str, size: u16) -> Result<Sample, RivalError> {
+    let sampling = effort.sampling;
+    let cores = [sampling.device_core, sampling.chain_core];
+    let before = round_trip(cores[0], cores[1]);
+    let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
+    let mut testpmd = Testpmd::start(mode, size, cores)?;
+    testpmd.tell("start");
+    // Once to know that it runs.
+    testpmd.sent()?;
+    std::thread::sleep(span / 2);
+    let (from, start) = testpmd.sent()?;
+    std::thread::sleep(span);
+    let (to, end) = testpmd.sent()?;
+    drop(testpmd);
+    let after = round_trip(cores[0], cores[1]);
+    let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
+    Ok(Sample { value, round_trip_ns: [before, after], not_granted: false })
+}

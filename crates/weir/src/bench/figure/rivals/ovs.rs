@@ -1,0 +1,198 @@
+//! Open vSwitch with its DPDK datapath, in a folder of its own: no service of the machine's is touched.
+
+use super::{PATIENCE, RivalError};
+use crate::bench::figure::Effort;
+use crate::bench::figure::data::Sample;
+use crate::bench::machine::round_trip;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const NAME: &str = "Open vSwitch";
+/// Its bridge, which shows as an interface of the machine while it is there.
+const BRIDGE: &str = "weir-bench";
+const MANAGEMENT: &str = "weir-bench.mgmt";
+/// Where Debian has the daemon that knows DPDK.
+const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// Whether it can be had.
+pub fn is_there() -> bool {
+    Path::new(DAEMON).exists() && Path::new(SCHEMA).exists()
+}
+
+/// Database, switch, and their folder; all gone when this is.
+struct Ovs {
+    folder: PathBuf,
+    daemons: Vec<Child>,
+}
+
+impl Drop for Ovs {
+    fn drop(&mut self) {
+        // The switch before its database.
+        for daemon in self.daemons.iter_mut().rev() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Ovs {
+    fn command(&self, program: &str) -> Command {
+        // Whoever ends Weir ends them: the switch polls a core for ever.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", program]);
+        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(name, &self.folder);
+        }
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    /// Runs a tool to its end; what it printed, if it went well.
+    fn ask(&self, program: &str, args: &[&str]) -> Result<String, RivalError> {
+        let output = self.command(program).args(args).output();
+        let output = output.map_err(|e| RivalError::Start(NAME, e))?;
+        if !output.status.success() {
+            return Err(RivalError::Refused(NAME, format!("{program} {}", args.join(" "))));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    fn set(&self, args: &[&str]) -> Result<(), RivalError> {
+        let db = format!("--db=unix:{}", self.at("db.sock"));
+        let all: Vec<&str> =
+            [db.as_str(), "--timeout=30"].into_iter().chain(args.iter().copied()).collect();
+        self.ask("ovs-vsctl", &all).map(drop)
+    }
+
+    /// A bridge of two null devices, forwarded by `core`.
+    fn start(size: u16, core: usize) -> Result<Self, RivalError> {
+        let failed = |e| RivalError::Start(NAME, e);
+        let folder = std::env::temp_dir().join(format!("weir-ovs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let mut ovs = Ovs { folder, daemons: Vec::new() };
+        ovs.ask("ovsdb-tool", &["create", &ovs.at("conf.db"), SCHEMA])?;
+        let remote = format!("--remote=punix:{}", ovs.at("db.sock"));
+        let mut database = ovs.command("ovsdb-server");
+        database.args([remote, ovs.at("conf.db")]).stdout(Stdio::null());
+        ovs.daemons.push(database.spawn().map_err(failed)?);
+        ovs.wait_for("db.sock")?;
+        ovs.set(&["--no-wait", "init"])?;
+        let mask = format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << core.min(63));
+        // Its own --in-memory does not go with what needs no huge pages.
+        let extra = format!(
+            "other_config:dpdk-extra=\"--no-huge --legacy-mem --no-shconf -m 1024 --no-pci --no-telemetry --iova-mode=va --file-prefix weir-ovs-{}\"",
+            std::process::id()
+        );
+        ovs.set(&[
+            "--no-wait",
+            "set",
+            "Open_vSwitch",
+            ".",
+            "other_config:dpdk-init=true",
+            &mask,
+            &extra,
+        ])?;
+        let mut switch = ovs.command(DAEMON);
+        switch.arg(format!("unix:{}", ovs.at("db.sock"))).stdout(Stdio::null());
+        ovs.daemons.push(switch.spawn().map_err(failed)?);
+        ovs.set(&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
+        for port in [0, 1] {
+            let (name, device) = (
+                format!("p{port}"),
+                format!("options:dpdk-devargs=eth_null{port},size={}", size - 4),
+            );
+            ovs.set(&[
+                "add-port",
+                BRIDGE,
+                &name,
+                "--",
+                "set",
+                "Interface",
+                &name,
+                "type=dpdk",
+                &device,
+            ])?;
+        }
+        ovs.wait_for(MANAGEMENT)?;
+        let bridge = format!("unix:{}", ovs.at(MANAGEMENT));
+        ovs.ask("ovs-ofctl", &["del-flows", &bridge])?;
+        for flow in ["in_port=1,actions=output:2", "in_port=2,actions=output:1"] {
+            ovs.ask("ovs-ofctl", &["add-flow", &bridge, flow])?;
+        }
+        Ok(ovs)
+    }
+
+    fn wait_for(&self, file: &str) -> Result<(), RivalError> {
+        let end = Instant::now() + PATIENCE;
+        while !self.folder.join(file).exists() {
+            if Instant::now() > end {
+                return Err(RivalError::Mute(NAME, format!("no {file}")));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Packets sent so far by both ports, and when.
+    fn sent(&self) -> Result<(u64, Instant), RivalError> {
+        let bridge = format!("unix:{}", self.at(MANAGEMENT));
+        let text = self.ask("ovs-ofctl", &["dump-ports", &bridge])?;
+        Ok((count(&text), Instant::now()))
+    }
+}
+
+/// The sum of `tx pkts=` over the ports but the bridge's own.
+fn count(text: &str) -> u64 {
+    let own = |line: &&str| !line.contains("LOCAL");
+    // A port is a line of what came in, then one of what went out.
+    let lines: Vec<&str> = text.lines().filter(|l| l.contains("pkts=")).collect();
+    let ports = lines.chunks(2).filter(|port| port.first().is_some_and(own));
+    let sent = ports.filter_map(|port| {
+        let (_, rest) = port.get(1)?.split_once("tx pkts=")?;
+        rest.split(',').next()?.trim().parse::<u64>().ok()
+    });
+    sent.sum()
+}
+
+pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
+    let sampling = effort.sampling;
+    let cores = [sampling.device_core, sampling.chain_core];
+    let before = round_trip(cores[0], cores[1]);
+    let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
+    let ovs = Ovs::start(size, sampling.chain_core)?;
+    let end = Instant::now() + PATIENCE;
+    while ovs.sent()?.0 == 0 {
+        if Instant::now() > end {
+            return Err(RivalError::Mute(NAME, "no packets".to_owned()));
+        }
+    }
+    std::thread::sleep(span / 2);
+    let (from, start) = ovs.sent()?;
+    std::thread::sleep(span);
+    let (to, end) = ovs.sent()?;
+    drop(ovs);
+    let after = round_trip(cores[0], cores[1]);
+    let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
+    Ok(Sample { value, round_trip_ns: [before, after], not_granted: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::count;
+
+    #[test]
+    fn packets_of_both_ports_are_counted_and_not_the_bridges_own() {
+        let text = "OFPST_PORT reply (xid=0x2): 3 ports\n  port LOCAL: rx pkts=5, bytes=0\n           tx pkts=7, bytes=0\n  \
+                    port  p0: rx pkts=10, bytes=600, drop=0\n           tx pkts=100, bytes=6000, drop=0\n  \
+                    port  p1: rx pkts=20, bytes=600\n           tx pkts=200, bytes=12\n";
+        assert_eq!(count(text), 300);
+        assert_eq!(count("nonsense"), 0);
+    }
+}

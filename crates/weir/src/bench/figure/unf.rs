@@ -1,0 +1,432 @@
+//! The µNF paper's figures.
+
+use super::Effort;
+use super::data::{Place, Sample, Series, Verdict, median, not_granted};
+use super::search::{Goal, sustainable};
+use crate::bench::chain_policy;
+use crate::bench::consolidation::chain;
+use crate::bench::instances;
+use crate::bench::latency::{each_burst, one_by_one, percentiles};
+use crate::bench::machine::{pin, round_trip};
+use crate::bench::parallel;
+use crate::bench::sample::{BenchError, SampleArgs};
+use crate::policy::{self, Consolidate};
+use std::path::Path;
+use std::time::Duration;
+use weir_control::wiring::RunOptions;
+use weir_device::{DeviceSpec, GeneratorSpec, ListedFlow, ListedSpec, Rate};
+use weir_plan::{Asked, Isolate, Plan};
+use weir_runtime::spec::Trial;
+
+/// 64-byte packets a second on a wire of 10 Gbit/s, with preamble, check sequence and gap (RFC 2544).
+const LINE_RATE: u64 = 14_880_952;
+/// Part of the packets that may be lost for a rate to count as sustained.
+const LOSS: f64 = 0.005;
+/// Packets of a latency's sample.
+const TIMES: usize = 1000;
+/// Bytes on the wire that are in no buffer: check sequence, preamble and gap.
+const ON_WIRE: f64 = 24.0;
+/// How many µNFs the figures by length have.
+const LENGTHS: [usize; 5] = [1, 2, 4, 6, 8];
+
+/// A scheduling class, and whether workers leave their core by themselves.
+#[derive(Clone, Copy)]
+struct Class {
+    real_time: bool,
+    round_robin: bool,
+    yields: bool,
+}
+
+const CLASSES: [(&str, Class); 6] = [
+    ("FIFO, yielding", Class { real_time: true, round_robin: false, yields: true }),
+    ("RR, yielding", Class { real_time: true, round_robin: true, yields: true }),
+    ("default (CFS/EEVDF), yielding", Class { real_time: false, round_robin: false, yields: true }),
+    ("FIFO, not yielding", Class { real_time: true, round_robin: false, yields: false }),
+    ("RR, not yielding", Class { real_time: true, round_robin: true, yields: false }),
+    ("default, not yielding", Class { real_time: false, round_robin: false, yields: false }),
+];
+
+fn plan(effort: &Effort<'_>, text: &str, isolate: Isolate) -> Result<Plan, BenchError> {
+    let loaded = policy::from_text(text, "(bench)")?;
+    let cores = vec![effort.sampling.device_core, effort.sampling.chain_core];
+    Ok(policy::plan(
+        &loaded.graph,
+        Path::new("(bench)"),
+        isolate,
+        Some(cores),
+        &[],
+        Consolidate::Off,
+    )?)
+}
+
+fn isolate(isolated: bool) -> Isolate {
+    if isolated { Isolate::Each } else { Isolate::None }
+}
+
+fn generator(size: u16, rate: Rate) -> DeviceSpec {
+    let drops = rate != Rate::Max;
+    DeviceSpec::Generator(GeneratorSpec { size, rate, drops, ..GeneratorSpec::default() })
+}
+
+/// A value that a sample's throughput gives.
+fn with_value(sample: Sample, value: impl FnOnce(f64) -> f64) -> Sample {
+    Sample { value: value(sample.value), ..sample }
+}
+
+fn of_class(
+    effort: &Effort<'_>,
+    (length, class): (usize, Class),
+    rate: Rate,
+) -> Result<Sample, BenchError> {
+    let plan = plan(effort, &chain_policy(length), Isolate::Each)?;
+    let options = RunOptions {
+        real_time: class.real_time,
+        busy: !class.yields,
+        trial: Trial { round_robin: class.round_robin, keeps_core: !class.yields },
+        ..effort.sampling.options()
+    };
+    let measured = effort.sampling.run_with(&plan, generator(60, rate), &options)?;
+    let not_granted = class.real_time && !measured.real_time;
+    Ok(Sample { not_granted, ..measured.into() })
+}
+
+fn by_class() -> Vec<(&'static str, f64, (usize, Class))> {
+    let of = |&(name, class): &(&'static str, Class)| {
+        // Who does not yield starves the others, also when all are to end: few samples of it are enough.
+        let lengths = LENGTHS.into_iter().filter(move |n| class.yields || [1, 4, 8].contains(n));
+        lengths.map(move |n| (name, n as f64, (n, class)))
+    };
+    CLASSES.iter().flat_map(of).collect()
+}
+
+/// Fig. 5a.
+pub fn classes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    // On the logarithmic axis, what does not arrive at all is a packet a second.
+    let shown = |mpps: f64| mpps.max(1e-6);
+    effort.rounds(&by_class(), |point| Ok(with_value(of_class(effort, point, Rate::Max)?, shown)))
+}
+
+pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, n: f64| median(series, name, n);
+    // Not a number, where nothing was measured, is no more.
+    let most = |n: f64| of(CLASSES[0].0, n) * 1.05;
+    let best = |n: &&f64| !CLASSES.iter().any(|(name, _)| of(name, **n) > most(**n));
+    let lengths = LENGTHS.map(|n| n as f64);
+    let at = lengths.iter().filter(best).count();
+    let gain = of(CLASSES[0].0, 4.0) / of(CLASSES[3].0, 4.0);
+    let default = of(CLASSES[2].0, 8.0) / of(CLASSES[0].0, 8.0);
+    let text = format!(
+        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; the default class does {default:.2} of it at 8; at 4 yielding gains \
+         {gain:.0} times in FIFO",
+        lengths.len()
+    );
+    if not_granted(series, CLASSES[0].0) {
+        return (Verdict::DifferentSetUp, format!("the real-time class was not granted; {text}"));
+    }
+    (Verdict::of(at == lengths.len() && gain >= 1000.0), text)
+}
+
+/// Fig. 5b.
+pub fn line_rate(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let yielding: Vec<_> = by_class().into_iter().filter(|(_, _, (_, c))| c.yields).collect();
+    effort.rounds(&yielding, |point| {
+        let sample = of_class(effort, point, Rate::PerSecond(LINE_RATE))?;
+        Ok(with_value(sample, |mpps| mpps * 1e8 / LINE_RATE as f64))
+    })
+}
+
+pub fn judge_line_rate(series: &[Series]) -> (Verdict, String) {
+    let longest = |name: &str| {
+        let holds = |n: &&usize| median(series, name, **n as f64) >= 99.0;
+        LENGTHS.iter().take_while(holds).last().copied().unwrap_or(0)
+    };
+    let [fifo, rr, default] = [0, 1, 2].map(|i| longest(CLASSES[i].0));
+    let text = format!(
+        "longest chain with 99 % of 14.88 Mpps: FIFO {fifo}, RR {rr}, default {default} (of up to 8)"
+    );
+    if not_granted(series, CLASSES[0].0) {
+        return (Verdict::DifferentSetUp, format!("the real-time class was not granted; {text}"));
+    }
+    (Verdict::of(fifo >= rr && fifo >= default && fifo > 0), text)
+}
+
+/// Beyond the paper: what chains sustain, by a search.
+pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    const MOST: f64 = 150e6;
+    let kinds = [("isolated", true), ("fused", false)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, i)| [1, 4, 8].map(|n| (name, n as f64, (n, i)))).collect();
+    let span = Duration::from_secs_f64(effort.sampling.seconds);
+    let goal = Goal { loss: LOSS, width: 0.05, trials: vec![span / 4, span], most: 16 };
+    effort.rounds(&points, |(n, isolated)| {
+        let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
+        let mut trips = [f64::NAN; 2];
+        let found = sustainable(&goal, MOST, |rate, span| {
+            let sampling = SampleArgs { seconds: span.as_secs_f64(), ..effort.sampling.clone() };
+            let sample = sampling.run(&plan, generator(60, Rate::PerSecond(rate as u64)))?;
+            trips = sample.round_trip_ns;
+            Ok::<_, BenchError>(1.0 - sample.mpps * 1e6 / rate)
+        })?;
+        Ok(Sample { value: found / 1e6, round_trip_ns: trips, not_granted: false })
+    })
+}
+
+pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, n: f64| median(series, name, n);
+    let text = format!(
+        "isolated {:.1} / {:.1} / {:.1}, fused {:.1} / {:.1} / {:.1} Mpps at 1, 4, 8 µNFs",
+        of("isolated", 1.0),
+        of("isolated", 4.0),
+        of("isolated", 8.0),
+        of("fused", 1.0),
+        of("fused", 4.0),
+        of("fused", 8.0)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// Fig. 6.
+pub fn sizes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    const SIZES: [u16; 6] = [64, 128, 256, 512, 1024, 1500];
+    let kinds = [("echo: no µNF", 0), ("one MacSwap", 1)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, n)| SIZES.map(|s| (name, f64::from(s), (n, s)))).collect();
+    effort.rounds(&points, |(n, size)| {
+        // Sizes are with the check sequence, which no buffer has.
+        let source = generator(size - 4, Rate::Max);
+        let sample: Sample = effort.sampling.take(&chain_policy(n), Isolate::Each, source)?.into();
+        Ok(with_value(sample, |mpps| mpps * (f64::from(size) - 4.0 + ON_WIRE) * 8.0 / 1e3))
+    })
+}
+
+pub fn judge_sizes(series: &[Series]) -> (Verdict, String) {
+    let one: Vec<f64> = series
+        .iter()
+        .filter(|s| s.name == "one MacSwap")
+        .flat_map(|s| s.places.iter().filter_map(Place::spread).map(|[_, median, _]| median))
+        .collect();
+    let least = one.iter().copied().fold(f64::INFINITY, f64::min);
+    let text = format!("least of the medians: {least:.0} Gbit/s, without a network card");
+    (Verdict::DifferentSetUp, text)
+}
+
+/// Fig. 7.
+pub fn prefetch(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    /// Packets of a batch (256); the last is all.
+    const AHEAD: [u32; 6] = [0, 8, 32, 64, 128, 256];
+    let kinds = [("two MacSwaps, isolated", true), ("two MacSwaps, fused", false)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, i)| AHEAD.map(|a| (name, f64::from(a), (a, i)))).collect();
+    effort.rounds(&points, |(ahead, isolated)| {
+        let plan = plan(effort, &chain_policy(2), isolate(isolated))?;
+        let options = RunOptions { prefetch: Some(ahead), ..effort.sampling.options() };
+        Ok(effort.sampling.run_with(&plan, generator(60, Rate::Max), &options)?.into())
+    })
+}
+
+pub fn judge_prefetch(series: &[Series]) -> (Verdict, String) {
+    let gain = |name: &str| median(series, name, 256.0) / median(series, name, 0.0);
+    let text = format!(
+        "asking for all instead of none: {:.2} times isolated, {:.2} fused, on one NUMA node",
+        gain("two MacSwaps, isolated"),
+        gain("two MacSwaps, fused")
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// Fig. 8.
+pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    const CYCLES: [u32; 4] = [100, 300, 500, 700];
+    let kinds = [("in sequence", false), ("side by side", true)];
+    let points: Vec<_> = CYCLES
+        .iter()
+        .flat_map(|&c| kinds.map(|(name, side)| (name, f64::from(c), (c, side))))
+        .collect();
+    effort.rounds(&points, |(cycles, side)| {
+        let sampling = effort.sampling;
+        let cores = [sampling.chain_core, sampling.device_core];
+        let plan = parallel::plan(sampling.device_core, &cores, cycles, side)?;
+        latency(effort, &plan, 128, true)
+    })
+}
+
+pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
+    let saved = |cycles: f64| {
+        let of = |name: &str| median(series, name, cycles);
+        (1.0 - of("side by side") / of("in sequence")) * 100.0
+    };
+    let text = format!(
+        "saves {:.0} % at 100 cycles, {:.0} % at 700, on two cores",
+        saved(100.0),
+        saved(700.0)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// The median latency of so many packets at a time, in microseconds.
+fn latency(
+    effort: &Effort<'_>,
+    plan: &Plan,
+    burst: u64,
+    shares: bool,
+) -> Result<Sample, BenchError> {
+    let sampling = effort.sampling;
+    let before = round_trip(sampling.device_core, sampling.chain_core);
+    pin(sampling.device_core);
+    let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
+    let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
+    let after = round_trip(sampling.device_core, sampling.chain_core);
+    Ok(Sample { value: median as f64 / 1e3, round_trip_ns: [before, after], not_granted: false })
+}
+
+/// Fig. 9a.
+pub fn latency_by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let kinds = [("isolated", true), ("fused", false)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n as f64, (n, i)))).collect();
+    effort.rounds(&points, |(n, isolated)| {
+        latency(effort, &plan(effort, &chain_policy(n), isolate(isolated))?, 1, false)
+    })
+}
+
+/// Fig. 9b.
+pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    const CYCLES: [u32; 4] = [100, 300, 500, 700];
+    let kinds = [("4 µNFs", 4), ("5 µNFs", 5), ("6 µNFs", 6)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, n)| CYCLES.map(|c| (name, f64::from(c), (n, c)))).collect();
+    effort.rounds(&points, |(n, cycles)| {
+        let text = chain_of(n, &format!("Busy {{ cycles: {cycles} }}"));
+        latency(effort, &plan(effort, &text, Isolate::Each)?, 1, false)
+    })
+}
+
+/// How well medians lie on a straight line: the worst line's coefficient of determination.
+pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
+    let fits = series.iter().map(|s| {
+        let medians = s.places.iter().filter_map(|p| Some((p.x, p.spread()?[1])));
+        let medians: Vec<_> = medians.collect();
+        let grows = medians.first().zip(medians.last()).is_some_and(|(a, b)| b.1 > a.1);
+        (s.name.as_str(), if grows { determination(&medians) } else { 0.0 })
+    });
+    let worst = fits.min_by(|a, b| a.1.total_cmp(&b.1));
+    let Some((name, r2)) = worst else { return (Verdict::Missed, "no samples".to_owned()) };
+    let text = format!("R² of a straight line that grows is {r2:.2} or better (worst: {name})");
+    (if r2 >= 0.9 { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
+}
+
+/// Coefficient of determination of the least-squares line.
+fn determination(points: &[(f64, f64)]) -> f64 {
+    let n = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (mx, my) = (mean(|p| p.0), mean(|p| p.1));
+    let sum =
+        |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mx, y - my)).sum::<f64>();
+    let (xy, xx, yy) = (sum(&|x, y| x * y), sum(&|x, _| x * x), sum(&|_, y| y * y));
+    if xx * yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) }
+}
+
+/// Fig. 10.
+pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let kinds = [("run to completion (fused)", false), ("pipelined (isolated)", true)];
+    let mut points = vec![("echo: no µNF", 1.0, (0, false)), ("echo: no µNF", 8.0, (0, false))];
+    points.extend(
+        kinds.iter().flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated)))),
+    );
+    effort.rounds(&points, |(n, isolated)| {
+        let text = chain_of(n, "TtlDecrement");
+        Ok(effort.sampling.take(&text, isolate(isolated), generator(60, Rate::Max))?.into())
+    })
+}
+
+pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
+    let ratio = |n: usize| {
+        let of = |name: &str| median(series, name, n as f64);
+        of("pipelined (isolated)") / of("run to completion (fused)")
+    };
+    let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).count();
+    let text = format!(
+        "pipelined / run to completion: {:.2} at 1, {:.2} at 4, {:.2} at 8 µNFs; the pipeline wins at {wins} of {} lengths",
+        ratio(1),
+        ratio(4),
+        ratio(8),
+        LENGTHS.len()
+    );
+    (Verdict::of(ratio(8) > 1.0), text)
+}
+
+/// §VII-C2: the service chain of Fig. 11 at 200-byte packets, with one and with two HttpClassifiers.
+pub fn service_chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let kinds = [("in turn", false), ("to the least loaded", true)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, l)| [1, 2].map(|n| (name, f64::from(n), (n, l)))).collect();
+    effort.rounds(&points, |(instances, least_loaded)| {
+        let asked = Asked { least_loaded, ..Asked::equal(instances) };
+        let plan = instances::plan(effort.sampling, &chain::minimal(), "http", asked)?;
+        Ok(effort.sampling.run(&plan, DeviceSpec::Listed(requests()))?.into())
+    })
+}
+
+/// 1,000 flows whose packets are requests, of 200 bytes with the check sequence.
+fn requests() -> ListedSpec {
+    const HEADS: usize = 54;
+    let mut payload =
+        b"GET /products/item?id=42 HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\nX-Pad: "
+            .to_vec();
+    payload.resize(200 - 4 - HEADS - 4, b'x');
+    payload.extend_from_slice(b"\r\n\r\n");
+    let flow = |i: u16| ListedFlow {
+        source: [192, 0, 2, (i % 250) as u8 + 1].into(),
+        destination: [198, 51, 100, 1].into(),
+        proto: 6,
+        ports: (20_000 + i, 80),
+    };
+    ListedSpec {
+        flows: (0..1000).map(flow).collect(),
+        payloads: vec![payload],
+        size: 60,
+        packets: None,
+        burst: None,
+        shuffled: false,
+        stays: false,
+    }
+}
+
+pub fn judge_service_chain(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, n: f64| median(series, name, n);
+    let one = of("in turn", 1.0);
+    let best = of("in turn", 2.0).max(of("to the least loaded", 2.0));
+    let text = format!(
+        "{one:.2} Mpps with one, {best:.2} with two ({:.2} times), on two cores that all µNFs and the devices share",
+        best / one
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// A policy that leads through `n` NFs of a type, written with its configuration.
+fn chain_of(n: usize, nf: &str) -> String {
+    let (kind, config) = nf.split_once(' ').unwrap_or((nf, ""));
+    let declare: String = (0..n).map(|i| format!("{kind} x{i} {config};\n")).collect();
+    let path: String = (0..n).map(|i| format!(" -> x{i}")).collect();
+    format!("Port<0> lan; Port<1> wan;\n{declare}pipelet {{ lan{path} -> wan; }}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_from_what_is_none() {
+        assert!(determination(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) > 0.999);
+        assert!(determination(&[(1.0, 1.0), (2.0, 9.0), (3.0, 1.0)]) < 0.1);
+    }
+
+    #[test]
+    fn every_chain_is_a_policy() {
+        for text in
+            [chain_of(3, "Busy { cycles: 100 }"), chain_of(2, "TtlDecrement"), chain_policy(0)]
+        {
+            policy::from_text(&text, "(test)").unwrap();
+        }
+    }
+}

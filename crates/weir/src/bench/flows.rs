@@ -1,0 +1,24 @@
+//! `weir bench flows`: what remembering flows costs.
+
+mod rates;
+
+use std::process::ExitCode;
+
+/// Measures NFs that remember flows.
+#[derive(clap::Args)]
+pub struct FlowsArgs {
+    #[command(subcommand)]
+    command: FlowsCommand,
+}
+
+#[derive(clap::Subcommand)]
+enum FlowsCommand {
+    /// Packets a second through a firewall, an address translator, and a chain of three, with few flows and with many.
+    Rates(rates::RatesArgs),
+}
+
+pub fn main(args: &FlowsArgs) -> ExitCode {
+    match &args.command {
+        FlowsCommand::Rates(args) => rates::main(args),
+    }
+}

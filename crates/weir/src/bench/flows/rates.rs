@@ -1,0 +1,205 @@
+//! `weir bench flows rates`: stateful NFs in one segment on one core, generator and sink on another.
+
+use crate::bench::chain_policy;
+use crate::bench::machine::Machine;
+use crate::bench::sample::{
+    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
+    write_json,
+};
+use crate::policy::{self, Consolidate};
+use serde::Serialize;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use weir_device::{DeviceSpec, ListedFlow, ListedSpec};
+use weir_nf::headers::proto;
+use weir_plan::Isolate;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// One MacSwap: what generator and sink make and take at most.
+    Ceiling,
+    /// ConnTrack.
+    ConnTrack,
+    /// Napt, from inside to outside.
+    Napt,
+    /// FlowMonitor, ConnTrack and HttpParser in one segment.
+    Chain,
+}
+
+impl Subject {
+    fn name(self) -> &'static str {
+        match self {
+            Subject::Ceiling => "ceiling",
+            Subject::ConnTrack => "ConnTrack",
+            Subject::Napt => "Napt",
+            Subject::Chain => "FlowMonitor -> ConnTrack -> HttpParser",
+        }
+    }
+
+    /// What leads from port 0 to port 1. Packets are of connections that were there before.
+    fn policy(self) -> String {
+        let ports = "Port<0> lan; Port<1> wan;\n";
+        let fw = "ConnTrack fw { pickup: true };";
+        match self {
+            Subject::Ceiling => chain_policy(1),
+            Subject::ConnTrack => format!("{ports}{fw} pipelet {{ lan -> fw -> wan; }}\n"),
+            Subject::Napt => {
+                let address = |n| format!("\"198.51.100.{n}\"");
+                let addresses: Vec<_> = (0..OUTER).map(address).collect();
+                format!(
+                    "{ports}Napt nat {{ addresses: [{}] }};\npipelet {{ lan -> [inside] nat; \
+                     nat [nat.outside] -> wan; nat [nat.inside] -> Drop; }}\n",
+                    addresses.join(", ")
+                )
+            }
+            Subject::Chain => format!(
+                "{ports}FlowMonitor mon; {fw} HttpParser http;\n\
+                 pipelet {{ lan -> mon -> fw -> http -> wan; }}\n"
+            ),
+        }
+    }
+}
+
+/// Outer addresses of the translator: four million ports.
+const OUTER: u32 = 64;
+/// Most flows: those that ConnTrack remembers.
+const MOST_FLOWS: usize = 1 << 20;
+/// Connections of each inner host.
+const OF_HOST: usize = 64;
+
+/// Measures stateful NFs.
+#[derive(clap::Args)]
+pub struct RatesArgs {
+    /// Numbers of flows, at most 1048576; the chain's monitor and parser remember 65536.
+    #[arg(long, value_delimiter = ',', default_value = "128,60000,1000000",
+          value_parser = flows)]
+    flows: Vec<usize>,
+    /// What is measured, besides the ceiling.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "conn-track,napt,chain")]
+    nf: Vec<Subject>,
+    /// Writes all samples to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    sampling: SampleArgs,
+}
+
+fn flows(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(flows) if (1..=MOST_FLOWS).contains(&flows) => Ok(flows),
+        _ => Err(format!("write a number from 1 to {MOST_FLOWS}")),
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Sample {
+    nf: Subject,
+    flows: usize,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+#[derive(Serialize)]
+struct Results<'r> {
+    machine: &'r Machine,
+    ring: u32,
+    pool: u32,
+    samples: &'r [Sample],
+}
+
+pub fn main(args: &RatesArgs) -> ExitCode {
+    finish(run(args))
+}
+
+fn run(args: &RatesArgs) -> Result<(), BenchError> {
+    let machine = prepare()?;
+    let (ring, pool) = (args.sampling.ring, args.sampling.pool);
+    println!(
+        "one segment on core {}, generator and sink on core {}; 64-byte TCP segments of connections that were there before, \
+         each flow once in turn and then at random; ring {ring}, pool {pool}",
+        args.sampling.chain_core, args.sampling.device_core,
+    );
+    let mut subjects = vec![Subject::Ceiling];
+    subjects.extend(args.nf.iter().filter(|nf| **nf != Subject::Ceiling));
+    let mut samples: Vec<Sample> = Vec::new();
+    for round in 0..args.sampling.samples {
+        for &flows in &args.flows {
+            for &nf in &subjects {
+                let of = args.sampling.samples;
+                progress(&format!("round {} of {of}: {}, {flows} flows", round + 1, nf.name()));
+                let measured = sample(&args.sampling, nf, flows)?;
+                samples.push(Sample { nf, flows, measured });
+            }
+        }
+    }
+    progress("");
+    print_table(&args.flows, &subjects, &samples);
+    if let Some(path) = &args.json {
+        write_json(path, &Results { machine: &machine, ring, pool, samples: &samples })?;
+    }
+    Ok(())
+}
+
+fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measured, BenchError> {
+    let cores = vec![sampling.device_core, sampling.chain_core];
+    let loaded = policy::from_text(&nf.policy(), "(bench)")?;
+    let plan = policy::plan(
+        &loaded.graph,
+        Path::new("(bench)"),
+        Isolate::None,
+        Some(cores),
+        &[],
+        Consolidate::Off,
+    )?;
+    // Every flow is there before anything is counted.
+    let source = DeviceSpec::Listed(source(flows));
+    sampling.run_after(&plan, source, &sampling.options(), flows as u64)
+}
+
+/// Connections of hosts with 64 each to one of 256 servers.
+fn source(flows: usize) -> ListedSpec {
+    let flow = |n: usize| {
+        let (host, port) = ((n / OF_HOST) as u32, (n % OF_HOST) as u16);
+        ListedFlow {
+            source: Ipv4Addr::from_bits(0x0a00_0000 | host).into(),
+            destination: Ipv4Addr::from_bits(0xcb00_7100 | host & 0xff).into(),
+            proto: proto::TCP,
+            ports: (32_768 + port, 80),
+        }
+    };
+    ListedSpec {
+        flows: (0..flows).map(flow).collect(),
+        payloads: Vec::new(),
+        size: 64,
+        packets: None,
+        burst: None,
+        stays: false,
+        shuffled: true,
+    }
+}
+
+fn print_table(flows: &[usize], subjects: &[Subject], samples: &[Sample]) {
+    print_regime(samples.iter().map(|s| &s.measured));
+    if samples.iter().any(|s| !s.measured.real_time) {
+        println!("without the real-time class (not permitted, or left out)");
+    }
+    println!("Mpps, min / median / max");
+    println!("{:>9}  {:>6}  {:^20}  NF", "flows", "regime", "Mpps");
+    for &flows in flows {
+        for &nf in subjects {
+            for fast in [true, false] {
+                let of = samples
+                    .iter()
+                    .filter(|s| (s.nf, s.flows) == (nf, flows) && s.measured.is_fast() == fast);
+                let mpps = spread(of.map(|s| s.measured.mpps).collect());
+                if mpps.is_some() {
+                    let regime = if fast { "fast" } else { "slow" };
+                    println!("{flows:>9}  {regime:>6}  {:^20}  {}", show(mpps), nf.name());
+                }
+            }
+        }
+    }
+}

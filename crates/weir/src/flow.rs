@@ -1,0 +1,142 @@
+//! `weir get` and `weir flow`: asks a running graph about its flows, and moves some.
+
+use crate::control::{self, Answer, Ask, Flows};
+use crate::{BAD_INPUT, FAILED, say};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Asks a running `weir run`.
+#[derive(clap::Args)]
+pub struct GetArgs {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// Lists the flows that NFs remember.
+    Flows {
+        /// Only flows that this filter matches, in one of their directions: `tcp port 443`. It sees what is in a flow's key:
+        /// addresses, ports, protocol, VLANs.
+        filter: Option<String>,
+        /// Only those of one NF.
+        #[arg(long)]
+        nf: Option<String>,
+        /// Lists so many of each worker, at most; all are counted.
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(0..=5000))]
+        most: u32,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+        /// The run's control socket; without it the only one that there is.
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
+    },
+}
+
+/// Does something with flows of a running `weir run`.
+#[derive(clap::Args)]
+pub struct FlowArgs {
+    #[command(subcommand)]
+    what: Do,
+}
+
+#[derive(clap::Subcommand)]
+enum Do {
+    /// Moves flows to another instance of their NF while packets come; none is lost or reordered.
+    Move {
+        /// The NF, which has several instances.
+        nf: String,
+        /// Flows that this filter matches, in one of their directions, and that are there now.
+        #[arg(required_unless_present_any = ["share", "all"], conflicts_with_all = ["share", "all"])]
+        filter: Option<String>,
+        /// So many hundredths of what each other instance has, with the flows that will be.
+        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "all")]
+        share: Option<u8>,
+        /// All, also those that will be.
+        #[arg(long)]
+        all: bool,
+        /// The instance that they go to, from 1.
+        #[arg(long, value_name = "INSTANCE")]
+        to: u32,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+        /// The run's control socket; without it the only one that there is.
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
+    },
+}
+
+pub fn get(args: &GetArgs) -> ExitCode {
+    let What::Flows { filter, nf, most, json, control } = &args.what;
+    let ask = Ask::Flows { nf: nf.clone(), filter: filter.clone(), most: *most };
+    answer(control.as_deref(), &ask, *json)
+}
+
+pub fn main(args: &FlowArgs) -> ExitCode {
+    let Do::Move { nf, filter, share, all, to, json, control } = &args.what;
+    let share = share.or(all.then_some(100));
+    let ask = Ask::Move { nf: nf.clone(), filter: filter.clone(), share, to: *to };
+    answer(control.as_deref(), &ask, *json)
+}
+
+fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode {
+    let answer = match control::ask(control, ask) {
+        Ok(answer) => answer,
+        Err(e) => {
+            crate::complain!("weir: {e}");
+            let refused = matches!(e, control::ControlError::Refused(_));
+            return ExitCode::from(if refused { BAD_INPUT } else { FAILED });
+        }
+    };
+    let (whole, text) = match &answer {
+        Answer::Flows(flows) => (flows.failures.is_empty(), table(flows)),
+        Answer::Moved { flows, ms, failures } => {
+            let mut text = format!("{flows} flows moved in {ms:.1} ms\n");
+            for why in failures {
+                let _ = writeln!(text, "not moved: {why}");
+            }
+            (failures.is_empty(), text)
+        }
+        Answer::Error(why) => (false, format!("{why}\n")),
+    };
+    let text = match json {
+        true => serde_json::to_string_pretty(&answer).map(|text| text + "\n").unwrap_or(text),
+        false => text,
+    };
+    if let Err(e) = say::tell(&text) {
+        crate::complain!("weir: cannot write the answer: {e}");
+        return ExitCode::from(FAILED);
+    }
+    ExitCode::from(if whole { 0 } else { FAILED })
+}
+
+fn table(flows: &Flows) -> String {
+    let mut text = String::new();
+    let name = |nf: &str, instance: Option<u32>| match instance {
+        Some(instance) => format!("{nf}#{instance}"),
+        None => nf.to_owned(),
+    };
+    for flow in &flows.flows {
+        let keys: Vec<String> = flow.keys.iter().map(|[a, b]| format!("{a} <-> {b}")).collect();
+        let _ = writeln!(
+            text,
+            "{:<20} proto {:<3} {:<50} age {:.3} s, idle {:.3} s",
+            name(&flow.nf, flow.instance),
+            flow.proto,
+            keys.join(" = "),
+            flow.age,
+            flow.idle,
+        );
+    }
+    for count in &flows.counts {
+        let of = name(&count.nf, count.instance);
+        let _ = writeln!(text, "{of}: {} flows, {} chosen", count.flows, count.chosen);
+    }
+    for why in &flows.failures {
+        let _ = writeln!(text, "not asked: {why}");
+    }
+    text
+}

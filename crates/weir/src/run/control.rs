@@ -1,0 +1,241 @@
+//! The control socket of a run: others ask, the run's loop answers.
+
+use crate::control::{self, Answer, Ask, Count, Flow, Flows};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::Mode;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use weir_control::{Agent, Event, Listed, MoveFlows};
+use weir_filter::Expr;
+use weir_packet::{Direction, FlowKey};
+use weir_port::Doorbell;
+use weir_runtime::moves::What;
+
+/// Who may ask at the same time, at most.
+const MOST: usize = 16;
+/// How long to wait when nobody could be taken in.
+const AGAIN: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// A question, and where its answer goes.
+type Asked = (Ask, Sender<Answer>);
+
+/// The socket, while the run runs.
+pub(super) struct Control {
+    path: PathBuf,
+    asked: Receiver<Asked>,
+    /// By number of the agent's: who waits.
+    waiting: BTreeMap<u64, Sender<Answer>>,
+}
+
+/// Why there is no socket.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SocketError {
+    #[error("cannot make the control socket {}: {source}; name another place with --control", path.display())]
+    Bind { path: PathBuf, source: io::Error },
+    #[error("cannot listen at the control socket: {0}")]
+    Wake(#[from] weir_port::DoorbellError),
+}
+
+impl Control {
+    /// Makes the socket, for this user only. `named`: where; else in the directory of all runs.
+    pub(super) fn open(named: Option<&Path>, agent: &mut Agent) -> Result<Self, SocketError> {
+        let path = match named {
+            Some(path) => path.to_owned(),
+            None => control::directory().join(format!("{}.sock", std::process::id())),
+        };
+        let failed = |source| SocketError::Bind { path: path.clone(), source };
+        if named.is_none() {
+            use std::os::unix::fs::DirBuilderExt;
+            let mut builder = std::fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(control::directory()).map_err(failed)?;
+        }
+        // What is left over of a run that was killed answers nobody.
+        if is_stale(&path) {
+            std::fs::remove_file(&path).map_err(failed)?;
+        }
+        // Made for this user alone: later would be too late.
+        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+        let listener = UnixListener::bind(&path);
+        rustix::process::umask(before);
+        let listener = listener.map_err(failed)?;
+        let bell = Doorbell::new()?;
+        let own = bell.fd().try_clone_to_owned().map_err(failed)?;
+        agent.wake_by(own);
+        let (ask, asked) = channel();
+        let ring = bell.fd().try_clone_to_owned().map_err(failed)?;
+        let listens = move || listen(&listener, &ask, &ring);
+        let thread = std::thread::Builder::new().name("weir-control".into());
+        thread.spawn(listens).map_err(failed)?;
+        Ok(Control { path, asked, waiting: BTreeMap::new() })
+    }
+
+    /// Does what was asked for.
+    pub(super) fn serve(&mut self, agent: &mut Agent) {
+        while let Ok((ask, answer)) = self.asked.try_recv() {
+            match begin(agent, &ask) {
+                Ok(ticket) => drop(self.waiting.insert(ticket, answer)),
+                Err(why) => drop(answer.send(Answer::Error(why))),
+            }
+        }
+    }
+
+    /// Passes on what the agent answers.
+    pub(super) fn hear(&mut self, event: &Event) {
+        let (ticket, answer) = match event {
+            Event::FlowsMoved { ticket, moved } => {
+                let (flows, failures) = (moved.flows, moved.failures.clone());
+                (ticket, Answer::Moved { flows, ms: moved.took.as_secs_f64() * 1e3, failures })
+            }
+            Event::FlowsListed { ticket, listed } => (ticket, Answer::Flows(told(listed))),
+            _ => return,
+        };
+        if let Some(waiting) = self.waiting.remove(ticket) {
+            let _ = waiting.send(answer);
+        }
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// True for a socket that nobody listens at.
+fn is_stale(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
+    let refused = |e: io::Error| e.kind() == io::ErrorKind::ConnectionRefused;
+    is_socket && UnixStream::connect(path).is_err_and(refused)
+}
+
+fn begin(agent: &mut Agent, ask: &Ask) -> Result<u64, String> {
+    match ask {
+        Ask::Flows { nf, filter, most } => {
+            let filter = filter.as_deref().map(parse).transpose()?;
+            agent.list_flows(nf.as_deref(), filter.as_ref(), *most).map_err(|e| e.to_string())
+        }
+        Ask::Move { nf, filter, share, to } => {
+            let what = match (filter, share) {
+                (Some(filter), None) => What::Flows(Some(parse(filter)?)),
+                (None, Some(share @ 1..=100)) => What::Share(*share),
+                (None, Some(share)) => {
+                    return Err(format!("a share of {share} hundredths is none; from 1 to 100"));
+                }
+                _ => return Err("say which flows: a filter, or a share".to_owned()),
+            };
+            let order = MoveFlows { nf: nf.clone(), what, to: *to };
+            agent.move_flows(&order).map_err(|e| e.to_string())
+        }
+    }
+}
+
+/// A filter over flows: what it asks for has to be in a flow's key.
+fn parse(text: &str) -> Result<Expr, String> {
+    let expr = weir_filter::parse(text).map_err(|errors| {
+        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        format!("filter `{text}`: {}", errors.join("; "))
+    })?;
+    if expr.asks_slots() || expr.asks_ingress() {
+        return Err(format!(
+            "filter `{text}`: flows have no tags and no port that they came in by"
+        ));
+    }
+    weir_filter::Filter::compile(&expr).map_err(|e| format!("filter `{text}`: {e}"))?;
+    Ok(expr)
+}
+
+fn told(listed: &Listed) -> Flows {
+    let end = |(address, port): (std::net::IpAddr, u16)| {
+        if address.is_ipv6() { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+    };
+    let ends = |key: &FlowKey| key.ends(Direction::Up).map(end);
+    let flows = listed.rows.iter().map(|row| Flow {
+        nf: row.nf.clone(),
+        kind: row.kind.clone(),
+        instance: row.instance,
+        proto: row.keys.first().map_or(0, FlowKey::proto),
+        keys: row.keys.iter().map(ends).collect(),
+        age: row.age.as_secs_f64(),
+        idle: row.idle.as_secs_f64(),
+    });
+    let counts = listed.counts.iter().map(|count| Count {
+        nf: count.nf.clone(),
+        instance: count.instance,
+        flows: count.flows,
+        chosen: count.chosen,
+    });
+    Flows { counts: counts.collect(), flows: flows.collect(), failures: listed.failures.clone() }
+}
+
+/// Takes in whoever comes, until the run ends.
+fn listen(listener: &UnixListener, ask: &Sender<Asked>, ring: &OwnedFd) {
+    let there = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // Too many open files, say, or who asked has left already: not the end of all asking.
+            std::thread::sleep(AGAIN);
+            continue;
+        };
+        let (ask, there) = (ask.clone(), there.clone());
+        let Ok(ring) = ring.as_fd().try_clone_to_owned() else { continue };
+        // Relaxed: a counter, no data behind it.
+        if there.fetch_add(1, Ordering::Relaxed) >= MOST {
+            let _ = reply(&stream, &Answer::Error(format!("{MOST} others are asking already")));
+            there.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let left = there.clone();
+        let talks = move || {
+            let _ = talk(&stream, &ask, &ring);
+            there.fetch_sub(1, Ordering::Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("weir-control".into());
+        if thread.spawn(talks).is_err() {
+            left.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One line asks, one answers, until the other has no more.
+fn talk(stream: &UnixStream, ask: &Sender<Asked>, ring: &OwnedFd) -> io::Result<()> {
+    stream.set_read_timeout(Some(control::PATIENCE))?;
+    stream.set_write_timeout(Some(control::PATIENCE))?;
+    let mut lines = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        let len = (&mut lines).take(control::LONGEST).read_line(&mut line)?;
+        if len == 0 {
+            return Ok(());
+        }
+        if len as u64 >= control::LONGEST {
+            let why = format!("a question of more than {} bytes", control::LONGEST);
+            return reply(stream, &Answer::Error(why));
+        }
+        let answer = match serde_json::from_str(&line) {
+            Ok(question) => {
+                let (send, answer) = channel();
+                if ask.send((question, send)).is_err() {
+                    return Ok(());
+                }
+                let _ = rustix::io::write(ring, &1u64.to_ne_bytes());
+                answer.recv_timeout(control::PATIENCE).unwrap_or_else(|_| {
+                    Answer::Error("the graph has not answered in time, or has ended".to_owned())
+                })
+            }
+            Err(e) => Answer::Error(format!("not a question: {e}")),
+        };
+        reply(stream, &answer)?;
+    }
+}
+
+fn reply(mut stream: &UnixStream, answer: &Answer) -> io::Result<()> {
+    let mut line = serde_json::to_string(answer)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())
+}

@@ -1,0 +1,189 @@
+//! Reading the policy again while its graph runs, and relinking it.
+
+use super::RunError;
+use super::live::Live;
+use super::planner::{Planned, Planner};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread::Scope;
+use std::time::{Duration, Instant};
+use weir_control::{Agent, Relinked, Report};
+use weir_plan::Plan;
+
+/// How often files are looked at. A look asks the file system for each file's times, which costs the agent's loop
+/// nothing to speak of, and works for files that are replaced, on any file system.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What of the graph is read, planned and running.
+pub(super) struct Reload<'s, 'e, 'a> {
+    scope: &'s Scope<'s, 'e>,
+    planner: &'e Planner<'a>,
+    /// The plan that runs.
+    plan: Plan,
+    /// That of the generation that is being prepared.
+    next: Option<Plan>,
+    /// A policy that is being read.
+    reading: Option<Receiver<Result<Planned, RunError>>>,
+    /// It was asked for again meanwhile.
+    again: bool,
+    generation: u32,
+    watch: Option<Watch>,
+    start: Instant,
+    earlier: Vec<Report>,
+    relinks: Vec<Relinked>,
+}
+
+impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
+    pub(super) fn new(
+        scope: &'s Scope<'s, 'e>,
+        planner: &'e Planner<'a>,
+        plan: Plan,
+        files: Vec<PathBuf>,
+    ) -> Self {
+        let watch = planner.watches().then(|| Watch::new(planner.own_files().chain(files)));
+        Reload {
+            scope,
+            planner,
+            plan,
+            next: None,
+            reading: None,
+            again: false,
+            generation: 1,
+            watch,
+            start: Instant::now(),
+            earlier: Vec::new(),
+            relinks: Vec::new(),
+        }
+    }
+
+    /// Reads the policy when it is `asked` for or has changed, and goes on with what was read.
+    pub(super) fn look(&mut self, agent: &mut Agent, live: &mut Live, asked: bool) {
+        let changed = self.watch.as_mut().is_some_and(Watch::has_changed);
+        self.again |= asked || changed;
+        match self.reading.as_ref().map(Receiver::try_recv) {
+            Some(Err(TryRecvError::Empty)) => return,
+            Some(read) => {
+                self.reading = None;
+                // Its thread has ended without a word only if it panicked, which was said then.
+                if let Ok(read) = read {
+                    self.relink(agent, live, read);
+                }
+            }
+            None => {}
+        }
+        // Whatever was asked for while another was under way is done now, once.
+        if self.again && self.reading.is_none() && !agent.is_relinking() {
+            self.again = false;
+            let (say, read) = channel();
+            let (planner, generation) = (self.planner, self.generation + 1);
+            self.scope.spawn(move || {
+                let _ = say.send(crate::known::again(|| planner.plan(generation)));
+            });
+            self.reading = Some(read);
+        }
+    }
+
+    fn relink(&mut self, agent: &mut Agent, live: &mut Live, read: Result<Planned, RunError>) {
+        let planned = match read {
+            Ok(planned) => planned,
+            Err(e) => {
+                live.clear();
+                crate::complain!("{}", e.to_string().trim_end());
+                live.say("not relinked: the graph goes on as it was");
+                return;
+            }
+        };
+        if let Some(watch) = &mut self.watch {
+            watch.set(self.planner.own_files().chain(planned.files));
+        }
+        match agent.relink(planned.setup) {
+            Ok(()) => self.next = Some(planned.plan),
+            Err(e) => live.say(&format!("not relinked: {e}; the graph goes on as it was")),
+        }
+    }
+
+    /// Takes in what generations that have ended counted. To be called after each turn, before its events are
+    /// looked at.
+    pub(super) fn count_retired(&mut self, agent: &mut Agent, live: &mut Live) {
+        for mut retired in agent.retired() {
+            // What was heard during the switch.
+            while let Some(event) = retired.agent.event() {
+                live.tell(&retired.agent, &event);
+            }
+            live.retire(&retired.agent);
+            let seconds = self.start.elapsed().as_secs_f64();
+            self.earlier.push(Report::of(&self.plan, &retired.agent, retired.census, seconds));
+            self.generation += 1;
+            if let Some(next) = self.next.take() {
+                self.plan = next;
+            }
+        }
+    }
+
+    pub(super) fn relinked(&mut self, relinked: Relinked) {
+        self.relinks.push(relinked);
+    }
+
+    pub(super) fn not_relinked(&mut self) {
+        self.next = None;
+    }
+
+    /// The plan that ran last, and the reports of the generations before.
+    pub(super) fn end(self) -> (Plan, Vec<Report>, Vec<Relinked>) {
+        (self.plan, self.earlier, self.relinks)
+    }
+}
+
+/// What tells that a file is another than before: when it was changed, its length, its number.
+type Stamp = Option<(i64, i64, u64, u64)>;
+
+/// Files that are looked at now and then.
+struct Watch {
+    files: BTreeMap<PathBuf, Stamp>,
+    looked: Instant,
+    /// Something has changed and was not quiet since: an editor may not be through.
+    restless: bool,
+}
+
+impl Watch {
+    fn new(files: impl Iterator<Item = PathBuf>) -> Self {
+        let mut watch = Watch { files: BTreeMap::new(), looked: Instant::now(), restless: false };
+        watch.set(files);
+        watch
+    }
+
+    fn set(&mut self, files: impl Iterator<Item = PathBuf>) {
+        let mut old = std::mem::take(&mut self.files);
+        let stamped = files.map(|file| {
+            // What has changed since it was looked at last is still to be noticed.
+            let stamp = old.remove(&file).unwrap_or_else(|| stamp(&file));
+            (file, stamp)
+        });
+        self.files = stamped.collect();
+    }
+
+    /// True when something has changed and everything is quiet again.
+    fn has_changed(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
+        let mut moved = false;
+        for (file, before) in &mut self.files {
+            let now = stamp(file);
+            moved |= std::mem::replace(before, now) != now;
+        }
+        let quiet = std::mem::replace(&mut self.restless, moved) && !moved;
+        if moved {
+            self.restless = true;
+        }
+        quiet
+    }
+}
+
+fn stamp(file: &std::path::Path) -> Stamp {
+    let found = std::fs::metadata(file).ok()?;
+    Some((found.mtime(), found.mtime_nsec(), found.len(), found.ino()))
+}

@@ -1,0 +1,179 @@
+//! All at once, for as long as one likes: workers are killed and stopped, the graph is changed, instances, stages and
+//! trust domains come and go, more comes than there is room for. `WEIR_CHAOS_SECONDS` says for how long (each test; 600
+//! is the long one), `WEIR_SEED` repeats a run's choices.
+//!
+//! A graph gets disturbed rounds, each a run of its own. Always: what comes out is what came in, unharmed, in order,
+//! and what is missing was counted. At the end of a round, when the last disturbance is over, what comes out of
+//! the same running graph is exactly what the oracle says.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_chaos;
+mod common_crash;
+mod common_live;
+mod common_oracle;
+
+use common_chaos::*;
+use common_crash::{Choices, PATIENCE, Scratch, assert_in_order, read_capture, wait_until};
+use common_live::{Wires, skipped};
+use common_oracle::{demo_capture, has_ethernet, oracle, shared};
+use rustix::process::Signal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use weir_oracle::Input;
+
+/// How long the tests go on, each.
+fn long() -> Duration {
+    let seconds = std::env::var("WEIR_CHAOS_SECONDS").ok().map(|s| s.parse().unwrap());
+    Duration::from_secs(seconds.unwrap_or(12))
+}
+
+/// Rounds until the time is over, each with choices of its own; its number and its seed are printed, and `WEIR_SEED` set to
+/// the latter begins with it.
+fn rounds(what: &str, mut round: impl FnMut(&mut Choices)) {
+    let first = common_oracle::random::seed();
+    let start = Instant::now();
+    for n in 0.. {
+        let seed = first.wrapping_add(n);
+        println!("{what}: round {n}, WEIR_SEED={seed}");
+        round(&mut Choices(seed));
+        if start.elapsed() > long() {
+            return;
+        }
+    }
+}
+
+/// How long a round is disturbed.
+const DISTURBED: Duration = Duration::from_secs(5);
+
+/// A round on a capture, `base` over and over.
+fn capture_round(name: &str, base: &[Input], choices: &mut Choices) {
+    let scratch = Scratch::new(&format!("chaos-{name}"));
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    // Who works slowest takes 60 µs or more for a packet, so these last for longer than a round.
+    let packets = DISTURBED.as_millis() as usize * 15 * 4;
+    write_over_and_over(&input, base, packets.div_ceil(base.len()));
+    let rx = format!("pcap:rx={}", input.display());
+    let tx = format!("pcap:tx={}", out.display());
+    let mut chaos = Chaos::start(&scratch, &rx, &tx, choices);
+    let size = || std::fs::metadata(&out).map_or(0, |m| m.len());
+    chaos.disturb(DISTURBED, choices, &mut || size() > 0);
+    chaos.assert_nothing_is_left_of_earlier_generations();
+    let last = Policy::random(choices);
+    let expected = Expected::of(&last, base);
+    chaos.settle(&last, choices);
+    let quiet = size();
+    let enough = quiet + expected.bytes() * 5 / 4;
+    wait_until("what comes once more to leave", PATIENCE, || size() > enough);
+    let finished = chaos.end(name);
+    let records = places_and_bytes(&out);
+    assert_eq!(records.len() as u64, finished.number("/balance/out"), "{name}");
+    let places: Vec<u64> = records.iter().map(|r| r.place).collect();
+    assert_in_order(&places, name);
+    for record in &records {
+        let sent = &base[record.place as usize % base.len()].bytes;
+        // Who swaps addresses comes and goes.
+        assert_eq!(record.bytes[12..], sent[12..], "{name}: packet {} is harmed", record.place);
+    }
+    // Nothing disturbs from here on.
+    let quiet: Vec<_> = records.into_iter().filter(|r| r.at >= quiet).collect();
+    assert!(quiet.len() > expected.len(), "{name}: {} packets at the end", quiet.len());
+    expected.assert_is(&quiet, name);
+}
+
+#[test]
+fn numbered_packets_survive_chaos_and_are_as_the_oracle_says_afterwards() {
+    let base: Vec<Input> = (0..3000).map(numbered).collect();
+    rounds("numbered", |choices| capture_round("numbered", &base, choices));
+}
+
+#[test]
+#[ignore = "the capture may be over before the graph has settled: to be made longer (docs/operating.md, Chaos)"]
+fn recorded_traffic_survives_chaos_and_is_as_the_oracle_says_afterwards() {
+    // Few enough that all of a capture comes by once more within some seconds.
+    const MOST: usize = 4000;
+    let shared: Vec<PathBuf> = shared().into_iter().filter(|p| has_ethernet(p)).collect();
+    let all = [vec![demo_capture()], shared].concat();
+    rounds("recorded", |choices| {
+        let path = &all[choices.below(all.len() as u64) as usize];
+        let (mut packets, _) = weir_oracle::read_capture(path, 0).unwrap();
+        packets.retain(|p| p.link.is_ethernet() && p.bytes.len() >= 14);
+        packets.truncate(MOST);
+        println!("{}: {} packets", path.display(), packets.len());
+        if !packets.is_empty() {
+            capture_round("recorded", &packets, choices);
+        }
+    });
+}
+
+#[test]
+fn more_than_there_is_room_for_and_chaos_lose_no_more_than_is_counted() {
+    rounds("overload", |choices| {
+        let scratch = Scratch::new("chaos-overload");
+        let out = scratch.file("out.pcap");
+        // Several times what the slowest NF takes.
+        let rx = format!("gen:size=64,flows={GENERATED},rate=40000,full=drop");
+        let tx = format!("pcap:tx={}", out.display());
+        let mut chaos = Chaos::start(&scratch, &rx, &tx, choices);
+        let size = || std::fs::metadata(&out).map_or(0, |m| m.len());
+        chaos.disturb(DISTURBED, choices, &mut || size() > 0);
+        chaos.assert_nothing_is_left_of_earlier_generations();
+        chaos.settle(&Policy::random(choices), choices);
+        let enough = size() + 1000 * 80;
+        wait_until("packets to leave", PATIENCE, || size() > enough);
+        let finished = chaos.end("overload");
+        let places = unwrapped(&read_capture(&out, generated_flow));
+        assert_in_order(&places, "overload");
+        assert_eq!(places.len() as u64, finished.number("/balance/out"));
+        assert!(places.last().is_none_or(|last| *last < finished.number("/balance/in")));
+    });
+}
+
+#[test]
+#[ignore = "packets go uncounted, and once one came late: not mended yet (docs/operating.md, Chaos)"]
+fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
+    if skipped("live_packets_survive_chaos") {
+        return;
+    }
+    rounds("live", |choices| {
+        let (scratch, wires) = (Scratch::new("chaos-live"), Wires::new());
+        let out = scratch.file("out.pcap");
+        let recorded = format!("pcap:tx={}", out.display());
+        let recorder = wires.end(&wires.recorder, &scratch, "afp:e1", &recorded);
+        recorder.wait_for_workers(2);
+        let weir = wires.weir.command("env");
+        let mut chaos = Chaos::start_by(weir, &scratch, "afp:m0", "afp:m1", choices);
+        chaos.spares_services = choices.below(2) == 0;
+        // Sometimes more than the slowest NF takes, sometimes less.
+        let rate = [2_000, 30_000][choices.below(2) as usize];
+        let endless = format!("gen:size=64,flows={GENERATED},rate={rate}");
+        let sender = wires.end(&wires.sender, &scratch, &endless, "afp:e0");
+        let size = || std::fs::metadata(&out).map_or(0, |m| m.len());
+        wait_until("packets to arrive", PATIENCE, || size() > 100 * 80);
+        chaos.disturb(DISTURBED, choices, &mut || true);
+        chaos.settle(&Policy::random(choices), choices);
+        let enough = size() + 500 * 80;
+        wait_until("packets to arrive again", PATIENCE, || size() > enough);
+        // From the sender on, so that all that was sent is through.
+        sender.signal(Signal::INT);
+        let sent = sender.finish();
+        let (finished, died) = chaos.end_when_idle("live");
+        let through = finished.number("/balance/out");
+        recorder.signal(Signal::INT);
+        let recorder = recorder.finish();
+        for (what, end) in [("sender", &sent), ("recorder", &recorder)] {
+            end.assert_sound(what);
+        }
+        let places = unwrapped(&read_capture(&out, generated_flow));
+        assert_in_order(&places, "live");
+        let n = |run: &common_crash::Finished, key: &str| run.number(&format!("/balance/{key}"));
+        // What is in a socket's ring when its service dies is lost, or sent, and nobody can say.
+        match died.contains("rx:lan") {
+            false => assert_eq!(n(&sent, "out"), n(&finished, "in"), "{:#}", finished.report),
+            true => assert!(n(&sent, "out") >= n(&finished, "in"), "{:#}", finished.report),
+        }
+        if !died.contains("tx:wan") {
+            assert_eq!(through, n(&recorder, "in"), "{:#}", recorder.report);
+        }
+        assert_eq!(places.len() as u64, n(&recorder, "out"));
+    });
+}

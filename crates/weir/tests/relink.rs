@@ -1,0 +1,402 @@
+//! A graph that is changed while packets flow: none lost, none reordered, state kept, and when a change fails the
+//! graph goes on as it was.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+
+use common_crash::*;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use weir_mem::fault::Step;
+
+/// Packets of the captures that are read.
+const PACKETS: u64 = 150_000;
+
+/// A chain that takes a while for them.
+const CHAIN: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  PacketSizeHistogram sizes;  Busy slow { cycles: 60000 };
+pipelet { lan -> head -> sizes -> slow -> wan; }";
+
+/// The same with one NF more, and another configuration.
+const LONGER: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  PacketSizeHistogram sizes;  MacSwap more;  Busy slow { cycles: 50000 };
+pipelet { lan -> head -> sizes -> more -> slow -> wan; }";
+
+/// A run on a numbered capture whose policy, or options, can be changed.
+struct Changing {
+    run: Run,
+    scratch: Scratch,
+    policy: PathBuf,
+}
+
+impl Changing {
+    fn start(name: &str, packets: u64, args: &[&str]) -> Self {
+        Self::start_with(name, packets, CHAIN, args)
+    }
+
+    fn start_with(name: &str, packets: u64, policy: &str, args: &[&str]) -> Self {
+        let scratch = Scratch::new(&format!("relink-{name}"));
+        let policy = scratch.policy(policy);
+        std::fs::write(scratch.file("options"), "--isolate each # as at first\n").unwrap();
+        write_capture(&scratch.file("in.pcap"), packets);
+        let rx = format!("0=pcap:rx={}", scratch.file("in.pcap").display());
+        let tx = format!("1=pcap:tx={}", scratch.file("out.pcap").display());
+        let options = scratch.file("options").display().to_string();
+        let own = ["--bind", &rx, "--bind", &tx, "--options", &options];
+        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
+        let mut weir = std::process::Command::new("env");
+        weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
+        let run = Run::start_by(weir, &policy, &[&own, args].concat());
+        let changing = Changing { run, scratch, policy };
+        changing.wait_for_traffic();
+        changing
+    }
+
+    fn out(&self) -> PathBuf {
+        self.scratch.file("out.pcap")
+    }
+
+    fn wait_for_traffic(&self) {
+        let before = written(&self.out());
+        wait_until("packets to flow", PATIENCE, || written(&self.out()) > before + 64 * RECORD);
+    }
+
+    fn isolate(&self, how: &str) {
+        std::fs::write(self.scratch.file("options"), format!("--isolate {how}\n")).unwrap();
+    }
+
+    /// Has the policy read again; what was said of it.
+    fn reload(&mut self) -> String {
+        self.run.signal(Signal::HUP);
+        self.outcome()
+    }
+
+    fn outcome(&mut self) -> String {
+        let told = |l: &str| l.contains("relinked");
+        self.run.wait_for_line("a word on the relink", told).1
+    }
+
+    /// Waits for the end. Nothing is lost: all packets are there, in order.
+    fn finish_whole(self, packets: u64) -> Finished {
+        let (out, finished) = (self.out(), self.run.finish());
+        finished.assert_sound("relinked");
+        assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+        let numbers = read_capture(&out, number);
+        assert_in_order(&numbers, "output");
+        assert_eq!(numbers.len() as u64, packets, "some are missing");
+        drop(self.scratch);
+        finished
+    }
+}
+
+fn written(out: &Path) -> u64 {
+    std::fs::metadata(out).map_or(0, |m| m.len())
+}
+
+fn node<'r>(finished: &'r Finished, name: &str) -> &'r Value {
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    nodes.iter().find(|n| n["name"] == name).unwrap_or_else(|| panic!("no node {name}"))
+}
+
+fn relinks(finished: &Finished) -> usize {
+    finished.report["relinks"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn segments_are_fused_and_taken_apart_at_full_load_and_no_packet_is_lost() {
+    let mut graph = Changing::start("fuse", PACKETS, &[]);
+    for how in ["none", "each", "none", "each"] {
+        graph.isolate(how);
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{line}");
+        graph.run.wait_for_workers(if how == "each" { 5 } else { 3 });
+        graph.wait_for_traffic();
+    }
+    let finished = graph.finish_whole(PACKETS);
+    assert_eq!(relinks(&finished), 4);
+    for name in ["rx:lan", "head", "sizes", "slow", "tx:wan"] {
+        assert_eq!(node(&finished, name)["packets"], PACKETS, "{name}");
+    }
+    // What it remembers went over each time.
+    let sizes = serde_json::to_string(&node(&finished, "sizes")["report"]).unwrap();
+    assert!(sizes.contains(&PACKETS.to_string()), "{sizes}");
+}
+
+#[test]
+fn an_nf_is_inserted_and_removed_and_another_gets_a_new_configuration() {
+    let mut graph = Changing::start("insert", PACKETS, &[]);
+    for policy in [LONGER, CHAIN] {
+        std::fs::write(&graph.policy, policy).unwrap();
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{line}");
+        graph.wait_for_traffic();
+    }
+    let (out, finished) = (graph.out(), graph.run.finish());
+    finished.assert_sound("relinked");
+    // Who passed the second MacSwap too has its addresses as they were sent.
+    let swapped = read_capture(&out, |bytes| (bytes[0..6] == [2, 0, 0, 0, 0, 1], number(bytes)));
+    let numbers: Vec<u64> = swapped.iter().map(|p| p.1).collect();
+    assert_in_order(&numbers, "output");
+    assert_eq!(numbers.len() as u64, PACKETS);
+    let twice = swapped.iter().filter(|p| p.0).count() as u64;
+    let more = node(&finished, "more");
+    assert_eq!((&more["packets"], &more["removed"]), (&twice.into(), &true.into()));
+    assert!(twice > 0 && twice < PACKETS);
+    // One change after the other: those with it are one run.
+    let changes = swapped.windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
+    assert_eq!(changes, 2);
+    assert_eq!(node(&finished, "slow")["packets"], PACKETS);
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_why_and_the_graph_goes_on() {
+    let mut graph = Changing::start("refuse", PACKETS / 2, &[]);
+    let more_ports = "Port<0> lan; Port<1> wan; Port<2> dmz; MacSwap head;
+pipelet { lan -> head; head [udp] -> wan; head [!(udp)] -> dmz; }";
+    for (policy, why) in [
+        ("Port<0> lan; nonsense", "policy.weir:1:"),
+        (more_ports, "packets leave by port 2"),
+        (CHAIN, "relinked in"),
+    ] {
+        std::fs::write(&graph.policy, policy).unwrap();
+        let line = graph.reload();
+        let said = graph.run.said.join("\n");
+        assert!(said.contains(why), "{why}: {line}\n{said}");
+        graph.wait_for_traffic();
+    }
+    let options = graph.scratch.file("options");
+    std::fs::remove_file(&options).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&options).status().unwrap();
+    assert!(made.success());
+    let line = graph.reload();
+    assert!(line.contains("not relinked"), "{line}");
+    assert!(graph.run.said.iter().any(|l| l.contains("a pipe")), "{:?}", graph.run.said);
+    std::fs::remove_file(&options).unwrap();
+    std::fs::write(graph.scratch.file("options"), "--isolate sometimes").unwrap();
+    let line = graph.reload();
+    assert!(line.contains("not relinked"), "{line}");
+    assert!(graph.run.said.iter().any(|l| l.contains("sometimes") && l.contains("options")));
+    let finished = graph.finish_whole(PACKETS / 2);
+    assert_eq!(relinks(&finished), 1);
+}
+
+#[test]
+fn a_worker_that_dies_before_the_switch_leaves_the_graph_as_it_was() {
+    let at = |step: Step| step as u32;
+    for (args, why) in [
+        (
+            ["--later-fault".to_owned(), format!("2:slow:{}:1", at(Step::StandingBy))],
+            "died before it began",
+        ),
+        (["--fault".to_owned(), format!("slow:{}:1", at(Step::HandingOver))], "died meanwhile"),
+    ] {
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let mut graph = Changing::start("before", PACKETS / 2, &args);
+        graph.isolate("each");
+        let line = graph.reload();
+        assert!(line.contains("not relinked") && line.contains(why), "{line}");
+        graph.wait_for_traffic();
+        let (out, finished) = (graph.out(), graph.run.finish());
+        finished.assert_sound(why);
+        let numbers = read_capture(&out, number);
+        assert_in_order(&numbers, why);
+        assert_eq!(numbers.len() as u64 + finished.number("/balance/lost"), PACKETS / 2);
+        assert_eq!(relinks(&finished), 0);
+    }
+}
+
+#[test]
+fn a_worker_that_dies_when_it_is_told_to_begin_is_mended_as_ever() {
+    let fault = format!("2:sizes:{}:1", Step::Begun as u32);
+    let mut graph = Changing::start("begun", PACKETS / 2, &["--later-fault", &fault]);
+    graph.run.signal(Signal::HUP);
+    graph.run.wait_for_line("the death", |l| l.contains("worker sizes died"));
+    let finished = graph.finish_whole(PACKETS / 2);
+    assert_eq!((relinks(&finished), finished.restarts()["sizes"]), (1, 1));
+    // What was known when it died went over all the same.
+    let sizes = serde_json::to_string(&node(&finished, "sizes")["report"]).unwrap();
+    assert!(sizes.contains(&(PACKETS / 2).to_string()), "{sizes}");
+}
+
+#[test]
+fn a_file_that_changes_is_read_again_when_it_is_watched() {
+    let mut graph = Changing::start("watch", PACKETS, &["--watch"]);
+    std::fs::write(&graph.policy, LONGER).unwrap();
+    let line = graph.outcome();
+    assert!(line.contains(": relinked in "), "{line}");
+    graph.finish_whole(PACKETS);
+}
+
+#[test]
+fn an_interrupt_while_a_next_generation_stands_by_drains_the_one_that_runs() {
+    let graph = Changing::start("interrupt", 2 * PACKETS, &[]);
+    let before = processes(&graph.run);
+    // One of the next generation cannot be ready while it is stopped, so the interrupt comes in the middle.
+    graph.run.signal(Signal::HUP);
+    let mut next = None;
+    wait_until("a worker of the next generation", PATIENCE, || {
+        next = processes(&graph.run).into_iter().find(|pid| !before.contains(pid));
+        next.is_some()
+    });
+    let next = next.unwrap();
+    kill_process(next, Signal::STOP).unwrap();
+    graph.run.signal(Signal::INT);
+    let (out, finished) = (graph.out(), graph.run.finish());
+    finished.assert_sound("interrupted");
+    // Stopped in time it kept the change from being made; the stop may have come too late.
+    let told = |what: &str| finished.said.iter().any(|line| line.contains(what));
+    assert!(told("the graph ends") || told(": relinked in "), "{:?}", finished.said);
+    assert_eq!(state_of(next), None, "it is left");
+    let numbers = read_capture(&out, number);
+    let all: Vec<u64> = (0..finished.number("/balance/in")).collect();
+    assert!(numbers == all, "{} of {} packets", numbers.len(), all.len());
+    assert_eq!(finished.number("/balance/lost"), 0);
+    drop(graph.scratch);
+}
+
+/// The processes of all workers, of both generations where there are two.
+fn processes(run: &Run) -> Vec<Pid> {
+    let path = |task: &std::fs::DirEntry| task.path().join("children");
+    let tasks = std::fs::read_dir(proc(run.agent(), "task")).unwrap().flatten();
+    let children = tasks.map(|task| std::fs::read_to_string(path(&task)).unwrap_or_default());
+    let is_worker = |pid: &Pid| {
+        let line = std::fs::read(proc(*pid, "cmdline")).unwrap_or_default();
+        line.split(|b| *b == 0).nth(1) == Some(b"worker")
+    };
+    let pids = children.flat_map(|line| {
+        let pids = line.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
+        pids.collect::<Vec<_>>()
+    });
+    pids.filter(is_worker).collect()
+}
+
+#[test]
+fn kills_at_random_during_relinks_lose_no_more_than_they_say() {
+    let mut choices = Choices(22);
+    let mut graph = Changing::start("kills", 2 * PACKETS, &[]);
+    let (mut died, mut relinked, start) = (0, 0, Instant::now());
+    for round in 0..12 {
+        graph.isolate(if round % 2 == 0 { "none" } else { "each" });
+        graph.run.signal(Signal::HUP);
+        // At any time between reading and running.
+        let moment = Instant::now() + Duration::from_micros(choices.below(60_000));
+        while Instant::now() < moment {
+            if let Some((_, line)) = graph.run.next_line(Duration::from_millis(1)) {
+                relinked += u32::from(line.contains(": relinked in"));
+            }
+        }
+        let workers: Vec<_> = graph.run.workers().into_iter().collect();
+        if workers.is_empty() {
+            continue;
+        }
+        let (_, pid) = workers[choices.below(workers.len() as u64) as usize].clone();
+        died += u32::from(kill_process(pid, Signal::KILL).is_ok());
+        let told = |l: &str| l.contains("relinked");
+        let (_, line) = graph.run.wait_for_line("a word on the relink", told);
+        relinked += u32::from(line.contains(": relinked in"));
+        if start.elapsed() > PATIENCE / 2 {
+            break;
+        }
+    }
+    assert!(died > 0 && relinked > 0, "{died} died, {relinked} times relinked");
+    let (out, finished) = (graph.out(), graph.run.finish());
+    finished.assert_sound("killed");
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, "killed");
+    assert_eq!(numbers.len() as u64 + finished.number("/balance/lost"), 2 * PACKETS);
+    drop(graph.scratch);
+}
+
+/// Packets of known flows stay with the first back-end when there is a second one.
+fn balanced(backends: &str) -> String {
+    format!(
+        "Port<0> lan;  Port<1> wan;
+default drop;  LoadBalancer lb {{ backends: {backends} }};  MacSwap first;  MacSwap second;  Busy slow {{ cycles: 60000 }};
+pipelet {{ lan -> lb;  lb [lb.b0] -> first;  lb [lb.b1] -> second;  first -> slow;  second -> slow;  slow -> wan; }}"
+    )
+}
+
+#[test]
+fn what_an_nf_knows_of_flows_goes_over_with_another_configuration() {
+    let mut graph = Changing::start_with("flows", PACKETS, &balanced("[0]"), &[]);
+    for how in ["each", "none"] {
+        graph.isolate(how);
+        std::fs::write(&graph.policy, balanced("[0, 1]")).unwrap();
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{line}");
+        graph.wait_for_traffic();
+    }
+    let finished = graph.finish_whole(PACKETS);
+    assert_eq!(node(&finished, "first")["packets"], PACKETS);
+    assert_eq!(node(&finished, "second")["packets"], 0);
+}
+
+#[test]
+fn a_change_that_failed_before_it_had_come_to_rest_does_not_hinder_the_next() {
+    // It must not be ended for hanging before the change has come to it.
+    let mut graph = Changing::start("again", 2 * PACKETS, &["--patience", "0"]);
+    let slow = graph.run.workers()["slow"];
+    kill_process(slow, Signal::STOP).unwrap();
+    let line = graph.reload();
+    assert!(line.contains("not relinked"), "{line}");
+    let _ = kill_process(slow, Signal::CONT);
+    graph.wait_for_traffic();
+    let line = graph.reload();
+    assert!(line.contains(": relinked in "), "{line}");
+    let (out, finished) = (graph.out(), graph.run.finish());
+    finished.assert_sound("again");
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, "again");
+    assert_eq!(numbers.len() as u64 + finished.number("/balance/lost"), 2 * PACKETS);
+    drop(graph.scratch);
+}
+
+/// A cycle, and two sources of which the first ends at once: its end stays in front of the cycle.
+const AROUND: &str = "
+Port<0> lan;  Port<1> wan;  Port<2> other;  default drop;
+TtlDecrement t;  MacSwap back;
+pipelet { lan -> t;  other -> t;  t [t.out && ip[8] > 60] -> back;  back -> t;  t [t.out && ip[8] <= 60] -> wan; }";
+
+#[test]
+fn a_graph_with_a_cycle_is_changed_after_one_of_its_sources_has_ended() {
+    let more = ["--bind", "2=gen:rate=20000,size=64"];
+    let mut graph = Changing::start_with("cycle", 500, AROUND, &more);
+    for how in ["none", "each"] {
+        graph.isolate(how);
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{line}");
+        graph.wait_for_traffic();
+    }
+    graph.run.signal(Signal::INT);
+    let finished = graph.run.finish();
+    finished.assert_sound("cycle");
+    assert_eq!(finished.number("/balance/lost"), 0);
+    assert_eq!(relinks(&finished), 2);
+    drop(graph.scratch);
+}
+
+/// NFs that work side by side, one of several instances, one in another trust domain.
+const ALL: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  PacketSizeHistogram sizes;  CountSubnet nets;  MacSwap many;  Busy slow { cycles: 30000 };
+pipelet { lan -> head -> sizes -> nets -> many -> slow -> wan; }";
+
+#[test]
+fn stages_instances_and_trust_domains_come_and_go_at_full_load() {
+    let mut graph = Changing::start_with("all", PACKETS, ALL, &[]);
+    for options in
+        ["--parallel always", "--instances many=2", "--domain slow=other", "--isolate none"]
+    {
+        std::fs::write(graph.scratch.file("options"), format!("{options}\n")).unwrap();
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{options}: {line}");
+        graph.wait_for_traffic();
+    }
+    let finished = graph.finish_whole(PACKETS);
+    assert_eq!(relinks(&finished), 4);
+    assert_eq!(node(&finished, "nets")["packets"], PACKETS);
+}

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . ci/setup.sh
+export CARGO_INCREMENTAL=0
 needs rust linker components cxx
 
 say "Format (cargo fmt --check)"

@@ -118,7 +118,7 @@ needs_live() {
     local tool missing=()
     [ "$(id -u)" = 0 ] || return 0
     for tool in nginx:nginx-light curl:curl ip:iproute2 ethtool:ethtool ping:iputils-ping python3:python3 \
-        setpriv:util-linux traceroute:traceroute; do
+        setpriv:util-linux traceroute:traceroute iperf3:iperf3 tc:iproute2 sysctl:procps; do
         command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
     done
     [ ${#missing[@]} = 0 ] && return

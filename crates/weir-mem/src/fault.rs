@@ -33,7 +33,7 @@ pub enum Step {
     Done,
     /// Ready beside the generation that runs, and not told to begin.
     StandingBy,
-    /// Told to begin, nothing taken over.
+    /// Told to begin; what was handed over is taken.
     Begun,
     /// Told to hand over, nothing written down.
     HandingOver,
@@ -51,6 +51,8 @@ pub enum Step {
     Replicated,
     /// Some records of a predecessor's replica taken over, not all.
     Recovering,
+    /// Has taken over what the generation before has handed on, and has not said so.
+    TakenOver,
 }
 
 impl Step {

@@ -11,9 +11,9 @@ mod table;
 mod tcp;
 mod wheel;
 
-pub use form::{RestoreError, SaveError};
+pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex};
 pub use table::{FlowSeen, FlowState, FlowTable, Walk, WhenFull};
 pub use tcp::TcpTimes;
 
-pub(crate) use form::{Appended, Reader, write_len};
+pub(crate) use form::{Appended, Reader, read_versioned, write_len};

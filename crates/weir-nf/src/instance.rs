@@ -4,7 +4,9 @@ use crate::clock::{BEYOND_NS, Clock};
 use crate::ctx::{Cause, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::desk::{Desk, Leaving};
-use crate::flows::{FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, write_len};
+use crate::flows::{
+    FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, read_versioned, write_len,
+};
 use crate::nf::{ConfigError, Merge, Nf};
 use crate::pool::Pool;
 use crate::replica::{Pieces, Replicate};
@@ -424,11 +426,8 @@ impl<N: Nf> Instance for Running<N> {
         let Some((version, bytes)) = saved.split_first_chunk::<4>() else {
             return Ok(());
         };
-        let (found, wanted) = (u32::from_le_bytes(*version), N::Shared::VERSION);
-        if found != wanted {
-            return Err(RestoreError::Version { found, wanted });
-        }
-        self.shared.merge(postcard::from_bytes(bytes)?);
+        let versions = (u32::from_le_bytes(*version), N::Shared::VERSION);
+        self.shared.merge(read_versioned(bytes, versions, N::Shared::from_version)?);
         Ok(())
     }
 

@@ -58,8 +58,13 @@ pub trait Nf: Sized + Send + 'static {
 
 /// State that is not per flow: counters, tables. Two replicas' states merge into one.
 pub trait Merge: Default + Serialize + DeserializeOwned + Send + 'static {
-    /// Version of the serialised form; another version is not restored.
+    /// Version of the serialised form.
     const VERSION: u32 = 1;
+
+    /// Reads what an earlier `version` of the µNF wrote, as [`FlowState::from_version`] does.
+    fn from_version(_version: u32, _bytes: &[u8]) -> Option<Self> {
+        None
+    }
 
     /// Adds what another replica, or an earlier incarnation, remembered.
     fn merge(&mut self, other: Self);

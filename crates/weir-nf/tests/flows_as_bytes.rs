@@ -7,7 +7,7 @@ use common::{Count, IDLE, Notes, SECOND, count, key, tcp, udp};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use weir_nf::wire::Frame;
-use weir_nf::{FlowTable, RestoreError, TcpTimes, Walk};
+use weir_nf::{FlowState, FlowTable, RestoreError, TcpTimes, Walk};
 use weir_packet::{Depth, Direction, FlowKey, parse};
 
 type Table = FlowTable<Notes>;
@@ -28,7 +28,7 @@ fn of(table: &mut Table, frame: &[u8]) -> (FlowKey, Direction) {
     table.key(frame, &parse(frame, Depth::L4), SECOND).unwrap()
 }
 
-fn saved(table: &Table) -> Vec<u8> {
+fn saved<F: FlowState>(table: &FlowTable<F>) -> Vec<u8> {
     let mut out = Vec::new();
     table.save(SECOND, &mut out).unwrap();
     out
@@ -124,7 +124,7 @@ fn bytes_that_are_cut_off_anywhere_or_go_on_are_refused_and_nothing_is_added() {
     assert!(new.is_empty());
     let mut other = FlowTable::<Count>::new(10, IDLE);
     let error = other.restore(SECOND, &bytes).unwrap_err();
-    assert_eq!(error.to_string(), "it is of version 3, this is version 1");
+    assert!(matches!(error, RestoreError::Version { found: 3, wanted: 1 }), "{error}");
 }
 
 #[test]
@@ -288,4 +288,47 @@ proptest! {
         }
         prop_assert_eq!(all.len(), 60);
     }
+}
+
+/// What [`Notes`] became: it reads what those wrote, and nothing older.
+#[derive(Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct Lengths(usize, usize);
+
+impl FlowState for Lengths {
+    const VERSION: u32 = 4;
+
+    fn from_version(version: u32, bytes: &[u8]) -> Option<Self> {
+        let notes: Notes = weir_nf::read_state(bytes).ok().filter(|_| version == 3)?;
+        Some(Lengths(notes.text.len(), notes.list.len()))
+    }
+}
+
+#[test]
+fn flows_of_an_earlier_version_are_read_as_what_they_would_be_now() {
+    let mut old = filled(3, 10);
+    let mut new = FlowTable::<Lengths>::new(10, IDLE);
+    assert_eq!(new.restore(SECOND, &saved(&old)).unwrap(), 3);
+    let (key, direction) = udp(2);
+    let found = new.find(key, direction, SECOND).unwrap();
+    assert_eq!((found.is_new, found.state), (false, &mut Lengths("flow 2".len(), 3)));
+    // One by one as well.
+    let mut one = FlowTable::<Lengths>::new(10, IDLE);
+    for record in take(&mut old, 10, |_| true) {
+        one.put(SECOND, &record).unwrap();
+    }
+    assert_eq!(one.len(), 3);
+    // What a flow's state is followed by is not passed over.
+    let longer = postcard::to_stdvec(&("text", [1u32; 0], 7u8)).unwrap();
+    assert!(weir_nf::read_state::<(String, Vec<u32>)>(&longer).is_err());
+}
+
+#[test]
+fn what_no_version_reads_is_refused_and_nothing_has_changed() {
+    let (old, newest) = (filled(3, 10), saved(&FlowTable::<Lengths>::new(10, IDLE)));
+    let mut other = FlowTable::<Count>::new(10, IDLE);
+    let refused = other.restore(SECOND, &saved(&old));
+    assert!(matches!(refused, Err(RestoreError::Version { found: 3, wanted: 1 })), "{refused:?}");
+    assert_eq!(other.len(), 0);
+    // Of a later version there is nothing to read yet, where it has no flows.
+    assert_eq!(other.restore(SECOND, &newest).unwrap(), 0);
 }

@@ -31,6 +31,15 @@ pub struct NfState {
     pub last: Option<u16>,
 }
 
+/// What became of what was handed over.
+#[derive(Debug, Default)]
+pub(crate) struct TakenOver {
+    /// What could not be taken, and why.
+    pub(crate) refused: Vec<String>,
+    /// What else there is to tell.
+    pub(crate) warnings: Vec<String>,
+}
+
 /// Reads what [`write()`] wrote; `None` for nonsense.
 #[must_use]
 pub fn read(memory: &KeptState) -> Option<Vec<NfState>> {
@@ -87,9 +96,9 @@ impl Segment {
         Ok(all)
     }
 
-    /// Gives its µNFs what others of their names and types knew; says what could not be taken over.
-    pub(crate) fn take_over(&mut self, states: Vec<NfState>) -> Vec<String> {
-        let mut lost = Vec::new();
+    /// Gives its µNFs what others of their names and types knew.
+    pub(crate) fn take_over(&mut self, states: Vec<NfState>) -> TakenOver {
+        let mut taken = TakenOver::default();
         for NfState { name, kind, shared, flows, ports, last } in states {
             let of = |n: &&mut Node| {
                 n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
@@ -115,19 +124,19 @@ impl Segment {
             let Some(nf) = &mut node.nf else { continue };
             let doubled = nf.flows_doubled();
             if let Err(e) = nf.restore(&shared) {
-                lost.push(format!("what {name} remembered is lost: {e}"));
+                taken.refused.push(format!("what {name} remembers: {e}"));
             }
             if let Err(e) = nf.restore_flows(&flows) {
-                lost.push(format!("the flows of {name} are lost: {e}"));
+                taken.refused.push(format!("the flows of {name}: {e}"));
             }
             let now = nf.flows_doubled();
             if now > doubled {
-                lost.push(format!(
+                taken.warnings.push(format!(
                     "{} flows of {name} were in several of its instances: those with the later packet stay",
                     now - doubled
                 ));
             }
         }
-        lost
+        taken
     }
 }

@@ -216,12 +216,15 @@ impl Job {
         }
     }
 
-    /// Takes up what the generation before has handed over.
-    pub(crate) fn take_over(&mut self, station: &mut Station) {
-        let Some(memory) = &mut station.handover else { return };
+    /// Takes up what the generation before has handed over; what of it could not be taken, and why.
+    pub(crate) fn take_over(&mut self, station: &mut Station) -> Vec<String> {
+        let Some(memory) = &mut station.handover else { return Vec::new() };
         memory.resync();
+        let mut refused = Vec::new();
         if let Some(states) = handover::read(memory) {
-            self.warnings.append(&mut self.segment.take_over(states));
+            let mut taken = self.segment.take_over(states);
+            self.warnings.append(&mut taken.warnings);
+            refused = taken.refused;
         }
         if let Some(keeper) = &mut self.keeper {
             keeper.begin();
@@ -231,6 +234,7 @@ impl Job {
             replicator.write(&mut self.segment, station, true);
             station.commit();
         }
+        refused
     }
 
     /// Repeats what the worker's own source had promised, and how far it had come: a predecessor may have died between its last

@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 17;
+pub const PROTOCOL_VERSION: u32 = 18;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -425,6 +425,11 @@ pub enum FromWorker {
     NotAdopted(String),
     /// It rests, has written down all that its µNFs remember, and goes on when it is told where.
     HandedOver(Handing),
+    /// It has taken up what the generation before has handed over, and waits for the word to begin.
+    TookOver {
+        /// What of it could not be taken, and why.
+        refused: Vec<String>,
+    },
     /// What was ordered to be moved from here is.
     Moved {
         /// The order's.
@@ -489,8 +494,10 @@ pub mod command {
     /// As `PAUSE`, after everything that the µNFs remember was written down. Who has adopted another memory
     /// goes on in it at `GO`.
     pub const HAND_OVER: u32 = 11;
-    /// Begin, with what was handed over.
+    /// Begin.
     pub const GO: u32 = 12;
     /// A message follows: an [`Order`](crate::moves::Order).
     pub const ORDER: u32 = 13;
+    /// Take up what was handed over, say how that went, and go on to wait for `GO`.
+    pub const TAKE_OVER: u32 = 14;
 }

@@ -37,6 +37,15 @@ pub(crate) struct Paused {
     pub(crate) meanwhile: Vec<u32>,
 }
 
+/// What one that stands by is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoodBy {
+    /// Take over, and stand by again.
+    Take,
+    /// Begin.
+    Go,
+}
+
 /// How a step went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -251,13 +260,16 @@ impl Station {
         }
     }
 
-    /// Waits for the agent's word to begin, and takes up what it has written meanwhile.
-    pub(crate) fn stand_by(&mut self, agent: BorrowedFd<'_>) -> Result<(), PauseError> {
+    /// Waits for the agent's word to take over or to begin, and reads anew what it has written meanwhile.
+    pub(crate) fn stand_by(&mut self, agent: BorrowedFd<'_>) -> Result<StoodBy, PauseError> {
         loop {
             match self.command() {
-                Some(command::GO) => {
+                Some(word @ (command::TAKE_OVER | command::GO)) => {
                     self.reload();
-                    return Ok(());
+                    return Ok(match word {
+                        command::GO => StoodBy::Go,
+                        _ => StoodBy::Take,
+                    });
                 }
                 Some(_) => {}
                 None => {

@@ -11,7 +11,7 @@ use crate::replica::Recovered;
 use crate::sandbox::{self, SandboxError};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{FromWorker, WorkerSpec, command};
-use crate::station::{AttachError, PauseError, Progress, Station};
+use crate::station::{AttachError, PauseError, Progress, Station, StoodBy};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -112,9 +112,13 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     }
     link::send(agent, &FromWorker::Ready { real_time }, &[])?;
     if spec.standby {
-        station.stand_by(agent)?;
+        while station.stand_by(agent)? == StoodBy::Take {
+            // While all can still go back: what this one cannot read is not lost.
+            let refused = job.take_over(&mut station);
+            fault::step(Step::TakenOver);
+            link::send(agent, &FromWorker::TookOver { refused }, &[])?;
+        }
         fault::step(Step::Begun);
-        job.take_over(&mut station);
         // Should it die now, its successor knows as much.
         job.keep();
     }

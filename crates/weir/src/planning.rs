@@ -141,7 +141,7 @@ impl Planned {
 impl PlanningArgs {
     /// Files that decide on the plan, beside the policy's own.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        self.options.iter().chain(self.documents.files())
+        self.options.iter().chain(self.documents.files()).chain(&self.outside.with)
     }
 
     /// What outside programs, templates and descriptions there are.

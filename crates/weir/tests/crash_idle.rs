@@ -49,7 +49,8 @@ fn rests(cores: &[&str]) {
     let took: BTreeMap<_, _> = after.iter().map(|(n, t)| (n, *t - before[n])).collect();
     let share = took.values().sum::<Duration>().as_secs_f64() / window.as_secs_f64();
     println!("{:.3} % of a core: {took:?}", share * 100.0);
-    assert!(share < 0.01, "{:.3} % of a core: {took:?}", share * 100.0);
+    // Less than one percent on a machine that does nothing else; where others make caches cold it may be some. Who does not sleep takes a core.
+    assert!(share < 0.1, "{:.3} % of a core: {took:?}", share * 100.0);
 
     run.signal(Signal::INT);
     let finished = run.finish();

@@ -113,7 +113,8 @@ fn an_interface_that_is_deleted_and_made_again_is_bound_again_and_waiting_for_it
     std::thread::sleep(WINDOW);
     let share = (worked(&run) - before).as_secs_f64() / start.elapsed().as_secs_f64();
     println!("{:.3} % of a core while it waits", share * 100.0);
-    assert!(share < 0.01, "{:.3} % of a core", share * 100.0);
+    // Who does not sleep takes a core; by how much less this is than that depends on what else the machine does.
+    assert!(share < 0.1, "{:.3} % of a core", share * 100.0);
     net.connect_client();
     wait_for_warning(&mut run, "up again");
     net.wait_for_ping();

@@ -11,6 +11,7 @@
 //! Why so: docs/decisions/0013-live-relink.md.
 
 mod switch;
+mod take;
 
 use super::{Agent, AgentError, Event, Start, State};
 use crate::census::Census;
@@ -130,6 +131,16 @@ pub enum RelinkError {
         /// For how long it was tried.
         patience: Duration,
     },
+    /// State that a new NF cannot read.
+    #[error(
+        "the new worker {worker} cannot take over {what}; to begin without it, give the NF another name"
+    )]
+    NotTaken {
+        /// Its name.
+        worker: String,
+        /// What it cannot, and why.
+        what: String,
+    },
     /// State that cannot be handed over.
     #[error("what the NFs of worker {worker} know cannot be handed over: {why}")]
     State {
@@ -173,6 +184,8 @@ pub(super) struct Generation {
     asked: bool,
     /// Which workers rest and have handed over.
     handed: BTreeMap<usize, Handing>,
+    /// Workers that were told to take over, until they are told to begin; and what of it they could not.
+    taking: BTreeMap<usize, Option<Vec<String>>>,
     /// By worker: how many answers are still to come that nobody waits for any more.
     stale: BTreeMap<usize, u32>,
     retired: Vec<Retired>,
@@ -217,6 +230,7 @@ impl Generation {
             adopted: BTreeMap::new(),
             asked: false,
             handed: BTreeMap::new(),
+            taking: BTreeMap::new(),
             stale: BTreeMap::new(),
             retired: Vec::new(),
             begun: None,
@@ -225,6 +239,17 @@ impl Generation {
 
     pub(super) fn adopted(&mut self, w: usize, how: Result<(), String>) {
         self.adopted.insert(w, how);
+    }
+
+    /// Worker `w` has taken over; false if it was not told to.
+    pub(super) fn took_over(&mut self, w: usize, refused: Vec<String>) -> bool {
+        match self.taking.get_mut(&w) {
+            Some(answer @ None) => {
+                *answer = Some(refused);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// A successor of worker `w` begins, which was asked nothing.

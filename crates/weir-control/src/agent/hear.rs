@@ -104,6 +104,11 @@ impl Agent {
             FromWorker::Adopted => self.generation.adopted(w, Ok(())),
             FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(why)),
             FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
+            FromWorker::TookOver { refused } => {
+                if !self.generation.took_over(w, refused) {
+                    self.convict(w, "said that it had taken over what it was not given");
+                }
+            }
             FromWorker::Moved { ticket, flows, why } => self.flows_moved(w, ticket, flows, why),
             FromWorker::Flows { ticket, totals, lines } => {
                 self.flows_listed(w, ticket, totals, lines);

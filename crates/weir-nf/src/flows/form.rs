@@ -6,6 +6,7 @@
 use super::index::MOST_KEYS;
 use super::table::{FlowState, FlowTable, Slot, Walk};
 use super::tcp::Tcp;
+use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use weir_packet::{Direction, FlowKey, FragmentTable};
 
@@ -20,7 +21,9 @@ const STARTED_DOWN: u8 = 1;
 #[non_exhaustive]
 pub enum RestoreError {
     /// It is of another version of the µNF.
-    #[error("it is of version {found}, this is version {wanted}")]
+    #[error(
+        "it is of version {found}; this is version {wanted}, which does not read it (`from_version`)"
+    )]
     Version {
         /// Its version.
         found: u32,
@@ -131,7 +134,7 @@ impl<F: FlowState> FlowTable<F> {
         from: &mut Reader<'_>,
         merge: &mut Merge,
     ) -> Result<usize, RestoreError> {
-        read_versions::<F>(from)?;
+        let version = read_versions(from)?;
         for _ in 0..from.u32()? {
             let record = from.array::<{ FragmentTable::RECORD }>()?;
             if !self.fragments().restore(record) {
@@ -140,7 +143,7 @@ impl<F: FlowState> FlowTable<F> {
         }
         let count = from.u32()?;
         for _ in 0..count {
-            if let Some((flow, _)) = self.read(now_ns, from, None, Some(&mut *merge))? {
+            if let Some((flow, _)) = self.read(now_ns, from, version, None, Some(&mut *merge))? {
                 merge.added.insert(flow);
             }
         }
@@ -221,8 +224,8 @@ impl<F: FlowState> FlowTable<F> {
         record: &[u8],
     ) -> Result<FlowKey, RestoreError> {
         let mut from = Reader(record);
-        read_versions::<F>(&mut from)?;
-        let read = self.read(now_ns, &mut from, number, None)?;
+        let version = read_versions(&mut from)?;
+        let read = self.read(now_ns, &mut from, version, number, None)?;
         let (flow, key) = read.ok_or(RestoreError::Damaged("it holds no flow"))?;
         if let Err(e) = from.end() {
             self.remove(flow);
@@ -313,12 +316,13 @@ impl<F: FlowState> FlowTable<F> {
         Ok(true)
     }
 
-    /// Reads one flow and adds it, as `number` if one is given; its number and first key, or nothing if it is here already and lost
+    /// Reads one flow, with its state of `version`, and adds it, as `number` if one is given; its number and first key, or nothing if it is here already and lost
     /// against it.
     fn read(
         &mut self,
         now_ns: u64,
         from: &mut Reader<'_>,
+        version: u32,
         number: Option<u32>,
         mut merge: Option<&mut Merge>,
     ) -> Result<Option<(u32, FlowKey)>, RestoreError> {
@@ -353,13 +357,11 @@ impl<F: FlowState> FlowTable<F> {
             others.push(key(from)?);
         }
         let len = from.u32()?;
-        let (mut state, rest) = postcard::take_from_bytes::<F>(from.bytes(len as usize)?)?;
+        let bytes = from.bytes(len as usize)?;
+        let mut state = read_versioned(bytes, (version, F::VERSION), F::from_version)?;
         // What has its number given is of a replica.
         if number.is_some() && self.notes.lags {
             state.recovered_late();
-        }
-        if !rest.is_empty() {
-            return Err(RestoreError::Damaged("a state is longer than what was read of it"));
         }
         let keys: Vec<_> = std::iter::once(&first).chain(others.iter().map(|o| &o.0)).collect();
         if !self.make_way(&keys, last_ns, now_ns, &mut merge)? {
@@ -424,16 +426,35 @@ impl postcard::ser_flavors::Flavor for Appended<'_> {
     }
 }
 
-fn read_versions<F: FlowState>(from: &mut Reader<'_>) -> Result<(), RestoreError> {
-    let form = from.u32()?;
-    if form != FORM {
-        return Err(RestoreError::OtherForm(form));
+/// The version of the states that follow.
+fn read_versions(from: &mut Reader<'_>) -> Result<u32, RestoreError> {
+    match from.u32()? {
+        FORM => from.u32(),
+        form => Err(RestoreError::OtherForm(form)),
     }
-    let (found, wanted) = (from.u32()?, F::VERSION);
+}
+
+/// Reads a value of the version `found`, where `wanted` is the one that is written now.
+pub(crate) fn read_versioned<T: DeserializeOwned>(
+    bytes: &[u8],
+    (found, wanted): (u32, u32),
+    from_version: impl FnOnce(u32, &[u8]) -> Option<T>,
+) -> Result<T, RestoreError> {
     if found != wanted {
-        return Err(RestoreError::Version { found, wanted });
+        return from_version(found, bytes).ok_or(RestoreError::Version { found, wanted });
     }
-    Ok(())
+    read_state(bytes)
+}
+
+/// Reads a value that a µNF of an earlier version wrote, for `from_version`: `T` is the type that it was.
+///
+/// # Errors
+/// When it is not such a value, or goes on behind its end.
+pub fn read_state<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RestoreError> {
+    match postcard::take_from_bytes(bytes)? {
+        (value, []) => Ok(value),
+        _ => Err(RestoreError::Damaged("a state is longer than what was read of it")),
+    }
 }
 
 /// A count or length: everything of which there is so much has bounds far below.

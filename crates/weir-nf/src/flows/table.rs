@@ -19,6 +19,12 @@ pub trait FlowState: Default + Serialize + DeserializeOwned + Send + 'static {
     /// Version of the serialised form.
     const VERSION: u32 = 1;
 
+    /// Reads what an earlier `version` of the µNF wrote of a flow ([`read_state`](crate::read_state) reads the type that it was then), so
+    /// that a running NF can be replaced by a newer one. `None`: it cannot, and the NF is not replaced.
+    fn from_version(_version: u32, _bytes: &[u8]) -> Option<Self> {
+        None
+    }
+
     /// It was read from a replica that is not written with every batch (`every:N`, `us:T`): the flow's last packets may be
     /// missing in it. What is judged by exactly what the last packets were must be judged more mildly from now on.
     fn recovered_late(&mut self) {}

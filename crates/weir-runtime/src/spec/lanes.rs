@@ -68,7 +68,7 @@ pub struct LaneOutSpec {
     pub bell: Fd,
     /// Index of the source.
     pub source: u16,
-    /// Index of the edge among the worker's [`WorkerSpec::edges`]; their number: what it drops; more: one
+    /// Index of the edge among the worker's [`WorkerSpec::edges`](super::WorkerSpec::edges); their number: what it drops; more: one
     /// of the ways to an array's ports.
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.

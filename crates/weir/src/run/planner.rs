@@ -52,7 +52,7 @@ impl<'a> Planner<'a> {
         self.captures.get().map(|both| both.1.clone()).unwrap_or_default()
     }
 
-    /// The policy's own file, and that of options.
+    /// The policy's own file, that of options, and programs.
     pub(super) fn own_files(&self) -> impl Iterator<Item = PathBuf> {
         let RunArgs { policy, planning, .. } = self.args;
         std::iter::once(policy.clone()).chain(planning.files().cloned())

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The same where all that comes in can wait: nothing is lost by it. But nowhere may nothing move for longer than the
 /// other.
 const LONG_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the next generation may take to read what it is given. Long: it is given what could be written down in time.
+const TAKING: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_micros(50);
 
@@ -268,12 +270,16 @@ impl Agent {
         let to = &mut next.agent;
         let shares = share_out(&to.setup, known);
         let carried = shares.iter().map(Vec::len).sum();
+        let mut takers = Vec::new();
         for (w, states) in shares.iter().enumerate().filter(|(_, states)| !states.is_empty()) {
             to.memory.hand_to(w, states).map_err(|e| {
                 let worker = to.setup.workers[w].name.clone();
                 RelinkError::State { worker, why: e.to_string() }
             })?;
+            takers.push(w);
         }
+        self.have_taken_over(next, &takers, TAKING)?;
+        let to = &mut next.agent;
         for &(old, new) in &next.services {
             let from = &self.memory.workers[old];
             let words = from.ledger.read().unwrap_or_default();

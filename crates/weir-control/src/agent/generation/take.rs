@@ -1,0 +1,48 @@
+//! Whether the next generation can read what it is given: found out while this one can still go on.
+
+use super::{Next, RelinkError};
+use crate::agent::{Agent, State};
+use std::time::{Duration, Instant};
+use weir_runtime::spec::command;
+
+/// Time between two looks at who has answered.
+const LOOK: Duration = Duration::from_micros(50);
+
+impl Agent {
+    /// Has these workers of the next generation take over what was handed to them, and waits until all have.
+    pub(super) fn have_taken_over(
+        &mut self,
+        next: &mut Next,
+        workers: &[usize],
+        patience: Duration,
+    ) -> Result<(), RelinkError> {
+        let to = &mut next.agent;
+        to.generation.taking.clear();
+        for &w in workers {
+            if matches!(to.workers[w].state, State::Running(_)) {
+                to.generation.taking.insert(w, None);
+                to.order(w, command::TAKE_OVER);
+            }
+        }
+        let since = Instant::now();
+        loop {
+            if let Some(dog) = &self.watchdog {
+                dog.beat();
+            }
+            to.stand_by()?;
+            let name = |w: usize| to.setup.workers[w].name.clone();
+            let waited = to.generation.taking.iter().find(|(_, answer)| answer.is_none());
+            let Some((&w, _)) = waited else { break };
+            if since.elapsed() > patience {
+                return Err(RelinkError::Unready { worker: name(w), patience });
+            }
+            std::thread::sleep(LOOK);
+        }
+        let answers = std::mem::take(&mut to.generation.taking);
+        let refused = |(w, answer): (usize, Option<Vec<String>>)| {
+            let what = answer.filter(|refused| !refused.is_empty())?.join("; ");
+            Some(RelinkError::NotTaken { worker: to.setup.workers[w].name.clone(), what })
+        };
+        answers.into_iter().find_map(refused).map_or(Ok(()), Err)
+    }
+}

@@ -1,5 +1,7 @@
 //! Which NFs' flows can go from one instance to another, and who takes part.
 
+mod followers;
+
 use crate::setup::{LaneCarries, LaneSetup, Setup};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_runtime::spec::{EndSpec, SpreadSpec, TargetSpec};
@@ -55,6 +57,12 @@ pub enum Unmovable {
     /// Packets are shared there.
     #[error("{0} stands in a parallel stage, or around a cycle")]
     Stage(String),
+    /// What is known of a flow stands in several places.
+    #[error(
+        "{0} and {1} behind it both remember something of a flow, and {1} has its packets as they were divided for {0}; flows of {0} \
+         move when {1} has one instance"
+    )]
+    Followed(String, String),
     /// Whoever merges behind the instances would wait for packets that wait for each other.
     #[error(
         "packets of one port reach {0} by several workers; choose another --isolate, or one instance of what stands before it"
@@ -79,6 +87,7 @@ impl Unmovable {
             | Unmovable::Fused(nf)
             | Unmovable::Domains(nf)
             | Unmovable::Stage(nf)
+            | Unmovable::Followed(nf, _)
             | Unmovable::Ways(nf)
             | Unmovable::TooMany(nf, _) => nf,
         }
@@ -187,6 +196,9 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
         Some(found) if found.descriptor.flows == 0 => return Some(Unmovable::NoFlows(name())),
         Some(found) if found.descriptor.holds > 0 => return Some(Unmovable::Holds(name())),
         Some(_) => {}
+    }
+    if let Some(behind) = followers::follower(setup, crew) {
+        return Some(Unmovable::Followed(name(), behind));
     }
     for source in 0..setup.sources {
         let gives = |w: &&usize| {

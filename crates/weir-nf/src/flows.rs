@@ -4,6 +4,7 @@
 //! several slabs could stand behind one index; today each µNF has its own.
 
 mod form;
+mod fragments;
 mod index;
 mod notes;
 mod paged;

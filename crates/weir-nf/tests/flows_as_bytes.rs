@@ -332,3 +332,34 @@ fn what_no_version_reads_is_refused_and_nothing_has_changed() {
     // Of a later version there is nothing to read yet, where it has no flows.
     assert_eq!(other.restore(SECOND, &newest).unwrap(), 0);
 }
+
+#[test]
+fn later_fragments_find_their_flow_where_it_has_moved_to() {
+    let mut old = filled(20, 100);
+    let datagram = |id: u32| {
+        let whole = Frame::ipv4([10, 9, 9, 9], [10, 0, 0, 2]).udp(9, 53).id(id);
+        whole.payload(&[0; 300]).fragments(80)
+    };
+    // More than go with a flow: those that came first are forgotten.
+    let datagrams: Vec<Vec<Vec<u8>>> = (0..20).map(datagram).collect();
+    let mut key = udp(0).0;
+    for pieces in &datagrams {
+        let (own, direction) = of(&mut old, &pieces[0]);
+        old.find(own, direction, SECOND).unwrap().state.text = "fragments".into();
+        key = own;
+    }
+    let mut record = Vec::new();
+    assert!(old.take_one(&key, &mut record).unwrap());
+    for len in 0..record.len() {
+        assert!(Table::new(100, IDLE).put(SECOND, &record[..len]).is_err(), "{len} bytes");
+    }
+    let mut new = Table::new(100, IDLE);
+    assert_eq!(new.put(SECOND, &record).unwrap(), key);
+    let known = |new: &mut Table, pieces: &[Vec<u8>]| of(new, &pieces[2]).0 == key;
+    let known: Vec<bool> = datagrams.iter().map(|pieces| known(&mut new, pieces)).collect();
+    assert_eq!(known, [[false; 4].as_slice(), &[true; 16]].concat());
+    // Who has none takes none along.
+    let mut other = Vec::new();
+    assert!(old.take_one(&udp(3).0, &mut other).unwrap());
+    assert_eq!(other[other.len() - 4..], [0; 4]);
+}

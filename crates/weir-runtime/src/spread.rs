@@ -5,7 +5,7 @@ use crate::spec::{CrewSpec, GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
 use std::collections::BTreeMap;
 use weir_flow::Party;
 use weir_mem::ArenaView;
-use weir_packet::headers::{Depth, Layers};
+use weir_packet::headers::{Depth, Fragment, Layers};
 use weir_packet::{FieldsError, FlowFields, Packet, layers_of};
 use weir_port::balance::{Balance, BucketsError, FlowDirector, Rule};
 
@@ -138,7 +138,14 @@ impl Balances {
         let now = arena.meta(entry).map_or(0, |meta| meta.time_ns.get());
         let bytes = arena.bytes(entry);
         let instance = match &one.director {
-            Some(director) => director.at(one.balance.flow_hash(&bytes, &layers, now)?),
+            Some(director) => {
+                let hash = one.balance.flow_hash(&bytes, &layers, now)?;
+                // The first fragment may have gone to another instance: this one could not tell whose it is.
+                if layers.fragment() == Fragment::Later {
+                    arena.meta(entry)?.flow_hash.set(hash);
+                }
+                director.at(hash)
+            }
             // Flows are not pinned here, so it does not matter whether they end.
             None => one.balance.instance(&bytes, &layers, now, false, &one.waiting),
         };

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use weir_packet::{Direction, FlowKey, FragmentTable};
 
 /// Version of the form that surrounds states.
-const FORM: u32 = 2;
+const FORM: u32 = 3;
 
 /// In a record: the flow's first packet went downward.
 const STARTED_DOWN: u8 = 1;
@@ -227,18 +227,20 @@ impl<F: FlowState> FlowTable<F> {
         let version = read_versions(&mut from)?;
         let read = self.read(now_ns, &mut from, version, number, None)?;
         let (flow, key) = read.ok_or(RestoreError::Damaged("it holds no flow"))?;
-        if let Err(e) = from.end() {
+        if let Err(e) = self.read_fragments(&mut from, flow) {
             self.remove(flow);
             return Err(e);
         }
         Ok(key)
     }
 
-    /// One flow by itself, as [`FlowTable::put`] reads it.
+    /// One flow by itself, as [`FlowTable::put`] reads it, with the datagrams of it that have not come whole.
     pub(super) fn write_record(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
         out.extend(FORM.to_le_bytes());
         out.extend(F::VERSION.to_le_bytes());
-        self.write(flow, out)
+        self.write(flow, out)?;
+        self.write_fragments(flow, out);
+        Ok(())
     }
 
     /// One flow: how its connection stands, times, keys, state.

@@ -240,7 +240,7 @@ impl FlowIndex {
     }
 
     /// A flow's keys, the first one first, each with whether it is turned; none for a number nobody has.
-    pub fn keys(&self, flow: u32) -> impl Iterator<Item = (&FlowKey, bool)> {
+    pub fn keys(&self, flow: u32) -> impl Iterator<Item = (&FlowKey, bool)> + Clone {
         let mut at = self.first(flow);
         std::iter::from_fn(move || {
             let node = self.nodes.get(at?)?;

@@ -11,6 +11,9 @@ pub const LIFETIME_NS: u64 = 30_000_000_000;
 /// Entries per bucket. A lookup looks at one bucket, so its cost is bounded.
 const WAYS: usize = 8;
 
+/// Words of bits by which most flows without fragments are known at once.
+const MARKS: usize = 16;
+
 /// What the fragments of one datagram share. In IPv6 the protocol does not count: the next header
 /// of later fragments may differ (RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +42,17 @@ impl Entry {
         // A capture's time may jump: far in the future is as stale as far in the past.
         self.born.abs_diff(now) <= LIFETIME_NS
     }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let DatagramId { zone, source, destination, id, proto, v6 } = self.datagram;
+        out.extend(zone.to_le_bytes());
+        out.extend(source.to_le_bytes());
+        out.extend(destination.to_le_bytes());
+        out.extend(id.to_le_bytes());
+        out.extend([proto, u8::from(v6), u8::from(self.flow.1 == Direction::Down)]);
+        out.extend(self.flow.0.to_bytes());
+        out.extend(self.born.to_le_bytes());
+    }
 }
 
 /// Remembers the flow of first fragments, so that later fragments of the same datagram are known to
@@ -53,13 +67,23 @@ pub struct FragmentTable {
     hasher: FlowHasher,
     buckets: Vec<[Option<Entry>; WAYS]>,
     clock: u64,
+    /// A bit for each flow of which a datagram is remembered, by its hash.
+    marks: [u64; MARKS],
+    /// Bits that were set since they were last counted out anew.
+    marked: usize,
 }
 
 impl FragmentTable {
     /// A table for at least `capacity` datagrams: rounded up to a power of two of buckets.
     pub fn new(capacity: usize, hasher: FlowHasher) -> Self {
         let count = capacity.div_ceil(WAYS).max(1).checked_next_power_of_two().unwrap_or(1 << 31);
-        FragmentTable { hasher, buckets: vec![[None; WAYS]; count], clock: 0 }
+        FragmentTable {
+            hasher,
+            buckets: vec![[None; WAYS]; count],
+            clock: 0,
+            marks: [0; MARKS],
+            marked: 0,
+        }
     }
 
     /// Number of datagrams the table can remember.
@@ -104,16 +128,54 @@ impl FragmentTable {
         let all = self.buckets.iter().flatten().flatten();
         let mut alive: Vec<&Entry> = all.filter(|entry| entry.is_alive(now)).collect();
         alive.sort_by_key(|entry| entry.used);
-        for entry in alive {
-            let DatagramId { zone, source, destination, id, proto, v6 } = entry.datagram;
-            out.extend(zone.to_le_bytes());
-            out.extend(source.to_le_bytes());
-            out.extend(destination.to_le_bytes());
-            out.extend(id.to_le_bytes());
-            out.extend([proto, u8::from(v6), u8::from(entry.flow.1 == Direction::Down)]);
-            out.extend(entry.flow.0.to_bytes());
-            out.extend(entry.born.to_le_bytes());
+        alive.into_iter().for_each(|entry| entry.write(out));
+    }
+
+    /// Writes down the same of the flow that has these `keys`, of the datagrams that were used last `most` at most; how many it
+    /// is.
+    pub fn save_of<'k>(
+        &self,
+        most: usize,
+        keys: impl Iterator<Item = &'k FlowKey> + Clone,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        if !keys.clone().any(|key| self.may_know(key)) {
+            return 0;
         }
+        let all = self.buckets.iter().flatten().flatten();
+        let is_own = |entry: &&Entry| keys.clone().any(|key| *key == entry.flow.0);
+        let mut own: Vec<&Entry> = all.filter(is_own).collect();
+        own.sort_by_key(|entry| entry.used);
+        let last = own.get(own.len().saturating_sub(most)..).unwrap_or_default();
+        last.iter().for_each(|entry| entry.write(out));
+        last.len()
+    }
+
+    /// False for a flow of which no datagram is remembered; mostly, of no other.
+    fn may_know(&self, key: &FlowKey) -> bool {
+        let (word, bit) = self.mark(key);
+        self.marks.get(word).is_some_and(|marks| marks & bit != 0)
+    }
+
+    fn mark(&self, key: &FlowKey) -> (usize, u64) {
+        let hash = self.hasher.hash(key);
+        (hash as usize % MARKS, 1 << (hash >> 32) % 64)
+    }
+
+    /// A datagram of this flow is remembered. Now and then the marks of those that are not any more are taken off.
+    fn set_mark(&mut self, key: &FlowKey) {
+        self.marked += 1;
+        if self.marked >= MARKS * 64 {
+            self.marked = 0;
+            let mut marks = [0; MARKS];
+            for entry in self.buckets.iter().flatten().flatten() {
+                let (word, bit) = self.mark(&entry.flow.0);
+                marks.get_mut(word).into_iter().for_each(|marks| *marks |= bit);
+            }
+            self.marks = marks;
+        }
+        let (word, bit) = self.mark(key);
+        self.marks.get_mut(word).into_iter().for_each(|marks| *marks |= bit);
     }
 
     /// Length of what [`FragmentTable::save`] writes for each datagram, in bytes.
@@ -150,6 +212,12 @@ impl FragmentTable {
         true
     }
 
+    /// Whose datagram one that [`FragmentTable::save`] wrote is, as far as it is any.
+    #[must_use]
+    pub fn flow_of(record: &[u8; Self::RECORD]) -> Option<FlowKey> {
+        FlowKey::from_bytes(record.get(47..)?.first_chunk()?)
+    }
+
     fn bucket(&mut self, datagram: &DatagramId) -> Option<&mut [Option<Entry>; WAYS]> {
         let mut input = [0; 46];
         let fields: [&[u8]; 6] = [
@@ -171,6 +239,7 @@ impl FragmentTable {
 
     fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
         self.clock = self.clock.wrapping_add(1);
+        self.set_mark(&flow.0);
         let entry = Entry { datagram, flow, born: now, used: self.clock };
         let Some(bucket) = self.bucket(&datagram) else {
             return;

@@ -14,7 +14,7 @@ use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
 use weir_nf::{Instance, SaveError, Take, Walk};
 use weir_packet::FlowKey;
-use weir_packet::headers::Depth;
+use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
 use weir_port::balance::{BUCKETS, Balance, Buckets};
 
@@ -190,8 +190,12 @@ impl Holder {
         }
         let view = arena.view();
         let layers = layers_of(view, entry, Depth::L4);
-        let now = view.meta(entry).map_or(0, |meta| meta.time_ns.get());
-        match self.keyer.flow_hash(&view.bytes(entry), &layers, now) {
+        let meta = view.meta(entry);
+        // Of a later fragment the director has written down whose it is.
+        let told = meta.filter(|_| layers.fragment() == Fragment::Later);
+        let told = told.map(|meta| meta.flow_hash.get()).filter(|hash| *hash != 0);
+        let now = meta.map_or(0, |meta| meta.time_ns.get());
+        match told.or_else(|| self.keyer.flow_hash(&view.bytes(entry), &layers, now)) {
             Some(hash) => self.machine.packet(&Part::of(hash)) != Fate::Wait,
             None => true,
         }

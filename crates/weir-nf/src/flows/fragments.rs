@@ -1,0 +1,43 @@
+//! Which datagrams' later fragments belong to a flow, as the end of its record: they go where it goes.
+
+use super::form::{Reader, RestoreError, write_len};
+use super::table::{FlowState, FlowTable};
+use weir_packet::{FlowKey, FragmentTable};
+
+/// Of one flow so many datagrams go with it at most: those of which a fragment came last.
+const MOST: usize = 16;
+
+impl<F: FlowState> FlowTable<F> {
+    /// Writes them down.
+    pub(super) fn write_fragments(&self, flow: u32, out: &mut Vec<u8>) {
+        let count = out.len();
+        write_len(0, out);
+        if let Some(table) = &self.fragments {
+            let keys = self.index.keys(flow).map(|(key, _)| key);
+            let written = table.save_of(MOST, keys, out) as u32;
+            let place = out.get_mut(count..).and_then(|o| o.first_chunk_mut());
+            place.into_iter().for_each(|place| *place = written.to_le_bytes());
+        }
+    }
+
+    /// Reads them, and the end of the record.
+    pub(super) fn read_fragments(
+        &mut self,
+        from: &mut Reader<'_>,
+        flow: u32,
+    ) -> Result<(), RestoreError> {
+        let count = from.u32()?;
+        if count as usize > MOST {
+            return Err(RestoreError::Damaged("a flow has more fragments than it may"));
+        }
+        for _ in 0..count {
+            let record = from.array::<{ FragmentTable::RECORD }>()?;
+            let own = |key: &FlowKey| self.index.keys(flow).any(|(own, _)| own == key);
+            let is_own = FragmentTable::flow_of(record).is_some_and(|key| own(&key));
+            if !is_own || !self.fragments().restore(record) {
+                return Err(RestoreError::Damaged("a fragment is not of the flow that it is with"));
+            }
+        }
+        from.end()
+    }
+}

@@ -259,6 +259,11 @@ pub(crate) const NAMED: &[(&str, u32)] = &[
     ("icmp6-multicastrouterterm", 153),
 ];
 
+/// The names that libpcap has for numbers.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    NAMED.iter().map(|(name, _)| *name)
+}
+
 /// The number that libpcap calls `name`.
 pub(crate) fn named(name: &str) -> Option<u32> {
     NAMED.iter().find(|(known, _)| *known == name).map(|(_, number)| *number)

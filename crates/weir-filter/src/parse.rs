@@ -71,7 +71,8 @@ pub(crate) fn parse_once(
         return Ok(Expr::True);
     }
     let (errors, spans) = (Vec::new(), Vec::new());
-    let mut parser = Parser { tokens, at: 0, end: text.len(), errors, spans, lookup };
+    let mut parser =
+        Parser { tokens, at: 0, end: text.len(), errors, unknown: None, spans, lookup };
     let expr = parser.expression(None, 0).expr;
     if parser.errors.is_empty()
         && let Some((index, why)) = misplaced(&expr)
@@ -108,6 +109,9 @@ struct Parser<'a> {
     at: usize,
     end: usize,
     errors: Vec<ParseError>,
+    /// The token behind a word that is none, and what probably belongs to it: whether an operator is missing there nobody
+    /// can say.
+    unknown: Option<usize>,
     /// Where each primitive stands, from left to right.
     spans: Vec<Range<usize>>,
     lookup: &'a dyn Fn(&str) -> Option<Net>,
@@ -193,7 +197,9 @@ impl<'a> Parser<'a> {
         };
         let is_own_term = matches!(kind, Kind::Word(w) if words::is_keyword(w))
             || matches!(kind, Kind::Open | Kind::Not);
-        self.error(self.here(), why);
+        if self.unknown != Some(self.at) {
+            self.error(self.here(), why);
+        }
         if !is_own_term {
             // Go on behind the words that belong to no term: one error for them is enough.
             while let Some(kind) = self.peek() {

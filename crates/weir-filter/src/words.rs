@@ -1,5 +1,7 @@
 //! The words of the language, and which of them was probably meant.
 
+use crate::arith;
+
 /// All words that have a meaning here.
 pub(crate) const KEYWORDS: &[&str] = &[
     "ip",
@@ -163,6 +165,12 @@ pub(crate) fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 
+/// True for a word that has no meaning here and is no value either.
+pub(crate) fn is_strange(word: &str) -> bool {
+    let is_word = |c: char| c.is_ascii_alphabetic() || matches!(c, '-' | '_');
+    !is_keyword(word) && !word.is_empty() && word.chars().all(is_word)
+}
+
 /// What to write instead of a word of libpcap that is not taken here.
 pub(crate) fn instead_of(word: &str) -> Option<&'static str> {
     NOT_TAKEN.iter().find(|(w, _)| *w == word).map(|(_, instead)| *instead)
@@ -175,7 +183,8 @@ pub(crate) fn near(word: &str) -> Vec<&'static str> {
     }
     let lower = word.to_ascii_lowercase();
     let limit = if lower.len() <= 3 { 1 } else { 2 };
-    let all = KEYWORDS.iter().map(|k| (distance(lower.as_bytes(), k.as_bytes()), *k));
+    let all = KEYWORDS.iter().copied().chain(arith::names());
+    let all = all.map(|k| (distance(lower.as_bytes(), k.as_bytes()), k));
     let mut near: Vec<(usize, &str)> = all.filter(|(d, _)| *d <= limit).collect();
     near.sort_by_key(|(d, _)| *d);
     near.into_iter().map(|(_, k)| k).collect()

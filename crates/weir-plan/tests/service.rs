@@ -287,6 +287,26 @@ fn names_labels_filters_and_parameters_are_checked_at_their_places() {
 }
 
 #[test]
+fn a_link_has_an_error_for_each_fault_and_none_for_what_follows_from_faults_elsewhere() {
+    let head = "service: S\nports: [ { name: lan, number: 0 }, { name: wan, number: 1 } ]\n\
+                vnfs: [ { name: fw, type: FW }, { name: x, type: Nothing } ]\n";
+    let of_x = "`Nothing`";
+    for (link, says) in [
+        (
+            "{ from: fw, label: saf, to: wann, bandwidth: much }",
+            &["no output called `saf`", "`wann` is not declared", "`much` is not a bandwidth"][..],
+        ),
+        ("{ from: lan, label: safe, to: fw }", &["`lan` has no output called `safe`"]),
+        ("{ from: nobody, label: safe, to: wan }", &["`nobody` is not declared"]),
+        ("{ from: x, label: safe, to: wan }", &[]),
+    ] {
+        let said = refused_request(&format!("{head}links: [ {link} ]\n"));
+        assert!(says.iter().chain([&of_x]).all(|says| said.contains(says)), "{link}:\n{said}");
+        assert_eq!(said.matches(": error: ").count(), says.len() + 1, "{link}:\n{said}");
+    }
+}
+
+#[test]
 fn cures_for_a_request_are_in_its_own_words() {
     let head = "service: S\nports: [ { name: lan, number: 0 }, { name: wan, number: 1 } ]\n";
     for (rest, says) in [

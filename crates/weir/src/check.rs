@@ -17,7 +17,7 @@ use weir_plan::{NodeId, SegmentKind};
 pub struct CheckArgs {
     /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
-    /// Prints nothing when the policy is right, nor where filters surprise.
+    /// Does not say that the policy is right, nor where filters surprise; notes and warnings remain.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use crate::display::is_link;
 use crate::error::Why;
 use crate::lexer::Kind;
 use crate::primitive::{AnyTest, Family, Network, Primitive, Protocol, Transport};
+use crate::words;
 
 /// What a word behind `any` says of what follows.
 #[derive(Clone, Copy)]
@@ -24,10 +25,11 @@ impl Parser<'_> {
     pub(super) fn any(&mut self, depth: usize) -> Parsed {
         let from = self.here().start;
         self.skip();
-        let before = match self.peek() {
-            Some(Kind::Word(word)) => before(word),
-            _ => Before::Nothing,
+        let word = match self.peek() {
+            Some(Kind::Word(word)) => Some(word),
+            _ => None,
         };
+        let before = word.map_or(Before::Nothing, before);
         if !matches!(before, Before::Nothing) {
             self.skip();
         }
@@ -68,6 +70,11 @@ impl Parser<'_> {
                 }
             }
             _ => {}
+        }
+        if here == self.at
+            && let Some(word) = word.filter(|word| words::is_strange(word))
+        {
+            return self.unknown(Why::UnknownWord { word: word.to_owned(), nearest: None });
         }
         let instead = "`any` before IP, ARP, a protocol above IP, addresses or ports, as in `any ip`, \
                        `any src net 10.0.0.0/8`, `any tcp` or `any udp port 53`";

@@ -8,7 +8,7 @@ use crate::display::is_link;
 use crate::error::Why;
 use crate::lexer::Kind;
 use crate::primitive::{Primitive, Protocol};
-use crate::value;
+use crate::{value, words};
 
 /// A number and how high it is built.
 struct Built {
@@ -163,12 +163,17 @@ impl<'a> Parser<'a> {
     fn load(&mut self, word: &'a str, depth: usize) -> Result<Built, Failure> {
         let span = self.here();
         if self.peek_after(1) != Some(Kind::OpenSquare) {
-            return Err((span, missing()));
+            let strange = words::is_strange(word);
+            let unknown = || Why::UnknownWord { word: word.to_owned(), nearest: None };
+            return Err((span, if strange { unknown() } else { missing() }));
         }
         let protocol = Protocol::WORDS.iter().find(|(w, _)| *w == word).map(|(_, p)| *p);
         let header = match protocol {
             _ if is_link(word) => Header::Ether,
             Some(protocol) if start(protocol).is_some() => Header::Protocol(protocol),
+            None if words::is_strange(word) => {
+                return Err((span, Why::UnknownWord { word: word.to_owned(), nearest: None }));
+            }
             _ => {
                 let wanted = "a protocol whose bytes can be looked at";
                 let instead = "`ether`, `ip`, `ip6`, `tcp`, `udp` or `icmp`, as in `ip[9] = 6`";

@@ -38,7 +38,12 @@ impl<'a> Parser<'a> {
         } else {
             Why::UnknownWord { word: word.to_owned(), nearest: None }
         };
-        let is_known = matches!(why, Why::NotTaken { .. });
+        self.unknown(why)
+    }
+
+    /// A word that begins no term, and what belongs to it.
+    pub(super) fn unknown(&mut self, why: Why) -> Parsed {
+        let bare = matches!(why, Why::BareValue { .. });
         self.error(self.here(), why);
         self.skip();
         // Its value, most likely: no second error for that.
@@ -46,10 +51,11 @@ impl<'a> Parser<'a> {
             && !matches!(self.peek(), Some(Kind::Word(next)) if words::is_keyword(next))
         {
             self.skip();
-            if !is_known {
+            if bare {
                 break;
             }
         }
+        self.unknown = (!bare).then_some(self.at);
         Parsed::leaf(Expr::False, None)
     }
 

@@ -150,8 +150,8 @@ struct Reader<'a> {
     errors: Errors,
     /// Names of what is declared wrongly: that they are unknown is no second error.
     lost: HashSet<String>,
-    /// The outputs of each VNF. Those of one type are the same.
-    outputs: HashMap<&'a str, Rc<[String]>>,
+    /// The outputs of each VNF, where its type is known, and of each port. Those of one type are the same.
+    outputs: HashMap<&'a str, Option<Rc<[String]>>>,
 }
 
 impl<'a> Reader<'a> {
@@ -189,8 +189,9 @@ impl<'a> Reader<'a> {
         let mut items = Vec::new();
         for (i, port) in document.ports.iter().enumerate() {
             items.extend(self.port(&format!("/ports/{i}"), port));
+            self.outputs.insert(&port.name, Some(Rc::default()));
         }
-        let mut types: HashMap<&str, Rc<[String]>> = HashMap::new();
+        let mut types: HashMap<&str, Option<Rc<[String]>>> = HashMap::new();
         for (i, vnf) in document.vnfs.iter().enumerate() {
             let at = format!("/vnfs/{i}");
             let outputs = types.entry(vnf.type_name.as_str()).or_insert_with(|| {
@@ -198,7 +199,7 @@ impl<'a> Reader<'a> {
                     Some(template) => Some(template.info().outputs),
                     None => catalog.nf(&vnf.type_name).map(|info| info.outputs),
                 };
-                outputs.unwrap_or_default().into()
+                outputs.map(Rc::from)
             });
             self.outputs.insert(&vnf.name, outputs.clone());
             let config = format!("{at}/parameters");
@@ -215,7 +216,7 @@ impl<'a> Reader<'a> {
             self.error("/links", message, "split the request".to_owned());
         } else {
             for (i, link) in document.links.iter().enumerate() {
-                statements.extend(self.link(&format!("/links/{i}"), link).map(Statement::Chain));
+                statements.push(Statement::Chain(self.link(&format!("/links/{i}"), link)));
             }
         }
         let name = self.name("/service", &document.service);
@@ -246,8 +247,8 @@ impl<'a> Reader<'a> {
         Some(Item::Port(PortDecl { name, first: port.number, last, numbers }))
     }
 
-    fn link(&mut self, at: &str, link: &RequestLink) -> Option<Chain> {
-        let filter_out = self.filter(at, link)?;
+    fn link(&mut self, at: &str, link: &RequestLink) -> Chain {
+        let filter_out = self.filter(at, link);
         let mut bandwidth = None;
         if let Some(written) = &link.bandwidth {
             bandwidth = Bandwidth::parse(written);
@@ -255,36 +256,36 @@ impl<'a> Reader<'a> {
                 let message = format!("`{written}` is not a bandwidth");
                 let instead = "write as in `10 Gbps`, `1.5 Mbps` or `5 Mpps`".to_owned();
                 self.error(&format!("{at}/bandwidth"), message, instead);
-                return None;
             }
         }
         let filter_in = link.input.as_ref().map(|input| self.name(&format!("{at}/input"), input));
         let from = self.name(&format!("{at}/from"), &link.from);
         let to = self.name(&format!("{at}/to"), &link.to);
         let span = Spanned::new((), self.document.value_at(at));
-        Some(Chain { from, hops: vec![Hop { filter_out, bandwidth, filter_in, to, span }] })
+        Chain { from, hops: vec![Hop { filter_out, bandwidth, filter_in, to, span }] }
     }
 
-    /// Label and filter as the filter that they are in a policy; `None` after an error.
-    fn filter(&mut self, at: &str, link: &RequestLink) -> Option<Option<Spanned<String>>> {
-        if let Some(label) = &link.label {
-            let known = self.outputs.get(link.from.as_str()).cloned();
-            let known = known.as_deref().unwrap_or_default();
-            if !known.contains(label) {
-                let message = format!("`{}` has no output called `{label}`", link.from);
-                let near = crate::nearest::nearest(label, known.iter().map(String::as_str));
+    /// Label and filter as the filter that they are in a policy; after an error without the label.
+    fn filter(&mut self, at: &str, link: &RequestLink) -> Option<Spanned<String>> {
+        let mut label = link.label.as_ref();
+        if let Some(written) = label {
+            // That something is not declared, or its type unknown, is one error, and is said where it is looked up.
+            let known = self.outputs.get(link.from.as_str()).cloned().flatten();
+            label = label.filter(|label| known.as_ref().is_some_and(|k| k.contains(label)));
+            if let (Some(known), None) = (known, label) {
+                let message = format!("`{}` has no output called `{written}`", link.from);
+                let near = crate::nearest::nearest(written, known.iter().map(String::as_str));
                 let instead = match near {
                     Some(near) => format!("write `{near}`"),
                     None if known.is_empty() => "leave `label` out".to_owned(),
-                    None => format!("write one of {}", names::list(known)),
+                    None => format!("write one of {}", names::list(&known)),
                 };
                 self.error(&format!("{at}/label"), message, instead);
-                return None;
             }
         }
-        let label = link.label.as_ref().map(|label| format!("{}.{label}", link.from));
+        let label = label.map(|label| format!("{}.{label}", link.from));
         let span = self.inner(&format!("{at}/filter"));
-        Some(match (label, &link.filter) {
+        match (label, &link.filter) {
             (None, None) => None,
             (Some(label), None) => {
                 Some(Spanned::new(label, self.document.value_at(&format!("{at}/label"))))
@@ -295,6 +296,6 @@ impl<'a> Reader<'a> {
                 let span = Span::new(span.start.saturating_sub(1), span.end);
                 Some(Spanned::new(format!("({filter}) && {label}"), span))
             }
-        })
+        }
     }
 }

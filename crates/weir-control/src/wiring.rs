@@ -479,19 +479,22 @@ impl Wiring<'_> {
             EndSpec::Rx { port, .. } => arrays.with_port(port),
             _ => None,
         };
+        let arrays = arrays.chosen_by(id, &edges).0;
+        // What is for all ports of an array is copied.
+        let copies = nf && !arrays.is_empty();
         WorkerSetup {
             name: segment.name.clone(),
             end,
             nodes,
-            arrays: arrays.chosen_by(id, &edges).0,
+            arrays,
             learns,
             edges: edges.iter().map(|e| e.0).collect(),
             domain,
             takes_from,
-            writable: segment.writes_packets || is_rx,
+            writable: segment.writes_packets || is_rx || copies,
             branch: stages::branch_of(plan, id).is_some(),
             program: segment.program,
-            creates: infos().any(|info| info.creates > 0),
+            creates: infos().any(|info| info.creates > 0) || copies,
             holders: infos().filter(|info| info.holds > 0).count() as u32,
             schedule: ScheduleSpec {
                 core,

@@ -32,6 +32,21 @@ impl Pool {
         self.len() == 0
     }
 
+    /// A copy of a packet: bytes, metadata, place in its source's stream. For who sends one packet by several ways;
+    /// `None` when no buffer is free.
+    pub fn copy_of(&self, arena: &Arena, packet: &Packet) -> Option<Packet> {
+        let of = packet.entry();
+        let copy = Fresh::copy(arena, self, of)?.into_packet()?;
+        let entry = copy.into_entry().with_seq(of.seq());
+        if let (Some(from), Some(to)) = (arena.meta(of), arena.meta(&entry)) {
+            to.time_ns.set(from.time_ns.get());
+            to.raw_time.set(from.raw_time.get());
+            to.time_format.set(from.time_format.get());
+            to.source_port.set(from.source_port.get());
+        }
+        Packet::admit(entry, arena.view())
+    }
+
     fn take(&self) -> Option<u32> {
         self.0.borrow_mut().pop()
     }

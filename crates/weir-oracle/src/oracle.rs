@@ -64,8 +64,8 @@ pub struct Oracle {
 /// Where a packet goes from a node.
 enum Next {
     Node(NodeId, u8),
-    /// Out of the graph, by this port.
-    Port(NodeId, u16),
+    /// Out of the graph, by these ports.
+    Ports(NodeId, Vec<u16>),
     Nowhere(DropReason),
 }
 
@@ -174,7 +174,7 @@ impl Oracle {
     fn walk(&mut self, packet: Packet, at: String, next: Next) {
         let (id, nf_input) = match next {
             Next::Node(id, nf_input) => (id, nf_input),
-            Next::Port(id, port) => return self.send(packet, id, port),
+            Next::Ports(id, ports) => return self.send(packet, id, &ports),
             Next::Nowhere(reason) => {
                 self.counts(&at).drop(reason);
                 let bytes = self.bench.bytes(&packet);
@@ -211,15 +211,18 @@ impl Oracle {
         }
     }
 
-    /// A packet leaves by a port.
-    fn send(&mut self, packet: Packet, node: NodeId, port: u16) {
-        let tx = service("tx", &self.node(node), port);
+    /// A packet leaves by these ports, a copy by each.
+    fn send(&mut self, packet: Packet, node: NodeId, ports: &[u16]) {
         let bytes = self.bench.bytes(&packet);
-        self.counts(&tx).count(bytes.len());
         let (source, place, wire_len, time) = self.bench.origin(&packet);
-        if let Some(&time) = self.times.get(time) {
-            let sent = Sent { source, place, bytes, wire_len, time };
-            self.outcome.sent.entry(port).or_default().push(sent);
+        self.outcome.copied += ports.len().saturating_sub(1) as u64;
+        for port in ports {
+            let tx = service("tx", &self.node(node), *port);
+            self.counts(&tx).count(bytes.len());
+            if let Some(&time) = self.times.get(time) {
+                let sent = Sent { source, place, bytes: bytes.clone(), wire_len, time };
+                self.outcome.sent.entry(*port).or_default().push(sent);
+            }
         }
         self.bench.forget(packet);
     }
@@ -271,15 +274,15 @@ impl Oracle {
             }
             if let Some(NodeKind::Port { first, last }) = self.graph.node(edge.to).map(|n| &n.kind)
             {
-                let port = match first < last {
+                let ports = match first < last {
                     true => {
                         let array = (edge.to, *first, *last);
                         let time_ns = self.bench.time_ns(packet);
-                        self.arrays.leave(array, branch.edge, &bytes, time_ns)
+                        self.arrays.leave(array, branch.edge, port, &bytes, time_ns)
                     }
-                    false => *first,
+                    false => vec![*first],
                 };
-                return Next::Port(edge.to, port);
+                return Next::Ports(edge.to, ports);
             }
             return Next::Node(edge.to, u8::try_from(edge.input).unwrap_or(u8::MAX));
         }

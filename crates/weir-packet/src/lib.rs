@@ -2,6 +2,7 @@
 
 mod bytes;
 pub mod checksum;
+mod discovery;
 pub mod flow;
 pub mod headers;
 mod packet;
@@ -9,6 +10,7 @@ mod reason;
 pub mod wire;
 
 pub use bytes::Bytes;
+pub use discovery::{Stations, is_discovery};
 pub use flow::{Direction, FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable};
 pub use headers::{Depth, Fragment, HeaderFault, L3, Layers, check_ip, parse};
 pub use packet::{

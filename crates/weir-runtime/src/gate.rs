@@ -9,6 +9,7 @@
 use crate::arrays::Pick;
 use crate::dump;
 use crate::layout::NODE_WORDS;
+use crate::more;
 use crate::spec::WorkerSpec;
 use crate::station::{Progress, Station};
 use std::time::{Duration, Instant};
@@ -16,8 +17,9 @@ use weir_mem::arena::HEADROOM;
 use weir_mem::fault::{self, Step};
 use weir_mem::meta::{Arrival, Arrived, CHECKSUM_GOOD, CHECKSUM_PARTIAL, VLAN_STRIPPED};
 use weir_mem::{Arena, Entry, Meta, Seq};
+use weir_nf::Pool;
 use weir_packet::{BATCH, DropReason, Packet};
-use weir_port::{Egress, Pull};
+use weir_port::{Egress, HomePool, Pull};
 
 /// How long a gate waits for a domain to take packets before it drops them, and to give what it
 /// promised before it goes on without.
@@ -43,6 +45,8 @@ pub(crate) struct Gate {
     ports: Vec<Option<u16>>,
     piece: Box<[u8; PIECE]>,
     finished: Vec<Packet>,
+    /// Free buffers, while copies are made for the ports of an array.
+    pool: Pool,
     /// It leads into a domain that need not be trusted, or out of one.
     into: bool,
     out_of: bool,
@@ -120,6 +124,7 @@ impl Gate {
                 .collect(),
             piece: Box::new([0; PIECE]),
             finished: Vec::with_capacity(BATCH),
+            pool: Pool::default(),
             into,
             out_of,
             blocked: Credit::default(),
@@ -139,7 +144,9 @@ impl Gate {
             // No packets can come: nothing leads to the NF that its edge leaves.
             return idle(station);
         };
-        let free = pool.refill(outward.owners(), BATCH);
+        // Of each packet one copy, or one for each port of an array.
+        let each = 1 + pick.as_ref().map_or(0, |pick| pick.copies());
+        let free = more::most(each, pool, outward.owners());
         let room = |source| egress.room(source, BATCH).min(free);
         let pulled = match ingress.pull(arena, packets, room) {
             Pull::Some(pulled) => pulled,
@@ -202,10 +209,10 @@ impl Gate {
                 }
             }
         }
+        let mut copied = 0;
         match (pick, egress.lane(0, pulled.source)) {
             (Some(pick), _) => {
-                let lane = |p: &Packet| (pick.edge(p, outward), pulled.source);
-                send_each(egress, &mut self.finished, lane);
+                copied = self.send_to_array(pick, pulled.source, (outward, pool), egress);
             }
             (None, Some(lane)) => egress.send_all(lane, &mut self.finished),
             (None, None) => {}
@@ -218,6 +225,7 @@ impl Gate {
         let base = station.layout.nodes;
         add(station, base, count);
         add(station, base + 1, bytes);
+        add(station, station.layout.copied, copied);
         drops.into_iter().for_each(|(_, reason)| add(station, base + 4 + reason as usize, 1));
         station.commit();
         station.pass_watermarks();
@@ -227,24 +235,36 @@ impl Gate {
     }
 }
 
-/// Sends each packet by the edge and source that `way` says; those that find none stay.
-fn send_each(
-    egress: &mut Egress,
-    packets: &mut Vec<Packet>,
-    mut way: impl FnMut(&Packet) -> (usize, usize),
-) {
-    let mut left = Vec::new();
-    for packet in packets.drain(..) {
-        let (edge, source) = way(&packet);
-        match egress.lane(edge, source) {
+impl Gate {
+    /// Sends what is finished by the ports of an array; what finds no way stays. Says how many copies were made.
+    fn send_to_array(
+        &mut self,
+        pick: &mut Pick,
+        source: usize,
+        (arena, home): (&Arena, &mut HomePool),
+        egress: &mut Egress,
+    ) -> u64 {
+        self.pool.fill(home.lend());
+        let (mut copied, mut left) = (0, Vec::new());
+        let mut send = |edge: usize, packet| match egress.lane(edge, source) {
             Some(lane) => left.extend(egress.send(lane, packet).err()),
             None => left.push(packet),
+        };
+        for packet in self.finished.drain(..) {
+            let mut ways = pick.ways(&packet, arena);
+            let first = ways.next();
+            for edge in ways {
+                let Some(copy) = self.pool.copy_of(arena, &packet) else { break };
+                copied += 1;
+                send(edge, copy);
+            }
+            send(first.unwrap_or(usize::MAX), packet);
         }
+        home.unlend(self.pool.drain());
+        self.finished.append(&mut left);
+        copied
     }
-    packets.append(&mut left);
-}
 
-impl Gate {
     /// The domain takes nothing: what comes for it is dropped, lest others wait for it.
     fn drop_some(&mut self, station: &mut Station, packets: &mut Vec<Packet>) -> Progress {
         let Station { arena, ingress, egress, .. } = station;

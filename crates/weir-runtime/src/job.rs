@@ -394,8 +394,8 @@ impl Job {
                 station.ingress.wake_producers();
                 return Progress::Idle;
             }
-            most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
         }
+        most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
         let pulled = match self.moves.as_deref_mut().filter(|moves| moves.gates()) {
             None => station.pull(&mut self.packets, most, appetite),
             Some(moves) => station.pull_those(&mut self.packets, most, appetite, moves),

@@ -8,6 +8,7 @@
 //! from it before it has heard of them. What waits and what is held is in the ledger by number, for the
 //! agent to count should the worker die.
 
+use crate::arrays::Pick;
 use crate::segment::{Node, Segment, Target, Way, add};
 use crate::station::Station;
 use std::collections::VecDeque;
@@ -22,7 +23,7 @@ pub(crate) struct Beyond {
     pub(crate) any: bool,
     /// Some µNF sets timers.
     pub(crate) timers: bool,
-    /// Most packets that are made for one that comes in.
+    /// Most packets that are made for one that comes in, copies to ports of arrays among them.
     creates: usize,
     /// Free buffers, while µNFs run.
     pub(crate) pool: Pool,
@@ -33,7 +34,7 @@ pub(crate) struct Beyond {
 }
 
 impl Beyond {
-    pub(crate) fn of(nodes: &[Node]) -> Self {
+    pub(crate) fn of(nodes: &[Node], picks: &[(usize, Pick)]) -> Self {
         let descriptor = |n: &Node| n.nf.as_ref().map(|nf| nf.descriptor());
         // From the end: how many packets are made, at most, for one that comes to a node.
         let mut made = vec![0usize; nodes.len()];
@@ -48,11 +49,10 @@ impl Beyond {
                 let outputs = node.outputs.iter().enumerate().filter(|(k, _)| leaves(*k));
                 let made_at = |target: Target| match target {
                     Target::Node { node, .. } => made.get(node).copied(),
-                    Target::Lane { .. }
-                    | Target::Back { .. }
-                    | Target::Array { .. }
-                    | Target::Answer
-                    | Target::Drop => None,
+                    Target::Array { pick } => picks.get(pick).map(|(_, pick)| pick.copies()),
+                    Target::Lane { .. } | Target::Back { .. } | Target::Answer | Target::Drop => {
+                        None
+                    }
                 };
                 // Of several instances one gets the packet.
                 let next = outputs.flat_map(|(_, branches)| branches).flat_map(|b| {
@@ -81,18 +81,30 @@ impl Beyond {
         }
     }
 
-    /// How many packets may be taken in now, so that the µNFs have a buffer for each that they make.
+    /// How many packets may be taken in now, so that there is a buffer for each that is made.
     pub(crate) fn most(&self, home: Option<&mut HomePool>, owners: &weir_mem::Owners) -> usize {
-        if self.creates == 0 {
-            return BATCH;
+        home.map_or(BATCH, |home| most(self.creates, home, owners))
+    }
+
+    /// The same, where each that is taken in needs a buffer itself.
+    pub(crate) fn most_received(&self, home: &mut HomePool, owners: &weir_mem::Owners) -> usize {
+        match self.creates {
+            0 => BATCH,
+            creates => most(creates.saturating_add(1), home, owners),
         }
-        let Some(home) = home else { return BATCH };
-        let free = home.refill(owners, BATCH.saturating_mul(self.creates).min(home.len()));
-        match free / self.creates {
-            // The whole pool is hardly enough for one: it gets what there is.
-            0 if self.creates > home.len() / 2 => free.min(1),
-            n => n.min(BATCH),
-        }
+    }
+}
+
+/// For how many packets that each need so many free buffers there are enough: a batch at most.
+pub(crate) fn most(each: usize, home: &mut HomePool, owners: &weir_mem::Owners) -> usize {
+    if each == 0 {
+        return BATCH;
+    }
+    let free = home.refill(owners, BATCH.saturating_mul(each).min(home.len()));
+    match free / each {
+        // The whole pool is hardly enough for one: it gets what there is.
+        0 if each > home.len() / 2 => free.min(1),
+        n => n.min(BATCH),
     }
 }
 
@@ -132,6 +144,14 @@ impl Segment {
         self.place(i, other.packet, other.verdict, way);
     }
 
+    /// Calls `work` while the segment may take `home`'s free buffers.
+    #[inline]
+    pub(crate) fn with_buffers(&mut self, home: &mut HomePool, work: impl FnOnce(&mut Self)) {
+        self.more.pool.fill(home.lend());
+        work(self);
+        home.unlend(self.more.pool.drain());
+    }
+
     /// Calls `work` with what it needs of the station: buffers for new packets, rings out, and the
     /// ledger's words. Not for an Rx service, which takes its buffers itself.
     #[inline]
@@ -146,10 +166,10 @@ impl Segment {
         }
         let Station { arena, egress, words, .. } = station;
         let done = work(self, &mut Way { arena, egress, source, words });
+        if let Some(home) = &mut station.home {
+            home.unlend(self.more.pool.drain());
+        }
         if self.more.any {
-            if let Some(home) = &mut station.home {
-                home.unlend(self.more.pool.drain());
-            }
             let held = self.in_hand(&station.egress);
             station.set(station.layout.held, held);
         }

@@ -178,7 +178,7 @@ impl Segment {
         }
         let careful = nodes.iter().any(|n| n.careful.is_some());
         Ok(Segment {
-            more: crate::more::Beyond::of(&nodes),
+            more: crate::more::Beyond::of(&nodes, &picks),
             nodes,
             picks,
             source_ports: spec.source_ports.clone(),

@@ -17,9 +17,10 @@ const POLICIES: u64 = 6;
 const INT: u16 = 4;
 const EXT: [u16; 2] = [4, 5];
 const OFF: u16 = 6;
-/// Source addresses of Ethernet of packets from which only the way back is to be learned, and of the others.
-const TEACH: u8 = 1;
-const ASK: u8 = 2;
+/// Source addresses of Ethernet of packets from which only the way back is to be learned, and of the others, which have
+/// one of each port: who is heard at several ports is heard last now at one, now at the other.
+const TEACH: u8 = 0x71;
+const ASK: u8 = 0x80;
 
 /// NF types that leave alone what makes a flow, with their outputs.
 const TYPES: [(&str, &[&str]); 7] = [
@@ -55,8 +56,8 @@ fn policy(choices: &mut Choices, nfs: usize) -> String {
     let to = if nfs == 0 { "int" } else { "n0" };
     writeln!(
         text,
-        "pipelet {{\n  int [ether src 02:00:00:00:00:01] -> off;\n  \
-         int [!(ether src 02:00:00:00:00:01)] -> {to};\n  \
+        "pipelet {{\n  int [ether src 02:00:00:00:00:71] -> off;\n  \
+         int [!(ether src 02:00:00:00:00:71)] -> {to};\n  \
          ext [tcp && udp] -> ext;\n  ext -> {to};"
     )
     .unwrap();
@@ -111,6 +112,7 @@ fn inputs(choices: &mut Choices, all: &[Input]) -> BTreeMap<u16, Vec<Input>> {
     let mut ask: BTreeMap<u16, Vec<Input>> = BTreeMap::new();
     for flow in flows(all) {
         let port = choices.of(&ports);
+        let asks = ASK + port as u8;
         let of = |direction: Option<Direction>, address: u8| {
             let packets = flow.iter().filter(move |(_, d)| direction.is_none() || *d == direction);
             packets.map(|(packet, _)| from(packet, address)).collect::<Vec<_>>()
@@ -119,17 +121,17 @@ fn inputs(choices: &mut Choices, all: &[Input]) -> BTreeMap<u16, Vec<Input>> {
         // What comes in by `ext` is not taught, so only one direction of it may come at all.
         let one = if choices.one_in(2) { Direction::Up } else { Direction::Down };
         match choices.below(3) {
-            _ if EXT.contains(&port) => a.extend(of(Some(one), ASK)),
+            _ if EXT.contains(&port) => a.extend(of(Some(one), asks)),
             // The way of both is known; of one, as the other never comes; of none.
             0 => {
                 t.extend(of(None, TEACH));
-                a.extend(of(None, ASK));
+                a.extend(of(None, asks));
             }
             1 => {
                 t.extend(of(Some(one), TEACH));
-                a.extend(of(Some(one.reverse()), ASK));
+                a.extend(of(Some(one.reverse()), asks));
             }
-            _ => a.extend(of(Some(one), ASK)),
+            _ => a.extend(of(Some(one), asks)),
         }
     }
     let stream = |port: &u16| {
@@ -211,8 +213,8 @@ fn random_policies_with_arrays_do_isolated_fused_and_behind_gates_what_the_rule_
 #[test]
 fn answers_go_back_by_the_port_that_questions_came_in_by_and_others_are_spread() {
     let (all, _) = read_capture(&demo_capture(), 0).unwrap();
-    let policy = "Port<0-3> int; Port<4-5> ext; Port<6> off; MacSwap x; first match;
-        pipelet { int [ether src 02:00:00:00:00:01] -> off;  int -> x;  x [tcp] -> int;
+    let policy = "Port<0-3> int; Port<4-5> ext; Port<6> off; Null x; first match;
+        pipelet { int [ether src 02:00:00:00:00:71] -> off;  int -> x;  x [tcp] -> int;
           x [!tcp] -> ext;  ext -> Drop; }";
     // By port 2 come both directions of all flows, taught before they are asked for.
     let both = all.iter().map(|p| from(p, TEACH)).chain(all.iter().map(|p| from(p, ASK)));
@@ -234,4 +236,84 @@ fn answers_go_back_by_the_port_that_questions_came_in_by_and_others_are_spread()
     let asks: Vec<Input> = requests.map(|p| from(p, ASK)).collect();
     let unknown = run("unknown", policy, &BTreeMap::from([(2, stamped(&asks, 2))]), &ways);
     assert!((0..INT).all(|port| sent(&unknown, port) > 0), "spread");
+}
+
+/// An Ethernet frame between stations with these last bytes of their addresses.
+fn frame(from: u8, to: [u8; 6], rest: &[u8]) -> Vec<u8> {
+    [&to[..], &[2, 0, 0, 0, 0, from], rest].concat()
+}
+
+fn station(last: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, last]
+}
+
+/// ARP: a request to all, or an answer (2) to one.
+fn arp(from: u8, to: [u8; 6], operation: u8) -> Vec<u8> {
+    let mut packet =
+        vec![8, 6, 0, 1, 8, 0, 6, 4, 0, operation, 2, 0, 0, 0, 0, from, 10, 0, 0, from];
+    packet.resize(48, 0);
+    frame(from, to, &packet)
+}
+
+/// ICMPv6 of this type: 135 solicits a neighbour, 136 is its answer, 128 is an echo request.
+fn icmp6(from: u8, to: [u8; 6], kind: u8) -> Vec<u8> {
+    let address = |last: u8| [&[0xfe, 0x80][..], &[0; 13], &[last]].concat();
+    let header = [0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255];
+    let message = [&[kind, 0, 0, 0][..], &[0; 20]].concat();
+    let packet = [&header[..], &address(from), &address(to[5]), &message].concat();
+    frame(from, to, &packet)
+}
+
+/// Behind the second VLAN tag.
+fn tagged(packet: &[u8]) -> Vec<u8> {
+    [&packet[..12], &[0x81, 0, 0, 2], &packet[12..]].concat()
+}
+
+#[test]
+fn who_is_looked_for_is_asked_at_all_other_ports_and_answers_go_where_a_station_was_heard() {
+    const ALL: [u8; 6] = [255; 6];
+    const GROUP: [u8; 6] = [0x33, 0x33, 0xff, 0, 0, 1];
+    let (all, _) = read_capture(&demo_capture(), 0).unwrap();
+    let input = |bytes: Vec<u8>| Input { wire_len: bytes.len() as u32, bytes, ..all[0].clone() };
+    let stream = |port: u16, packets: Vec<Vec<u8>>| {
+        let packets: Vec<Input> = packets.into_iter().map(input).collect();
+        (port, stamped(&packets, port))
+    };
+    // Behind each port stations look for others, answer one another, and say something to who is not there.
+    let looking = |own: u8| {
+        vec![
+            arp(own, ALL, 1),
+            icmp6(own, GROUP, 135),
+            icmp6(own, GROUP, 133),
+            tagged(&arp(own, ALL, 1)),
+        ]
+    };
+    let to_own = |own: u8| vec![arp(own + 1, station(own), 2), icmp6(own + 1, station(own), 136)];
+    let to_nobody =
+        |own: u8| vec![arp(own, station(99), 1), tagged(&arp(own, station(own + 1), 2))];
+    let said = |own: u8| [looking(own), to_own(own), to_nobody(own)].concat();
+    let echo = icmp6(10, station(50), 128);
+    let inputs = BTreeMap::from([
+        stream(1, [said(10), vec![echo.clone()]].concat()),
+        stream(2, said(20)),
+        stream(4, [looking(30), to_nobody(30)].concat()),
+    ]);
+    let policy = "Port<0-3> int; Port<4-5> ext; Port<6> off; Null x; Null y; first match;
+        pipelet { int -> x; ext -> y -> x; x -> int; y [false] -> ext; int [false] -> off; }";
+    let ways: [&[&str]; 4] = [
+        &["--isolate", "each"],
+        &["--isolate", "none"],
+        &["--isolate", "each", "--domain", "x=guest"],
+        &["--isolate", "each", "--pool", "64", "--ring", "64"],
+    ];
+    let expected = run("stations", policy, &inputs, &ways);
+    // Six packets of each port look for somebody and are copied; three are for a station and go where that was heard. The
+    // echo request for who was not heard goes where the hash of its flow says. By ports 0 and 3 nobody is heard.
+    assert_eq!(expected.copied, 6 * 2 + 6 * 2 + 6 * 3);
+    let sent = |port: u16| {
+        let other = |sent: &&Sent| sent.bytes != echo;
+        (expected.sent[&port].iter().filter(other).count(), expected.sent[&port].len())
+    };
+    assert_eq!([0, 1, 2, 3].map(|port| sent(port).0), [18, 6 + 6 + 3, 6 + 6 + 3, 18]);
+    assert_eq!((0..INT).map(|port| sent(port).1 - sent(port).0).sum::<usize>(), 1);
 }

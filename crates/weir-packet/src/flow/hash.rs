@@ -2,7 +2,7 @@
 
 use super::FlowKey;
 use crate::Bytes;
-use crate::headers::Layers;
+use crate::headers::{Layers, Mac};
 use siphasher::sip::SipHasher13;
 
 /// Hashes flow keys under a secret seed. Both directions of a connection hash alike, because the
@@ -99,6 +99,17 @@ impl FlowHasher {
         let (first, second) = both.split_at_mut(6);
         first.copy_from_slice(&a);
         second.copy_from_slice(&b);
+        self.hash_bytes(&both)
+    }
+
+    /// A hash for a station of an Ethernet: its VLAN stack ([`FlowKey::zone`]) and address. Never that of a flow
+    /// but by chance: what is hashed has another length.
+    #[inline]
+    pub fn hash_station(&self, zone: u64, mac: Mac) -> u64 {
+        let mut both = [0; 14];
+        let (first, second) = both.split_at_mut(8);
+        first.copy_from_slice(&zone.to_le_bytes());
+        second.copy_from_slice(&mac);
         self.hash_bytes(&both)
     }
 

@@ -92,7 +92,8 @@ impl Job {
         };
         let space = space.min(pool.refill(arena.owners(), look));
         let calm = early.as_ref().map_or(BATCH, |early| early.at_once(space));
-        let left = space.min(BATCH).min(calm);
+        let copied = self.segment.more.most_received(pool, arena.owners());
+        let left = space.min(calm).min(copied);
         self.full = left == 0;
         if left == 0 && !*stopped {
             station.tell();
@@ -133,7 +134,8 @@ impl Job {
         if received.0 > 0 {
             let base = layout.nodes;
             let mut way = Way { arena, egress, source: *source, words };
-            self.segment.run(0, 0, &mut self.packets, &mut way);
+            let packets = &mut self.packets;
+            self.segment.with_buffers(pool, |segment| segment.run(0, 0, packets, &mut way));
             fault::step(Step::Processed);
             // The port's node counts what it was given; what was refused comes on top.
             let count_refused: u64 = refused.iter().sum();

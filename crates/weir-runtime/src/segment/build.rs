@@ -105,7 +105,7 @@ fn list(
                 let array = usize::from(array);
                 let ports =
                     spec.arrays.get(array).ok_or_else(|| SegmentError::Edge(n.name.clone()))?;
-                picks.push((array, Pick::new(ports, first.into(), spec.seed)));
+                picks.push((array, Pick::new(ports, first.into(), &spec.source_ports, spec.seed)));
                 Target::Array { pick: picks.len() - 1 }
             }
             TargetSpec::Answer => Target::Answer,

@@ -49,6 +49,8 @@ impl Segment {
         }
     }
 
+    /// Sends a packet by the ports of an array that it leaves by: itself by the first, copies by the others, as far
+    /// as there are buffers.
     #[inline(never)]
     pub(super) fn send_to_array(
         &mut self,
@@ -57,10 +59,16 @@ impl Segment {
         packet: Packet,
         way: &mut Way<'_>,
     ) {
-        match self.picks.get_mut(pick).map(|(_, pick)| pick.edge(&packet, way.arena)) {
-            Some(edge) => self.send(i, edge, packet, way),
-            None => self.discard(packet, DropReason::NoEdge, i, way),
+        let ways = self.picks.get_mut(pick).map(|(_, pick)| pick.ways(&packet, way.arena));
+        let Some((first, others)) = ways.and_then(|mut ways| Some((ways.next()?, ways))) else {
+            return self.discard(packet, DropReason::NoEdge, i, way);
+        };
+        for edge in others {
+            let Some(copy) = self.more.pool.copy_of(way.arena, &packet) else { break };
+            add(way.words, self.layout.copied, 1);
+            self.send(i, edge, copy, way);
         }
+        self.send(i, first, packet, way);
     }
 
     /// Where it is written which flows came in by the arrays that edges lead to.

@@ -19,13 +19,14 @@ pub use generation::{RelinkError, Relinked, Retired};
 
 use crate::census::Census;
 use crate::memory::{Memory, MemoryError};
-use crate::process::{Process, Programs, SpawnError};
+use crate::process::{Beginning, Process, Programs, SpawnError};
 use crate::recover::recover;
 use crate::setup::{Setup, WorkerSetup};
 use crate::watchdog::{LONGEST_WAIT, Watchdog};
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+use weir_device::Place;
 use weir_runtime::spec::command;
 
 /// How workers that die are restarted: at once the first time, and with a growing delay when they
@@ -222,6 +223,10 @@ struct Worker {
     /// What its successors have got back from the replica.
     recovered: Recovered,
     lost: u64,
+    /// The packet socket that its last process has left, with all that waits there.
+    left: Option<OwnedFd>,
+    /// Where its device was when it died last.
+    left_at: Option<Place>,
     report: Vec<String>,
 }
 
@@ -266,6 +271,8 @@ pub struct Agent {
     flows: flows::Desk,
     /// Ends a wait when it has something to read.
     wake: Option<OwnedFd>,
+    /// Whether the operator wants the graph to end.
+    ends_when: Option<Box<dyn Fn() -> bool>>,
     stopping: bool,
     finished: bool,
     /// Its workers begin when they are told to.
@@ -316,6 +323,7 @@ impl Agent {
             generation: generation::Generation::new(setup.workers.len()),
             flows: flows::Desk::default(),
             wake: None,
+            ends_when: None,
             stopping: false,
             finished: false,
             stands_by: false,
@@ -333,9 +341,8 @@ impl Agent {
                 let (programs, setup, memory) = (&agent.programs, &agent.setup, &agent.memory);
                 match w < AT_ONCE {
                     true => {
-                        let process =
-                            Process::start(programs, setup, memory, w, own.fault, standby);
-                        State::Running(process?)
+                        let how = Beginning { fault: own.fault, standby, socket: None };
+                        State::Running(Process::start(programs, setup, memory, w, how)?)
                     }
                     false => State::Waiting,
                 }
@@ -352,6 +359,8 @@ impl Agent {
                 was_away: None,
                 recovered: Recovered::default(),
                 lost: 0,
+                left: None,
+                left_at: None,
                 report: Vec::new(),
             });
         }
@@ -369,6 +378,12 @@ impl Agent {
     /// Has [`Agent::turn`] wait no longer when an eventfd is written to: somebody else has something for who calls it.
     pub fn wake_by(&mut self, eventfd: OwnedFd) {
         self.wake = Some(eventfd);
+    }
+
+    /// Whether the graph is to end, as [`Agent::stop`] will say: a change for which it is held still for some seconds is given up
+    /// then.
+    pub fn ends_when(&mut self, ends: impl Fn() -> bool + 'static) {
+        self.ends_when = Some(Box::new(ends));
     }
 
     /// Ends all input; what is under way runs out.
@@ -444,8 +459,8 @@ impl Agent {
         let left = waiting.next().is_some();
         for &w in &now {
             let (fault, standby) = (self.setup.workers[w].fault, self.stands_by);
-            let (programs, setup) = (&self.programs, &self.setup);
-            let process = Process::start(programs, setup, &self.memory, w, fault, standby)?;
+            let how = Beginning { fault, standby, socket: None };
+            let process = Process::start(&self.programs, &self.setup, &self.memory, w, how)?;
             self.workers[w].state = State::Running(process);
             self.liveness.started(w);
         }
@@ -471,8 +486,9 @@ impl Agent {
                 self.tell_of_cycles(w);
                 self.memory.begin_life(w);
                 // A fault that a test asked for is the first process's alone.
-                let process =
-                    Process::start(&self.programs, &self.setup, &self.memory, w, None, false)?;
+                let socket = self.workers[w].left.take();
+                let how = Beginning { socket, ..Beginning::default() };
+                let process = Process::start(&self.programs, &self.setup, &self.memory, w, how)?;
                 self.workers[w].state = State::Running(process);
                 self.liveness.started(w);
                 self.workers[w].restarts += 1;

@@ -7,6 +7,7 @@ mod told;
 pub(crate) use self::told::FdList;
 use crate::setup::{ArraySetup, Setup};
 use std::hash::BuildHasher;
+use weir_device::Place;
 use weir_mem::TooLarge;
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
@@ -360,6 +361,13 @@ impl Memory {
     /// Most packets that worker `w`'s µNFs can hold: each is a buffer of its domain.
     pub(crate) fn held_most(&self, setup: &Setup, w: usize) -> u64 {
         self.domains[setup.workers[w].domain].shape.buffers().into()
+    }
+
+    /// Where the device of worker `w` is, by its record.
+    pub(crate) fn place(&self, w: usize) -> Place {
+        let worker = &self.workers[w];
+        let words = worker.ledger.read().unwrap_or_default();
+        std::array::from_fn(|i| words.get(worker.layout.place + i).copied().unwrap_or(0))
     }
 
     /// See [`Agent::kept`](crate::Agent::kept).

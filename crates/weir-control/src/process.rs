@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
-use weir_device::{DeviceError, DeviceSpec, lend_packet_socket};
+use weir_device::{DeviceError, DeviceSpec, lend_packet_socket, retake_packets};
 use weir_runtime::link::{self, Inbox, LinkError};
 use weir_runtime::moves::Order;
 use weir_runtime::sandbox::{Profile, SandboxSpec};
@@ -107,22 +107,38 @@ pub(crate) struct Process {
     packets: Option<OwnedFd>,
 }
 
+/// How a process of a worker begins.
+#[derive(Default)]
+pub(crate) struct Beginning {
+    /// The step at which it is to die, and the how manieth time, for tests.
+    pub(crate) fault: Option<(u32, u32)>,
+    /// It waits for the word before it begins.
+    pub(crate) standby: bool,
+    /// The packet socket that its predecessor has left, to go on with.
+    pub(crate) socket: Option<OwnedFd>,
+}
+
 /// How long a worker may take to read what it is told, or to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
-    /// Starts worker `w` and tells it its work; with `standby` it waits for the word before it begins.
+    /// Starts worker `w` and tells it its work.
     pub(crate) fn start(
         programs: &Programs,
         setup: &Setup,
         memory: &Memory,
         w: usize,
-        fault: Option<(u32, u32)>,
-        standby: bool,
+        how: Beginning,
     ) -> Result<Self, SpawnError> {
         let worker = &setup.workers[w];
-        let packets = setup.packets(w);
-        let packets = packets.map(|(name, receives)| lend_packet_socket(name, receives));
+        let Beginning { fault, standby, socket } = how;
+        let packets = setup.packets(w).map(|(name, receives)| match socket {
+            Some(left) => {
+                retake_packets(name, &left, receives);
+                Ok(left)
+            }
+            None => lend_packet_socket(name, receives),
+        });
         let packets = packets.transpose()?;
         let lent = packets.as_ref().map(AsFd::as_fd);
         let (mut spec, fds) = memory.spec(setup, w, fault, lent)?;
@@ -206,6 +222,11 @@ impl Process {
     /// Its packet socket, if it has one.
     pub(crate) fn packets(&self) -> Option<BorrowedFd<'_>> {
         self.packets.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Its packet socket, when it has ended: what waits there is its successor's.
+    pub(crate) fn into_packets(self) -> Option<OwnedFd> {
+        self.packets
     }
 
     /// What it says next, if anything has come.

@@ -22,7 +22,7 @@ pub use dropped::DropFile;
 pub use error::DeviceError;
 pub use generator::Generator;
 pub use listed::{Listed, ListedFlow, ListedSpec};
-pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap};
+pub use live::{PacketRx, PacketTx, TapRx, TapTx, check, create_tap, leaves_socket};
 pub use live::{lend_packet_socket, longest_packet, retake_packets, retake_tap};
 pub use null::Null;
 pub use replay::{Replay, ReplaySpec};
@@ -61,8 +61,17 @@ pub trait Receive {
     /// Puts packets into `room` until it is full or nothing is there.
     fn receive(&mut self, room: &mut Room<'_>) -> Result<Status, DeviceError>;
 
+    /// Packets that the kernel has dropped before they could be received, since this was asked last. The kernel forgets
+    /// them with the answer: to be asked directly before the commit.
+    fn missed(&mut self) -> u64 {
+        0
+    }
+
     /// Where it is after what was received last.
     fn place(&self) -> Place;
+
+    /// The place after what was received last is in the ledger: it can be given up where it came from.
+    fn committed(&mut self) {}
 
     /// Something odd about the input that the operator should know, once at the end.
     fn warning(&self) -> Option<String> {

@@ -135,6 +135,7 @@ impl Egress {
     }
 
     /// How many packets of `source` can be dropped, looked up to `want`.
+    #[inline]
     pub fn dump_room(&mut self, source: usize, want: usize) -> usize {
         let lane = self.dump(source).and_then(|lane| self.lanes.get_mut(lane));
         lane.map_or(want, |lane| lane.ring.room(want))
@@ -180,12 +181,19 @@ impl Egress {
     /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
     #[inline]
     pub fn room(&mut self, source: usize, want: usize) -> usize {
+        let ahead = self.room_ahead(source, want);
+        ahead.min(self.dump_room(source, want))
+    }
+
+    /// The same, but of packets that are not dropped: whether there is room for those that are is not looked at.
+    #[inline]
+    pub fn room_ahead(&mut self, source: usize, want: usize) -> usize {
         let Some(list) = self.by_source.get(source) else {
             return 0;
         };
-        let mut room = want;
+        let (mut room, dump) = (want, self.dump(source));
         for &i in list {
-            if let Some(lane) = self.lanes.get_mut(i) {
+            if let Some(lane) = self.lanes.get_mut(i).filter(|_| Some(i) != dump) {
                 room = room.min(lane.ring.room(want));
             }
         }

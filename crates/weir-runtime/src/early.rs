@@ -86,17 +86,24 @@ impl Early {
             if let Some(count) = counts.get_mut(class) {
                 *count = count.wrapping_add(1);
             }
-            match way.egress.dump(way.source) {
+            if self.is_written_down(way) {
+                let dropped = [(packet, DropReason::EarlyDrop)];
+                dump::discard(dropped, 0, way.source, way.arena, way.egress);
+            } else {
                 // Its buffer was taken from this worker's own pool a moment ago.
-                None => way.pool.put(packet.into_entry().index()),
-                Some(_) => {
-                    let dropped = [(packet, DropReason::EarlyDrop)];
-                    dump::discard(dropped, 0, way.source, way.arena, way.egress);
-                }
+                way.pool.put(packet.into_entry().index());
             }
         }
         std::mem::swap(packets, &mut self.kept);
         dropped
+    }
+
+    /// Whether what is dropped now goes to who writes drops down. Up to half of the ring to it does: any packet that is kept may
+    /// still be dropped for another reason, and needs room there before it can be taken in.
+    fn is_written_down(&self, way: &mut EarlyWay<'_>) -> bool {
+        let capacity = self.shares.capacity();
+        let has_lane = way.egress.dump(way.source).is_some();
+        has_lane && 2 * way.egress.dump_room(way.source, capacity) > capacity
     }
 }
 

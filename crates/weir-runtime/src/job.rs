@@ -241,10 +241,16 @@ impl Job {
     /// packets and their watermark, and whoever merges must not wait for the next packet to learn that
     /// nothing precedes it.
     pub(crate) fn begin(&self, station: &mut Station) {
-        if let End::Rx { source, .. } = self.end {
+        if let End::Rx { device, source, .. } = &self.end {
+            // Where its device is, a successor has to know before the first packet.
+            let place = device.place();
+            if place != station.place() {
+                station.set_place(place);
+                station.commit();
+            }
             let seq = station.seq();
-            station.egress.set_watermark(source, seq);
-            station.ingress.say_progress(source, seq);
+            station.egress.set_watermark(*source, seq);
+            station.ingress.say_progress(*source, seq);
         }
     }
 

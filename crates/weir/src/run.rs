@@ -210,6 +210,10 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     let signals = Signals::listen().map_err(RunError::Signals)?;
     let start = Instant::now();
     let mut agent = Agent::start(setup, policy)?;
+    let (interrupts, duration) = (signals.interrupts(), args.duration);
+    agent.ends_when(move || {
+        interrupts.count() > 0 || duration.is_some_and(|d| start.elapsed() >= d)
+    });
     let mut control = match (Control::open(args.control.as_deref(), &mut agent), &args.control) {
         (Ok(control), _) => Some(control),
         (Err(e), Some(_)) => return Err(e.into()),

@@ -13,7 +13,9 @@ mod common_live;
 mod common_oracle;
 
 use common_chaos::*;
-use common_crash::{Choices, PATIENCE, Scratch, assert_in_order, read_capture, wait_until};
+use common_crash::{
+    Choices, Finished, PATIENCE, Scratch, assert_in_order, read_capture, wait_until,
+};
 use common_live::{Wires, skipped};
 use common_oracle::{demo_capture, has_ethernet, oracle, shared};
 use rustix::process::Signal;
@@ -49,7 +51,8 @@ const DISTURBED: Duration = Duration::from_secs(5);
 fn capture_round(name: &str, base: &[Input], choices: &mut Choices) {
     let scratch = Scratch::new(&format!("chaos-{name}"));
     let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
-    // Who works slowest takes 60 µs or more for a packet, so these last for longer than a round.
+    // Who works slowest takes 60 µs or more for each packet, so these last for four times as long as they are disturbed:
+    // the rest is for the last changes, in which mostly nothing moves.
     let packets = DISTURBED.as_millis() as usize * 15 * 4;
     write_over_and_over(&input, base, packets.div_ceil(base.len()));
     let rx = format!("pcap:rx={}", input.display());
@@ -87,7 +90,6 @@ fn numbered_packets_survive_chaos_and_are_as_the_oracle_says_afterwards() {
 }
 
 #[test]
-#[ignore = "the capture may be over before the graph has settled: to be made longer (docs/operating.md, Chaos)"]
 fn recorded_traffic_survives_chaos_and_is_as_the_oracle_says_afterwards() {
     // Few enough that all of a capture comes by once more within some seconds.
     const MOST: usize = 4000;
@@ -129,13 +131,13 @@ fn more_than_there_is_room_for_and_chaos_lose_no_more_than_is_counted() {
 }
 
 #[test]
-#[ignore = "packets go uncounted, and once one came late: not mended yet (docs/operating.md, Chaos)"]
 fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
     if skipped("live_packets_survive_chaos") {
         return;
     }
     rounds("live", |choices| {
         let (scratch, wires) = (Scratch::new("chaos-live"), Wires::new());
+        let before = Wires::dropped_between();
         let out = scratch.file("out.pcap");
         let recorded = format!("pcap:tx={}", out.display());
         let recorder = wires.end(&wires.recorder, &scratch, "afp:e1", &recorded);
@@ -153,11 +155,17 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         chaos.settle(&Policy::random(choices), choices);
         let enough = size() + 500 * 80;
         wait_until("packets to arrive again", PATIENCE, || size() > enough);
-        // From the sender on, so that all that was sent is through.
+        // From the sender on: who ends counts what has come by then.
         sender.signal(Signal::INT);
         let sent = sender.finish();
-        let (finished, died) = chaos.end_when_idle("live");
-        let through = finished.number("/balance/out");
+        Wires::wait_until_delivered();
+        let finished = chaos.end("live");
+        println!(
+            "rx:lan {}, tx:wan {} times started again",
+            finished.restarts()["rx:lan"],
+            finished.restarts()["tx:wan"]
+        );
+        Wires::wait_until_delivered();
         recorder.signal(Signal::INT);
         let recorder = recorder.finish();
         for (what, end) in [("sender", &sent), ("recorder", &recorder)] {
@@ -165,15 +173,21 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         }
         let places = unwrapped(&read_capture(&out, generated_flow));
         assert_in_order(&places, "live");
-        let n = |run: &common_crash::Finished, key: &str| run.number(&format!("/balance/{key}"));
-        // What is in a socket's ring when its service dies is lost, or sent, and nobody can say.
-        match died.contains("rx:lan") {
-            false => assert_eq!(n(&sent, "out"), n(&finished, "in"), "{:#}", finished.report),
-            true => assert!(n(&sent, "out") >= n(&finished, "in"), "{:#}", finished.report),
-        }
-        if !died.contains("tx:wan") {
-            assert_eq!(through, n(&recorder, "in"), "{:#}", recorder.report);
-        }
+        let n = |run: &Finished, key: &str| run.number(&format!("/balance/{key}"));
+        let show = || format!("{:#}\n{}", finished.report, finished.said.join("\n"));
+        // Mostly none: a machine that is too busy to hand packets on drops them on the way.
+        let on_the_way = Wires::dropped_between() - before;
+        // Whoever died: what waits for a service that receives waits for its successor.
+        let (out, came) = (n(&sent, "out"), n(&finished, "in"));
+        assert!(came <= out && out - came <= on_the_way, "{out} sent, {came} came: {}", show());
+        // What a service had given to the kernel when it died counts as lost, and may have left all the same.
+        let (least, most) = (n(&finished, "out"), n(&finished, "out") + finished.lost_by("tx:wan"));
+        let came = n(&recorder, "in");
+        assert!(
+            came <= most && least <= came + on_the_way,
+            "{least} to {most}, {came} came: {}",
+            show()
+        );
         assert_eq!(places.len() as u64, n(&recorder, "out"));
     });
 }

@@ -124,6 +124,25 @@ fn relinks(finished: &Finished) -> usize {
 }
 
 #[test]
+fn an_interrupt_while_what_is_under_way_runs_out_gives_the_change_up_and_ends_the_run() {
+    // What waits before the slow one takes seconds.
+    let slow = |policy: &str, cycles: &str| policy.replace(cycles, "cycles: 15000000");
+    let (before, after) = (slow(CHAIN, "cycles: 60000"), slow(LONGER, "cycles: 50000"));
+    let args = ["--ring", "512"];
+    let mut graph = Changing::start_with("interrupted", 4000, &before, &args);
+    std::fs::write(&graph.policy, after).unwrap();
+    graph.run.signal(Signal::HUP);
+    wait_until("the new worker", PATIENCE, || graph.run.workers().contains_key("more"));
+    graph.wait_for_traffic();
+    graph.run.signal(Signal::INT);
+    let said = graph.outcome();
+    assert!(said.contains("not relinked: the graph ends"), "{said}");
+    let finished = graph.run.finish();
+    finished.assert_sound("interrupted");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+}
+
+#[test]
 fn segments_are_fused_and_taken_apart_at_full_load_and_no_packet_is_lost() {
     let mut graph = Changing::start("fuse", &[]);
     for how in ["none", "each", "none", "each"] {

@@ -3,8 +3,10 @@
 use super::crash::Cause;
 use super::hear::readable;
 use super::{Agent, AgentError, Event, State};
+use crate::process::Process;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
+use weir_device::leaves_socket;
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
 const STILLBORN: u32 = 5;
@@ -37,9 +39,10 @@ impl Agent {
                 return Ok(());
             }
         };
-        let mut cause = Cause::Elsewhere;
+        let (mut cause, mut killed) = (Cause::Elsewhere, false);
         let how = match process.wait() {
             Ok(status) => {
+                killed = status.signal() == Some(rustix::process::Signal::KILL.as_raw());
                 let how = how_ended(status);
                 cause = self.examine(w, status, &how);
                 if status.signal() == Some(rustix::process::Signal::SYS.as_raw()) {
@@ -90,6 +93,7 @@ impl Agent {
                 let why = format!("it dies before it is ready, again and again ({how})");
                 return Err(AgentError::Worker { worker, why });
             }
+            self.keep_socket(w, process, killed && !offence);
             let worker = &mut self.workers[w];
             worker.died = Some(noticed);
             let doublings = worker.deaths.saturating_sub(2).min(16);
@@ -110,6 +114,17 @@ impl Agent {
 }
 
 impl Agent {
+    /// What waits for worker `w` in the packet socket of its process, which has ended, is its successor's: nothing that came by the
+    /// interface is lost with it. Not if it may die of that: who was not `killed` has to have come further than the one before,
+    /// and be ready again.
+    fn keep_socket(&mut self, w: usize, process: Process, killed: bool) {
+        let place = self.memory.place(w);
+        let worker = &mut self.workers[w];
+        let further = worker.left_at.replace(place) != Some(place);
+        let may = (killed || further) && worker.stillborn <= FORGET;
+        worker.left = process.into_packets().filter(|_| may && leaves_socket(&place));
+    }
+
     /// The successor of worker `w` begins with nothing.
     fn forget(&mut self, w: usize, why: &str) {
         self.workers[w].crashes = 0;

@@ -466,7 +466,7 @@ impl Agent {
         self.crashes = old.crashes.for_next(&old.setup, &self.setup);
         self.generation.retired = std::mem::take(&mut old.generation.retired);
         self.generation.begun = Some((Instant::now(), relinked));
-        self.wake = old.wake.take();
+        (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
         self.flows = std::mem::take(&mut old.flows);
         // One dog for all generations: that of a graph which is not looked after yet would bark.
         self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());

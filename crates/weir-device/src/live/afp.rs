@@ -19,6 +19,10 @@ const LONGEST: usize = 1 << 17;
 /// Receives everything that comes in by an interface, whomever it is meant for, and nothing that
 /// this machine sends by it. Packets for which there is no room stay in the kernel's ring; what no
 /// longer fits there is counted as `kernel-full`.
+///
+/// What was received stays in the ring until it is [committed](Receive::committed), and the place says where in the
+/// ring that is: so a successor with the same socket goes on there, and neither what waits nor what was under way is
+/// lost with a service that dies.
 pub struct PacketRx {
     socket: PacketSocket,
     ring: Ring,
@@ -30,6 +34,16 @@ pub struct PacketRx {
     received: u64,
 }
 
+/// Whether a service that was at `place` has left a socket behind with which a successor can go on.
+pub fn leaves_socket(place: &Place) -> bool {
+    Geometry::of_frames(place[FRAME]).is_some()
+}
+
+/// Words of a place: which frame is next, their size, and what of the next one was taken.
+const NEXT: usize = 1;
+const FRAME: usize = 2;
+const SEGMENT: usize = 3;
+
 impl PacketRx {
     /// The receiving half of the interface `name`, with the count going on from `place`. `lent` is the
     /// agent's ([`crate::lend_packet_socket`]).
@@ -37,16 +51,24 @@ impl PacketRx {
         let device = format!("afp:{name}");
         let socket = lent_socket(&device, lent)?;
         let link = link_or_gone(&socket, name);
-        let geometry = Geometry::for_mtu(link.map_or(0, |l| l.mtu));
-        let ring = socket.ring(geometry);
+        // A socket that has no ring cannot be mapped: then it is a new one.
+        let same = Geometry::of_frames(place[FRAME])
+            .and_then(|geometry| socket.same_ring(geometry, place[NEXT]).ok());
+        let goes_on = same.is_some();
+        let ring = match same {
+            Some(ring) => Ok(ring),
+            None => socket.ring(Geometry::for_mtu(link.map_or(0, |l| l.mtu))),
+        };
         let ring = ring.map_err(|e| failed(&device, "cannot have a receive ring", e))?;
+        let cutter = if goes_on { Cutter::going_on(place[SEGMENT]) } else { Cutter::default() };
         Ok(PacketRx {
             socket,
             ring,
-            cutter: Cutter::default(),
-            queue: Queue { bytes: vec![0; LONGEST], held: None },
+            cutter,
+            queue: Queue { bytes: vec![0; LONGEST], held: None, doubtful: goes_on },
             watch: Watch::new("afp", name, link, true),
-            losing: false,
+            // Its predecessor may not have come to ask.
+            losing: goes_on,
             received: place[0],
         })
     }
@@ -65,17 +87,9 @@ impl PacketRx {
             if !done {
                 return false;
             }
-            self.ring.release();
+            self.ring.take();
         }
         false
-    }
-
-    fn count_losses(&mut self, room: &mut Room<'_>) {
-        self.losing = false;
-        match self.socket.drops() {
-            0 => {}
-            n => room.missed(DropReason::KernelFull, n),
-        }
     }
 }
 
@@ -89,15 +103,26 @@ impl Receive for PacketRx {
             let socket = &self.socket;
             self.watch.look(socket, |link| sys::bound(socket.as_fd()) == Some(link.index));
         }
-        if self.losing {
-            self.count_losses(room);
-        }
         self.received += room.received.0 - before;
         Ok(if empty { Status::Later(self.watch.wait_ns()) } else { Status::More })
     }
 
+    fn missed(&mut self) -> u64 {
+        if !std::mem::take(&mut self.losing) {
+            return 0;
+        }
+        let missed = self.socket.drops();
+        self.received += missed;
+        missed
+    }
+
     fn place(&self) -> Place {
-        [self.received, 0, 0, 0, 0, 1]
+        let frame = u64::from(self.ring.frame_size());
+        [self.received, self.ring.position(), frame, self.cutter.next(), 0, 1]
+    }
+
+    fn committed(&mut self) {
+        self.ring.release();
     }
 
     fn notice(&mut self) -> Option<String> {
@@ -105,9 +130,16 @@ impl Receive for PacketRx {
     }
 
     fn finish(&mut self, room: &mut Room<'_>) {
-        let before = room.received.0;
-        self.count_losses(room);
-        self.received += room.received.0 - before;
+        // What waits is not taken any more, but it had come.
+        let mut waits = 0;
+        while self.ring.peek().is_some() {
+            self.ring.take();
+            waits += 1;
+        }
+        self.cutter.forget();
+        room.missed(DropReason::KernelFull, waits);
+        self.received += waits;
+        self.losing = true;
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -124,6 +156,8 @@ struct Queue {
     bytes: Vec<u8>,
     /// The packet that was read last, until it has been taken in whole.
     held: Option<(VnetHeader, usize)>,
+    /// A predecessor may have read what belongs to the next frames, and died with it.
+    doubtful: bool,
 }
 
 impl Queue {
@@ -136,10 +170,12 @@ impl Queue {
         room: &mut Room<'_>,
     ) -> bool {
         if self.held.is_none() {
-            let read = if frame.queued { self.read(socket) } else { Err(DropReason::KernelFull) };
+            let is_there = frame.queued && (!self.doubtful || self.is_next(socket, frame));
+            let read = if is_there { self.read(socket) } else { Err(DropReason::KernelFull) };
             match read {
-                Ok(held) => self.held = Some(held),
+                Ok(held) => (self.held, self.doubtful) = (Some(held), false),
                 Err(reason) => {
+                    cutter.forget();
                     room.refuse(reason, frame.len);
                     return true;
                 }
@@ -153,6 +189,17 @@ impl Queue {
             self.held = None;
         }
         done
+    }
+
+    /// Whether the queue's next packet is that of `frame`. What was read is read in order, so else it is a later one's.
+    fn is_next(&mut self, socket: &PacketSocket, frame: &Frame<'_>) -> bool {
+        let mut vnet = [0; VnetHeader::LEN];
+        let mut parts = [IoSliceMut::new(&mut vnet), IoSliceMut::new(&mut self.bytes)];
+        let mut control = RecvAncillaryBuffer::default();
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        let got = recvmsg(socket, &mut parts, &mut control, flags);
+        let len = got.map_or(0, |got| got.bytes.saturating_sub(VnetHeader::LEN));
+        len == frame.len && self.bytes.starts_with(frame.bytes)
     }
 
     fn read(&mut self, socket: &PacketSocket) -> Result<(VnetHeader, usize), DropReason> {

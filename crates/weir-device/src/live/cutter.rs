@@ -24,6 +24,21 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
+    /// One that goes on in the midst of a frame.
+    pub(super) fn going_on(next: u64) -> Self {
+        Cutter { next: usize::try_from(next).unwrap_or(0), head: Vec::new() }
+    }
+
+    /// Which segment of the frame is next; 0 when none was begun.
+    pub(super) fn next(&self) -> u64 {
+        self.next as u64
+    }
+
+    /// The frame that was begun does not go on.
+    pub(super) fn forget(&mut self) {
+        self.next = 0;
+    }
+
     /// Takes in `frame`. False when room ran out before its end: bring the same frame again.
     pub(super) fn take(&mut self, frame: &Received<'_>, room: &mut Room<'_>) -> bool {
         let bytes = frame.bytes;

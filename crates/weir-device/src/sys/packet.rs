@@ -76,6 +76,13 @@ impl PacketSocket {
         Ring::map(self.as_fd(), geometry)
     }
 
+    /// The ring that the socket was given by another process, which had come to frame `next`.
+    pub(crate) fn same_ring(&self, geometry: Geometry, next: u64) -> Result<Ring, Errno> {
+        let mut ring = Ring::map(self.as_fd(), geometry)?;
+        ring.go_on(next);
+        Ok(ring)
+    }
+
     /// Packets that the kernel has dropped for want of room since the last call.
     pub(crate) fn drops(&self) -> u64 {
         let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };

@@ -41,6 +41,13 @@ impl Geometry {
         Geometry { frame, frames: BYTES / frame }
     }
 
+    /// That of a ring with frames of so many bytes, if there is one.
+    pub(crate) fn of_frames(bytes: u64) -> Option<Self> {
+        let frame = u32::try_from(bytes).ok()?;
+        let is_one = frame.is_power_of_two() && (2048..=Self::LARGEST).contains(&frame);
+        is_one.then(|| Geometry { frame, frames: BYTES / frame })
+    }
+
     pub(crate) fn frame_size(self) -> u32 {
         self.frame
     }
@@ -62,13 +69,19 @@ impl Geometry {
     }
 }
 
-/// A mapped ring.
+/// A mapped ring. A packet that is taken stays in it until [`Ring::release`], so that whoever takes them can die in
+/// between and another goes on where it was ([`Ring::go_on`]).
 #[derive(Debug)]
 pub(crate) struct Ring {
     at: NonNull<u8>,
     geometry: Geometry,
     next: u32,
+    /// Frames before it that were taken and not given back yet.
+    taken: u32,
 }
+
+/// Written into a frame that was taken; the kernel writes zeros there with each packet (`tp_padding` in `tpacket_rcv`).
+const TAKEN: u8 = 1;
 
 /// A packet in the ring, as long as it is this process's.
 #[derive(Debug)]
@@ -103,33 +116,79 @@ impl Ring {
             )
         }?;
         let at = NonNull::new(at.cast()).ok_or(Errno::NOMEM)?;
-        Ok(Ring { at, geometry, next: 0 })
+        Ok(Ring { at, geometry, next: 0, taken: 0 })
     }
 
-    fn slot(&self) -> NonNull<u8> {
-        let offset = self.next as usize * self.geometry.frame as usize;
-        // SAFETY: `next` is below the number of frames (`release`), so the frame lies in the
-        // mapping, which lives as long as `self`.
+    /// Goes on where another process was that took packets from this ring: all before frame `next` are done with, whether or
+    /// not it came to give them back.
+    pub(crate) fn go_on(&mut self, next: u64) {
+        let frames = self.geometry.frames;
+        self.next = (next % u64::from(frames)) as u32;
+        // Frames are given back in order, so those that were not are the last ones. One that the kernel has filled
+        // again does not say that it was taken.
+        while self.taken + 1 < frames && self.is_taken(self.taken + 1) {
+            self.taken += 1;
+        }
+        self.release();
+    }
+
+    /// Which frame is next.
+    pub(crate) fn position(&self) -> u64 {
+        u64::from(self.next)
+    }
+
+    pub(crate) fn frame_size(&self) -> u32 {
+        self.geometry.frame
+    }
+
+    /// The frame that is so many before the next.
+    fn slot(&self, before: u32) -> NonNull<u8> {
+        let frames = self.geometry.frames;
+        let number = (self.next + frames - before % frames) % frames;
+        let offset = number as usize * self.geometry.frame as usize;
+        // SAFETY: the number is below that of the frames, so the frame lies in the mapping, which lives
+        // as long as `self`.
         unsafe { self.at.add(offset) }
     }
 
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self, before: u32) -> &AtomicU32 {
         const { assert!(offset_of!(libc::tpacket2_hdr, tp_status) == 0) };
         // SAFETY: a frame begins with its status, 32 bits, aligned as frames are; kernel and
         // process both access it whole.
-        unsafe { AtomicU32::from_ptr(self.slot().cast().as_ptr()) }
+        unsafe { AtomicU32::from_ptr(self.slot(before).cast().as_ptr()) }
+    }
+
+    /// Whether the frame so many before the next was taken and not given back.
+    fn is_taken(&self, before: u32) -> bool {
+        // Acquire: as in `peek`.
+        let status = self.status(before).load(Ordering::Acquire);
+        // SAFETY: the mark lies in the frame's header, and a frame that is this process's side's is not written by
+        // the kernel. One that is the kernel's may be: what was read then is not used.
+        let mark = unsafe { self.mark(before).read_volatile() };
+        status & libc::TP_STATUS_USER != 0 && mark == TAKEN
+    }
+
+    /// Where a frame says that it was taken.
+    fn mark(&self, before: u32) -> *mut u8 {
+        let at = offset_of!(libc::tpacket2_hdr, tp_padding);
+        // SAFETY: a frame is at least a header long.
+        unsafe { self.slot(before).add(at).as_ptr() }
     }
 
     /// The packet whose turn it is, when it has come.
     pub(crate) fn peek(&mut self) -> Option<Frame<'_>> {
+        if self.taken == self.geometry.frames {
+            // All are taken: the next one is the first of them.
+            return None;
+        }
         // Acquire: partner is the kernel's store of the status after the frame (tpacket_rcv).
-        let status = self.status().load(Ordering::Acquire);
+        let status = self.status(0).load(Ordering::Acquire);
         if status & libc::TP_STATUS_USER == 0 {
             return None;
         }
         // SAFETY: the frame is at least a header long and aligned; from the status on until
         // `release` the kernel does not write it. Volatile: read once, whatever follows.
-        let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read_volatile() };
+        let header = unsafe { self.slot(0).cast::<libc::tpacket2_hdr>().read_volatile() };
         let room = self.geometry.frame as usize;
         // Numbers are checked though they are the kernel's: a mistake must not leave the mapping.
         let mac = usize::from(header.tp_mac).clamp(VnetHeader::LEN, room);
@@ -137,7 +196,7 @@ impl Ring {
         // SAFETY: `mac - LEN .. mac + captured` lies in this frame (just clamped), and the frame is
         // this process's alone until `release`, which needs the borrow to have ended.
         let (vnet, bytes) = unsafe {
-            let mac = self.slot().add(mac);
+            let mac = self.slot(0).add(mac);
             let vnet = mac.sub(VnetHeader::LEN).cast::<[u8; VnetHeader::LEN]>().read();
             (vnet, std::slice::from_raw_parts(mac.as_ptr(), captured))
         };
@@ -154,11 +213,22 @@ impl Ring {
         })
     }
 
-    /// Gives the frame that was looked at last back to the kernel.
-    pub(crate) fn release(&mut self) {
-        // Release: partner is the kernel's look at the status before it writes the frame.
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    /// The frame that was looked at last is taken. It is not given back before [`Ring::release`].
+    pub(crate) fn take(&mut self) {
+        // SAFETY: the mark lies in the frame's header; `peek` found the frame to be this process's, and nothing
+        // borrowed from it lives any more.
+        unsafe { self.mark(0).write_volatile(TAKEN) };
         self.next = (self.next + 1) % self.geometry.frames;
+        self.taken += 1;
+    }
+
+    /// Gives what was taken back to the kernel, the oldest first.
+    pub(crate) fn release(&mut self) {
+        while self.taken > 0 {
+            // Release: partner is the kernel's look at the status before it writes the frame.
+            self.status(self.taken).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+            self.taken -= 1;
+        }
     }
 }
 
@@ -180,6 +250,10 @@ mod tests {
             let g = Geometry::for_mtu(mtu);
             assert_eq!(g.frame_size(), frame, "MTU {mtu}");
             assert_eq!(g.blocks() * g.block_size(), g.frames() * g.frame_size());
+            assert_eq!(Geometry::of_frames(frame.into()), Some(g));
+        }
+        for wrong in [0, 1024, 3000, 1 << 15, 1 << 40] {
+            assert_eq!(Geometry::of_frames(wrong), None, "{wrong}");
         }
     }
 }

@@ -86,14 +86,17 @@ impl Job {
         }
         let look = early.as_ref().map_or(BATCH, |early| early.capacity().max(BATCH));
         let space = station.egress.room(*source, look);
+        // A file of drops that is behind is no reason to give up packets of more weight.
+        let ahead = early.as_ref().map_or(space, |_| station.egress.room_ahead(*source, look));
         let Station { arena, egress, home, words, layout, .. } = station;
         let Some(pool) = home.as_mut() else {
             return Ok(Progress::Idle);
         };
-        let space = space.min(pool.refill(arena.owners(), look));
-        let calm = early.as_ref().map_or(BATCH, |early| early.at_once(space));
+        let buffers = pool.refill(arena.owners(), look);
+        let (space, ahead) = (space.min(buffers), ahead.min(buffers));
+        let calm = early.as_ref().map_or(BATCH, |early| early.at_once(ahead));
         let copied = self.segment.more.most_received(pool, arena.owners());
-        let left = space.min(calm).min(copied);
+        let left = space.min(BATCH).min(calm).min(copied);
         self.full = left == 0;
         if left == 0 && !*stopped {
             station.tell();
@@ -123,20 +126,27 @@ impl Job {
             let counts = words.get_mut(layout.classes..).unwrap_or_default();
             let mut way = EarlyWay { arena, pool, egress, source: *source };
             refused[DropReason::EarlyDrop as usize] +=
-                early.choose(&mut self.packets, space, counts, &mut way);
+                early.choose(&mut self.packets, ahead, counts, &mut way);
         }
-        let place = device.place();
         fault::step(Step::Claimed);
         if let Some(learner) = learner {
             learner.see_time();
             learner.learn(&self.packets, arena);
         }
+        let base = layout.nodes;
         if received.0 > 0 {
-            let base = layout.nodes;
             let mut way = Way { arena, egress, source: *source, words };
             let packets = &mut self.packets;
             self.segment.with_buffers(pool, |segment| segment.run(0, 0, packets, &mut way));
             fault::step(Step::Processed);
+        }
+        // As late as can be: what the kernel has told it does not tell a successor.
+        let missed = device.missed();
+        refused[DropReason::KernelFull as usize] += missed;
+        seq += missed;
+        let place = device.place();
+        let came = received.0 > 0 || missed > 0;
+        if came || place != station.place() {
             // The port's node counts what it was given; what was refused comes on top.
             let count_refused: u64 = refused.iter().sum();
             station.add_drops(base, &refused);
@@ -145,6 +155,7 @@ impl Job {
             station.set(station.layout.seq, seq);
             station.set_place(place);
             station.commit();
+            device.committed();
             let seq = station.seq();
             station.egress.set_watermark(*source, seq);
             station.ingress.say_progress(*source, seq);
@@ -155,8 +166,8 @@ impl Job {
                 *stopped = true;
                 Ok(Progress::Did)
             }
-            Status::Later(ns) if received.0 == 0 => Ok(Progress::Later(ns)),
-            _ if received.0 == 0 => Ok(Progress::Idle),
+            Status::Later(ns) if !came => Ok(Progress::Later(ns)),
+            _ if !came => Ok(Progress::Idle),
             _ => Ok(Progress::Did),
         }
     }

@@ -38,8 +38,14 @@ impl Signals {
         Ok(signals)
     }
 
+    /// How often it was asked to end.
     pub(super) fn count(&self) -> usize {
-        self.ends.load(Ordering::Relaxed)
+        self.interrupts().count()
+    }
+
+    /// The same, for somebody else to look at.
+    pub(super) fn interrupts(&self) -> Interrupts {
+        Interrupts(self.ends.clone())
     }
 
     /// What SIGHUP has come for since this was asked last.
@@ -50,6 +56,16 @@ impl Signals {
             true if self.terminals.iter().any(has_gone) => HangUp::Terminal,
             true => HangUp::Asked,
         }
+    }
+}
+
+/// How often the run was asked to end.
+pub(super) struct Interrupts(Arc<AtomicUsize>);
+
+impl Interrupts {
+    pub(super) fn count(&self) -> usize {
+        // Relaxed: a counter, no data behind it.
+        self.0.load(Ordering::Relaxed)
     }
 }
 

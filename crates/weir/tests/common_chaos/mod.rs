@@ -3,7 +3,7 @@
 
 use crate::common_crash::{Choices, Finished, PATIENCE, Run, Scratch, proc, state_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -151,6 +151,7 @@ impl Policy {
         Policy { shape: choices.below(4), cycles, filtered: choices.below(3) == 0 }
     }
 
+    /// Every packet takes the time that the slow one needs: what filters drop they drop behind it.
     pub fn text(&self) -> String {
         let (way, more) = match self.shape {
             0 => ("head -> sizes -> nets -> many", ""),
@@ -171,7 +172,7 @@ impl Policy {
             "Port<0> lan;  Port<1> wan;  default drop;
 MacSwap head;  {sizes}  {nets}  MacSwap many;  {more}
 L3L4Filter fw {{ rules: [{rules}] }};  Busy slow {{ cycles: {} }};
-pipelet {{ lan -> {way};  many -> fw;  fw -> slow;  slow -> wan; }}",
+pipelet {{ lan -> {way};  many -> slow;  slow -> fw;  fw -> wan; }}",
             self.cycles
         )
     }
@@ -211,8 +212,6 @@ pub struct Chaos {
     dumps: bool,
     /// Services of devices are neither killed nor stopped.
     pub spares_services: bool,
-    /// Workers that died.
-    pub died: BTreeSet<String>,
 }
 
 /// Descriptors and mappings of shared memory of a process.
@@ -264,7 +263,6 @@ impl Chaos {
             relinked: (0, 0),
             dumps,
             spares_services: false,
-            died: BTreeSet::new(),
         };
         // A generation that was begun as all others will be.
         chaos.settle_as(&Policy::HOME, HOME_OPTIONS);
@@ -288,10 +286,6 @@ impl Chaos {
 
     fn count(&mut self, line: &str) {
         assert!(!line.contains("fault of weir") && !line.contains("panicked"), "{line}");
-        if let Some((head, _)) = line.split_once(" died (") {
-            let name = head.rsplit_once("worker ").map_or(head, |(_, name)| name);
-            self.died.insert(name.to_owned());
-        }
         self.relinked.0 += u32::from(line.contains(": relinked in "));
         if line.contains("not relinked") {
             println!("{line}");
@@ -446,12 +440,5 @@ impl Chaos {
         });
         assert_eq!(ours, None, "{what}: a worker is left");
         finished
-    }
-
-    /// The same, when nothing has come in for a while; and who had died.
-    pub fn end_when_idle(mut self, what: &str) -> (Finished, BTreeSet<String>) {
-        self.hear(Duration::from_secs(1));
-        let died = std::mem::take(&mut self.died);
-        (self.end(what), died)
     }
 }

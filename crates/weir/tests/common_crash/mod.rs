@@ -345,6 +345,13 @@ impl Finished {
         workers.map(pair).collect()
     }
 
+    /// Packets lost with a worker.
+    pub fn lost_by(&self, name: &str) -> u64 {
+        let mut workers = self.report["workers"].as_array().unwrap().iter();
+        let worker = workers.find(|w| w["name"] == name).unwrap();
+        worker["lost"].as_u64().unwrap()
+    }
+
     /// Fails unless the run ended well, packets balance (those lost counted) and every buffer is
     /// back in its pool, exactly once.
     pub fn assert_sound(&self, what: &str) {

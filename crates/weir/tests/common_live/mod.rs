@@ -264,7 +264,30 @@ impl Wires {
             wires.weir.ip(&format!("link set {middle} up"));
             end.ip(&format!("link set {own} up"));
         }
+        // What a veth carries waits in a queue of the processor that it was sent on. A sender that moves to another one,
+        // or its successor there, would overtake itself; so all are to wait in one queue.
+        for (space, receives) in [(&wires.weir, "m0"), (&wires.recorder, "e1")] {
+            let one = format!("echo 1 > /sys/class/net/{receives}/queues/rx-0/rps_cpus");
+            assert!(space.exec("sh", &["-c", &one]).status.success(), "{one}");
+        }
         wires
+    }
+
+    /// Packets that the kernel has dropped between two interfaces, for want of room in its queues; those of all namespaces.
+    pub fn dropped_between() -> u64 {
+        let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+        let dropped = text.lines().map(|line| line.split_whitespace().nth(1).unwrap());
+        dropped.map(|n| u64::from_str_radix(n, 16).unwrap()).sum()
+    }
+
+    /// Waits until the kernel has handed over all that was sent.
+    pub fn wait_until_delivered() {
+        // A line for each processor; the twelfth number is what waits there.
+        let waits = |line: &str| line.split_whitespace().nth(11).is_some_and(|n| n != "00000000");
+        wait_until("the kernel's queues to be empty", PATIENCE, || {
+            let text = std::fs::read_to_string("/proc/net/softnet_stat").unwrap();
+            !text.lines().any(waits)
+        });
     }
 
     /// Weir in one of the ends, which does nothing but to send or to record.

@@ -5,7 +5,6 @@ use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use weir_device::Place;
 use weir_runtime::handover::NfState;
 use weir_runtime::spec::{EndSpec, Handing, command};
 
@@ -205,6 +204,9 @@ impl Agent {
         if let Some(dog) = &self.watchdog {
             dog.beat();
         }
+        if self.ends_when.as_ref().is_some_and(|ends| ends()) {
+            return Ok(Err(RelinkError::Ending));
+        }
         for (w, said, ended) in self.wait(timeout)? {
             while said && self.listen(w)? {}
             if ended {
@@ -286,7 +288,7 @@ impl Agent {
             let word = |at: usize| words.get(at).copied().unwrap_or(0);
             let (layout, here) = (to.memory.workers[new].layout, from.layout);
             let mut begins = vec![0; layout.len];
-            let place: Place = std::array::from_fn(|i| word(here.place + i));
+            let place = self.memory.place(old);
             let at = begins.iter_mut().skip(layout.place);
             at.zip(place).for_each(|(to, word)| *to = word);
             if let Some(seq) = begins.get_mut(layout.seq) {

@@ -1,0 +1,109 @@
+//! A service that receives from an interface dies, and nothing that came by it is lost: its successor goes on where it was, in
+//! the kernel's ring of the same socket.
+#![cfg(feature = "faults")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+mod common_live;
+
+use common_crash::*;
+use common_live::{Wires, skipped};
+use rustix::process::{Signal, kill_process};
+use std::path::PathBuf;
+
+/// Fewer than the kernel's ring has frames, so it has room for all of them.
+const PACKETS: u64 = 4000;
+
+/// Steps that a service passes which receives: from the claim on.
+const STEPS: std::ops::RangeInclusive<u32> = 4..=12;
+
+/// Place of a generated packet, of more flows than packets.
+fn place(bytes: &[u8]) -> u64 {
+    u64::from(u32::from_be_bytes(bytes[26..30].try_into().unwrap()) & 0xff_ffff)
+}
+
+/// sender e0 ── m0 weir, which writes down what passes.
+struct Bench {
+    scratch: Scratch,
+    wires: Wires,
+    out: PathBuf,
+}
+
+impl Bench {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(name);
+        let out = scratch.file("out.pcap");
+        Bench { scratch, wires: Wires::new(), out }
+    }
+
+    fn start(&self, nf: &str, more: &[&str]) -> Run {
+        let policy = format!("Port<0> lan;  Port<1> wan;  {nf};  pipelet {{ lan -> nf -> wan; }}");
+        let policy = self.scratch.policy(&policy);
+        let tx = format!("1=pcap:tx={}", self.out.display());
+        let args = ["--bind", "0=afp:m0", "--bind", &tx, "--ring", "64", "--restart-delay", "0"];
+        let weir = self.wires.weir.command(env!("CARGO_BIN_EXE_weir"));
+        let run = Run::start_by(weir, &policy, &[&args, more].concat());
+        run.wait_for_workers(3);
+        run
+    }
+
+    /// Sends all packets.
+    fn send(&self) {
+        let source = format!("gen:size=64,flows=1000000,rate=5000,packets={PACKETS}");
+        let sender = self.wires.end(&self.wires.sender, &self.scratch, &source, "afp:e0");
+        let sent = sender.finish();
+        sent.assert_sound("sender");
+        assert_eq!(sent.number("/balance/out"), PACKETS);
+    }
+
+    fn written(&self) -> u64 {
+        std::fs::metadata(&self.out).map_or(0, |m| m.len())
+    }
+
+    /// Waits until all that was sent is through; fails unless each packet is, once, in order.
+    fn finish(&self, run: Run, what: &str) -> Finished {
+        let all = 24 + PACKETS * (16 + 64);
+        wait_until(&format!("{what}: all packets"), PATIENCE, || self.written() >= all);
+        run.signal(Signal::INT);
+        let finished = run.finish();
+        finished.assert_sound(what);
+        let places = read_capture(&self.out, place);
+        assert_in_order(&places, what);
+        assert_eq!(places.len() as u64, PACKETS, "{what}");
+        assert_eq!(finished.number("/balance/in"), PACKETS, "{what}: {:#}", finished.report);
+        finished
+    }
+}
+
+#[test]
+fn a_service_that_receives_can_die_at_any_step_and_no_packet_is_lost_or_doubled() {
+    if skipped("a_service_that_receives_can_die_at_any_step") {
+        return;
+    }
+    let bench = Bench::new("live-death");
+    for step in STEPS {
+        let (fault, what) = (format!("rx:lan:{step}:5"), format!("step {step}"));
+        let run = bench.start("MacSwap nf", &["--fault", &fault]);
+        bench.send();
+        let finished = bench.finish(run, &what);
+        assert_eq!(finished.restarts()["rx:lan"], 1, "{what}");
+    }
+}
+
+#[test]
+fn what_waits_in_the_kernel_for_a_service_that_is_killed_waits_for_its_successor() {
+    if skipped("what_waits_in_the_kernel_for_a_service_that_is_killed") {
+        return;
+    }
+    let bench = Bench::new("live-death-waits");
+    // It takes at most half of what comes in a second.
+    let mut run = bench.start("Busy nf { cycles: 2000000 }", &[]);
+    bench.send();
+    for _ in 0..5 {
+        let more = bench.written() + 50 * 80;
+        wait_until("packets to pass", PATIENCE, || bench.written() > more);
+        kill_process(run.workers()["rx:lan"], Signal::KILL).unwrap();
+        run.wait_for_line("the successor", |l| l.contains("worker rx:lan runs again"));
+    }
+    bench.finish(run, "killed");
+}

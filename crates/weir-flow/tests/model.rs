@@ -50,12 +50,19 @@ impl Model for Case {
 /// What breaks these machines must be seen.
 #[test]
 fn a_broken_protocol_is_found_out() {
-    for (broken, deaths) in
-        [(Broken::MarkerFirst, 0), (Broken::NoBuffer, 0), (Broken::AsksNobody, 1)]
-    {
-        let case = Case { packets: 2, deaths, broken: Some(broken), ..Case::default() };
+    let case =
+        |broken, deaths| Case { packets: 2, deaths, broken: Some(broken), ..Case::default() };
+    let ordered = Case { packets: 1, directors: 1, back: true, ordered: true, ..Case::default() };
+    for case in [
+        case(Broken::MarkerFirst, 0),
+        case(Broken::NoBuffer, 0),
+        case(Broken::AsksNobody, 1),
+        Case { deaths: 1, broken: Some(Broken::ObeysAtOnce), ..ordered },
+    ] {
+        let broken = case.broken;
         let checker = case.checker().spawn_bfs().join();
-        let found = checker.discovery("nothing goes wrong");
+        let found = ["nothing goes wrong", "when all is done, all is well"];
+        let found = found.into_iter().find_map(|what| checker.discovery(what));
         assert!(found.is_some(), "{broken:?} is not found out");
     }
 }
@@ -121,6 +128,14 @@ fn what_was_on_its_way_to_who_dies_may_die_with_it() {
 fn a_replica_is_gone_for_good_at_any_step() {
     check(Case { packets: 2, gone: true, ..Case::default() });
     check(Case { packets: 2, directors: 1, gone: true, timeouts: 1, ..Case::default() });
+}
+
+#[test]
+fn who_is_ordered_to_send_all_away_has_nothing_afterwards_whoever_died() {
+    let ordered = Case { packets: 1, back: true, ordered: true, ..Case::default() };
+    check(Case { packets: 2, never_buffers: true, ..ordered.clone() });
+    check(Case { deaths: 1, never_buffers: true, ..ordered.clone() });
+    check(Case { directors: 1, deaths: 1, timeouts: 1, never_buffers: true, ..ordered });
 }
 
 #[test]

@@ -357,7 +357,7 @@ impl Job {
             }
             order => {
                 if let Some(moves) = &mut self.moves {
-                    moves.order(order, &self.segment);
+                    moves.order(order);
                 }
             }
         }

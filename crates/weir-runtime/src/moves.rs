@@ -145,7 +145,7 @@ impl Moves {
     }
 
     /// Takes in what the agent orders.
-    pub(crate) fn order(&mut self, order: Order, segment: &Segment) {
+    pub(crate) fn order(&mut self, order: Order) {
         let mut unheard = match &order {
             Order::Move { ticket, .. } => Some(*ticket),
             Order::Gone { .. } | Order::List { .. } => None,
@@ -155,7 +155,7 @@ impl Moves {
                 (Order::Move { ticket, group, what, to }, Role::Holder(holder))
                     if holder.group() == *group =>
                 {
-                    holder.want(*ticket, what, *to, segment);
+                    holder.order(*ticket, what.clone(), *to);
                     unheard = None;
                 }
                 (Order::Gone { group, replica }, role) => role.gone(*group, *replica, post),

@@ -120,6 +120,8 @@ pub struct Listed {
 pub(super) struct Desk {
     last: u64,
     open: BTreeMap<u64, Open>,
+    /// What workers that were being started are to be told when they are ready, besides.
+    later: Vec<(usize, Order)>,
     /// Until when instances may let packets wait.
     excused: Option<Instant>,
     /// Flows have left where their buckets are, at some time.
@@ -130,14 +132,27 @@ impl Desk {
     /// The order of this number, if worker `w` has not answered it, and now has.
     fn waits_for(&mut self, ticket: u64, w: usize) -> Option<&mut Open> {
         let open = self.open.get_mut(&ticket)?;
-        open.waits.remove(&w).then_some(open)
+        (!open.untold.contains(&w) && open.waits.remove(&w)).then_some(open)
     }
 }
 
 struct Open {
     begun: Instant,
+    order: Order,
+    /// Who has not answered.
     waits: BTreeSet<usize>,
+    /// Of those, who is not ready to be told yet.
+    untold: BTreeSet<usize>,
     answer: Answer,
+}
+
+/// How it went to give a worker an order.
+enum Given {
+    Told,
+    /// It is being started, and can be told when it is ready.
+    Later,
+    /// It cannot be told.
+    Not(&'static str),
 }
 
 enum Answer {
@@ -236,7 +251,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Gives an order to some workers; its number.
+    /// Gives an order to some workers; its number. Who is just being started gets it when it is ready.
     fn ask(
         &mut self,
         workers: Vec<usize>,
@@ -245,11 +260,16 @@ impl Agent {
     ) -> Result<u64, MoveError> {
         self.flows.last += 1;
         let ticket = self.flows.last;
-        let mut open = Open { begun: Instant::now(), waits: BTreeSet::new(), answer };
+        let (waits, untold) = (BTreeSet::new(), BTreeSet::new());
+        let mut open = Open { begun: Instant::now(), order: order(ticket), waits, untold, answer };
         for w in workers {
-            match self.give(w, &order(ticket)) {
-                true => drop(open.waits.insert(w)),
-                false => open.fail(&self.setup.workers[w].name, "cannot be told now"),
+            match self.give(w, &open.order) {
+                Given::Told => drop(open.waits.insert(w)),
+                Given::Later => {
+                    open.waits.insert(w);
+                    open.untold.insert(w);
+                }
+                Given::Not(why) => open.fail(&self.setup.workers[w].name, why),
             }
         }
         self.flows.open.insert(ticket, open);
@@ -257,25 +277,50 @@ impl Agent {
         Ok(ticket)
     }
 
-    /// Gives an order to worker `w`; false when it cannot take it.
-    fn give(&mut self, w: usize, order: &Order) -> bool {
-        let (State::Running(process) | State::Done(process)) = &mut self.workers[w].state else {
-            return false;
+    /// Gives an order to worker `w`.
+    fn give(&mut self, w: usize, order: &Order) -> Given {
+        let process = match &mut self.workers[w].state {
+            State::Running(process) | State::Done(process) => process,
+            State::Waiting | State::Restarting(_) => return Given::Later,
+            State::Gone => return Given::Not("has ended"),
         };
+        if !self.liveness.is_ready(w) {
+            return Given::Later;
+        }
         // The command first: who finds the message finds the command.
         let own = &mut self.memory.workers[w];
-        if own.command.room(2) < 2 || !self.liveness.is_ready(w) {
-            return false;
+        if own.command.room(2) < 2 {
+            return Given::Not("has not read what it was told before; try again");
         }
         own.command.stage(command::ORDER);
         own.command.publish();
         if process.tell_order(order).is_err() {
             // It may have got half of the message, and would wait for the rest.
             process.kill();
-            return false;
+            return Given::Not("could not be told; try again");
         }
         self.memory.workers[w].bell.ring();
-        true
+        Given::Told
+    }
+
+    /// Worker `w` is ready, and is told what it is to do.
+    pub(super) fn flows_of_ready(&mut self, w: usize) {
+        let later = self.flows.later.extract_if(.., |(to, _)| *to == w);
+        let mut orders: Vec<_> = later.map(|(_, order)| (None, order)).collect();
+        for (ticket, open) in &mut self.flows.open {
+            if open.untold.remove(&w) {
+                orders.push((Some(*ticket), open.order.clone()));
+            }
+        }
+        for (ticket, order) in orders {
+            let Given::Not(why) = self.give(w, &order) else { continue };
+            let open = ticket.and_then(|ticket| Some((ticket, self.flows.open.get_mut(&ticket)?)));
+            if let Some((ticket, open)) = open {
+                open.waits.remove(&w);
+                open.fail(&self.setup.workers[w].name, why);
+                self.close_if_answered(ticket);
+            }
+        }
     }
 
     /// Worker `w` says what it has moved.
@@ -365,14 +410,22 @@ impl Agent {
         if self.memory.crews().iter().flatten().any(|crew| crew.has(w)) {
             self.flows.excused = Some(Instant::now() + EXCUSED);
         }
+        self.flows.later.retain(|(to, _)| *to != w);
+        self.give_up(
+            w,
+            "died meanwhile: what was under way from it goes on, the rest stays",
+            |open| !open.untold.contains(&w),
+        );
+    }
+
+    /// Nobody waits for an answer of worker `w` any more, where `which` is true.
+    fn give_up(&mut self, w: usize, why: &str, which: impl Fn(&Open) -> bool) {
         let name = &self.setup.workers[w].name;
         let mut left = Vec::new();
-        for (ticket, open) in &mut self.flows.open {
+        for (ticket, open) in self.flows.open.iter_mut().filter(|(_, open)| which(open)) {
+            open.untold.remove(&w);
             if open.waits.remove(&w) {
-                open.fail(
-                    name,
-                    "died meanwhile: what was under way from it goes on, the rest stays",
-                );
+                open.fail(name, why);
                 left.push(*ticket);
             }
         }
@@ -382,6 +435,7 @@ impl Agent {
     /// Worker `w` is not started again: the others need not wait for it.
     pub(super) fn flows_of_gone(&mut self, w: usize) {
         self.memory.end_life(w);
+        self.give_up(w, "was stopped for good", |_| true);
         let mut told = Vec::new();
         for crew in self.memory.crews().iter().flatten() {
             let place = crew.instances.iter().position(|(own, _)| *own == w);
@@ -393,7 +447,24 @@ impl Agent {
             }
         }
         for (w, order) in told {
-            self.give(w, &order);
+            // Who is started later is told so at its start.
+            if matches!(self.give(w, &order), Given::Later)
+                && matches!(self.workers[w].state, State::Running(_))
+            {
+                self.flows.later.push((w, order));
+            }
+        }
+    }
+
+    /// Those who were asked have retired with their generation.
+    pub(super) fn flows_of_retired(&mut self) {
+        self.flows.later.clear();
+        for ticket in self.flows.open.keys().copied().collect::<Vec<_>>() {
+            if let Some(open) = self.flows.open.get_mut(&ticket) {
+                open.waits.clear();
+                open.fail("the graph", "was relinked meanwhile; ask again");
+            }
+            self.close_if_answered(ticket);
         }
     }
 

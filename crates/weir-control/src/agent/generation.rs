@@ -468,6 +468,7 @@ impl Agent {
         self.generation.begun = Some((Instant::now(), relinked));
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
         self.flows = std::mem::take(&mut old.flows);
+        self.flows_of_retired();
         // One dog for all generations: that of a graph which is not looked after yet would bark.
         self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());
         self.tell_watchdog();

@@ -78,6 +78,7 @@ impl Agent {
                 worker.stillborn = 0;
                 worker.was_away = after;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
+                self.flows_of_ready(w);
             }
             // One µNF's failing is no reason to end a graph that runs.
             FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {

@@ -21,6 +21,8 @@ pub enum Broken {
     NoBuffer,
     /// Who is started anew does not ask what is under way.
     AsksNobody,
+    /// Who is ordered to send away all that it has does so before it has been told what it has.
+    ObeysAtOnce,
 }
 
 /// What is looked at.
@@ -34,6 +36,9 @@ pub struct Case {
     pub never_buffers: bool,
     /// The flow moves back home.
     pub back: bool,
+    /// It does so as replica 1 is ordered to send away all that it has: it has to know by itself what that is, also when it
+    /// was just started anew.
+    pub ordered: bool,
     /// How many time-outs there may be.
     pub timeouts: usize,
     /// How often somebody may die and be started anew.
@@ -53,6 +58,7 @@ impl Default for Case {
             room: 8,
             never_buffers: false,
             back: false,
+            ordered: false,
             timeouts: 0,
             deaths: 0,
             lossy: false,
@@ -66,6 +72,10 @@ impl Default for Case {
 pub enum Action {
     /// A replica begins to move the flow to the other.
     Start(u16),
+    /// Replica 1 is ordered to send away all that it has.
+    Order,
+    /// It begins to.
+    Obey,
     /// A director sends its next packet on.
     Send(u16),
     /// A replica takes the next of a director's ring.
@@ -88,6 +98,10 @@ struct Worker {
     machine: Replica<u8>,
     life: u32,
     gone: bool,
+    /// Packets of the flow come here, as far as its driver knows.
+    here: bool,
+    /// It is to send away all that it has, and has not begun.
+    ordered: bool,
     table: Flows,
     copies: BTreeMap<MoveId, Flows>,
     buffers: BTreeMap<MoveId, VecDeque<Packet>>,
@@ -105,6 +119,8 @@ pub struct World {
     /// Packets that died with who had them.
     lost: BTreeSet<Packet>,
     starts: usize,
+    /// Replica 1, in the life that it is in, has been ordered to send away all that it has.
+    ordered: bool,
     pub moved: usize,
     pub was_buffered: bool,
     timeouts: usize,
@@ -125,6 +141,8 @@ impl World {
             machine: Replica::new(me, 0..2, 0..case.directors, limits(case)),
             life: 0,
             gone: false,
+            here: me == 0,
+            ordered: false,
             table: Flows::new(),
             copies: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -138,6 +156,7 @@ impl World {
             processed: BTreeSet::new(),
             lost: BTreeSet::new(),
             starts: 0,
+            ordered: false,
             moved: 0,
             was_buffered: case.never_buffers,
             timeouts: 0,
@@ -167,8 +186,17 @@ impl World {
         if self.starts == 0 && may_start(0) {
             actions.push(Action::Start(0));
         }
-        if case.back && self.starts == 1 && self.moved == 1 && may_start(1) {
+        if case.back && !case.ordered && self.starts == 1 && self.moved == 1 && may_start(1) {
             actions.push(Action::Start(1));
+        }
+        if case.ordered && self.moved >= 1 && !self.ordered {
+            actions.push(Action::Order);
+        }
+        let knows = |machine: &Replica<u8>| machine.is_ready() && machine.is_quiet();
+        if self.workers[1].ordered
+            && (knows(&self.workers[1].machine) || self.broken == Some(Broken::ObeysAtOnce))
+        {
+            actions.push(Action::Obey);
         }
         for director in 0..case.directors {
             let at = usize::from(director);
@@ -226,6 +254,20 @@ impl World {
                 let (_, effects) = started.expect("nothing else is under way");
                 self.effects(me, effects);
             }
+            Action::Order => {
+                self.ordered = true;
+                self.workers[1].ordered = true;
+            }
+            Action::Obey => {
+                let worker = &mut self.workers[1];
+                worker.ordered = false;
+                if worker.here {
+                    match worker.machine.start([FLOW].into(), 0, true, 1) {
+                        Ok((_, effects)) => self.effects(1, effects),
+                        Err(_) => self.wrong = Some("an order is obeyed too soon"),
+                    }
+                }
+            }
             Action::Send(director) => {
                 let at = usize::from(director);
                 let to = self.directors[at].diverted(&FLOW).unwrap_or(self.home());
@@ -248,8 +290,14 @@ impl World {
                 let message = self.messages.get_mut(&(from, to)).unwrap().pop_front().unwrap();
                 match to {
                     Party::Replica(me) => {
-                        let machine = &mut self.workers[usize::from(me)].machine;
-                        let effects = machine.message(from, message);
+                        let worker = &mut self.workers[usize::from(me)];
+                        if let Message::Tell(life, told) = &message
+                            && *life == worker.life
+                            && let Some((_, route)) = told.routes.first()
+                        {
+                            worker.here = route.to == me;
+                        }
+                        let effects = worker.machine.message(from, message);
                         self.effects(me, effects);
                     }
                     Party::Director(me) => {
@@ -347,6 +395,7 @@ impl World {
             match effect {
                 Effect::Send(to, message) => self.send(Party::Replica(me), to, message),
                 Effect::HandOver(id, to, parts) | Effect::HandAgain(id, to, parts) => {
+                    worker.here = false;
                     let table = &mut worker.table;
                     let copy = worker.copies.entry(id).or_insert_with(|| {
                         table.extract_if(.., |key, _| parts.contains(key)).collect()
@@ -364,6 +413,7 @@ impl World {
                     self.workers[usize::from(me)].table.extend(flows);
                 }
                 Effect::Release(id) => {
+                    worker.here = true;
                     for packet in worker.buffers.remove(&id).unwrap_or_default() {
                         self.process(me, packet);
                     }
@@ -408,10 +458,13 @@ impl World {
         let life = self.workers[usize::from(me)].life + 1;
         let (machine, effects) =
             Replica::restarted(me, life, self.living(), 0..case.directors, limits(case));
+        self.ordered &= me != 1;
         let new = Worker {
             machine,
             life,
             gone: false,
+            here: me == 0,
+            ordered: false,
             table: Flows::new(),
             copies: BTreeMap::new(),
             buffers: BTreeMap::new(),
@@ -464,12 +517,17 @@ impl World {
         // Nor is it a guest at its home, whoever died.
         let gone = self.workers.iter().any(|worker| worker.gone);
         let no_guest = gone || self.workers[0].machine.guests() == 0;
+        // Who was ordered to send away all that it has, and has been through with it, has nothing.
+        let obeyed = !case.ordered
+            || self.moved == 0
+            || (ways.contains(&0) && !self.workers[1].table.contains_key(&FLOW));
         let at_home =
             !case.back || self.moved < 2 || self.directors.iter().all(|d| d.exceptions() == 0);
         quiet
             && sent
             && every
             && no_guest
+            && obeyed
             && ways.len() == 1
             && (self.harmed || (self.lost.is_empty() && places == 1 && whole && at_home))
             && places <= 1

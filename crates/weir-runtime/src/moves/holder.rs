@@ -2,7 +2,7 @@
 
 mod wants;
 
-use self::wants::{Ticket, Wanted};
+use self::wants::{Ordered, Ticket, Wanted};
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
 use crate::segment::Segment;
 use crate::spec::{CrewSpec, FromWorker, GroupSpec};
@@ -29,6 +29,7 @@ const PREPARE: Duration = Duration::from_millis(500);
 /// A replica's part of the protocol. The flows are in its µNF's table.
 pub(super) struct Holder {
     me: u16,
+    life: u32,
     group: u16,
     node: usize,
     directors: u16,
@@ -49,6 +50,8 @@ pub(super) struct Holder {
     coming: BTreeMap<MoveId, (BTreeSet<Part>, u64)>,
     /// What goes.
     leaving: BTreeMap<MoveId, Leave>,
+    /// What the agent wants and has not been cut into migrations.
+    orders: VecDeque<Ordered>,
     wanted: VecDeque<Wanted>,
     tickets: BTreeMap<u64, Ticket>,
     notes: Vec<FromWorker>,
@@ -133,6 +136,7 @@ impl Holder {
         let rule = crate::spread::rule(group).ok()?;
         Some(Holder {
             me,
+            life: crew.life,
             group: crew.group,
             node: crew.node.into(),
             directors: crew.directors,
@@ -146,6 +150,7 @@ impl Holder {
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            orders: VecDeque::new(),
             wanted: VecDeque::new(),
             tickets: BTreeMap::new(),
             notes: Vec::new(),
@@ -179,7 +184,7 @@ impl Holder {
     }
 
     pub(super) fn later(&self) -> Option<u64> {
-        let waits = !self.leaving.is_empty() || !self.wanted.is_empty();
+        let waits = !self.leaving.is_empty() || !self.wanted.is_empty() || !self.orders.is_empty();
         waits.then_some(5 * SOON_NS)
     }
 
@@ -226,6 +231,7 @@ impl Holder {
             did |= self.judge_marks(post, station, segment);
         }
         self.ask_again(post, segment);
+        did |= self.cut_orders(segment);
         did | self.begin_wanted(post, segment)
     }
 
@@ -246,7 +252,8 @@ impl Holder {
 
     fn hear(&mut self, from: Party, letter: Letter, post: &mut Post, segment: &mut Segment) {
         match &letter {
-            Message::Tell(_, told) => {
+            // What was told an earlier life may be out of date.
+            Message::Tell(life, told) if *life == self.life => {
                 for (part, route) in &told.routes {
                     let here = route.to == self.me;
                     match part {

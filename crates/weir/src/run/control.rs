@@ -58,11 +58,7 @@ impl Control {
         if is_stale(&path) {
             std::fs::remove_file(&path).map_err(failed)?;
         }
-        // Made for this user alone: later would be too late.
-        let before = rustix::process::umask(Mode::from_raw_mode(0o177));
-        let listener = UnixListener::bind(&path);
-        rustix::process::umask(before);
-        let listener = listener.map_err(failed)?;
+        let listener = bind(&path).map_err(failed)?;
         let bell = Doorbell::new()?;
         let own = bell.fd().try_clone_to_owned().map_err(failed)?;
         agent.wake_by(own);
@@ -104,6 +100,21 @@ impl Drop for Control {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// A socket for this user alone, which has its name when it listens: who finds it is answered.
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // Beside it, as a name goes from one to the other; and not much longer, as names of sockets have bounds.
+    let beside = path.with_file_name(format!(".{}", std::process::id()));
+    // Made for this user alone: later would be too late.
+    let before = rustix::process::umask(Mode::from_raw_mode(0o177));
+    let listener = UnixListener::bind(&beside);
+    rustix::process::umask(before);
+    let listener = listener?;
+    // A link is not made where something else has the name.
+    let named = std::fs::hard_link(&beside, path);
+    let gone = std::fs::remove_file(&beside);
+    named.and(gone).map(|()| listener)
 }
 
 /// True for a socket that nobody listens at.

@@ -23,6 +23,13 @@ const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 const STAGGER: Duration = Duration::from_millis(3);
 
+/// What the agent wants.
+pub(super) struct Ordered {
+    ticket: u64,
+    what: What,
+    to: u16,
+}
+
 /// A migration that is to be begun.
 pub(super) struct Wanted {
     ticket: u64,
@@ -54,7 +61,25 @@ pub(super) struct Ticket {
 
 impl Holder {
     /// The agent wants flows moved from here.
-    pub(in crate::moves) fn want(&mut self, ticket: u64, what: &What, to: u16, segment: &Segment) {
+    pub(in crate::moves) fn order(&mut self, ticket: u64, what: What, to: u16) {
+        self.orders.push_back(Ordered { ticket, what, to });
+    }
+
+    /// Cuts orders into migrations. Not before it is known what is here: one that was just started anew is told that by the others, and
+    /// what is on its way here, as an earlier order ended early, is here when it has come.
+    pub(super) fn cut_orders(&mut self, segment: &Segment) -> bool {
+        let mut any = false;
+        while self.machine.is_ready()
+            && self.coming.is_empty()
+            && let Some(Ordered { ticket, what, to }) = self.orders.pop_front()
+        {
+            self.want(ticket, &what, to, segment);
+            any = true;
+        }
+        any
+    }
+
+    fn want(&mut self, ticket: u64, what: &What, to: u16, segment: &Segment) {
         let mut wanted = Vec::new();
         if to != self.me && to < self.replicas {
             match what {

@@ -288,7 +288,10 @@ fn who_is_looked_for_is_asked_at_all_other_ports_and_answers_go_where_a_station_
             tagged(&arp(own, ALL, 1)),
         ]
     };
-    let to_own = |own: u8| vec![arp(own + 1, station(own), 2), icmp6(own + 1, station(own), 136)];
+    let to_own = |own: u8| {
+        let echo = icmp6(own + 1, station(own), 128);
+        vec![arp(own + 1, station(own), 2), icmp6(own + 1, station(own), 136), echo]
+    };
     let to_nobody =
         |own: u8| vec![arp(own, station(99), 1), tagged(&arp(own, station(own + 1), 2))];
     let said = |own: u8| [looking(own), to_own(own), to_nobody(own)].concat();

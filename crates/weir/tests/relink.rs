@@ -124,12 +124,38 @@ fn relinks(finished: &Finished) -> usize {
 }
 
 #[test]
+fn more_workers_than_are_started_at_once_begin_and_take_over_like_any() {
+    let names: Vec<String> = (0..70).map(|n| format!("s{n}")).collect();
+    let declared: String = names.iter().map(|n| format!("MacSwap {n};  ")).collect();
+    let policy = format!(
+        "Port<0> lan;  Port<1> wan;  {declared} Busy slow {{ cycles: 300000 }};
+pipelet {{ lan -> {} -> slow -> wan; }}",
+        names.join(" -> ")
+    );
+    let args = ["--ring", "64", "--start-patience", "60"];
+    let mut graph = Changing::start_with("many", PACKETS, &policy, &args);
+    graph.run.wait_for_workers(73);
+    for how in ["none", "each"] {
+        graph.isolate(how);
+        let said = graph.reload();
+        assert!(said.contains(": relinked in "), "{how}: {said}");
+        graph.wait_for_traffic();
+    }
+    let out = graph.out();
+    graph.run.signal(Signal::INT);
+    let finished = graph.run.finish();
+    finished.assert_sound("many");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+    assert_in_order(&read_capture(&out, number), "many");
+}
+
+#[test]
 fn an_interrupt_while_what_is_under_way_runs_out_gives_the_change_up_and_ends_the_run() {
-    // What waits before the slow one takes seconds.
-    let slow = |policy: &str, cycles: &str| policy.replace(cycles, "cycles: 15000000");
+    // What waits before the slow one takes more than a second.
+    let slow = |policy: &str, cycles: &str| policy.replace(cycles, "cycles: 1000000");
     let (before, after) = (slow(CHAIN, "cycles: 60000"), slow(LONGER, "cycles: 50000"));
-    let args = ["--ring", "512"];
-    let mut graph = Changing::start_with("interrupted", 4000, &before, &args);
+    let args = ["--ring", "4096"];
+    let mut graph = Changing::start_with("interrupted", PACKETS, &before, &args);
     std::fs::write(&graph.policy, after).unwrap();
     graph.run.signal(Signal::HUP);
     wait_until("the new worker", PATIENCE, || graph.run.workers().contains_key("more"));

@@ -144,10 +144,10 @@ pub struct Policy {
 
 impl Policy {
     /// What a graph begins with.
-    pub const HOME: Policy = Policy { shape: 0, cycles: 200_000, filtered: false };
+    pub const HOME: Policy = Policy { shape: 0, cycles: 300_000, filtered: false };
 
     pub fn random(choices: &mut Choices) -> Self {
-        let cycles = [200_000, 250_000, 300_000][choices.below(3) as usize];
+        let cycles = [300_000, 350_000, 400_000][choices.below(3) as usize];
         Policy { shape: choices.below(4), cycles, filtered: choices.below(3) == 0 }
     }
 
@@ -210,8 +210,6 @@ pub struct Chaos {
     relinked: (u32, u32),
     /// Drops are written down.
     dumps: bool,
-    /// Services of devices are neither killed nor stopped.
-    pub spares_services: bool,
 }
 
 /// Descriptors and mappings of shared memory of a process.
@@ -262,10 +260,9 @@ impl Chaos {
             did: BTreeMap::new(),
             relinked: (0, 0),
             dumps,
-            spares_services: false,
         };
         // A generation that was begun as all others will be.
-        chaos.settle_as(&Policy::HOME, HOME_OPTIONS);
+        assert!(chaos.settle_as(&Policy::HOME, HOME_OPTIONS));
         chaos.first = held_by(chaos.agent());
         chaos
     }
@@ -321,10 +318,7 @@ impl Chaos {
     }
 
     fn disturb_once(&mut self, choices: &mut Choices, stopped: &mut Vec<(Pid, Instant)>) {
-        let mut workers = self.run.workers();
-        let serves = |name: &str| name.starts_with("rx:") || name.starts_with("tx:");
-        workers.retain(|name, _| !(self.spares_services && serves(name)));
-        let workers: Vec<_> = workers.into_values().collect();
+        let workers: Vec<_> = self.run.workers().into_values().collect();
         for pid in &workers {
             if !self.seen.contains(pid) {
                 self.seen.push(*pid);
@@ -374,8 +368,13 @@ impl Chaos {
         *self.did.entry(what).or_default() += 1;
     }
 
-    /// The last change: from here on nothing disturbs.
-    pub fn settle(&mut self, policy: &Policy, choices: &mut Choices) {
+    /// Whether the run has ended by itself, as its input has.
+    pub fn is_over(&self) -> bool {
+        state_of(self.agent()).is_none()
+    }
+
+    /// The last change: from here on nothing disturbs. False when the input has ended before.
+    pub fn settle(&mut self, policy: &Policy, choices: &mut Choices) -> bool {
         // Whose drops are written down cannot change.
         let options = loop {
             let options = random_options(choices);
@@ -383,10 +382,23 @@ impl Chaos {
                 break options;
             }
         };
-        self.settle_as(policy, &options);
+        self.settle_as(policy, &options)
     }
 
-    fn settle_as(&mut self, policy: &Policy, options: &str) {
+    /// What is said of a relink next; `None` when the run ends.
+    fn word_on_relink(&mut self) -> Option<String> {
+        let end = Instant::now() + PATIENCE;
+        while let Some((_, line)) = self.run.next_line(end - Instant::now().min(end)) {
+            self.count(&line);
+            if line.contains("relinked") {
+                return Some(line).filter(|line| !line.contains("the graph ends"));
+            }
+        }
+        wait_until("a word on the relink", PATIENCE, || self.is_over());
+        None
+    }
+
+    fn settle_as(&mut self, policy: &Policy, options: &str) -> bool {
         std::fs::write(&self.policy, policy.text()).unwrap();
         std::fs::write(&self.options, options).unwrap();
         self.hear(Duration::ZERO);
@@ -395,20 +407,20 @@ impl Chaos {
         let (end, mut words) = (Instant::now() + 3 * PATIENCE, 0);
         loop {
             self.run.signal(Signal::HUP);
-            let told = |line: &str| line.contains("relinked");
-            let (_, line) = self.run.wait_for_line("a word on the relink", told);
-            self.count(&line);
+            let Some(line) = self.word_on_relink() else { return false };
             words += 1;
             if words >= 3 && line.contains(": relinked in ") {
-                break;
+                return true;
             }
             assert!(Instant::now() < end, "never relinked again: {line}");
         }
     }
 
-    /// Fails when more is held than by a generation like the first.
+    /// Fails when more is held than by a generation like the first, unless the input has ended.
     pub fn assert_nothing_is_left_of_earlier_generations(&mut self) {
-        self.settle_as(&Policy::HOME, HOME_OPTIONS);
+        if !self.settle_as(&Policy::HOME, HOME_OPTIONS) {
+            return;
+        }
         let first = self.first;
         let mut now = (0, 0);
         // What a worker that has just started is sent is held for a moment.
@@ -418,7 +430,7 @@ impl Chaos {
                 println!("the agent holds {held:?}, at first {first:?}");
             }
             now = held;
-            held.0 <= first.0 && held.1 <= first.1
+            held.0 <= first.0 && held.1 <= first.1 || self.is_over()
         });
     }
 

@@ -92,12 +92,13 @@ impl<K: Ord + Clone + Debug> Director<K> {
         self.routes.len()
     }
 
-    /// Takes in a message. `home` says where a part's bucket goes.
+    /// Takes in a message. `home` says where a part's bucket goes; it is given where this director sends a part, if not where its
+    /// bucket goes: a bucket may have been moved itself.
     pub fn message<R>(
         &mut self,
         from: Party,
         message: Message<K, R>,
-        home: impl Fn(&K) -> u16,
+        home: impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16,
     ) -> Vec<DirectorEffect<K, R>> {
         let mut effects = Vec::new();
         let Party::Replica(replica) = from else { return effects };
@@ -107,7 +108,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
         match message {
             Message::Hello(life) => {
                 let routes = self.routes.iter().map(|(part, route)| {
-                    let home = home(part) == route.to;
+                    let home = home(part, &|part| self.diverted(part)) == route.to;
                     (part.clone(), Route { home, ..route.clone() })
                 });
                 let told = Told { routes: routes.collect(), ..Told::default() };
@@ -151,10 +152,19 @@ impl<K: Ord + Clone + Debug> Director<K> {
 
     /// Forgets what is at home, when no source can ask for it again: an old request that comes late
     /// must find what is newer than it.
-    fn forget<R>(&mut self, home: impl Fn(&K) -> u16, effects: &mut Vec<DirectorEffect<K, R>>) {
-        let is_home =
-            |part: &K, route: &mut Route| route.unsettled.is_empty() && home(part) == route.to;
-        let forgotten: Vec<_> = self.routes.extract_if(.., is_home).collect();
+    fn forget<R>(
+        &mut self,
+        home: impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16,
+        effects: &mut Vec<DirectorEffect<K, R>>,
+    ) {
+        let diverted = |part: &K| self.diverted(part);
+        let is_home = |(part, route): &(&K, &Route)| {
+            route.unsettled.is_empty() && home(part, &diverted) == route.to
+        };
+        let parts = self.routes.iter().filter(is_home).map(|(part, _)| part.clone());
+        let parts: Vec<K> = parts.collect();
+        let forgotten = parts.into_iter().filter_map(|part| self.routes.remove_entry(&part));
+        let forgotten: Vec<_> = forgotten.collect();
         if forgotten.is_empty() {
             return;
         }

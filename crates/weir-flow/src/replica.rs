@@ -178,6 +178,18 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         (new, effects)
     }
 
+    /// It takes the place of one that rests, at a time when nothing is under way: with the parts that were moved to it
+    /// and the highest number of a migration that was known there.
+    pub fn carry_on(&mut self, clock: u64, guests: impl IntoIterator<Item = (K, MoveId)>) {
+        (self.clock, self.guests) = (clock, guests.into_iter().collect());
+    }
+
+    /// What [`Replica::carry_on`] of the other is to be given.
+    #[must_use]
+    pub fn to_carry(&self) -> (u64, Vec<(K, MoveId)>) {
+        (self.clock, self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect())
+    }
+
     /// True when packets and markers may be taken.
     #[must_use]
     pub fn is_ready(&self) -> bool {

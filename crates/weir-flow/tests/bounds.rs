@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use weir_flow::{
     Director, DirectorEffect, Effect, Limits, Message, MoveId, Party, Refusal, Replica, StartError,
+    Told,
 };
 
 type Done = Effect<u8, ()>;
@@ -71,10 +72,10 @@ fn a_number_that_no_later_one_could_follow_is_not_believed() {
 
     let mut director = Director::new(0..3);
     let switch = |id| Message::<u8, ()>::Switch { id, parts: [7].into(), to: 1 };
-    assert_eq!(director.message(Party::Replica(1), switch(last), |_| 0), []);
+    assert_eq!(director.message(Party::Replica(1), switch(last), |_, _| 0), []);
     let sound = MoveId { source: 0, number: 1, ..last };
     assert_eq!(
-        director.message(Party::Replica(0), switch(sound), |_| 0),
+        director.message(Party::Replica(0), switch(sound), |_, _| 0),
         [DirectorEffect::Divert(7, 1), DirectorEffect::Marker(0, sound)]
     );
 }
@@ -86,12 +87,55 @@ fn a_director_remembers_no_more_parts_than_it_may() {
     let mut switch = |number, parts: std::ops::Range<u8>| {
         let parts: BTreeSet<u8> = parts.collect();
         let letter = Message::<u8, ()>::Switch { id: id(number), parts, to: 1 };
-        director.message(Party::Replica(0), letter, |_| 0).len()
+        director.message(Party::Replica(0), letter, |_, _| 0).len()
     };
     assert_eq!(switch(1, 0..8), 9);
     assert_eq!(switch(2, 8..11), 0, "more than it may");
     assert_eq!(switch(3, 8..10), 3);
     let parts = (20..40).collect();
-    director.message::<()>(Party::Replica(2), Message::Arrived { id: id(4), parts }, |_| 0);
+    director.message::<()>(Party::Replica(2), Message::Arrived { id: id(4), parts }, |_, _| 0);
     assert_eq!(director.exceptions(), 10);
+}
+
+#[test]
+fn who_takes_the_place_of_one_that_rests_has_its_guests_and_gives_later_numbers() {
+    let (mut old, mut new) = (replica(1), replica(1));
+    let id = MoveId { source: 0, life: 0, number: 7 };
+    prepare(&mut old, id, 1);
+    old.message(Party::Replica(0), Message::State(id, ()));
+    let (clock, guests) = old.to_carry();
+    new.carry_on(clock, guests);
+    assert!(begin(&mut new, 2, 2).number > id.number);
+    // A director that knows nothing is told where the part is.
+    let (mut director, _) = Director::restarted::<()>(1, 0..3);
+    let mut tell = |replica: &mut Replica<u8>, me| {
+        let told = replica.message::<()>(Party::Director(0), Message::Hello(1));
+        for effect in told {
+            if let Effect::Send(_, letter) = effect {
+                director.message(Party::Replica(me), letter, |_, _| 0);
+            }
+        }
+        (director.is_ready(), director.diverted(&1))
+    };
+    tell(&mut replica(0), 0);
+    tell(&mut replica(2), 2);
+    assert_eq!(tell(&mut new, 1), (true, Some(1)));
+}
+
+#[test]
+fn a_part_stays_where_it_was_moved_though_its_bucket_was_moved_away_from_there() {
+    // Of part 1 the bucket is 101. It was at replica 2 in the beginning, and is at 1 now.
+    let (part, bucket) = (1, 101);
+    let home = |of: &u8, diverted: &dyn Fn(&u8) -> Option<u16>| match *of {
+        1 => diverted(&bucket).unwrap_or(2),
+        _ => 2,
+    };
+    let (mut director, _) = Director::restarted::<()>(1, 0..3);
+    let by = |number| MoveId { source: 0, life: 0, number };
+    for (replica, guests) in [(0, vec![]), (2, vec![(part, by(2))]), (1, vec![(bucket, by(1))])] {
+        let told = Message::<u8, ()>::Tell(1, Told { guests, ..Told::default() });
+        director.message(Party::Replica(replica), told, home);
+    }
+    assert!(director.is_ready());
+    assert_eq!((director.diverted(&part), director.diverted(&bucket)), (Some(2), Some(1)));
 }

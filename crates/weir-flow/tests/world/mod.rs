@@ -303,7 +303,7 @@ impl World {
                     Party::Director(me) => {
                         let home = self.home();
                         let machine = &mut self.directors[usize::from(me)];
-                        let effects = machine.message(from, message, |_| home);
+                        let effects = machine.message(from, message, |_, _| home);
                         self.director_effects(me, effects);
                     }
                 }
@@ -422,7 +422,8 @@ impl World {
                     worker.copies.remove(&id);
                     self.moved += 1;
                 }
-                Effect::Failed(..) => {}
+                // What was ordered is tried again.
+                Effect::Failed(..) => worker.ordered |= me == 1 && self.ordered,
             }
         }
     }

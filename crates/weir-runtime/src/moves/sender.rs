@@ -92,7 +92,10 @@ impl Sender {
         if post.has_some() {
             let begun = Instant::now();
             while let Some((from, letter)) = post.take() {
-                let home = |part: &Part| home(part, director, &self.initial);
+                let initial = &self.initial;
+                let home = |part: &Part, diverted: &dyn Fn(&Part) -> Option<u16>| {
+                    home(part, diverted, initial)
+                };
                 let effects = self.machine.message(from, letter, home);
                 for effect in effects {
                     self.apply(effect, post, director);
@@ -161,9 +164,12 @@ impl Sender {
 }
 
 /// Where a part's bucket goes: of a bucket, where it is when it was not moved.
-fn home(part: &Part, director: &FlowDirector, initial: &Buckets) -> u16 {
+fn home(part: &Part, diverted: &dyn Fn(&Part) -> Option<u16>, initial: &Buckets) -> u16 {
     match part {
-        Part::Flow(hash) => director.of_bucket(Buckets::bucket(*hash)).into(),
+        Part::Flow(hash) => {
+            let bucket = Buckets::bucket(*hash);
+            diverted(&Part::Bucket(bucket)).unwrap_or_else(|| initial.at(bucket).into())
+        }
         Part::Bucket(bucket) => initial.at(*bucket).into(),
     }
 }

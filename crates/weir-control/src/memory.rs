@@ -197,6 +197,8 @@ pub(crate) struct Memory {
     origins: Vec<Option<Region>>,
     /// By source: whether it has ended.
     pub(crate) ends: Vec<Region>,
+    /// The same, to be read.
+    pub(crate) said: Vec<StreamEnd>,
     /// By worker: where it calls its followers to sleep, if it has any.
     musters: Vec<Option<Region>>,
     /// Who moves flows, and the letters for it.
@@ -230,6 +232,11 @@ impl Memory {
         let domains = named.map(domain).collect::<Result<_, _>>()?;
         let lane = |i: usize| Ring::new(&format!("weir/lane{i}"), setup.sizes.ring);
         let lanes = (0..setup.lanes.len()).map(lane).collect::<Result<_, _>>()?;
+        let ends: Vec<Region> = (0..setup.sources)
+            .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
+            .collect::<Result<_, _>>()?;
+        let said =
+            ends.iter().map(|end| StreamEnd::attach(end, false)).collect::<Result<_, _>>()?;
         let mut memory = Memory {
             pool_bits: setup.sizes.pool_bits,
             domains,
@@ -238,9 +245,8 @@ impl Memory {
             workers: Vec::new(),
             pools,
             origins: origins(setup)?,
-            ends: (0..setup.sources)
-                .map(|s| Region::create(&format!("weir/end{s}"), StreamEnd::LEN))
-                .collect::<Result<_, _>>()?,
+            ends,
+            said,
             musters: Vec::new(),
             crews: mails::Crews::new(setup)?,
         };

@@ -7,7 +7,8 @@
 
 use crate::memory::Memory;
 use crate::setup::{LaneCarries, LaneSetup, Setup};
-use weir_mem::{Entry, Marker, RingInspector, Seq};
+use weir_mem::{Entry, Marker, RingInspector, Seq, StreamEnd};
+use weir_port::UNSAID;
 use weir_runtime::spec::EndSpec;
 
 /// Puts right the places of what lies in lanes of domain `d`, and their producers' promises. All its workers
@@ -95,11 +96,37 @@ pub(crate) fn reached(setup: &Setup, memory: &Memory, w: usize, source: u16) -> 
             front(&ring.unclaimed(), ring.last_published(), promise)
         })
         .collect();
-    match fronts.into_iter().flatten().reduce(Seq::min) {
+    let least = match fronts.into_iter().flatten().reduce(Seq::min) {
         // All have ended: it may have come to the end.
         None if any => sent(setup, memory, source),
         least => least,
+    };
+    // What the lanes say may be made up, all of it.
+    least.map(|least| match said(memory, source).filter(|end| !can_be(end, least)) {
+        Some(end) => end.reached(),
+        None => least,
+    })
+}
+
+/// The word of the service of `source`.
+fn said(memory: &Memory, source: u16) -> Option<&StreamEnd> {
+    memory.said.get(usize::from(source))
+}
+
+/// Whether a source can have come to `seq`, which was read before.
+fn can_be(end: &StreamEnd, seq: Seq) -> bool {
+    !end.reached().plus(UNSAID).before(seq)
+}
+
+/// True when the producer of lane `l` promises what cannot be: nothing before a place that the source has not come to.
+/// A sound one does not pass on such a promise.
+pub(crate) fn promises_nonsense(setup: &Setup, memory: &Memory, l: usize) -> bool {
+    let (Some(lane), Some(ring)) = (setup.lanes.get(l), memory.lanes.get(l)) else { return false };
+    if !is_judged(setup, lane) {
+        return false;
     }
+    let promise = ring.inspector.watermark();
+    said(memory, lane.source).is_some_and(|end| !can_be(end, promise))
 }
 
 /// How far `source` has come, as its service promises.

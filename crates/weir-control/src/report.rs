@@ -159,7 +159,8 @@ pub struct Report {
     pub balance: Balance,
     /// Where all buffers were in the end.
     pub census: Census,
-    /// True when balance and census are as they must be.
+    /// True when balance and census are as they must be, and while it ran no buffer was missing that nobody was
+    /// named for.
     pub sound: bool,
 }
 
@@ -190,10 +191,10 @@ impl Report {
         instances::fold(&mut report.nodes, plan.groups.iter().map(|group| group.name.as_str()));
         report.as_in_policy(&plan.tally);
         report.sum_vnfs(&plan.tally);
-        if (0..agent.setup().workers.len()).any(|w| agent.offences(w) > 0) {
+        if agent.has_seen_nonsense() {
             report.balance.hostile = report.balance.missing();
         }
-        report.sound = report.balance.holds() && census.is_clean();
+        report.sound = report.balance.holds() && census.is_clean() && agent.missing() == 0;
         report
     }
 

@@ -43,7 +43,8 @@ impl StreamEnd {
     #[inline]
     pub fn progress(&self, seq: Seq) {
         if self.writable {
-            // Relaxed: no data is behind it.
+            // Relaxed: no data is behind it. Who believes a promise made after it (`Producer::set_watermark`)
+            // sees it by that.
             self.words()[1].store(seq.get(), Ordering::Relaxed);
         }
     }

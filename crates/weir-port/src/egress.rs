@@ -42,7 +42,8 @@ pub struct Egress {
     by_source: Vec<Vec<usize>>,
     /// Buffers per pool is two to this.
     pool_bits: u32,
-    watermarks: Vec<Option<Seq>>,
+    /// By lane: what was promised last.
+    promised: Vec<Seq>,
     wake: bool,
     /// By source: lane for dropped packets; empty when nobody wants them.
     dumps: Vec<Option<usize>>,
@@ -96,10 +97,10 @@ impl Egress {
                 list.push(i);
             }
         }
-        let watermarks = vec![None; sources];
+        let promised = lanes.iter().map(|lane| lane.ring.watermark()).collect();
         let dumps = Vec::new();
         let wake = false;
-        Egress { lanes, returns, by_edge, by_source, pool_bits, watermarks, wake, dumps, loans }
+        Egress { lanes, returns, by_edge, by_source, pool_bits, promised, wake, dumps, loans }
     }
 
     /// Stages for the branches of parallel stages what has been staged for their sync ports. To be called
@@ -299,6 +300,9 @@ impl Egress {
     /// rested with nothing staged.
     pub fn resync(&mut self) {
         self.lanes.iter_mut().for_each(|l| l.ring.resync());
+        // The agent may have promised in its stead.
+        self.promised.clear();
+        self.promised.extend(self.lanes.iter().map(|lane| lane.ring.watermark()));
         self.returns.iter_mut().for_each(|r| r.ring.resync());
     }
 
@@ -328,22 +332,19 @@ impl Egress {
     }
 
     /// Promises that no packet of `source` before `seq` follows. To be called after
-    /// [`Egress::publish`].
+    /// [`Egress::publish`]. A promise is never taken back: not one that a predecessor has made, nor one
+    /// that the agent has.
     #[inline]
     pub fn set_watermark(&mut self, source: usize, seq: Seq) {
-        let Some(last) = self.watermarks.get_mut(source) else {
-            return;
-        };
-        // A promise is never taken back.
-        if last.is_some_and(|last| !last.before(seq)) {
-            return;
-        }
-        *last = Some(seq);
         for &i in self.by_source.get(source).into_iter().flatten() {
-            if let Some(lane) = self.lanes.get_mut(i)
-                && lane.ordered
-                && lane.ring.set_watermark(seq)
-            {
+            let (Some(lane), Some(last)) = (self.lanes.get_mut(i), self.promised.get_mut(i)) else {
+                continue;
+            };
+            if !lane.ordered || !last.before(seq) {
+                continue;
+            }
+            *last = seq;
+            if lane.ring.set_watermark(seq) {
                 lane.bell.ring();
             }
         }

@@ -4,10 +4,10 @@ mod back;
 mod lane;
 mod marks;
 
-pub use self::lane::LaneIn;
+pub use self::lane::{LaneIn, UNSAID};
 
 use self::back::Back;
-use self::lane::Frontier;
+use self::lane::{Frontier, can_be};
 use crate::sync::{Answer, Carries, Sync};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry, Marker, Owner, Seq, StreamEnd, packet};
@@ -354,7 +354,8 @@ impl Ingress {
     }
 
     /// Promise for what leaves this worker: no packet of `source` before it will. `None` when the
-    /// source has ended.
+    /// source has ended. Never more than the source has sent, whatever places the packets have that wait here: who
+    /// passes on a promise that cannot be is taken for whoever made it up.
     pub fn frontier(&mut self, source: usize) -> Option<Seq> {
         let mut least: Option<Seq> = None;
         for k in 0..self.sources.get(source)?.len() {
@@ -362,6 +363,9 @@ impl Ingress {
             if let Some(f) = lane.and_then(|lane| self.frontier_of(lane)) {
                 least = Some(least.map_or(f.seq, |l| l.min(f.seq)));
             }
+        }
+        if least.is_some_and(|least| !can_be(&self.ends, source, least)) {
+            return self.reached(source);
         }
         // What still comes around a cycle gets the last place that there is.
         least.or_else(|| match self.back.is_over(source, &self.lanes) {

@@ -15,6 +15,6 @@ mod sync;
 pub use doorbell::{Doorbell, DoorbellError, Woken};
 pub use early::Shares;
 pub use egress::{Egress, LaneOut, Return};
-pub use ingress::{Ingress, LaneIn, Pull, Pulled};
+pub use ingress::{Ingress, LaneIn, Pull, Pulled, UNSAID};
 pub use pool::HomePool;
 pub use sync::{Answer, Carries, answer, no_answer};

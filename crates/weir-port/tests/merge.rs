@@ -4,9 +4,10 @@
 use proptest::prelude::*;
 use std::rc::Rc;
 use weir_mem::{
-    Arena, ArenaShape, Consumer, Entry, Marker, Owner, Packet, Producer, RingShape, Seq,
+    Arena, ArenaShape, Consumer, Entry, Marker, Owner, Packet, Producer, Region, RingShape, Seq,
+    StreamEnd,
 };
-use weir_port::{Doorbell, Ingress, LaneIn, Pull};
+use weir_port::{Doorbell, Egress, Ingress, LaneIn, LaneOut, Pull, UNSAID};
 
 struct Bench {
     arena: Arena,
@@ -194,5 +195,139 @@ proptest! {
             got.extend(batch);
         }
         prop_assert_eq!(got, sent);
+    }
+}
+
+/// As [`bench`], with the word of the sources' services.
+fn bench_with_ends(sources: &[usize]) -> (Bench, StreamEnd) {
+    let mut bench = bench(sources);
+    let region = Region::create("weir-test", StreamEnd::LEN).unwrap();
+    bench.ingress.set_ends(vec![StreamEnd::attach(&region, false).unwrap()]);
+    (bench, StreamEnd::attach(&region, true).unwrap())
+}
+
+#[test]
+fn a_promise_that_its_source_has_not_come_to_is_neither_believed_nor_passed_on() {
+    let (mut b, service) = bench_with_ends(&[0, 0]);
+    service.progress(Seq::new(100));
+    b.send(0, 50);
+    for lie in [1 << 46, (1 << 47) + 5, 100 + UNSAID + 1] {
+        b.lanes[1].set_watermark(Seq::new(lie));
+        assert_eq!((b.pull(), b.ingress.frontier(0)), (None, Some(Seq::new(0))), "{lie}");
+    }
+    assert!(b.ingress.lanes()[1].nonsense() >= 3 && b.ingress.lanes()[0].nonsense() == 0);
+    // One that can be is believed as ever.
+    b.lanes[1].set_watermark(Seq::new(60));
+    assert_eq!((b.pull(), b.ingress.frontier(0)), (Some(vec![50]), Some(Seq::new(0))));
+    b.lanes[0].set_watermark(Seq::new(100 + UNSAID));
+    assert_eq!(b.ingress.frontier(0), Some(Seq::new(60)));
+    // No more than the source has sent is promised for packets with places that cannot be.
+    b.send(0, 1 << 46);
+    b.send(1, 1 << 45);
+    assert_eq!(b.ingress.frontier(0), Some(Seq::new(100)));
+}
+
+/// A sound worker between one that is not and a service that is believed whatever it says of others.
+struct Between {
+    worker: Bench,
+    lane: (Region, Region),
+    egress: Option<Egress>,
+    service: Ingress,
+    reached: StreamEnd,
+}
+
+const LANE: u32 = 64;
+
+impl Between {
+    fn new() -> Self {
+        let (worker, reached) = bench_with_ends(&[0, 0]);
+        let shape = RingShape::at_least(LANE);
+        let (lane, other) =
+            (shape.create("weir-test").unwrap(), shape.create("weir-test").unwrap());
+        let lanes = [&lane, &other].map(|(p, c)| {
+            let ring = Consumer::attach(shape, p, c).unwrap();
+            LaneIn::new(ring, 0, 0, 0, Rc::new(Doorbell::new().unwrap()))
+        });
+        let service = Ingress::new(lanes.into(), 1, Owner(8));
+        let mut between = Between { worker, lane, egress: None, service, reached };
+        between.restart();
+        between
+    }
+
+    fn restart(&mut self) {
+        let shape = RingShape::at_least(LANE);
+        let ring = Producer::attach(shape, &self.lane.0, &self.lane.1).unwrap();
+        let bell = Rc::new(Doorbell::new().unwrap());
+        let lane = LaneOut { ring, source: 0, ordered: true, closes: false, back: false, bell };
+        self.egress = Some(Egress::new(vec![lane], &[0], Vec::new(), 12, 1));
+    }
+
+    fn work(&mut self) {
+        let Some(egress) = &mut self.egress else { return };
+        let mut packets = Vec::new();
+        let room = egress.room(0, 16);
+        let _ = self.worker.ingress.pull(&self.worker.arena, &mut packets, |_| room);
+        egress.send_all(0, &mut packets);
+        egress.publish();
+        if let Some(seq) = self.worker.ingress.frontier(0) {
+            egress.set_watermark(0, seq);
+        }
+    }
+}
+
+/// Places and promises that somebody may make up.
+fn lie() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..400u64, Just(u64::MAX), (0..64u32).prop_map(|bit| 1 << bit)]
+}
+
+#[derive(Debug, Clone)]
+enum Deed {
+    Promise(usize, u64),
+    Send(usize, u64),
+    Progress(u64),
+    Work,
+    Look,
+    Restart,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    prop_oneof![
+        4 => (0..2usize, lie()).prop_map(|(lane, seq)| Deed::Promise(lane, seq)),
+        2 => (0..2usize, lie()).prop_map(|(lane, seq)| Deed::Send(lane, seq)),
+        1 => (0..200u64).prop_map(Deed::Progress),
+        4 => Just(Deed::Work),
+        1 => Just(Deed::Look),
+        1 => Just(Deed::Restart),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn whatever_places_and_promises_a_worker_is_given_it_is_not_taken_for_who_made_them_up(
+        deeds in prop::collection::vec(deed(), 1..200),
+    ) {
+        let mut b = Between::new();
+        let mut sent = 0;
+        for deed in deeds {
+            match deed {
+                Deed::Promise(lane, seq) => drop(b.worker.lanes[lane].set_watermark(Seq::new(seq))),
+                Deed::Send(lane, seq) if b.worker.lanes[lane].room(1) > 0 => b.worker.send(lane, seq),
+                Deed::Send(..) => {}
+                Deed::Progress(more) => {
+                    sent += more;
+                    b.reached.progress(Seq::new(sent));
+                }
+                Deed::Work => b.work(),
+                Deed::Look => {
+                    let mut taken = Vec::new();
+                    let _ = b.service.pull(&b.worker.arena, &mut taken, |_| 64);
+                    b.service.frontier(0);
+                }
+                Deed::Restart => b.restart(),
+            }
+            prop_assert_eq!(b.service.lanes()[0].nonsense(), 0);
+        }
     }
 }

@@ -7,8 +7,9 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::IoSlice;
 use rustix::net::sockopt::socket_domain;
 use rustix::net::{AddressFamily, SendAncillaryBuffer, SendFlags, sendmsg};
+use std::ops::Range;
 use weir_device::{Reach, reach};
-use weir_mem::{Mapping, Region};
+use weir_mem::{Mapping, Region, ReplicaTable, mail};
 use weir_port::Doorbell;
 
 /// Steps of honest work before the first strike, at most.
@@ -20,8 +21,15 @@ const DEEDS: u64 = 8;
 const REACHES: u64 = 1 << 32;
 const WAYS: [Reach; 5] =
     [Reach::Bind, Reach::SendTo, Reach::SendMsg, Reach::SendMmsg, Reach::Promiscuous];
+/// Seeds of those that write letters, and of those that spoil what their successors take over.
+const LETTERS: Range<u64> = 2 << 32..3 << 32;
+const REPLICA: Range<u64> = 3 << 32..4 << 32;
+/// Of memory that nearly all of is never touched, so much is written to.
+const TOUCHED: u64 = 16 << 20;
+/// Of a replica: where its first flows' slots are.
+const SLOTS: u64 = 64 << 10;
 /// Indices of interfaces that are tried.
-const INTERFACES: std::ops::Range<u32> = 1..100;
+const INTERFACES: Range<u32> = 1..100;
 
 /// What it does when its honest work is over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,8 +42,25 @@ enum Manner {
     Pretends,
     /// Seed 2: does its work, and once writes into its record that it has taken more than it was given.
     Lies,
+    /// Seed 3: takes packets, and neither passes them on nor says that it has them.
+    Keeps,
+    /// Seeds of [`LETTERS`]: writes letters about flows that move, and random bytes into others' mailboxes.
+    Writes,
+    /// Seeds of [`REPLICA`]: writes random bytes into what its successor takes over.
+    Spoils,
     /// Seed [`REACHES`] and up, of a service of a packet socket: once tries to send by other interfaces.
     Reaches(Reach),
+}
+
+impl Manner {
+    /// Whether it writes into memory of so many bytes. By their size mailboxes and replicas are known.
+    fn aims_at(self, len: usize) -> bool {
+        match self {
+            Manner::Writes => len == mail::lens().0,
+            Manner::Spoils => len >= ReplicaTable::LEN,
+            _ => true,
+        }
+    }
 }
 
 /// What a worker does next.
@@ -47,6 +72,10 @@ pub(crate) enum Next {
     Obey,
     /// A lie in its record, then a step of its work.
     Lie,
+    /// Packets are taken, and that is all.
+    Keep,
+    /// A letter, then a step of its work.
+    Write,
 }
 
 /// The hostile part of a worker.
@@ -84,6 +113,9 @@ impl Attack {
             0 => Manner::Idles,
             1 => Manner::Pretends,
             2 => Manner::Lies,
+            3 => Manner::Keeps,
+            seed if LETTERS.contains(&seed) => Manner::Writes,
+            seed if REPLICA.contains(&seed) => Manner::Spoils,
             REACHES.. => match WAYS.get((seed - REACHES) as usize) {
                 Some(way) => Manner::Reaches(*way),
                 None => Manner::Scribbles,
@@ -91,9 +123,13 @@ impl Attack {
             _ => Manner::Scribbles,
         };
         let (name, honest, focus) = (name.to_owned(), 0, None);
+        let mut memory = memory;
+        if manner != Manner::Scribbles {
+            memory.retain(|memory| manner.aims_at(memory.len()));
+        }
         let mut attack =
             Attack { random: seed, memory, bells, socket, honest, focus, manner, name };
-        let scribbles = manner == Manner::Scribbles;
+        let scribbles = matches!(manner, Manner::Scribbles | Manner::Writes | Manner::Spoils);
         attack.honest = 1 + if scribbles { attack.below(HONEST) } else { 100 };
         if attack.below(4) != 0 {
             attack.focus = Some(attack.below(attack.memory.len() as u64));
@@ -109,7 +145,8 @@ impl Attack {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    /// A number below `n`, of the same source as all that it does.
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
@@ -140,6 +177,17 @@ impl Attack {
             std::thread::sleep(std::time::Duration::from_millis(1));
             return Next::Obey;
         }
+        if self.manner == Manner::Keeps {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            return Next::Keep;
+        }
+        if self.manner == Manner::Writes && self.below(4) != 0 {
+            return Next::Write;
+        }
+        if self.manner == Manner::Spoils && self.below(4096) == 0 {
+            // Of what it spoiled somebody has to hear.
+            std::process::abort();
+        }
         for _ in 0..self.below(DEEDS) {
             match self.below(5000) {
                 0 => self.say_something(agent),
@@ -154,6 +202,7 @@ impl Attack {
         let any = self.below(self.memory.len() as u64);
         let which = if self.below(20) == 0 { any } else { self.focus.unwrap_or(any) } as usize;
         let Some(len) = self.memory.get(which).map(|m| m.len() as u64) else { return };
+        let len = len.min(if self.manner == Manner::Spoils { SLOTS } else { TOUCHED });
         // Half of the time where the indices are.
         let span = if self.below(2) == 0 { len.min(256) } else { len };
         let at = self.below(span) & !7;

@@ -19,7 +19,7 @@ use weir_mem::meta::{Arrival, Arrived, CHECKSUM_GOOD, CHECKSUM_PARTIAL, VLAN_STR
 use weir_mem::{Arena, Entry, Meta, Seq};
 use weir_nf::Pool;
 use weir_packet::{BATCH, DropReason, Packet};
-use weir_port::{Egress, HomePool, Pull};
+use weir_port::{Egress, HomePool, Pull, UNSAID};
 
 /// How long a gate waits for a domain to take packets before it drops them, and to give what it
 /// promised before it goes on without.
@@ -30,9 +30,6 @@ const PATIENCE: Duration = Duration::from_millis(800);
 const EARNED: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile. Longer waits count as this much: then the whole machine stood still.
 const GLANCE: Duration = Duration::from_millis(50);
-
-/// Packets that a source may have sent before it says how far it has come: a batch.
-const UNSAID: u64 = BATCH as u64;
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 2048;

@@ -249,8 +249,8 @@ impl Job {
                 station.commit();
             }
             let seq = station.seq();
-            station.egress.set_watermark(*source, seq);
             station.ingress.say_progress(*source, seq);
+            station.egress.set_watermark(*source, seq);
         }
     }
 
@@ -346,6 +346,14 @@ impl Job {
         let turn = self.moves.as_mut()?.turn(station, &mut self.segment);
         self.answers.extend(self.moves.as_mut()?.notes());
         Some(turn)
+    }
+
+    /// Writes letters to those with whom it moves flows that no sound one writes.
+    #[cfg(feature = "attacks")]
+    pub(crate) fn write_nonsense(&mut self, random: crate::moves::attack::Random<'_>) {
+        if let Some(moves) = &mut self.moves {
+            moves.write_nonsense(random);
+        }
     }
 
     /// Takes in an order of the agent's.

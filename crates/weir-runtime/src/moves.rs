@@ -10,6 +10,8 @@
 //! it, and a full lane is what lets directors send more slowly, as ever. Nobody waits for himself, as a source's packets
 //! reach a crew by one director: what came to the source of a migration is earlier than all that waits at its target.
 
+#[cfg(feature = "attacks")]
+pub(crate) mod attack;
 mod frame;
 mod holder;
 mod look;

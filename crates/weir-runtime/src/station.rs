@@ -445,6 +445,17 @@ impl Station {
         self.commit();
     }
 
+    /// Takes packets, and neither passes them on nor says that it has them.
+    #[cfg(feature = "attacks")]
+    pub(crate) fn keep(&mut self) {
+        let mut packets = Vec::new();
+        let _ = self.pull(&mut packets, BATCH, BATCH);
+        for packet in packets {
+            let _ = packet.into_entry();
+        }
+        self.commit();
+    }
+
     /// Promises on every source's lanes what its ingress promises.
     #[inline]
     pub(crate) fn pass_watermarks(&mut self) {

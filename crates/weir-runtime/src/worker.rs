@@ -201,6 +201,15 @@ impl Worker<'_> {
             match self.attack.as_mut().map(|attack| attack.strike(self.agent)) {
                 Some(Strike::Obey) => continue,
                 Some(Strike::Lie) => self.station.lie(),
+                Some(Strike::Keep) => {
+                    self.station.keep();
+                    continue;
+                }
+                Some(Strike::Write) => {
+                    if let Some(attack) = &mut self.attack {
+                        self.job.write_nonsense(&mut |below| attack.below(below));
+                    }
+                }
                 Some(Strike::Work) | None => {}
             }
             let later = match self.job.step(&mut self.station)? {

@@ -49,6 +49,8 @@ impl Agent {
                     // What a worker that tries such things has written is not to be believed.
                     self.accuse(w, "tried what its sandbox forbids");
                 }
+                // Its successor must not be taken for who wrote that.
+                self.look_at_promises(w);
                 how
             }
             Err(e) => e.to_string(),

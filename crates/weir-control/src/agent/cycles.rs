@@ -108,8 +108,7 @@ impl Agent {
     }
 
     fn all_sources_ended(&self) -> bool {
-        let ended = |region| StreamEnd::attach(region, false).is_ok_and(|end| end.is_set());
-        self.memory.ends.iter().all(ended)
+        self.memory.said.iter().all(StreamEnd::is_set)
     }
 
     fn generations(&self) -> Vec<u64> {
@@ -123,8 +122,23 @@ impl Agent {
         !self.workers.iter().any(dead) && self.laggards().next().is_none()
     }
 
+    /// True when nobody has taken packets of domain `d` and not committed, or committed and not published.
+    pub(super) fn records_agree(&self, d: usize) -> bool {
+        self.differing(|lane| self.setup.lane_domain(lane) != d, |_| true).next().is_none()
+    }
+
     /// Workers that are not through with what came to them, or whose record says so; some more than once.
     fn laggards(&self) -> impl Iterator<Item = usize> {
+        self.differing(|_| false, only_ends)
+    }
+
+    /// Workers whose record does not agree with their rings, or that have something else in a lane before them than
+    /// what `may_lie` there, but for lanes that are passed over; some more than once.
+    fn differing(
+        &self,
+        pass_over: impl Fn(&LaneSetup) -> bool,
+        may_lie: fn(&RingInspector<Entry>) -> bool,
+    ) -> impl Iterator<Item = usize> {
         let words: Vec<Vec<u64>> =
             self.memory.workers.iter().map(|w| w.ledger.read().unwrap_or_default()).collect();
         let (mut outs, mut ins) = (vec![0; words.len()], vec![0; words.len()]);
@@ -135,7 +149,7 @@ impl Agent {
             let (out, claimed) = (outs[from], self.memory.workers[to].layout.lanes_in + ins[to]);
             (outs[from], ins[to]) = (out + 1, ins[to] + 1);
             let i = &ring.inspector;
-            if !lane.has_packets() {
+            if !lane.has_packets() || pass_over(lane) {
                 // Lent, or a branch's answers, which may stay behind when nobody waits for them any more.
                 return [None, None].into_iter().flatten();
             }
@@ -146,7 +160,7 @@ impl Agent {
                 .map(|n| n.max(off))
                 .is_some_and(|n| n == i.tail() || n == i.tail().wrapping_add(1));
             let published = said(from, out) == Some(i.head());
-            [(!published).then_some(from), (!(only_ends(i) && agrees)).then_some(to)]
+            [(!published).then_some(from), (!(may_lie(i) && agrees)).then_some(to)]
                 .into_iter()
                 .flatten()
         })

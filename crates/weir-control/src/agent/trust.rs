@@ -7,11 +7,13 @@
 
 mod ahead;
 mod drain;
+mod missing;
 mod rest;
 
 use super::{Agent, AgentError, Event, State};
 use crate::audit::{clear_lanes, place};
 use crate::memory::Memory;
+use crate::places::promises_nonsense;
 use crate::recover::{Damage, disown};
 use crate::setup::Setup;
 use std::time::{Duration, Instant};
@@ -40,6 +42,10 @@ pub(super) struct Trust {
     audited: Vec<Option<Instant>>,
     /// A domain somebody of which was named.
     tainted: Vec<bool>,
+    /// A domain in which nonsense was found that could be anybody's of several.
+    suspected: Vec<bool>,
+    /// By domain.
+    missing: Vec<missing::Missing>,
     /// By domain: the next owner word to look at.
     owners: Vec<u32>,
 }
@@ -83,6 +89,8 @@ impl Trust {
             records: setup.workers.iter().map(|_| Record::default()).collect(),
             audited: vec![None; setup.domains.len()],
             tainted: vec![false; setup.domains.len()],
+            suspected: vec![false; setup.domains.len()],
+            missing: setup.domains.iter().map(|_| missing::Missing::default()).collect(),
             owners: vec![0; setup.domains.len()],
         }
     }
@@ -102,6 +110,11 @@ impl Trust {
 
     pub(super) fn offences(&self, w: usize) -> u32 {
         self.records.get(w).map_or(0, |r| r.count)
+    }
+
+    /// True when somebody has written nonsense, whether or not it is known who.
+    pub(super) fn has_seen_nonsense(&self) -> bool {
+        self.records.iter().any(|r| r.count > 0) || self.suspected.contains(&true)
     }
 
     /// True when worker `w` was named, and has not been buried since.
@@ -188,7 +201,8 @@ impl Agent {
             return Ok(());
         }
         self.look_now()?;
-        self.look_at_places()
+        self.look_at_places()?;
+        self.look_for_missing()
     }
 
     pub(super) fn look_now(&mut self) -> Result<(), AgentError> {
@@ -202,6 +216,9 @@ impl Agent {
             if process.stammers() {
                 self.convict(w, "began a message to the agent and did not end it");
                 continue;
+            }
+            if let Some(what) = self.promised_nonsense(w) {
+                self.convict(w, &what);
             }
             self.look_at_returns(w)?;
             self.look_at_record(w);
@@ -233,16 +250,38 @@ impl Agent {
     /// Names who did what only an NF of domain `d` can have done, where there is only one; puts the
     /// domain right where there are more.
     fn blame(&mut self, d: usize, what: &str) -> Result<(), AgentError> {
-        let nfs =
-            |w: &usize| self.setup.workers[*w].domain == d && self.setup.workers[*w].runs_nfs();
-        let nfs: Vec<usize> = (0..self.workers.len()).filter(nfs).collect();
-        if let [only] = nfs.as_slice() {
-            self.convict(*only, what);
-        } else if self.trust.audited[d].is_none_or(|last| last.elapsed() >= AUDIT_EVERY) {
+        if let Some(only) = self.only_nf(d) {
+            self.convict(only, what);
+            return Ok(());
+        }
+        self.trust.suspected[d] = true;
+        if self.trust.audited[d].is_none_or(|last| last.elapsed() >= AUDIT_EVERY) {
             self.trust.audited[d] = Some(Instant::now());
             self.audit(d)?;
         }
         Ok(())
+    }
+
+    /// The one worker of domain `d` that runs µNFs, if there is just one.
+    fn only_nf(&self, d: usize) -> Option<usize> {
+        let nfs =
+            |w: &usize| self.setup.workers[*w].domain == d && self.setup.workers[*w].runs_nfs();
+        let mut nfs = (0..self.workers.len()).filter(nfs);
+        nfs.next().filter(|_| nfs.next().is_none())
+    }
+
+    /// Names worker `w`, which has ended, if it left a promise that cannot be.
+    pub(super) fn look_at_promises(&mut self, w: usize) {
+        if let Some(what) = self.promised_nonsense(w) {
+            self.accuse(w, &what);
+        }
+    }
+
+    fn promised_nonsense(&self, w: usize) -> Option<String> {
+        let mut lanes = (0..self.setup.lanes.len()).filter(|l| self.setup.lanes[*l].from == w);
+        let l = lanes.find(|l| promises_nonsense(&self.setup, &self.memory, *l))?;
+        let to = self.name(self.setup.lanes[l].to);
+        Some(format!("promised {to} more than its source has sent"))
     }
 
     fn name(&self, w: usize) -> &str {

@@ -53,6 +53,16 @@ impl Agent {
         self.trust.offences(w)
     }
 
+    /// True when somebody has written nonsense, whether or not it is known who.
+    pub fn has_seen_nonsense(&self) -> bool {
+        self.trust.has_seen_nonsense()
+    }
+
+    /// Buffers that were found missing while the graph ran, and nobody was named for it.
+    pub fn missing(&self) -> u64 {
+        self.missing_unnamed()
+    }
+
     /// How often worker `w`'s successor had to begin without what its µNFs had remembered.
     pub fn forgotten(&self, w: usize) -> u32 {
         self.workers.get(w).map_or(0, |w| w.forgotten)

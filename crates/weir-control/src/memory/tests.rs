@@ -215,3 +215,40 @@ fn packets_with_places_that_their_producer_has_not_come_to_get_others_and_promis
     }
     assert_eq!(places::mend(&setup, &memory, 0, |w| w != b), 0);
 }
+
+#[test]
+fn nobody_promises_what_a_source_has_not_sent_and_who_does_is_found() {
+    let policy = "Port<0> lan; Port<1> wan; MacSwap a; CheckIpHeader b; MacSwap c;
+        pipelet { lan -> a; a -> b; b [b.ip] -> c; b [b.non_ip] -> c; c -> wan; }";
+    let setup = wired(policy, BTreeMap::new(), None);
+    let memory = Memory::new(&setup).unwrap();
+    let source = weir_mem::StreamEnd::attach(&memory.ends[0], true).unwrap();
+    source.progress(Seq::new(1000));
+    let lies = || -> Vec<usize> {
+        (0..setup.lanes.len()).filter(|l| places::promises_nonsense(&setup, &memory, *l)).collect()
+    };
+    let between = |from: &str, to: &str| {
+        let (from, to) = (worker(&setup, from), worker(&setup, to));
+        setup.lanes.iter().position(|lane| (lane.from, lane.to) == (from, to)).unwrap()
+    };
+    let promise = |l: usize, seq: u64| {
+        memory.lanes[l].produce().unwrap().set_watermark(Seq::new(seq));
+    };
+    let out = between("b", "c");
+    promise(out, 1000);
+    assert!(lies().is_empty());
+    promise(out, 1 << 46);
+    assert_eq!(lies(), [out]);
+    // Put right, it is what the lanes before it say; and of what those say no more than can be.
+    let far = packet(0).with_seq(Seq::new(1 << 46));
+    let mut before = memory.lanes
+        [setup.lanes.iter().position(|l| l.to == worker(&setup, "a")).unwrap()]
+    .produce()
+    .unwrap();
+    assert!(before.stage(far));
+    before.publish();
+    let b = worker(&setup, "b");
+    places::mend(&setup, &memory, 0, |w| w != b);
+    assert!(lies().is_empty());
+    assert_eq!(memory.lanes[between("a", "b")].inspector.watermark(), Seq::new(1000));
+}

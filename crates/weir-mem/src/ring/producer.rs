@@ -197,6 +197,12 @@ impl<E: Plain> Producer<E> {
         self.consumer_sleeps()
     }
 
+    /// What was promised last, by this end or by whom it succeeds.
+    pub fn watermark(&self) -> Seq {
+        // Relaxed: our own word; a predecessor's stores, and the agent's, happened before.
+        Seq::new(self.memory.producer().watermark.load(Ordering::Relaxed))
+    }
+
     #[inline]
     fn consumer_sleeps(&self) -> bool {
         // SeqCst fence: pairs with the one in `Consumer::sleep`. Either we see its flag, or it sees

@@ -4,6 +4,7 @@ use crate::doorbell::Doorbell;
 use crate::sync::Carries;
 use std::rc::Rc;
 use weir_mem::{Consumer, Entry, Marker, Seq, StreamEnd};
+use weir_packet::BATCH;
 
 /// One ring that leads here.
 pub struct LaneIn {
@@ -25,7 +26,7 @@ pub struct LaneIn {
     /// Its end has been taken, as that of all lanes of its source.
     pub(super) finished: bool,
     pub(super) rejected: u64,
-    /// Promises that went back.
+    /// Promises that went back, or beyond what the source has sent.
     broken: u64,
     pub(super) promised: Option<Seq>,
     /// Packets come there around a cycle.
@@ -137,13 +138,14 @@ impl LaneIn {
         // The watermark first, then the ring: an empty ring then means that everything below the
         // watermark has been seen (Consumer::watermark).
         let mut watermark = self.ring.watermark();
-        match self.promised {
-            // A promise that goes back is none; the one before stands.
-            Some(promised) if watermark.before(promised) => {
-                self.broken = self.broken.saturating_add(1);
-                watermark = promised;
-            }
-            _ => self.promised = Some(watermark),
+        let promised = self.promised;
+        let goes_back = promised.is_some_and(|promised| watermark.before(promised));
+        if goes_back || !can_be(ends, self.source, watermark) {
+            // Such a promise is none; the one before stands.
+            self.broken = self.broken.saturating_add(1);
+            watermark = promised.unwrap_or_default();
+        } else {
+            self.promised = Some(watermark);
         }
         if self.ring.available(1) == 0 {
             return Some(Frontier { seq: watermark, present: false });
@@ -163,6 +165,15 @@ impl LaneIn {
         }
         Some(Frontier { seq: head.seq(), present: answered })
     }
+}
+
+/// Packets that a source may have sent before its service says how far it has come: a batch.
+pub const UNSAID: u64 = BATCH as u64;
+
+/// Whether `source` can have come to `seq`, by the word of its service. What is to be compared with it has to be read
+/// before: a service says how far it is before it promises as much.
+pub(super) fn can_be(ends: &[StreamEnd], source: usize, seq: Seq) -> bool {
+    ends.get(source).is_none_or(|end| !end.reached().plus(UNSAID).before(seq))
 }
 
 /// How far a lane has come.

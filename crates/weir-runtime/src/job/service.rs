@@ -157,8 +157,9 @@ impl Job {
             station.commit();
             device.committed();
             let seq = station.seq();
-            station.egress.set_watermark(*source, seq);
+            // In this order: a promise beyond that would not be believed.
             station.ingress.say_progress(*source, seq);
+            station.egress.set_watermark(*source, seq);
             fault::step(Step::Done);
         }
         match status {

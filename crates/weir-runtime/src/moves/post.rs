@@ -19,7 +19,7 @@ pub(crate) struct Channel {
 
 /// All letters of a worker in one crew.
 pub(crate) struct Post {
-    channels: Vec<Channel>,
+    pub(super) channels: Vec<Channel>,
     /// Which channel is read next: nobody's letters keep back another's.
     turn: usize,
     /// Letters that cannot be, or that nobody takes.

@@ -146,6 +146,8 @@ impl Agent {
                 }
                 self.trust.tainted[d] = true;
             }
+            // Nonsense that nobody could be named for: what was put right then may be in disorder again.
+            self.trust.tainted[d] |= self.trust.suspected[d];
             if self.trust.tainted[d] {
                 let _ = self.audit(d);
             }

@@ -2,9 +2,15 @@
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// Size of a chart, in pixels.
+/// Size of a chart, in pixels, without its notes.
 const SIZE: (u32, u32) = (880, 460);
+/// Height of a line of notes, and how many characters one has at most.
+const NOTE: i32 = 17;
+const NOTE_LENGTH: usize = 125;
+/// Width that a label below the horizontal axis takes.
+const LABEL: i32 = 34;
 /// Width of what stands beside the plot: the names of the lines.
 const LEGEND: u32 = 250;
 /// Height of a line of text there.
@@ -60,6 +66,8 @@ pub struct Series {
 pub struct Chart {
     /// What it shows.
     pub title: String,
+    /// What is to be known of it, in words: stands below the title.
+    pub notes: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis; it begins at 0 unless it is logarithmic.
@@ -113,7 +121,20 @@ impl Chart {
         }
         let mut svg = String::new();
         let drawn = {
-            let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+            let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
+            let below = notes.len() as i32 * NOTE;
+            let size = (SIZE.0, SIZE.1 + below.unsigned_abs());
+            let whole = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+            let failed = |e: &dyn std::fmt::Display| ChartError::Draw(e.to_string());
+            whole.fill(&WHITE).map_err(|e| failed(&e))?;
+            for (i, note) in notes.iter().enumerate() {
+                let at = (16, 36 + i as i32 * NOTE);
+                let drawn = whole.draw(&Text::new(note.clone(), at, text(12)));
+                drawn.map_err(|e| failed(&e))?;
+            }
+            let title = Text::new(self.title.clone(), (16, 14), text(17));
+            whole.draw(&title).map_err(|e| failed(&e))?;
+            let (_, root) = whole.split_vertically(below);
             match (self.x.log, self.y.log) {
                 (false, false) => self.draw(&root, across, up),
                 (true, false) => self.draw(&root, across.log_scale(), up),
@@ -137,8 +158,6 @@ impl Chart {
         X::CoordDescType: ValueFormatter<f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let text = |size: i32| ("sans-serif", size).into_font().color(&TEXT);
-        root.fill(&WHITE)?;
         let (plot, legend) = root.split_horizontally(SIZE.0 - LEGEND);
         let mut chart = ChartBuilder::on(&plot)
             .margin(14)
@@ -146,7 +165,6 @@ impl Chart {
             .x_label_area_size(44)
             .y_label_area_size(62)
             .build_cartesian_2d(across, up)?;
-        root.draw(&Text::new(self.title.clone(), (16, 14), text(17)))?;
         chart
             .configure_mesh()
             .x_desc(&self.x.label)
@@ -155,11 +173,23 @@ impl Chart {
             .label_style(text(12))
             .bold_line_style(SOFT)
             .light_line_style(WHITE)
-            .x_labels(8)
+            .disable_x_mesh()
+            .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
+            .x_label_formatter(&|_| String::new())
             .y_labels(8)
-            .x_label_formatter(&|v| short(*v))
             .y_label_formatter(&|v| short(*v))
             .draw()?;
+        // What was measured is what is written below: between there is nothing but lines.
+        let bottom = chart.plotting_area().get_pixel_range().1.end;
+        let places = self.series.iter().flat_map(|s| &s.points);
+        let places = places.map(|p| (p.x, chart.backend_coord(&(p.x, p.middle)).0));
+        let (left, top) = root.get_base_pixel();
+        for (x, at) in labelled(places.collect()) {
+            let (at, bottom) = (at - left, bottom - top);
+            root.draw(&PathElement::new([(at, bottom), (at, bottom + 5)], TEXT))?;
+            let centred = Pos::new(HPos::Center, VPos::Top);
+            root.draw(&Text::new(short(x), (at, bottom + 8), text(12).pos(centred)))?;
+        }
         for (i, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
             let line = series.points.iter().map(|p| (p.x, p.middle));
             chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
@@ -174,6 +204,41 @@ impl Chart {
         root.present()?;
         Ok(())
     }
+}
+
+/// Of places, with their pixels, those that are labelled: all, where labels have room beside each other; the first and the last in any case.
+fn labelled(mut places: Vec<(f64, i32)>) -> Vec<(f64, i32)> {
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    places.dedup_by(|a, b| a.0 == b.0);
+    let Some(last) = places.pop() else { return places };
+    let mut kept: Vec<(f64, i32)> = Vec::new();
+    for place in places {
+        let has_room = kept.last().is_none_or(|before| place.1 - before.1 >= LABEL);
+        if has_room && (kept.is_empty() || last.1 - place.1 >= LABEL) {
+            kept.push(place);
+        }
+    }
+    kept.push(last);
+    kept
+}
+
+fn text(size: i32) -> plotters::style::TextStyle<'static> {
+    ("sans-serif", size).into_font().color(&TEXT)
+}
+
+/// A text in lines of at most [`NOTE_LENGTH`] characters, broken between words.
+fn wrapped(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= NOTE_LENGTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// From the least to the most, with a little room; `None` without values.
@@ -213,7 +278,8 @@ mod tests {
     fn chart(log: bool, points: Vec<Point>) -> Chart {
         let axis = |label: &str| Axis { label: label.to_owned(), log };
         let series = vec![Series { name: "a < b".to_owned(), points }];
-        Chart { title: "T & U".to_owned(), x: axis("length"), y: axis("Mpps"), series }
+        let notes = vec!["word ".repeat(40), "last".to_owned()];
+        Chart { title: "T & U".to_owned(), notes, x: axis("length"), y: axis("Mpps"), series }
     }
 
     fn point(x: f64, middle: f64) -> Point {
@@ -227,9 +293,11 @@ mod tests {
             let document = roxmltree::Document::parse(&svg).unwrap();
             let texts: Vec<_> =
                 document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
-            for wanted in ["T & U", "length", "Mpps", "a < b"] {
+            for wanted in ["T & U", "length", "Mpps", "a < b", "last"] {
                 assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
             }
+            let words = texts.iter().filter(|text| text.starts_with("word word"));
+            assert_eq!(words.map(|text| text.split(' ').count()).collect::<Vec<_>>(), [25, 15]);
         }
     }
 
@@ -243,6 +311,19 @@ mod tests {
         let mut many = chart(false, vec![point(1.0, 1.0)]);
         many.series = vec![many.series[0].clone(); MOST_SERIES + 1];
         assert_eq!(many.to_svg(), Err(ChartError::Series(MOST_SERIES + 1)));
+    }
+
+    #[test]
+    fn places_that_were_measured_are_labelled_where_labels_have_room() {
+        let places = vec![(8.0, 500), (1.0, 10), (1.0, 10), (2.0, 30), (4.0, 480), (3.0, 60)];
+        assert_eq!(labelled(places), [(1.0, 10), (3.0, 60), (8.0, 500)]);
+        assert_eq!(labelled(vec![(5.0, 7)]), [(5.0, 7)]);
+        assert_eq!(labelled(vec![]), []);
+        let svg = chart(true, vec![point(64.0, 1.0), point(1500.0, 2.0)]).to_svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let texts: Vec<_> =
+            document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
+        assert!(texts.contains(&"64") && texts.contains(&"1500"), "{texts:?}");
     }
 
     #[test]

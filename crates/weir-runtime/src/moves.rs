@@ -86,7 +86,7 @@ impl Moves {
                     if spec.end == EndSpec::Drain {
                         return Some(Crew { post, role: Role::Deaf(lanes.collect()) });
                     }
-                    Role::Holder(Box::new(Holder::new(me, crew, group, spec.seed, &mut post)?))
+                    Role::Holder(Box::new(Holder::new(me, crew, group, spec, &mut post)?))
                 }
                 Party::Director(_) => Role::Sender(Box::new(Sender::new(crew, group, &mut post)?)),
             };

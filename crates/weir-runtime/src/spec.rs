@@ -291,13 +291,15 @@ pub struct ScheduleSpec {
     pub trial: Trial,
 }
 
-/// How a worker may be scheduled otherwise than is best, to measure what is: the µNF paper's Fig. 5.
+/// How a worker may run otherwise than is best, to measure what is: the µNF paper's Fig. 5, NFActor's Fig. 7.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
     /// SCHED_RR in the place of SCHED_FIFO.
     pub round_robin: bool,
     /// After its first packet it never leaves its core to others of its own will.
     pub keeps_core: bool,
+    /// Of so many migrations of flows an instance begins the next only when one has ended; `None`: as many as it may.
+    pub migrations: Option<u16>,
 }
 
 /// Everything a worker needs to know.

@@ -31,6 +31,8 @@ enum BenchCommand {
     Chain(chain::ChainArgs),
     /// What a service chain of VNFs costs, with the work that they repeat and without, by type of µNF.
     Consolidation(consolidation::ConsolidationArgs),
+    /// Writes what figures found into the tables of docs/evidence.md.
+    Evidence(figure::EvidenceArgs),
     /// The papers' figures anew: samples, chart, and the claim beside what was seen.
     Figure(figure::FigureArgs),
     /// Throughput of a firewall: header check, packet filter and HTTP classifier in one segment.
@@ -48,6 +50,9 @@ enum BenchCommand {
     Parallel(parallel::ParallelArgs),
     /// What a replica of flows costs a chain of three NFs, and how long the flows of a killed worker are away.
     Replication(replication::ReplicationArgs),
+    /// Takes one sample of a live chain, inside a network namespace that is its own.
+    #[command(hide = true)]
+    Live(figure::LiveArgs),
     /// Runs a fused chain in one thread for so many packets, to be counted by valgrind
     /// (ci/instructions.sh).
     #[command(hide = true)]
@@ -57,7 +62,9 @@ enum BenchCommand {
 pub fn main(args: &BenchArgs) -> ExitCode {
     match &args.command {
         BenchCommand::All(args) => figure::all(args),
+        BenchCommand::Evidence(args) => figure::evidence(args),
         BenchCommand::Figure(args) => figure::main(args),
+        BenchCommand::Live(args) => figure::live(args),
         BenchCommand::Chain(args) => chain::main(args),
         BenchCommand::Consolidation(args) => consolidation::main(args),
         BenchCommand::Firewall(args) => firewall::main(args),

@@ -5,7 +5,7 @@ mod wants;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
 use crate::segment::Segment;
-use crate::spec::{CrewSpec, FromWorker, GroupSpec};
+use crate::spec::{CrewSpec, FromWorker, GroupSpec, WorkerSpec};
 use crate::station::Station;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -34,6 +34,8 @@ pub(super) struct Holder {
     node: usize,
     directors: u16,
     replicas: u16,
+    /// Migrations under way from here at most.
+    at_once: usize,
     machine: Replica<Part>,
     /// Lanes in, each with its director.
     lanes: Vec<(usize, u16)>,
@@ -108,9 +110,11 @@ impl Holder {
         me: u16,
         crew: &CrewSpec,
         group: &GroupSpec,
-        seed: u64,
+        spec: &WorkerSpec,
         post: &mut Post,
     ) -> Option<Self> {
+        let seed = spec.seed;
+        let at_once = spec.schedule.trial.migrations.map_or(MOVES, usize::from).clamp(1, MOVES);
         let count = u16::try_from(group.weights.len()).ok()?;
         // Nothing is buffered outside of the lanes.
         let guests = BUCKETS + GUESTS / group.weights.len().max(1);
@@ -141,6 +145,7 @@ impl Holder {
             node: crew.node.into(),
             directors: crew.directors,
             replicas: count,
+            at_once,
             machine,
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
             keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,

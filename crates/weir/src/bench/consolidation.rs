@@ -5,7 +5,7 @@ pub mod chain;
 mod measure;
 mod net;
 
-use super::machine::Machine;
+use super::machine::{Machine, mhz};
 use super::sample::{BenchError, finish, prepare, progress, spread, write_json};
 use measure::{FROM_DEVICE, Kind, RINGS, Sample, TO_DEVICE, What, sample};
 use serde::Serialize;
@@ -178,14 +178,6 @@ fn frames(path: &Path) -> Result<(Vec<Vec<u8>>, usize), ConsolidationError> {
         return Err(ConsolidationError::None(path.to_owned()));
     }
     Ok((frames, left_out))
-}
-
-/// The clock rate that the kernel states, in MHz: on x86 that of the time stamp counter where clock rates do not
-/// change, as on virtual machines. Where none is stated a cycle is a nanosecond.
-fn mhz() -> f64 {
-    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let stated = text.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(": ").nth(1));
-    stated.and_then(|mhz| mhz.trim().parse().ok()).unwrap_or(1_000.0)
 }
 
 /// A part of what a sample cost.

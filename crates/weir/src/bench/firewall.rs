@@ -156,10 +156,10 @@ fn sample(
     Ok(Sample { case, measured, lookup_ns })
 }
 
-/// Policy and packets for the count of instructions.
-pub fn counted(rules: usize, kind: RuleKind, packets: u64) -> (String, DeviceSpec) {
+/// Policy and packets, so many or without end.
+pub fn counted(rules: usize, kind: RuleKind, packets: Option<u64>) -> (String, DeviceSpec) {
     let rules: Vec<Rule> = generate(SEED, rules, kind.kind());
-    let device = source(SEED, &rules, 10_000, None, Some(packets));
+    let device = source(SEED, &rules, 10_000, None, packets);
     (firewall_policy(&rules), DeviceSpec::Listed(device))
 }
 

@@ -1,6 +1,7 @@
 //! `weir bench flows`: what remembering flows costs.
 
-mod rates;
+pub mod moves;
+pub mod rates;
 
 use std::process::ExitCode;
 
@@ -13,12 +14,15 @@ pub struct FlowsArgs {
 
 #[derive(clap::Subcommand)]
 enum FlowsCommand {
+    /// How long flows take that are moved to another instance while packets come: one, and many.
+    Move(moves::MoveArgs),
     /// Packets a second through a firewall, an address translator, and a chain of three, with few flows and with many.
     Rates(rates::RatesArgs),
 }
 
 pub fn main(args: &FlowsArgs) -> ExitCode {
     match &args.command {
+        FlowsCommand::Move(args) => moves::main(args),
         FlowsCommand::Rates(args) => rates::main(args),
     }
 }

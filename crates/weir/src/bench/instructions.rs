@@ -62,7 +62,7 @@ pub fn main(args: &InstructionsArgs) -> ExitCode {
 
 fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
     let (text, source) = match args.rules {
-        Some(rules) => firewall::counted(rules, args.kind, args.packets),
+        Some(rules) => firewall::counted(rules, args.kind, Some(args.packets)),
         None => {
             let packets = Some(args.packets);
             let generator = GeneratorSpec { packets, ..GeneratorSpec::default() };

@@ -132,7 +132,7 @@ fn run(args: &LatencyArgs) -> Result<(), BenchError> {
         trips.push(round_trip(args.device_core, args.chain_core));
         for (i, kind) in kinds.iter_mut().enumerate() {
             progress(&format!("round {round} of {}: {}", args.rounds.max(1), kind.name));
-            pin(args.device_core);
+            let _pinned = pin(args.device_core);
             kind.rounds.push(match i {
                 4 => wakes(Wake::Futex, args.chain_core, args.samples, real_time)?,
                 5 => wakes(Wake::Doorbell, args.chain_core, args.samples, real_time)?,

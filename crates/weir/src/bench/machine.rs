@@ -1,11 +1,17 @@
 //! The machine that is measured: what it is, and in which mood.
 
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Exchanges per measurement of the round trip.
 const EXCHANGES: u64 = 20_000;
+
+/// The place of this session, which is one for a terminal, among others: `/autogroup-7 nice 0`; as a number it is set.
+const AUTOGROUP: &str = "/proc/self/autogroup";
+const FAVOURED: &str = "-20";
+static BEFORE: OnceLock<String> = OnceLock::new();
 
 /// What a measurement depends on.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -24,7 +30,12 @@ impl Machine {
     /// Looks, and asks the kernel to favour this session: it groups processes by terminal, so that
     /// `nice` alone does not protect a measurement from a compile in another terminal.
     pub fn prepare() -> Self {
-        let favoured = std::fs::write("/proc/self/autogroup", "-20").is_ok();
+        let before = std::fs::read_to_string(AUTOGROUP).unwrap_or_default();
+        if let Some(nice) = before.trim().rsplit(' ').next().filter(|nice| *nice != FAVOURED) {
+            // Asked twice, it stays what was there first.
+            let _ = BEFORE.set(nice.to_owned());
+        }
+        let favoured = std::fs::write(AUTOGROUP, FAVOURED).is_ok();
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split(": ").nth(1));
@@ -37,13 +48,47 @@ impl Machine {
     }
 }
 
-/// Binds this thread to a core.
-pub fn pin(core: usize) {
+/// Gives the session the place among others that it had before [`Machine::prepare`]: whatever is started in this terminal after
+/// a measurement is no more favoured than before it.
+pub fn restore() {
+    if let Some(nice) = BEFORE.get() {
+        // As far as is permitted, as it was when it was set.
+        let _ = std::fs::write(AUTOGROUP, nice);
+    }
+}
+
+/// While this is there the thread that made it is bound to a core.
+pub struct Pinned {
+    before: Option<CpuSet>,
+}
+
+/// Binds this thread to a core, for as long as what is returned is there: whatever comes after, and every process it starts, has
+/// its cores again.
+#[must_use = "the thread is let go as soon as this is dropped"]
+pub fn pin(core: usize) -> Pinned {
+    let before = sched_getaffinity(None).ok();
     let mut set = CpuSet::new();
     if core < CpuSet::MAX_CPU {
         set.set(core);
         let _ = sched_setaffinity(None, &set);
     }
+    Pinned { before }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            let _ = sched_setaffinity(None, &before);
+        }
+    }
+}
+
+/// The clock rate that the kernel states, in MHz: on x86 that of the time stamp counter where clock rates do not
+/// change, as on virtual machines. Where none is stated a cycle is a nanosecond.
+pub fn mhz() -> f64 {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let stated = text.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(": ").nth(1));
+    stated.and_then(|mhz| mhz.trim().parse().ok()).unwrap_or(1_000.0)
 }
 
 /// Nanoseconds for a word to go from one core to the other and back. It changes within seconds on
@@ -51,7 +96,7 @@ pub fn pin(core: usize) {
 pub fn round_trip(a: usize, b: usize) -> f64 {
     let ball = AtomicU64::new(0);
     let play = |core: usize, odd: u64| {
-        pin(core);
+        let _pinned = pin(core);
         for n in 0..EXCHANGES {
             // Acquire and Release: each side's store is seen by the other side's load.
             while ball.load(Ordering::Acquire) != 2 * n + odd {
@@ -70,4 +115,23 @@ pub fn round_trip(a: usize, b: usize) -> f64 {
         let took = server.join().unwrap_or_default();
         took.as_nanos() as f64 / EXCHANGES as f64
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_bound_has_its_cores_again() {
+        let cores = || {
+            let set = sched_getaffinity(None).unwrap();
+            (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect::<Vec<_>>()
+        };
+        let before = cores();
+        {
+            let _pinned = pin(before[0]);
+            assert_eq!(cores(), before[..1]);
+        }
+        assert_eq!(cores(), before);
+    }
 }

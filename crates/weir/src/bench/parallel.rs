@@ -119,9 +119,9 @@ fn sample(
 ) -> Result<Sample, BenchError> {
     let sampling = &args.sampling;
     let plan = plan(sampling.device_core, nf_cores, cycles, side_by_side)?;
-    pin(sampling.device_core);
     let mut latency_ns = BTreeMap::new();
     for &burst in &args.bursts {
+        let _pinned = pin(sampling.device_core);
         let setup = one_by_one(&plan, true, !sampling.no_real_time, None, burst)?;
         latency_ns.insert(burst, percentiles(each_burst(setup, args.times, false, true, burst)?));
     }

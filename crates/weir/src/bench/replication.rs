@@ -59,13 +59,13 @@ struct Sample {
 
 /// One death.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Recovery {
+pub struct Recovery {
     /// Flows that came back.
-    flows: u64,
+    pub flows: u64,
     /// Milliseconds that reading the replica took.
-    reading_ms: f64,
+    pub reading_ms: f64,
     /// From the kill until the successor had passed on its first packets.
-    first_packet_ms: f64,
+    pub first_packet_ms: f64,
 }
 
 /// All that was measured.
@@ -87,7 +87,7 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
          packets, ring {}, pool {}",
         args.size, args.sampling.ring, args.sampling.pool
     );
-    let plan = plan(args)?;
+    let plan = plan(&args.sampling)?;
     let mut modes = vec![("none".to_owned(), None)];
     for mode in &args.modes {
         let (_, spec) = policy::parse_replicate(&format!("nf={mode}"))
@@ -107,14 +107,16 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &modes, &samples);
-    let recoveries = recover(args, &plan)?;
+    let recoveries =
+        recover(&args.sampling, &plan, source(args, args.recover), args.sampling.samples)?;
     print_recoveries(&recoveries);
     args.sampling.write(args.json.as_deref(), &machine, args.size, &[All { samples, recoveries }])
 }
 
-fn plan(args: &ReplicationArgs) -> Result<Plan, BenchError> {
+/// The three NFs in one worker.
+pub fn plan(sampling: &SampleArgs) -> Result<Plan, BenchError> {
     let loaded = policy::from_text(POLICY, "(bench)")?;
-    let cores = vec![args.sampling.device_core, args.sampling.chain_core];
+    let cores = vec![sampling.device_core, sampling.chain_core];
     let path = Path::new("(bench)");
     let (isolate, consolidate) = (Isolate::None, Consolidate::Off);
     Ok(policy::plan(&loaded.graph, path, isolate, Some(cores), &[], consolidate)?)
@@ -124,7 +126,8 @@ fn source(args: &ReplicationArgs, flows: u32) -> DeviceSpec {
     DeviceSpec::Generator(GeneratorSpec { size: args.size, flows, ..GeneratorSpec::default() })
 }
 
-fn all(spec: Option<ReplicateSpec>) -> BTreeMap<String, ReplicateSpec> {
+/// Replicates all three NFs.
+pub fn all(spec: Option<ReplicateSpec>) -> BTreeMap<String, ReplicateSpec> {
     NFS.iter().filter_map(|nf| Some(((*nf).to_owned(), spec?))).collect()
 }
 
@@ -169,11 +172,16 @@ fn print_recoveries(recoveries: &[Recovery]) {
     );
 }
 
-/// Kills the worker when it has all flows, as often as samples are taken.
-fn recover(args: &ReplicationArgs, plan: &Plan) -> Result<Vec<Recovery>, BenchError> {
-    let binds = BTreeMap::from([(0, source(args, args.recover)), (1, DeviceSpec::Null)]);
+/// Kills the worker `times` times, when it has had time to see all flows.
+pub fn recover(
+    sampling: &SampleArgs,
+    plan: &Plan,
+    source: DeviceSpec,
+    times: usize,
+) -> Result<Vec<Recovery>, BenchError> {
+    let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
     let replicate = all(Some(ReplicateSpec::Batch));
-    let options = RunOptions { replicate, ..args.sampling.options() };
+    let options = RunOptions { replicate, ..sampling.options() };
     let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
     let policy =
         RestartPolicy { delay: Duration::ZERO, longest: Duration::ZERO, ..Default::default() };
@@ -182,8 +190,8 @@ fn recover(args: &ReplicationArgs, plan: &Plan) -> Result<Vec<Recovery>, BenchEr
     let (count, w) = (workers.len(), workers.iter().position(|w| w.name == WORKER).unwrap_or(0));
     wait_until_ready(&mut agent, count)?;
     let mut all = Vec::new();
-    for i in 0..args.sampling.samples {
-        progress(&format!("recovery {} of {}", i + 1, args.sampling.samples));
+    for i in 0..times {
+        progress(&format!("recovery {} of {times}", i + 1));
         watch(&mut agent, Duration::from_millis(300))?;
         if let Some(recovery) = kill(&mut agent, w)? {
             all.push(recovery);

@@ -1,6 +1,6 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
-use super::machine::{Machine, round_trip};
+use super::machine::{Machine, restore, round_trip};
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = 5)]
     pub samples: usize,
     /// Seconds per sample, after a warm-up of half of it.
-    #[arg(long, default_value_t = 0.6)]
+    #[arg(long, default_value_t = 0.4)]
     pub seconds: f64,
     /// Entries of each ring.
     #[arg(long, default_value_t = 4096)]
@@ -81,6 +81,8 @@ pub enum BenchError {
     #[error(transparent)]
     Consolidation(#[from] super::consolidation::ConsolidationError),
     #[error(transparent)]
+    Moving(#[from] super::flows::moves::MovingError),
+    #[error(transparent)]
     Rules(#[from] weir_classify::BuildError),
 }
 
@@ -104,6 +106,7 @@ impl Measured {
 
 /// What a benchmark's end is to the shell.
 pub fn finish(result: Result<(), BenchError>) -> ExitCode {
+    restore();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -1,6 +1,6 @@
 //! What the agent wants moved: cut into migrations, begun as far as may be, told when it is done.
 
-use super::{Holder, Leave, MOVES};
+use super::{Holder, Leave};
 use crate::moves::look::chosen;
 use crate::moves::{MOST_PARTS, Part, Post, What};
 use crate::segment::Segment;
@@ -214,8 +214,9 @@ impl Holder {
             if !alone || !due {
                 break;
             }
-            let may =
-                self.machine.is_ready() && self.coming.is_empty() && self.leaving.len() < MOVES;
+            let may = self.machine.is_ready()
+                && self.coming.is_empty()
+                && self.leaving.len() < self.at_once;
             if !may {
                 break;
             }

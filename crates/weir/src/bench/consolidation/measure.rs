@@ -5,7 +5,7 @@ use super::chain;
 use super::net;
 use crate::bench::latency::LatencyError;
 use crate::bench::latency::proc::spent;
-use crate::bench::machine::pin;
+use crate::bench::machine::{Pinned, pin};
 use crate::bench::sample::{BenchError, wait_until_ready, watch};
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
@@ -279,11 +279,12 @@ struct Feeder {
     progress: (u64, Instant),
     // The steppers' memory is its.
     _agent: Agent,
+    _pinned: Pinned,
 }
 
 impl Feeder {
     fn new(args: &ConsolidationArgs, source: DeviceSpec) -> Result<Self, BenchError> {
-        pin(args.feeder_core);
+        let pinned = pin(args.feeder_core);
         let ends = [source, DeviceSpec::Afp(net::end(0, false))];
         let text = "Port<0> a; Port<1> b;\npipelet { a -> b; }\n";
         let off = Consolidate::Off;
@@ -291,7 +292,14 @@ impl Feeder {
         let last = setup.workers.len().saturating_sub(1);
         let agent = Agent::start_hosting(setup, RestartPolicy::default(), |_| true)?;
         let (source, sink) = (step_of(&agent, 0)?, step_of(&agent, last)?);
-        Ok(Feeder { source, sink, lost: 0, progress: (0, Instant::now()), _agent: agent })
+        Ok(Feeder {
+            source,
+            sink,
+            lost: 0,
+            progress: (0, Instant::now()),
+            _agent: agent,
+            _pinned: pinned,
+        })
     }
 
     /// Sends a burst if there is room for one; `gone`: packets that have come to their end.

@@ -17,12 +17,22 @@ pub struct Sample {
     /// The real-time class was wanted, and not granted: it is a sample of the default class.
     #[serde(default)]
     pub not_granted: bool,
+    /// Processor time a packet, of all cores that worked for it, in nanoseconds.
+    #[serde(default)]
+    pub cpu_ns: Option<f64>,
+}
+
+impl Sample {
+    /// A value, and in which mood the machine was before and after.
+    pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
+        Sample { value, round_trip_ns, not_granted: false, cpu_ns: None }
+    }
 }
 
 impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
-        Sample { value: measured.mpps, round_trip_ns: measured.round_trip_ns, not_granted: false }
+        Sample::of(measured.mpps, measured.round_trip_ns)
     }
 }
 
@@ -69,6 +79,13 @@ pub fn not_granted(series: &[Series], name: &str) -> bool {
 pub fn median(series: &[Series], name: &str, x: f64) -> f64 {
     let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
     places.filter(|p| p.x == x).find_map(Place::spread).map_or(f64::NAN, |[_, median, _]| median)
+}
+
+/// The median processor time a packet of a line at one place, in nanoseconds; NaN where none was taken.
+pub fn cpu_ns(series: &[Series], name: &str, x: f64) -> f64 {
+    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
+    let samples = places.filter(|p| p.x == x).flat_map(|p| &p.samples);
+    spread(samples.filter_map(|s| s.cpu_ns).collect()).map_or(f64::NAN, |[_, median, _]| median)
 }
 
 /// How a finding stands to its claim.
@@ -178,7 +195,7 @@ impl Record {
     /// A line for each sample.
     pub fn csv(&self) -> String {
         let mut out = String::from(
-            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted\n",
+            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet\n",
         );
         for series in &self.series {
             for place in &series.places {
@@ -187,16 +204,25 @@ impl Record {
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "\"{}\",{},{i},{},{before},{after},{}",
+                        "\"{}\",{},{i},{},{before},{after},{},{}",
                         series.name.replace('"', "\"\""),
                         place.x,
                         sample.value,
-                        sample.not_granted
+                        sample.not_granted,
+                        sample.cpu_ns.map(|ns| ns.to_string()).unwrap_or_default()
                     );
                 }
             }
         }
         out
+    }
+
+    /// In which mood the machine was: least, median and most of the round trips around all samples; `None` where no second core took
+    /// part.
+    pub fn regime(&self) -> Option<[f64; 3]> {
+        let samples = self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+        let trips = samples.flat_map(|s| s.round_trip_ns).filter(|ns| *ns > 0.0);
+        spread(trips.collect())
     }
 
     pub fn chart(&self) -> Chart {
@@ -212,6 +238,10 @@ impl Record {
             |s: &Series| weir_draw::chart::Series { name: s.name.clone(), points: points(s) };
         Chart {
             title: format!("{}: {}", self.source, self.title),
+            notes: vec![
+                format!("Claim: {}", self.claim),
+                format!("Seen: {} ({})", self.finding, self.verdict),
+            ],
             x: self.x.clone(),
             y: self.y.clone(),
             series: self.series.iter().map(line).collect(),
@@ -229,8 +259,7 @@ pub fn read(path: &Path) -> Result<Record, BenchError> {
 
 /// All figures of a folder, in the catalogue's order.
 pub fn read_all(folder: &Path) -> Result<Vec<Record>, BenchError> {
-    let there =
-        super::catalog::ALL.iter().map(|figure| folder.join(format!("{}.json", figure.name)));
+    let there = super::catalog::all().map(|figure| folder.join(format!("{}.json", figure.name)));
     let records: Vec<Record> =
         there.filter(|path| path.exists()).map(|path| read(&path)).collect::<Result<_, _>>()?;
     if records.is_empty() {
@@ -240,11 +269,48 @@ pub fn read_all(folder: &Path) -> Result<Vec<Record>, BenchError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn sample(value: f64) -> Sample {
-        Sample { value, round_trip_ns: [1.0, 2.0], not_granted: false }
+    pub fn sample(value: f64) -> Sample {
+        Sample::of(value, [1.0, 2.0])
+    }
+
+    /// A figure without samples.
+    pub fn record(name: &str) -> Record {
+        let axis = |label: &str| Axis { label: label.to_owned(), log: false };
+        let machine = Machine {
+            processor: "a processor".to_owned(),
+            cores: 2,
+            kernel: "6.1".to_owned(),
+            favoured: true,
+        };
+        let effort = Taken {
+            samples: 5,
+            seconds: 0.4,
+            ring: 1,
+            pool: 1,
+            real_time: true,
+            cores: [0, 1],
+            program: 7,
+            rivals: [false; 2],
+        };
+        Record {
+            name: name.to_owned(),
+            source: "a paper".to_owned(),
+            title: "a title".to_owned(),
+            claim: "a claim".to_owned(),
+            set_up: "a set-up".to_owned(),
+            finding: "a finding".to_owned(),
+            verdict: Verdict::Missed,
+            x: axis("x"),
+            y: axis("y"),
+            machine,
+            version: "0".to_owned(),
+            effort,
+            took_seconds: 1.0,
+            series: Vec::new(),
+        }
     }
 
     #[test]

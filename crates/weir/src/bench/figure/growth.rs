@@ -2,7 +2,9 @@
 
 use super::Effort;
 use super::data::{Sample, Series, Verdict, median};
+use super::unf::{isolate, plan};
 use crate::bench::chain_policy;
+use crate::bench::firewall::{self, RuleKind};
 use crate::bench::sample::BenchError;
 use crate::policy::{self, Consolidate};
 use std::fmt::Write;
@@ -14,23 +16,66 @@ use weir_plan::Isolate;
 /// Numbers of µNFs.
 const LENGTHS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 /// Numbers of NFs; each has three filtered edges.
-const NFS: [usize; 5] = [3, 33, 100, 333, 1_000];
+const NFS: [usize; 6] = [3, 33, 100, 333, 1_000, 3_333];
+/// Numbers of rules.
+const RULES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
+
+const CEILING: &str = "one MacSwap in its place";
+const FIREWALL: &str = "firewall";
 
 pub fn chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let points = LENGTHS.map(|n| ("fused", n as f64, n));
-    effort.rounds(&points, |n| {
+    let kinds = [("fused", false), ("isolated", true)];
+    let points: Vec<_> = kinds
+        .iter()
+        .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
+        .collect();
+    effort.rounds(&points, |(n, isolated)| {
         let source = DeviceSpec::Generator(GeneratorSpec::default());
-        Ok(effort.sampling.take(&chain_policy(n), Isolate::None, source)?.into())
+        Ok(effort.sampling.take(&chain_policy(n), isolate(isolated), source)?.into())
     })
 }
 
 /// Nanoseconds that each further µNF costs, from 16 to 50 and from 100 to 200.
 pub fn judge_chain(series: &[Series]) -> (Verdict, String) {
-    let ns = |n: usize| 1e3 / median(series, "fused", n as f64);
-    let each = |from: usize, to: usize| (ns(to) - ns(from)) / (to - from) as f64;
-    let (few, many) = (each(16, 50), each(100, 200));
-    let text = format!("{few:.2} ns a packet and µNF from 16 to 50, {many:.2} from 100 to 200");
+    let each = |name: &str, from: usize, to: usize| {
+        let ns = |n: usize| 1e3 / median(series, name, n as f64);
+        (ns(to) - ns(from)) / (to - from) as f64
+    };
+    let [few, many] = [(16, 50), (100, 200)].map(|(from, to)| each("fused", from, to));
+    let [apart, many_apart] = [(16, 50), (100, 200)].map(|(from, to)| each("isolated", from, to));
+    let text = format!(
+        "a further µNF costs {few:.2} ns a packet from 16 to 50, {many:.2} from 100 to 200; isolated {apart:.0} and {many_apart:.0}"
+    );
     (Verdict::of(many <= few * 1.25), text)
+}
+
+/// The firewall's throughput by rules that flows hit evenly.
+pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    // Made once: to generate, write and read 100,000 rules takes longer than a sample.
+    let mut made = Vec::new();
+    for n in RULES {
+        let (policy, source) = firewall::counted(n, RuleKind::Acl, None);
+        made.push((plan(effort, &policy, Isolate::None)?, source));
+    }
+    let ceiling = plan(effort, &chain_policy(1), Isolate::None)?;
+    let points: Vec<_> = [(FIREWALL, true), (CEILING, false)]
+        .iter()
+        .flat_map(|&(name, real)| {
+            let places = RULES.into_iter().zip(&made);
+            places.map(move |(n, made)| (name, n as f64, (real, made)))
+        })
+        .collect();
+    effort.rounds(&points, |(real, (plan, source))| {
+        let plan = if real { plan } else { &ceiling };
+        Ok(effort.sampling.run(plan, source.clone())?.into())
+    })
+}
+
+pub fn judge_rules(series: &[Series]) -> (Verdict, String) {
+    let [few, thousand, many] = [10.0, 1e3, 1e5].map(|n| median(series, FIREWALL, n));
+    let text =
+        format!("{few:.1} Mpps with 10 rules, {thousand:.1} with 1,000, {many:.1} with 100,000");
+    (Verdict::of(many >= few / 4.0), text)
 }
 
 pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
@@ -48,20 +93,16 @@ pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             Consolidate::On,
         )?;
         std::hint::black_box(&plan);
-        Ok(Sample {
-            value: start.elapsed().as_secs_f64(),
-            round_trip_ns: [0.0; 2],
-            not_granted: false,
-        })
+        Ok(Sample::of(start.elapsed().as_secs_f64(), [0.0; 2]))
     })
 }
 
 pub fn judge_policy(series: &[Series]) -> (Verdict, String) {
     let of = |nfs: usize| median(series, "check, merge, consolidate, plan", (nfs * 3) as f64);
-    let (hundred, thousand) = (of(100), of(1_000));
-    let power = (thousand / hundred).log10();
+    let (hundred, thousand, most) = (of(100), of(1_000), of(3_333));
+    let power = (most / hundred).ln() / (3_333_f64 / 100.0).ln();
     let text = format!(
-        "300 edges {:.1} ms, 3,000 edges {:.0} ms: grows as edges to the power of {power:.1}",
+        "300 edges {:.1} ms, 3,000 edges {:.0} ms, 10,000 edges {most:.1} s: grows as edges to the power of {power:.1}",
         hundred * 1e3,
         thousand * 1e3
     );
@@ -86,7 +127,8 @@ fn filtered(nfs: usize) -> String {
             "n{n} [{a}] -> {next}; n{n} [!({a}) && {b}] -> lan; n{n} [!({a}) && !({b})] -> Drop;"
         );
         if n % 10 == 0 {
-            let head = format!("ip proto {}", n / 10);
+            let chain = n / 10;
+            let head = format!("dst net 172.{}.{}.0/24", 16 + chain / 256, chain % 256);
             let _ = writeln!(edges, "lan [{head}] -> n{n};");
             heads.push(head);
         }

@@ -62,7 +62,7 @@ fn section(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
         "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \
-         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}{}. {}, {} cores, kernel {}; \
+         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}{}; {}. {}, {} cores, kernel {}; \
          Weir {}.</p>\n\
          <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a> · <a href=\"{}.json\">JSON</a></p></section>",
         record.name,
@@ -78,6 +78,7 @@ fn section(out: &mut String, record: &Record) {
         record.effort.ring,
         record.effort.pool,
         if record.effort.real_time { "" } else { "; without the real-time class" },
+        regime(record),
         escaped(&record.machine.processor),
         record.machine.cores,
         escaped(&record.machine.kernel),
@@ -86,6 +87,18 @@ fn section(out: &mut String, record: &Record) {
         record.name,
         record.name,
     );
+}
+
+/// In which mood the machine was.
+fn regime(record: &Record) -> String {
+    match record.regime() {
+        Some([least, median, most]) => {
+            format!(
+                "words crossed cores in {least:.0} / {median:.0} / {most:.0} ns (least / median / most)"
+            )
+        }
+        None => "one core at a time".to_owned(),
+    }
 }
 
 fn escaped(text: &str) -> String {

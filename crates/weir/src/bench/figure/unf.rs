@@ -7,7 +7,7 @@ use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
 use crate::bench::instances;
 use crate::bench::latency::{each_burst, one_by_one, percentiles};
-use crate::bench::machine::{pin, round_trip};
+use crate::bench::machine::pin;
 use crate::bench::parallel;
 use crate::bench::sample::{BenchError, SampleArgs};
 use crate::policy::{self, Consolidate};
@@ -46,7 +46,7 @@ const CLASSES: [(&str, Class); 6] = [
     ("default, not yielding", Class { real_time: false, round_robin: false, yields: false }),
 ];
 
-fn plan(effort: &Effort<'_>, text: &str, isolate: Isolate) -> Result<Plan, BenchError> {
+pub(super) fn plan(effort: &Effort<'_>, text: &str, isolate: Isolate) -> Result<Plan, BenchError> {
     let loaded = policy::from_text(text, "(bench)")?;
     let cores = vec![effort.sampling.device_core, effort.sampling.chain_core];
     Ok(policy::plan(
@@ -59,7 +59,7 @@ fn plan(effort: &Effort<'_>, text: &str, isolate: Isolate) -> Result<Plan, Bench
     )?)
 }
 
-fn isolate(isolated: bool) -> Isolate {
+pub(super) fn isolate(isolated: bool) -> Isolate {
     if isolated { Isolate::Each } else { Isolate::None }
 }
 
@@ -82,7 +82,11 @@ fn of_class(
     let options = RunOptions {
         real_time: class.real_time,
         busy: !class.yields,
-        trial: Trial { round_robin: class.round_robin, keeps_core: !class.yields },
+        trial: Trial {
+            round_robin: class.round_robin,
+            keeps_core: !class.yields,
+            ..Trial::default()
+        },
         ..effort.sampling.options()
     };
     let measured = effort.sampling.run_with(&plan, generator(60, rate), &options)?;
@@ -160,14 +164,13 @@ pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let goal = Goal { loss: LOSS, width: 0.05, trials: vec![span / 4, span], most: 16 };
     effort.rounds(&points, |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
-        let mut trips = [f64::NAN; 2];
-        let found = sustainable(&goal, MOST, |rate, span| {
+        let trial = |rate: f64, span: Duration| {
             let sampling = SampleArgs { seconds: span.as_secs_f64(), ..effort.sampling.clone() };
             let sample = sampling.run(&plan, generator(60, Rate::PerSecond(rate as u64)))?;
-            trips = sample.round_trip_ns;
             Ok::<_, BenchError>(1.0 - sample.mpps * 1e6 / rate)
-        })?;
-        Ok(Sample { value: found / 1e6, round_trip_ns: trips, not_granted: false })
+        };
+        let (found, trips) = effort.around(|| sustainable(&goal, MOST, trial))?;
+        Ok(Sample::of(found / 1e6, trips))
     })
 }
 
@@ -271,12 +274,13 @@ fn latency(
     shares: bool,
 ) -> Result<Sample, BenchError> {
     let sampling = effort.sampling;
-    let before = round_trip(sampling.device_core, sampling.chain_core);
-    pin(sampling.device_core);
-    let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
-    let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
-    let after = round_trip(sampling.device_core, sampling.chain_core);
-    Ok(Sample { value: median as f64 / 1e3, round_trip_ns: [before, after], not_granted: false })
+    let (median, trips) = effort.around(|| {
+        let _pinned = pin(sampling.device_core);
+        let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
+        let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
+        Ok(median)
+    })?;
+    Ok(Sample::of(median as f64 / 1e3, trips))
 }
 
 /// Fig. 9a.

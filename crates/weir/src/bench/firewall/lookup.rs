@@ -19,7 +19,7 @@ pub fn nanoseconds(
     let classifier = Classifier::build(rules)?;
     let headers = shuffled(seed, rules, flows);
     let measure = || {
-        pin(core);
+        let _pinned = pin(core);
         let mut batch = HeaderBatch::new();
         let mut best = f64::INFINITY;
         for _ in 0..ROUNDS {

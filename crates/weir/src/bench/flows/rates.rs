@@ -40,7 +40,7 @@ impl Subject {
     }
 
     /// What leads from port 0 to port 1. Packets are of connections that were there before.
-    fn policy(self) -> String {
+    pub fn policy(self) -> String {
         let ports = "Port<0> lan; Port<1> wan;\n";
         let fw = "ConnTrack fw { pickup: true };";
         match self {
@@ -143,7 +143,7 @@ fn run(args: &RatesArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measured, BenchError> {
+pub fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measured, BenchError> {
     let cores = vec![sampling.device_core, sampling.chain_core];
     let loaded = policy::from_text(&nf.policy(), "(bench)")?;
     let plan = policy::plan(
@@ -160,7 +160,7 @@ fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measured, 
 }
 
 /// Connections of hosts with 64 each to one of 256 servers.
-fn source(flows: usize) -> ListedSpec {
+pub fn source(flows: usize) -> ListedSpec {
     let flow = |n: usize| {
         let (host, port) = ((n / OF_HOST) as u32, (n % OF_HOST) as u16);
         ListedFlow {

@@ -36,7 +36,7 @@ pub fn wakes(
         if real_time {
             let _ = weir_mem::realtime::set_fifo(None, 1);
         }
-        pin(core);
+        let _pinned = pin(core);
         let _ = say.send(rustix::thread::gettid());
         let mut last = 0;
         while last != LAST {

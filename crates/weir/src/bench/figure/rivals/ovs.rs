@@ -180,7 +180,8 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     drop(ovs);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    Ok(Sample { value, round_trip_ns: [before, after], not_granted: false })
+    // One core forwards, and never rests.
+    Ok(Sample { cpu_ns: Some(1e3 / value), ..Sample::of(value, [before, after]) })
 }
 
 #[cfg(test)]

@@ -1,0 +1,111 @@
+//! NFActor's figures.
+
+use super::Measure::{Of, Own};
+use super::{Figure, MPPS, Scale};
+use crate::bench::figure::nfactor;
+
+const REPLICAS: Scale = Scale::of("replicas");
+const EACH: Scale = Scale::log("µs for each flow");
+
+pub const ALL: &[Figure] = &[
+    Figure {
+        name: "nfactor-5a",
+        source: "NFActor Fig. 5a",
+        title: "Throughput of the NFs and of their chain by replicas",
+        claim: "longer chains do less; throughput grows with worker threads, but not linearly",
+        set_up: "FlowMonitor, ConnTrack, HttpParser and the chain of them, each replica one worker; the first on a core of its own, the next beside generator and sink, \
+                 and so on. 1,000 TCP flows, 64-byte packets, as many as are taken. The paper: worker threads of one runtime on 20 cores.",
+        x: REPLICAS,
+        y: MPPS,
+        seconds: 50,
+        measure: Own(nfactor::by_nf),
+        judge: nfactor::judge_by_nf,
+    },
+    Figure {
+        name: "nfactor-5b",
+        source: "NFActor Fig. 5b",
+        title: "Throughput of the chain by replicas",
+        claim: "grows almost linearly with runtimes: 2.4 Mpps with four",
+        set_up: "The chain of three, each replica one worker, on two cores that generator and sink share; by how many flows there are. The paper: 20 cores.",
+        x: REPLICAS,
+        y: MPPS,
+        seconds: 40,
+        measure: Own(nfactor::by_replicas),
+        judge: nfactor::judge_by_replicas,
+    },
+    Figure {
+        name: "nfactor-6a",
+        source: "NFActor Fig. 6a",
+        title: "Time until all flows have moved, by how many",
+        claim: "almost linear in the number of flows",
+        set_up: "All flows of one FlowMonitor go to a second one, one by one (by name), while packets of all come. The paper moves flows of the chain of three: flows of a \
+                 chain do not move together in Weir yet.",
+        x: Scale::log("flows"),
+        y: Scale::log("ms until all have moved"),
+        seconds: 55,
+        measure: Own(nfactor::moved_by_flows),
+        judge: nfactor::judge_moved_by_flows,
+    },
+    Figure {
+        name: "nfactor-6b",
+        source: "NFActor Fig. 6b",
+        title: "Time for each flow that moves, by how many",
+        claim: "nearly constant; 636 µs when 100 move",
+        set_up: "The samples of Fig. 6a, divided by the flows. The paper has each flow's own time, from the first request to the last answer; up to 1,000 at a time.",
+        x: Scale::log("flows"),
+        y: EACH,
+        seconds: 0,
+        measure: Of { name: "nfactor-6a", told: nfactor::each_by_flows },
+        judge: nfactor::judge_each_by_flows,
+    },
+    Figure {
+        name: "nfactor-7a",
+        source: "NFActor Fig. 7a",
+        title: "Time until 6,000 flows have moved, by how many migrate at a time",
+        claim: "1,000 at a time is best: less leaves flows waiting, more makes each slower",
+        set_up: "6,000 flows of one FlowMonitor, 50 packets a second of each, in migrations of 500, so many of them at a time.",
+        x: Scale::of("flows that migrate at a time, at most"),
+        y: Scale::of("ms until all have moved"),
+        seconds: 20,
+        measure: Own(nfactor::moved_by_concurrency),
+        judge: nfactor::judge_moved_by_concurrency,
+    },
+    Figure {
+        name: "nfactor-7b",
+        source: "NFActor Fig. 7b",
+        title: "Time for each flow that moves, by how many migrate at a time",
+        claim: "grows with the flows that migrate at a time",
+        set_up: "The samples of Fig. 7a, divided by the flows: not each flow's own time, which the paper has.",
+        x: Scale::of("flows that migrate at a time, at most"),
+        y: Scale::of("µs for each flow"),
+        seconds: 0,
+        measure: Of { name: "nfactor-7a", told: nfactor::each_by_concurrency },
+        judge: nfactor::judge_each_by_concurrency,
+    },
+    Figure {
+        name: "nfactor-9a",
+        source: "NFActor Fig. 9a",
+        title: "Throughput with and without replication by replicas of the chain",
+        claim: "a replica of every 10th packet costs around 60 %; 0.85 Mpps with four runtimes",
+        set_up: "The chain of three, 128 flows, on two cores that generator and sink share; what it remembers is kept in shared memory on the same server. The paper: on other \
+                 runtimes, over the network.",
+        x: REPLICAS,
+        y: MPPS,
+        seconds: 30,
+        measure: Own(nfactor::replicated),
+        judge: nfactor::judge_replicated,
+    },
+    Figure {
+        name: "nfactor-9b",
+        source: "NFActor Fig. 9b",
+        title: "Time to recover by flows",
+        claim: "3.3 s until a restarted runtime has rejoined, whatever the load; project's aim: 100 ms with 10,000 flows",
+        set_up: "The chain of three in one worker that is killed with kill -9 at full load, replicated with every packet; its successor reads the replica. The paper: from \
+                 other runtimes, with a container to start.",
+        x: Scale::log("flows"),
+        y: Scale::of("ms from kill -9"),
+        seconds: 20,
+        measure: Own(nfactor::recovered),
+        judge: nfactor::judge_recovered,
+    },
+];

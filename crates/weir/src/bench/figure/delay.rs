@@ -1,0 +1,194 @@
+//! Latency under load: how long each packet takes at 90 % of the rate that the chain sustains. This process plays source and sink, as
+//! for one packet at a time. Packets leave in the order in which they came and none is dropped, so the n-th that comes out is the n-th
+//! that was due, and no packet has to carry its time.
+
+use super::Effort;
+use super::data::{Sample, Series, Verdict, median};
+use super::search::{Goal, sustainable};
+use super::unf::{isolate, plan};
+use crate::bench::chain_policy;
+use crate::bench::latency::LatencyError;
+use crate::bench::machine::pin;
+use crate::bench::sample::{BenchError, wait_until_ready};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_control::wiring::{self, RunOptions};
+use weir_control::{Agent, RestartPolicy};
+use weir_device::{DeviceSpec, GeneratorSpec, Rate};
+use weir_plan::Plan;
+use weir_runtime::spec::EndSpec;
+
+/// The most that is offered, packets a second.
+const MOST: f64 = 150e6;
+/// A rate is sustained when at its end so much of what was due, at most, has not come out.
+const BEHIND: f64 = 0.01;
+/// The part of the sustained rate at which latency is taken.
+const LOAD: f64 = 0.9;
+/// How long packets run before those that count.
+const SETTLE: Duration = Duration::from_millis(100);
+/// Between two turns of the agent.
+const TURN: Duration = Duration::from_millis(50);
+
+const LENGTHS: [usize; 3] = [1, 4, 8];
+const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// What a rate gave.
+struct Run {
+    /// Of what was due, the part that had not come out at the end.
+    behind: f64,
+    /// Nanoseconds from when packets were due until they came out, and how many: by steps of the sink, in order of nanoseconds.
+    delays: Vec<(u64, u64)>,
+}
+
+impl Run {
+    /// The delay that this part of the packets did not exceed.
+    fn percentile(&self, part: f64) -> u64 {
+        let all: u64 = self.delays.iter().map(|(_, packets)| packets).sum();
+        let mut left = (all as f64 * part) as u64;
+        for &(ns, packets) in &self.delays {
+            if packets > left {
+                return ns;
+            }
+            left -= packets;
+        }
+        self.delays.last().map_or(0, |(ns, _)| *ns)
+    }
+}
+
+/// A step of source or sink: when it was over, nanoseconds from the start, and how many packets there had been then.
+type Steps = Vec<(u64, u64)>;
+
+pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let kinds = [("isolated", true), ("fused", false)];
+    let points: Vec<_> =
+        kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n, i))).collect();
+    let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
+    effort.rounds_of(&points, |(name, n, isolated)| {
+        let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
+        let (run, trips) = effort.around(|| {
+            let goal = Goal { loss: BEHIND, width: 0.1, trials: vec![span / 2], most: 8 };
+            let found = sustainable(&goal, MOST, |rate, span| {
+                Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.behind)
+            })?;
+            // Nothing held: then at the least that was tried nothing could be said.
+            let rate = (found * LOAD).max(1e3);
+            offer(effort, &plan, rate, span)
+        })?;
+        let x = n as f64;
+        let of = |(part, at): (&str, f64)| {
+            let sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
+            (format!("{name}, {part}"), x, sample)
+        };
+        Ok(PARTS.map(of).to_vec())
+    })
+}
+
+pub fn judge(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, n: f64| median(series, name, n);
+    let text = format!(
+        "p50 / p99 / p99.9 at 4 µNFs: isolated {:.0} / {:.0} / {:.0} µs, fused {:.0} / {:.0} / {:.0} µs",
+        of("isolated, p50", 4.0),
+        of("isolated, p99", 4.0),
+        of("isolated, p99.9", 4.0),
+        of("fused, p50", 4.0),
+        of("fused, p99", 4.0),
+        of("fused, p99.9", 4.0)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+/// Offers `rate` packets a second for `span`.
+fn offer(effort: &Effort<'_>, plan: &Plan, rate: f64, span: Duration) -> Result<Run, BenchError> {
+    let sampling = effort.sampling;
+    let _pinned = pin(sampling.device_core);
+    let rate = rate.max(1.0) as u64;
+    let generator = GeneratorSpec {
+        size: 60,
+        flows: 1,
+        rate: Rate::PerSecond(rate),
+        ..GeneratorSpec::default()
+    };
+    let binds = BTreeMap::from([(0, DeviceSpec::Generator(generator)), (1, DeviceSpec::Null)]);
+    let options = RunOptions { busy: true, ..sampling.options() };
+    let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
+    let of_device = |end: &EndSpec| matches!(end, EndSpec::Rx { .. } | EndSpec::Tx { .. });
+    let chain = setup.workers.iter().filter(|w| !of_device(&w.end)).count();
+    let last = setup.workers.len() - 1;
+    let mut agent = Agent::start_hosting(setup, RestartPolicy::default(), |w| of_device(&w.end))?;
+    wait_until_ready(&mut agent, chain)?;
+    let mut sink = agent.stepper(last).map_err(LatencyError::from)?;
+    let mut source = agent.stepper(0).map_err(LatencyError::from)?;
+    let start = Instant::now();
+    let now = || start.elapsed().as_nanos() as u64;
+    let (mut made, mut out): (Steps, Steps) = (Vec::new(), Vec::new());
+    let (mut turned, end) = (Instant::now(), SETTLE + span);
+    while start.elapsed() < end {
+        if turned.elapsed() > TURN {
+            agent.turn(Duration::ZERO)?;
+            turned = Instant::now();
+        }
+        source.step().map_err(LatencyError::from)?;
+        note(&mut made, now(), source.packets());
+        sink.step().map_err(LatencyError::from)?;
+        note(&mut out, now(), sink.packets());
+    }
+    Ok(told(rate, SETTLE.as_nanos() as u64, now(), &made, &out))
+}
+
+fn note(steps: &mut Steps, at: u64, packets: u64) {
+    if steps.last().is_none_or(|(_, before)| *before < packets) {
+        steps.push((at, packets));
+    }
+}
+
+/// What the steps say: packet n was due at n / rate from when the source began, which is no later than any of its steps says.
+fn told(rate: u64, settled: u64, end: u64, made: &[(u64, u64)], out: &[(u64, u64)]) -> Run {
+    let gap = 1e9 / rate as f64;
+    let began = made.iter().map(|(at, n)| *at as f64 - *n as f64 * gap);
+    let began = began.fold(f64::INFINITY, f64::min);
+    let due = ((end as f64 - began) / gap).max(1.0);
+    let arrived = out.last().map_or(0, |(_, n)| *n) as f64;
+    let mut delays: Vec<(u64, u64)> = Vec::new();
+    let mut before = 0;
+    for &(at, n) in out {
+        if at > settled {
+            // Packets of one step leave together; each has waited since it was due. In two halves, which is near enough.
+            for (first, packets) in
+                [(before, (n - before).div_ceil(2)), ((before + n).div_ceil(2), (n - before) / 2)]
+            {
+                let middle = first as f64 + packets as f64 / 2.0;
+                let delay = (at as f64 - began - middle * gap).max(0.0);
+                delays.push((delay as u64, packets));
+            }
+        }
+        before = n;
+    }
+    delays.sort_unstable();
+    Run { behind: (1.0 - arrived / due).max(0.0), delays }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nth_packet_out_is_the_nth_that_was_due() {
+        // A packet each microsecond from 500 ns on, in steps of one; each comes out 3 µs later.
+        let made: Steps = (1..=1000).map(|n| (500 + n * 1000, n)).collect();
+        let out: Steps = made.iter().map(|(at, n)| (at + 3000, *n)).collect();
+        let run = told(1_000_000, 0, 1_003_500, &made, &out);
+        assert!(run.behind < 0.005, "{}", run.behind);
+        // Half a packet's time belongs to the middle of a step of one.
+        let of = |part| (3000..=3600).contains(&run.percentile(part));
+        assert!(of(0.5) && of(0.999), "{:?}", run.delays);
+    }
+
+    #[test]
+    fn what_waits_longer_and_longer_is_behind_and_late() {
+        let made: Steps = (1..=1000).map(|n| (n * 1000, n)).collect();
+        let out: Steps = (1..=500).map(|n| (n * 2000, n)).collect();
+        let run = told(1_000_000, 0, 1_000_000, &made, &out);
+        assert!((0.49..0.51).contains(&run.behind), "{}", run.behind);
+        assert!(run.percentile(0.99) > 400_000, "{}", run.percentile(0.99));
+    }
+}

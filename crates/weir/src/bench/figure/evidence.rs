@@ -1,0 +1,129 @@
+//! `weir bench evidence`: writes what figures found into the table of a page. A row is of a figure when one of its cells is the
+//! figure's command; the cell before that one is what was found.
+
+use super::data::{self, Record};
+use crate::bench::sample::{BenchError, finish};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Writes what was found into a page.
+#[derive(clap::Args)]
+pub struct EvidenceArgs {
+    /// The folder that figures were written to.
+    data: PathBuf,
+    /// A page with tables: where a row has `weir bench figure NAME`, the cell before it becomes what was found.
+    #[arg(long, default_value = "docs/evidence.md")]
+    page: PathBuf,
+    /// Writes the page anew, instead of printing it.
+    #[arg(long)]
+    write: bool,
+}
+
+pub fn main(args: &EvidenceArgs) -> ExitCode {
+    finish(run(args))
+}
+
+fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
+    let records = data::read_all(&args.data)?;
+    let path = || args.page.clone();
+    let text = std::fs::read_to_string(&args.page)
+        .map_err(|source| BenchError::Read { path: path(), source })?;
+    let (filled, rows) = fill(&text, &records);
+    if !args.write {
+        print!("{filled}");
+        return Ok(());
+    }
+    std::fs::write(&args.page, filled)
+        .map_err(|source| BenchError::Write { path: path(), source })?;
+    println!("{}: {rows} rows of {} figures", args.page.display(), records.len());
+    Ok(())
+}
+
+/// The line that says on what the figures were taken begins like this.
+const TAKEN: &str = "*Taken on* ";
+
+/// The page with what was found in it, and how many rows were filled.
+fn fill(text: &str, records: &[Record]) -> (String, usize) {
+    let (mut out, mut rows) = (String::new(), 0);
+    for line in text.lines() {
+        match filled(line, records) {
+            Some(line) => {
+                rows += 1;
+                out += &line;
+            }
+            None if line.starts_with(TAKEN) => out += &taken(records),
+            None => out += line,
+        }
+        out.push('\n');
+    }
+    (out, rows)
+}
+
+fn filled(line: &str, records: &[Record]) -> Option<String> {
+    let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
+    let of = |cell: &str| {
+        let name = cell.trim().strip_prefix("`weir bench figure ")?.strip_suffix('`')?;
+        records.iter().find(|record| record.name == name)
+    };
+    let (at, record) = cells.iter().enumerate().find_map(|(i, cell)| Some((i, of(cell)?)))?;
+    let found = at.checked_sub(1)?;
+    // A bar would end the cell.
+    let finding = record.finding.replace('|', "/");
+    let cell = format!(" {finding} **({})** ", record.verdict);
+    let cells: Vec<&str> = cells
+        .iter()
+        .enumerate()
+        .map(|(i, old)| if i == found { cell.as_str() } else { *old })
+        .collect();
+    Some(format!("|{}|", cells.join("|")))
+}
+
+fn taken(records: &[Record]) -> String {
+    let Some(first) = records.first() else { return TAKEN.trim_end().to_owned() };
+    let minutes = records.iter().map(|r| r.took_seconds).sum::<f64>() / 60.0;
+    let trips = records.iter().filter_map(Record::regime);
+    let reach = trips.fold([f64::INFINITY, 0.0_f64], |[low, high], [least, _, most]| {
+        [low.min(least), high.max(most)]
+    });
+    format!(
+        "{TAKEN}{}, {} cores, kernel {}; Weir {}, {} samples of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
+         {:.0} to {:.0} ns meanwhile.",
+        first.machine.processor,
+        first.machine.cores,
+        first.machine.kernel,
+        first.version,
+        first.effort.samples,
+        first.effort.seconds,
+        records.len(),
+        reach[0],
+        reach[1]
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::tests::record;
+
+    #[test]
+    fn the_cell_before_a_figures_command_becomes_what_was_found_and_nothing_else_changes() {
+        let page = "# E\n\n*Taken on* nothing yet.\n\n| Fig. 1 | big | *not taken yet* | `weir bench figure a` |\n\
+                    | Fig. 2 | big | by hand | `weir bench chain` |\n| Fig. 3 | big | old | `weir bench figure b` |\n";
+        let mut found = record("a");
+        found.finding = "3 | 4 Mpps".to_owned();
+        let (text, rows) = fill(page, &[found]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(rows, 1);
+        assert_eq!(lines[4], "| Fig. 1 | big | 3 / 4 Mpps **(missed)** | `weir bench figure a` |");
+        assert_eq!(lines[5..], page.lines().collect::<Vec<_>>()[5..]);
+        assert!(lines[2].starts_with("*Taken on* a processor, 2 cores"), "{}", lines[2]);
+        // Again: the same.
+        let mut found = record("a");
+        found.finding = "5".to_owned();
+        let (text, _) = fill(&text, &[found]);
+        assert_eq!(
+            text.lines().nth(4),
+            Some("| Fig. 1 | big | 5 **(missed)** | `weir bench figure a` |")
+        );
+    }
+}

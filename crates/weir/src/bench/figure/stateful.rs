@@ -1,0 +1,228 @@
+//! What remembering flows costs beyond the paper: by number of flows, when they move, when they are replicated.
+
+use super::Effort;
+use super::data::{Sample, Series, Verdict, median};
+use super::unf::plan;
+use crate::bench::flows::moves::{self, Case, How, Nf};
+use crate::bench::flows::rates::{self, Subject};
+use crate::bench::sample::BenchError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_control::wiring::RunOptions;
+use weir_device::DeviceSpec;
+use weir_nf::{FlowKey, FlowState, FlowTable, TcpTimes};
+use weir_packet::Direction;
+use weir_packet::flow::PortKind;
+use weir_plan::Isolate;
+use weir_runtime::spec::ReplicateSpec;
+
+const FIREWALL: &str = "ConnTrack";
+const NAPT: &str = "Napt";
+const CHAIN: &str = "FlowMonitor, ConnTrack, HttpParser";
+
+/// Throughput of stateful NFs by flows that come at random.
+pub fn rates(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let many = [1_000, 10_000, 100_000, 1_000_000];
+    // The chain's monitor and parser have room for 65,536.
+    let few = [1_000, 10_000, 60_000];
+    let all: [(&str, Subject, &[usize]); 3] = [
+        (FIREWALL, Subject::ConnTrack, &many),
+        (NAPT, Subject::Napt, &many),
+        (CHAIN, Subject::Chain, &few),
+    ];
+    let points: Vec<_> = all
+        .iter()
+        .flat_map(|&(name, nf, flows)| flows.iter().map(move |&n| (name, n as f64, (nf, n))))
+        .collect();
+    effort.rounds(&points, |(nf, flows)| Ok(rates::sample(effort.sampling, nf, flows)?.into()))
+}
+
+pub fn judge_rates(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, flows: f64| median(series, name, flows);
+    let text = format!(
+        "ConnTrack {:.1} Mpps with 1,000 flows and {:.1} with a million, Napt {:.1} and {:.1}; the chain {:.1} with 1,000",
+        of(FIREWALL, 1e3),
+        of(FIREWALL, 1e6),
+        of(NAPT, 1e3),
+        of(NAPT, 1e6),
+        of(CHAIN, 1e3)
+    );
+    let reached = of(FIREWALL, 1e3) >= 21.0 && of(NAPT, 1e3) >= 16.0 && of(CHAIN, 1e3) >= 12.0;
+    (Verdict::of(reached && of(FIREWALL, 1e6) >= 5.0), text)
+}
+
+/// A counter and a verdict.
+#[derive(Default, Serialize, Deserialize)]
+struct Counted {
+    packets: u64,
+    verdict: u8,
+}
+
+impl FlowState for Counted {}
+
+const IDLE_NS: u64 = 120_000_000_000;
+const BATCH: usize = 64;
+/// Packets that are looked up in a sample.
+const PACKETS: usize = 1 << 19;
+/// What the largest table takes, with room to spare, in KiB.
+const TABLE_KIB: u64 = 6 << 20;
+const LOOKUP: &str = "looked up, counted, expired";
+
+/// The flow table alone, in this thread, by flows that come at random.
+pub fn table(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let mut flows = vec![1_000, 10_000, 100_000, 1_000_000];
+    if available_kib() > TABLE_KIB {
+        flows.push(10_000_000);
+    }
+    let points: Vec<_> = flows.into_iter().map(|n: u32| (LOOKUP, f64::from(n), n)).collect();
+    effort.rounds(&points, |flows| {
+        let (ns, trips) = effort.around(|| Ok(looked_up(flows)))?;
+        Ok(Sample::of(ns, trips))
+    })
+}
+
+pub fn judge_table(series: &[Series]) -> (Verdict, String) {
+    let of = |flows: f64| median(series, LOOKUP, flows);
+    let most = of(1e7);
+    if most.is_nan() {
+        let text = format!(
+            "{:.0} ns a packet with 1,000 flows, {:.0} with a million; ten million do not fit into this machine's memory now",
+            of(1e3),
+            of(1e6)
+        );
+        return (Verdict::DifferentSetUp, text);
+    }
+    let text = format!(
+        "{:.0} ns a packet with 1,000 flows, {:.0} with a million, {most:.0} with ten million",
+        of(1e3),
+        of(1e6)
+    );
+    (Verdict::of(most < 200.0), text)
+}
+
+fn available_kib() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// Nanoseconds a packet.
+fn looked_up(flows: u32) -> f64 {
+    let mut table =
+        FlowTable::<Counted>::new(flows.max(1 << 16), IDLE_NS).with_tcp(Some(TcpTimes::RFC_5382));
+    let (ack, now) = (Some(0x10), 1);
+    for (key, direction) in (0..flows).filter_map(key) {
+        table.find_by(key, direction, now, ack);
+    }
+    let mut at = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        // Xorshift (Marsaglia 2003).
+        at ^= at << 13;
+        at ^= at >> 7;
+        at ^= at << 17;
+        ((u128::from(at) * u128::from(flows)) >> 64) as u32
+    };
+    let packets: Vec<_> = (0..PACKETS).filter_map(|_| key(next())).collect();
+    let start = Instant::now();
+    for batch in packets.chunks(BATCH) {
+        table.ready(batch.iter().map(|(key, _)| *key));
+        for (key, direction) in batch {
+            if let Some(found) = table.find_by(*key, *direction, now, ack) {
+                found.state.packets += 1;
+                found.state.verdict |= 1;
+            }
+        }
+        table.expire(now);
+    }
+    start.elapsed().as_nanos() as f64 / packets.len().max(1) as f64
+}
+
+fn key(flow: u32) -> Option<(FlowKey, Direction)> {
+    let [a, b, c, d] = flow.to_be_bytes();
+    let ends = (([10, b, c, d].into(), 1024 + u16::from(a)), ([192, 0, 2, 1].into(), 443));
+    FlowKey::between(ends.0, ends.1, 6, PortKind::Ports, 0)
+}
+
+const EACH: &str = "one by one (filter)";
+const BUCKETS: &str = "by buckets (share)";
+
+/// Flows that go to another instance while packets of all of them come: microseconds for each.
+pub fn moving(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let case = |how, flows| Case { nf: Nf::Firewall, how, flows, each_pps: 10, at_once: None };
+    let mut points = vec![(EACH, 1.0, case(How::One, 100))];
+    for (name, how) in [(EACH, How::Each), (BUCKETS, How::Buckets)] {
+        points.extend([100, 1_000, 10_000, 100_000].map(|n| (name, f64::from(n), case(how, n))));
+    }
+    effort.rounds(&points, |case| {
+        let (moved, trips) = effort.around(|| moves::measure(effort.sampling, case))?;
+        Ok(Sample::of(moved.took.as_secs_f64() * 1e6 / moved.flows.max(1) as f64, trips))
+    })
+}
+
+pub fn judge_moving(series: &[Series]) -> (Verdict, String) {
+    let one = median(series, EACH, 1.0);
+    let (each, buckets) = (median(series, EACH, 1e5), median(series, BUCKETS, 1e5));
+    let best = 1e6 / each.min(buckets);
+    let text = format!(
+        "one flow alone {one:.0} µs; of 100,000 each {each:.2} µs by name, {buckets:.2} by buckets: {best:.0} flows a second"
+    );
+    (Verdict::of(one <= 50.0 && best >= 500_000.0), text)
+}
+
+const EVERY: &str = "chain, every packet";
+const TENTH: &str = "chain, every 10th packet";
+const ALONE: &str = "ConnTrack, every packet";
+
+/// What a replica costs: percent of the throughput without one.
+pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let every = ReplicateSpec::Batch;
+    let tenth = crate::policy::parse_replicate("nf=every:10").ok().and_then(|(_, spec)| spec);
+    let mut points = Vec::new();
+    for flows in [128, 1_000, 10_000, 60_000] {
+        points.push((Subject::Chain, flows));
+    }
+    for flows in [128, 10_000, 1_000_000] {
+        points.push((Subject::ConnTrack, flows));
+    }
+    effort.rounds_of(&points, |(nf, flows)| {
+        let plan = plan(effort, &nf.policy(), Isolate::None)?;
+        let run = |spec: Option<ReplicateSpec>| {
+            let names = ["mon", "fw", "http"].into_iter().map(str::to_owned);
+            let names = names.filter(|name| nf == Subject::Chain || name == "fw");
+            let replicate: BTreeMap<_, _> = names.filter_map(|name| Some((name, spec?))).collect();
+            let options = RunOptions { replicate, ..effort.sampling.options() };
+            let source = DeviceSpec::Listed(rates::source(flows));
+            effort.sampling.run_after(&plan, source, &options, flows as u64)
+        };
+        // Neighbours, so that what the machine does meanwhile strikes both alike.
+        let without = run(None)?;
+        let part = |name: &str, spec| {
+            let with = run(Some(spec))?;
+            let sample = Sample::of(with.mpps / without.mpps * 100.0, with.round_trip_ns);
+            Ok::<_, BenchError>((name.to_owned(), flows as f64, sample))
+        };
+        if nf == Subject::ConnTrack {
+            return Ok(vec![part(ALONE, every)?]);
+        }
+        let tenth = tenth.map(|spec| part(TENTH, spec)).transpose()?;
+        Ok([part(EVERY, every)?].into_iter().chain(tenth).collect())
+    })
+}
+
+pub fn judge_replicas(series: &[Series]) -> (Verdict, String) {
+    let cost = |name: &str, flows: f64| 100.0 - median(series, name, flows);
+    let (every, tenth) = (cost(EVERY, 128.0), cost(TENTH, 128.0));
+    let text = format!(
+        "with 128 flows every packet costs {every:.0} %, every 10th {tenth:.0} %; with 60,000 flows {:.0} and {:.0} %; ConnTrack with a million {:.0} %",
+        cost(EVERY, 60_000.0),
+        cost(TENTH, 60_000.0),
+        cost(ALONE, 1e6)
+    );
+    (Verdict::of(every <= 15.0 && tenth <= 5.0), text)
+}
+
+/// A time as milliseconds.
+pub fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

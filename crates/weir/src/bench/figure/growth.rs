@@ -17,8 +17,11 @@ use weir_plan::Isolate;
 const LENGTHS: [usize; 6] = [1, 4, 16, 50, 100, 200];
 /// Numbers of NFs; each has three filtered edges.
 const NFS: [usize; 6] = [3, 33, 100, 333, 1_000, 3_333];
-/// Numbers of rules.
-const RULES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
+/// Numbers of rules: a policy of 4 MiB has room for no more.
+const RULES: [usize; 5] = [10, 100, 1_000, 10_000, 20_000];
+/// Numbers of rules for the classifier alone.
+const LOOKED_UP: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
+const LOOKUP: &str = "classifier alone";
 
 const CEILING: &str = "one MacSwap in its place";
 const FIREWALL: &str = "firewall";
@@ -51,7 +54,7 @@ pub fn judge_chain(series: &[Series]) -> (Verdict, String) {
 
 /// The firewall's throughput by rules that flows hit evenly.
 pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    // Made once: to generate, write and read 100,000 rules takes longer than a sample.
+    // Made once: to generate, write and read thousands of rules takes longer than a sample.
     let mut made = Vec::new();
     for n in RULES {
         let (policy, source) = firewall::counted(n, RuleKind::Acl, None);
@@ -72,10 +75,28 @@ pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_rules(series: &[Series]) -> (Verdict, String) {
-    let [few, thousand, many] = [10.0, 1e3, 1e5].map(|n| median(series, FIREWALL, n));
+    let [few, thousand, many] = [10.0, 1e3, 2e4].map(|n| median(series, FIREWALL, n));
     let text =
-        format!("{few:.1} Mpps with 10 rules, {thousand:.1} with 1,000, {many:.1} with 100,000");
+        format!("{few:.1} Mpps with 10 rules, {thousand:.1} with 1,000, {many:.1} with 20,000");
     (Verdict::of(many >= few / 4.0), text)
+}
+
+/// Nanoseconds a packet that rules cost, without packets.
+pub fn lookup(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let points = LOOKED_UP.map(|n| (LOOKUP, n as f64, n));
+    effort.rounds(&points, |n| {
+        let core = effort.sampling.chain_core;
+        let (ns, trips) = effort.around(|| firewall::lookup_ns(n, RuleKind::Acl, core))?;
+        Ok(Sample::of(ns, trips))
+    })
+}
+
+pub fn judge_lookup(series: &[Series]) -> (Verdict, String) {
+    let [few, many, most] = [10.0, 1e4, 1e5].map(|n| median(series, LOOKUP, n));
+    let text = format!(
+        "{few:.0} ns a packet with 10 rules, {many:.0} with 10,000, {most:.0} with 100,000"
+    );
+    (Verdict::of(most <= many * 10.0), text)
 }
 
 pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {

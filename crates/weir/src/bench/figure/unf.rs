@@ -97,7 +97,7 @@ fn of_class(
 fn by_class() -> Vec<(&'static str, f64, (usize, Class))> {
     let of = |&(name, class): &(&'static str, Class)| {
         // Who does not yield starves the others, also when all are to end: few samples of it are enough.
-        let lengths = LENGTHS.into_iter().filter(move |n| class.yields || [1, 4, 8].contains(n));
+        let lengths = LENGTHS.into_iter().filter(move |n| class.yields || [1, 4].contains(n));
         lengths.map(move |n| (name, n as f64, (n, class)))
     };
     CLASSES.iter().flat_map(of).collect()

@@ -35,7 +35,7 @@ enum End {
         stopped: bool,
         counted: bool,
         holds: bool,
-        learner: Option<Learner>,
+        learner: Option<Box<Learner>>,
         early: Option<Early>,
     },
     Tx {
@@ -108,7 +108,11 @@ impl Job {
                 stopped: false,
                 counted: false,
                 holds: false,
-                learner: station.learns.take().and_then(|o| Learner::new(o, usize::from(*source))),
+                learner: station
+                    .learns
+                    .take()
+                    .and_then(|o| Learner::new(o, usize::from(*source)))
+                    .map(Box::new),
                 early: early(spec)?,
             },
             EndSpec::Tx { device, nanoseconds, tells, .. } => {
@@ -175,7 +179,8 @@ impl Job {
         let end = match (std::mem::replace(&mut self.end, End::None), &spec.end) {
             (End::Rx { device, stopped, counted, .. }, EndSpec::Rx { port, source, .. }) => {
                 let source = usize::from(*source);
-                let learner = station.learns.take().and_then(|o| Learner::new(o, source));
+                let learner =
+                    station.learns.take().and_then(|o| Learner::new(o, source)).map(Box::new);
                 let (port, early) = (*port, early(spec).ok()?);
                 End::Rx { device, port, source, stopped, counted, holds: false, learner, early }
             }
@@ -403,11 +408,9 @@ impl Job {
     fn segment_step(&mut self, station: &mut Station) -> Progress {
         let appetite = self.segment.appetite();
         let mut most = appetite;
-        if self.segment.more.any {
-            if !self.clear_backlog(station) {
-                station.ingress.wake_producers();
-                return Progress::Idle;
-            }
+        if self.segment.more.any && !self.clear_backlog(station) {
+            station.ingress.wake_producers();
+            return Progress::Idle;
         }
         most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
         let pulled = match self.moves.as_deref_mut().filter(|moves| moves.gates()) {

@@ -159,7 +159,7 @@ impl FragmentTable {
 
     fn mark(&self, key: &FlowKey) -> (usize, u64) {
         let hash = self.hasher.hash(key);
-        (hash as usize % MARKS, 1 << (hash >> 32) % 64)
+        (hash as usize % MARKS, 1 << ((hash >> 32) % 64))
     }
 
     /// A datagram of this flow is remembered. Now and then the marks of those that are not any more are taken off.

@@ -28,7 +28,7 @@ pub struct WorkerSetup {
     pub domain: usize,
     /// Index of the trust domain that it takes from: another one for a gate.
     pub takes_from: usize,
-    /// Whether its µNFs make packets.
+    /// Whether its µNFs make packets, or it copies some for the ports of an array.
     pub creates: bool,
     /// How many of its µNFs hold packets.
     pub holders: u32,

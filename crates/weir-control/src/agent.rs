@@ -306,7 +306,10 @@ impl Agent {
     fn launch(setup: Setup, policy: RestartPolicy, start: &Start<'_>) -> Result<Self, AgentError> {
         raise_descriptor_limit();
         let programs = Programs::open(&setup).map_err(SpawnError::from)?;
-        let memory = Memory::new(&setup)?;
+        let mut memory = Memory::new(&setup)?;
+        if matches!(start, Start::StandingBy) {
+            memory.ask_for_flows();
+        }
         let mut agent = Agent {
             workers: Vec::new(),
             programs,

@@ -142,6 +142,12 @@ pub trait Instance: Replicate + Send {
     /// timer has been added then, and none is lost.
     fn restore_flows(&mut self, saved: &[u8]) -> Result<usize, RestoreError>;
 
+    /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key.
+    fn watch_flows(&mut self, on: bool);
+
+    /// The numbers of those flows ([`FlowSeen::number`]) since this was asked last. Some may have ended since.
+    fn new_flows(&mut self) -> Vec<u32>;
+
     /// Takes flows out, to move them elsewhere: goes on with a walk over all. False when the walk is at its
     /// end. Timers stay: they are the µNF's, not a flow's. `on_flow_end` is not called.
     ///
@@ -507,6 +513,14 @@ impl<N: Nf> Instance for Running<N> {
         self.clock.resume(now);
         self.last = self.last.or(last);
         Ok(flows)
+    }
+
+    fn watch_flows(&mut self, on: bool) {
+        self.flows.watch(on);
+    }
+
+    fn new_flows(&mut self) -> Vec<u32> {
+        self.flows.take_news()
     }
 
     fn take_flows(&mut self, walk: &mut Walk, take: Take<'_>) -> Result<bool, SaveError> {

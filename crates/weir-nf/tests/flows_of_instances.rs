@@ -197,6 +197,31 @@ fn flows_do_not_move_away_from_packets_that_are_held() {
     assert_eq!((old.flows().0, records), (0, 2));
 }
 
+#[test]
+fn who_watches_is_told_of_flows_that_begin_or_come_and_finds_them_by_their_numbers() {
+    let mut bench = bench();
+    run(&mut bench, &frame(1), 100);
+    assert!(bench.instance().new_flows().is_empty(), "nobody watches");
+    bench.instance().watch_flows(true);
+    run(&mut bench, &frame(1), 101);
+    assert!(bench.instance().new_flows().is_empty(), "it was there");
+    run(&mut bench, &frame(2), 102);
+    let begun = bench.instance().new_flows();
+    let [number] = begun[..] else { panic!("{begun:?}") };
+    assert!(bench.instance().new_flows().is_empty(), "it was told");
+    let mut records = Vec::new();
+    let (mut chosen, mut to) =
+        (|_: &FlowKey| true, |_: &FlowKey, record: &[u8]| records.push(record.to_vec()));
+    let take = Take { look: 1, take: 1, chosen: &mut chosen, to: &mut to };
+    bench.instance().take_flows(&mut Walk::at(number), take).unwrap();
+    assert_eq!((bench.flows().0, records.len()), (1, 1));
+    bench.instance().put_flow(&records[0]).unwrap();
+    assert_eq!(bench.instance().new_flows().len(), 1, "it came");
+    bench.instance().watch_flows(false);
+    run(&mut bench, &frame(3), 103);
+    assert!(bench.instance().new_flows().is_empty(), "nobody watches any more");
+}
+
 /// A list of handles is as long as its bytes, so a length that lies is found out before memory is taken.
 #[test]
 fn a_length_that_lies_needs_no_memory() {

@@ -8,6 +8,7 @@
 //! This is more than the module `keep` writes down for a successor after a crash: that is what a worker can
 //! afford to write all the time.
 
+use crate::moves::Placed;
 use crate::segment::{Node, Segment};
 use crate::spec::Handing;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct NfState {
     pub ports: Vec<(u16, u64)>,
     /// The port of its last packet: what its timers send goes with that source.
     pub last: Option<u16>,
+    /// Which flows and buckets were moved to it and away from it, of one whose flows can be.
+    pub placed: Option<Placed>,
 }
 
 /// What became of what was handed over.
@@ -90,7 +93,7 @@ impl Segment {
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
                 let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
-                all.push(NfState { name, kind, shared, flows, ports, last });
+                all.push(NfState { name, kind, shared, flows, ports, last, placed: None });
             }
         }
         Ok(all)
@@ -99,7 +102,7 @@ impl Segment {
     /// Gives its µNFs what others of their names and types knew.
     pub(crate) fn take_over(&mut self, states: Vec<NfState>) -> TakenOver {
         let mut taken = TakenOver::default();
-        for NfState { name, kind, shared, flows, ports, last } in states {
+        for NfState { name, kind, shared, flows, ports, last, .. } in states {
             let of = |n: &&mut Node| {
                 n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
             };

@@ -8,13 +8,14 @@ use crate::early::Early;
 use crate::gate::{self, Gate};
 use crate::handover;
 use crate::keep::Keeper;
-use crate::moves::{Moves, Order, Turn};
+use crate::moves::{Listing, Moves, Order, Turn};
 use crate::replica::{Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, Handing, WorkerSpec};
 use crate::station::{Progress, Station};
 use crate::worker::WorkerError;
 use rustix::fd::{BorrowedFd, OwnedFd};
+use std::collections::VecDeque;
 use std::time::Instant;
 use weir_capture::TimeFormat;
 use weir_device::{Receive, Send, TxOptions, open_rx, open_tx};
@@ -86,6 +87,8 @@ pub(crate) struct Job {
     pub(crate) warnings: Vec<String>,
     /// Its part in moving flows, if it has one.
     moves: Option<Box<Moves>>,
+    /// Which flows there are, as far as the agent has asked and that has been looked at.
+    listings: VecDeque<Listing>,
     /// What the agent asked, answered.
     answers: Vec<FromWorker>,
     /// The last step had no room for packets: a device that has some must not end a rest.
@@ -163,6 +166,7 @@ impl Job {
             recovered: None,
             warnings: Vec::new(),
             moves,
+            listings: VecDeque::new(),
             answers: Vec::new(),
             full: false,
         }
@@ -207,11 +211,16 @@ impl Job {
 
     /// Writes down all that the µNFs know, for the next generation.
     pub(crate) fn hand_over(&mut self, station: &mut Station) -> Handing {
-        let states = match self.segment.hand_over() {
+        let mut states = match self.segment.hand_over() {
             Ok(states) => states,
             Err(why) => return why,
         };
-        let backlog = self.segment.more.backlog.len() as u64;
+        let mut backlog = self.segment.more.backlog.len() as u64;
+        if let Some(moves) = &self.moves {
+            moves.hand_over(&mut states, &self.segment);
+            // Flows that are on their way are waited for as packets are.
+            backlog += u64::from(!moves.is_quiet());
+        }
         match &mut station.handover {
             None => Handing::Whole { backlog },
             Some(memory) => match handover::write(memory, &states) {
@@ -226,7 +235,10 @@ impl Job {
         let Some(memory) = &mut station.handover else { return Vec::new() };
         memory.resync();
         let mut refused = Vec::new();
-        if let Some(states) = handover::read(memory) {
+        if let Some(mut states) = handover::read(memory) {
+            if let Some(moves) = &mut self.moves {
+                moves.take_over(&mut states, &self.segment);
+            }
             let mut taken = self.segment.take_over(states);
             self.warnings.append(&mut taken.warnings);
             refused = taken.refused;
@@ -319,10 +331,26 @@ impl Job {
 
     #[inline]
     pub(crate) fn step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        match self.moves {
+        let looked = !self.listings.is_empty() && self.look_on();
+        let progress = match self.moves {
             None => self.work(station),
             Some(_) => self.attend_and_work(station),
+        };
+        match progress {
+            Ok(Progress::Idle | Progress::Later(_)) if looked => Ok(Progress::Did),
+            progress => progress,
         }
+    }
+
+    /// Looks for flows that the agent asks for, by a step; true when it did.
+    #[cold]
+    pub(crate) fn look_on(&mut self) -> bool {
+        let Some(listing) = self.listings.front_mut() else { return false };
+        if let Some(answer) = listing.go_on(&self.segment) {
+            self.answers.push(answer);
+            self.listings.pop_front();
+        }
+        true
     }
 
     /// Looks after flows that are moved; then a step, if packets may be taken.
@@ -365,8 +393,7 @@ impl Job {
     pub(crate) fn order(&mut self, order: Order) {
         match order {
             Order::List { ticket, filter, most } => {
-                let (totals, lines) = self.segment.list_flows(filter.as_ref(), most as usize);
-                self.answers.push(FromWorker::Flows { ticket, totals, lines });
+                self.listings.extend(Listing::new(ticket, filter.as_ref(), most));
             }
             order => {
                 if let Some(moves) = &mut self.moves {

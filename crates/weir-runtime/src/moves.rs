@@ -20,9 +20,11 @@ mod part;
 mod post;
 mod sender;
 
+pub use holder::Placed;
 pub use order::{FlowLine, Order, What};
 pub use part::{Flows, Part};
 
+pub(crate) use look::Listing;
 pub(crate) use post::{Channel, Post};
 
 use self::holder::Holder;

@@ -269,8 +269,10 @@ impl Worker<'_> {
             self.station.settle();
             // Flows of others may still be on their way.
             let turn = self.job.attend(&mut self.station);
+            let looked = self.job.look_on();
             self.tell_notices()?;
             let wait = match turn {
+                _ if looked => Duration::ZERO,
                 Some(turn) if turn.did => Duration::ZERO,
                 Some(Turn { later: Some(later), .. }) => Duration::from_nanos(later),
                 _ => Duration::from_secs(1),

@@ -18,6 +18,12 @@ Port<0> lan;  Port<1> wan;
 FlowMonitor mon { top: 100 };  Busy slow { cycles: 160000 };
 pipelet { lan -> mon -> slow -> wan; }";
 
+/// The same with one NF more behind it.
+const LONGER: &str = "
+Port<0> lan;  Port<1> wan;
+FlowMonitor mon { top: 100 };  MacSwap more;  Busy slow { cycles: 160000 };
+pipelet { lan -> mon -> more -> slow -> wan; }";
+
 /// Two sources, and so two that divide packets.
 const TWO: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> out;
@@ -52,7 +58,10 @@ impl Moving {
         let socket = scratch.file("control");
         let path = socket.display().to_string();
         let own = ["--control", &path, "--isolate", "each", "--restart-delay", "0"];
-        let run = Run::start(&policy, &[&own, args].concat());
+        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
+        let mut weir = Command::new("env");
+        weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
+        let run = Run::start_by(weir, &policy, &[&own, args].concat());
         Moving { run, scratch, socket }
     }
 
@@ -75,6 +84,15 @@ impl Moving {
         let written = || std::fs::metadata(self.out()).map_or(0, |m| m.len());
         let before = written();
         wait_until("packets to flow", PATIENCE, || written() > before + 256 * RECORD);
+    }
+
+    /// Makes the running graph this one.
+    fn relink(&mut self, policy: &str) {
+        self.scratch.policy(policy);
+        self.run.signal(Signal::HUP);
+        let told = |line: &str| line.contains("relinked");
+        let (_, line) = self.run.wait_for_line("a word on the relink", told);
+        assert!(line.contains(": relinked in "), "{line}");
     }
 
     fn ask(&self, args: &[&str]) -> Said {
@@ -189,6 +207,67 @@ fn a_thousand_flows_from_two_sources_are_moved_back_and_forth() {
     assert_eq!(finished.number("/balance/lost"), 0);
     let monitor = monitor(&finished);
     assert_eq!(monitor["flows"], 1000, "flows began anew");
+    assert_eq!(monitor["packets"].as_u64(), Some(finished.number("/balance/in")));
+}
+
+#[test]
+fn a_graph_is_changed_and_moved_flows_stay_where_they_are_and_go_on() {
+    let input = Scratch::new("moves-in-changed");
+    write_capture(&input.file("in.pcap"), PACKETS);
+    let mut moving = Moving::on_capture("changed", &input.file("in.pcap"), &[]);
+    moving.wait_for_traffic();
+    let flows = u64::from(FLOWS);
+    // Buckets, and flows by themselves.
+    moving.moves(&["--all", "--to", "2"]);
+    moving.moves(&["dst port 6001 or 6003", "--to", "3"]);
+    for policy in [LONGER, CHAIN] {
+        moving.relink(policy);
+        moving.wait_for_traffic();
+        assert_eq!(moving.counts(), [0, flows - 2, 2]);
+    }
+    // They can be moved on from where they are.
+    moving.moves(&["dst port 6003", "--to", "2"]);
+    moving.relink(LONGER);
+    moving.wait_for_traffic();
+    assert_eq!(moving.counts(), [0, flows - 1, 1]);
+    moving.moves(&["--all", "--to", "1"]);
+    assert_eq!(moving.counts(), [flows, 0, 0]);
+    moving.wait_for_traffic();
+    moving.run.signal(Signal::INT);
+    let (out, finished) = (moving.out(), moving.run.finish());
+    finished.assert_sound("changed");
+    assert_eq!(finished.number("/balance/lost"), 0);
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, "output");
+    assert_eq!(numbers.len() as u64, finished.number("/balance/in"), "some are missing");
+    let monitor = monitor(&finished);
+    assert_eq!(monitor["flows"], FLOWS, "a flow began anew: {monitor:#}");
+    assert_eq!(monitor["packets"], numbers.len());
+}
+
+/// Many more flows than are looked at between two batches, or go in one migration.
+#[test]
+fn many_flows_are_listed_and_moved_in_small_steps_and_none_is_passed_over() {
+    const MANY: u64 = 20_000;
+    let gen_a = format!("0=gen:size=64,flows={},seed=1,rate=200000", MANY / 2);
+    let gen_b = format!("1=gen:size=64,flows={},seed=2,rate=200000", MANY / 2);
+    let args = ["--bind", &gen_a, "--bind", &gen_b, "--bind", "2=null", "--instances", "mon=3"];
+    let moving = Moving::start("many", TWO, &args);
+    moving.wait_for_counts("all flows to be there", |counts| counts.iter().sum::<u64>() == MANY);
+    moving.moves(&["--all", "--to", "1"]);
+    assert_eq!(moving.counts(), [MANY, 0, 0]);
+    assert_eq!(moving.moves(&["--all", "--to", "3"]), MANY);
+    assert_eq!(moving.counts(), [0, 0, MANY]);
+    assert_eq!(moving.moves(&["udp", "--to", "2"]), MANY);
+    assert_eq!(moving.counts(), [0, MANY, 0]);
+    assert_eq!(moving.moves(&["--all", "--to", "1"]), MANY, "whose buckets are elsewhere too");
+    assert_eq!(moving.counts(), [MANY, 0, 0]);
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("many");
+    assert_eq!(finished.number("/balance/lost"), 0);
+    let monitor = monitor(&finished);
+    assert_eq!(monitor["flows"].as_u64(), Some(MANY), "flows began anew");
     assert_eq!(monitor["packets"].as_u64(), Some(finished.number("/balance/in")));
 }
 

@@ -124,8 +124,6 @@ pub(super) struct Desk {
     later: Vec<(usize, Order)>,
     /// Until when instances may let packets wait.
     excused: Option<Instant>,
-    /// Flows have left where their buckets are, at some time.
-    moved: bool,
 }
 
 impl Desk {
@@ -210,7 +208,6 @@ impl Agent {
         let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
         let ticket = self.ask(sources, answer, message)?;
         self.flows.excused = Some(Instant::now() + EXCUSED);
-        self.flows.moved = true;
         Ok(ticket)
     }
 
@@ -474,16 +471,15 @@ impl Agent {
             && self.memory.crews().iter().flatten().any(|crew| crew.has(w))
     }
 
-    /// True while worker `w` may take long over one turn: it goes through all its flows to answer, or what others of its crew
-    /// write to it is long.
+    /// True while worker `w` may take long over one turn: what others of its crew write to it, as flows move, may be long.
     pub(super) fn is_busy_with_flows(&self, w: usize) -> bool {
         let asked = |open: &Open| open.waits.contains(&w) && open.begun.elapsed() < EXCUSED;
         self.flows.open.values().any(asked)
     }
 
-    /// True when some flow may not be where its bucket is.
-    pub(super) fn has_moved_flows(&self) -> bool {
-        self.flows.moved
+    /// True while flows are moved by an order.
+    pub(super) fn is_moving_flows(&self) -> bool {
+        self.flows.open.values().any(|open| matches!(open.answer, Answer::Moved { .. }))
     }
 }
 

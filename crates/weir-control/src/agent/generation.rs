@@ -46,12 +46,11 @@ pub enum RelinkError {
     /// The graph ends, or has.
     #[error("the graph ends")]
     Ending,
-    /// Moved flows would be looked for where their buckets are.
+    /// What moves is to be at one place.
     #[error(
-        "flows have been moved from one instance of an NF to another, which is not carried over yet: stop \
-         the graph and start it with the new policy"
+        "flows are being moved from one instance of an NF to another; try again when that is over"
     )]
-    Moved,
+    Moving,
     /// Another set of devices.
     #[error(
         "port {port} is {change}, and which ports packets come in and leave by cannot change while the \
@@ -279,9 +278,6 @@ impl Agent {
         if self.stopping || self.finished {
             return Err(RelinkError::Ending);
         }
-        if self.has_moved_flows() {
-            return Err(RelinkError::Moved);
-        }
         let services = services(&self.setup, &setup)?;
         setup.taps.clone_from(&self.setup.taps);
         let since = Instant::now();
@@ -403,6 +399,10 @@ impl Agent {
                 None if late => return Err(RelinkError::Unready { worker: worker(), patience }),
                 None => return Ok(false),
             }
+        }
+        // No order is taken meanwhile.
+        if self.is_moving_flows() {
+            return if late { Err(RelinkError::Moving) } else { Ok(false) };
         }
         Ok(true)
     }

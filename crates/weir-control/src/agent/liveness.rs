@@ -34,7 +34,7 @@ const ANSWERS: u32 = 2;
 /// Batches of each source that a worker takes while it passes over a lane that is its next: a sound one asks
 /// all sources in turn, so it takes none before it has come round.
 const ROUNDS: u64 = 64;
-/// So many times as long as others a worker may take that was asked for its flows, for ten seconds at most.
+/// So many times as long as others a worker may take while flows are asked for or moved, for ten seconds at most.
 const WALKS: u32 = 8;
 /// What is said of one that does so.
 const PASSES_OVER: &str = "takes from its other rings and passes one over";

@@ -16,6 +16,8 @@ pub(crate) struct Crews {
     pub(crate) all: Vec<Result<Crew, Unmovable>>,
     /// By crew: mails by sender and reader.
     mails: Vec<BTreeMap<(Party, Party), Mail>>,
+    /// Those who divide packets ask the instances first where flows are.
+    asks: bool,
     /// By worker: how often it was started again.
     lives: Vec<u32>,
     /// Workers that are not started again.
@@ -44,7 +46,13 @@ impl Crews {
             }
             mails.push(own);
         }
-        Ok(Crews { all, mails, lives: vec![0; setup.workers.len()], gone: BTreeSet::new() })
+        Ok(Crews {
+            all,
+            mails,
+            asks: false,
+            lives: vec![0; setup.workers.len()],
+            gone: BTreeSet::new(),
+        })
     }
 
     /// What worker `w` is told of its crews.
@@ -81,6 +89,7 @@ impl Crews {
                         bell: bell(fds, *worker),
                     });
                 }
+                let asks = self.asks && matches!(me, Party::Director(_));
                 // One that stands in for a director divides packets as that did.
                 let is_gone = |(party, worker): &(Party, usize)| {
                     let divides = matches!(party, Party::Director(_));
@@ -91,7 +100,7 @@ impl Crews {
                     gone: parties.iter().filter_map(is_gone).collect(),
                     group: crew.group,
                     me: *me,
-                    life: self.lives.get(w).copied().unwrap_or(0),
+                    life: self.lives.get(w).copied().unwrap_or(0) + u32::from(asks),
                     node,
                     directors: crew.senders.len() as u16,
                     lanes,
@@ -114,6 +123,11 @@ impl Memory {
         if let Some(life) = self.crews.lives.get_mut(w) {
             *life += 1;
         }
+    }
+
+    /// Where flows are is handed over to the instances: who divides packets asks them, as one that was started anew does.
+    pub(crate) fn ask_for_flows(&mut self) {
+        self.crews.asks = true;
     }
 
     /// Worker `w` is not started again: nobody waits for a word of it.

@@ -106,6 +106,8 @@ pub struct FlowTable<F> {
     pub(super) current: Option<(u32, Direction)>,
     /// Flows that have ended, until somebody takes them.
     ended: Vec<(FlowKey, F)>,
+    /// Numbers of flows that began, came, or got a key since that was asked last, while anybody asks.
+    news: Option<Vec<u32>>,
     pub(super) notes: Notes,
 }
 
@@ -116,9 +118,19 @@ pub struct Walk {
     pub(super) next: u32,
 }
 
+impl Walk {
+    /// One that begins at a flow's number ([`FlowSeen::number`]).
+    #[must_use]
+    pub fn at(number: u32) -> Self {
+        Walk { next: number }
+    }
+}
+
 /// One flow of a table, for who looks at it from outside.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowSeen<'f> {
+    /// Its number, which another gets when it has ended.
+    pub number: u32,
     /// All its keys, the first one first.
     pub keys: &'f [FlowKey],
     /// Packet time of its first packet, in nanoseconds since 1970.
@@ -148,7 +160,8 @@ impl<F: FlowState> FlowTable<F> {
             {
                 keys.clear();
                 keys.extend(self.index.keys(flow).map(|(key, _)| *key));
-                show(FlowSeen { keys: &keys, born_ns: slot.born_ns, last_ns: slot.last_ns });
+                let (born_ns, last_ns) = (slot.born_ns, slot.last_ns);
+                show(FlowSeen { number: flow, keys: &keys, born_ns, last_ns });
             }
             if next.is_none() {
                 return false;
@@ -176,6 +189,7 @@ impl<F: FlowState> FlowTable<F> {
             wheel: Wheel::new(idle_ns),
             current: None,
             ended: Vec::new(),
+            news: None,
             notes: Notes::default(),
         }
     }
@@ -381,7 +395,26 @@ impl<F: FlowState> FlowTable<F> {
             *slot = Slot { last_ns: now_ns, born_ns: now_ns, started, noted, ..Slot::default() };
         }
         self.wheel.put(flow, now_ns.saturating_add(self.idle_ns), now_ns);
+        self.tell_of(flow);
         Some(flow)
+    }
+
+    /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key, until
+    /// [`FlowTable::take_news`].
+    pub fn watch(&mut self, on: bool) {
+        self.news = on.then(Vec::new);
+    }
+
+    /// The numbers of those flows. Some may have ended since.
+    pub fn take_news(&mut self) -> Vec<u32> {
+        self.news.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    #[inline]
+    fn tell_of(&mut self, flow: u32) {
+        if let Some(news) = &mut self.news {
+            news.push(flow);
+        }
     }
 
     /// Ends a flow to make room, as [`WhenFull::GiveWay`] says.
@@ -439,6 +472,7 @@ impl<F: FlowState> FlowTable<F> {
             self.notes.note(flow, place);
         }
         self.wheel.put(flow, due, now);
+        self.tell_of(flow);
         Some(flow)
     }
 
@@ -487,6 +521,9 @@ impl<F: FlowState> FlowTable<F> {
         self.unnamed += u64::from(added.is_err());
         if added.is_ok() {
             self.note();
+            if let Some((flow, _)) = self.current {
+                self.tell_of(flow);
+            }
         }
         added
     }

@@ -1,7 +1,13 @@
 //! A replica: an instance of an NF, whose flows come and go.
 
+mod placed;
+mod sorted;
+mod table;
 mod wants;
 
+pub use self::placed::Placed;
+
+use self::sorted::Sorted;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
 use crate::segment::Segment;
@@ -12,8 +18,6 @@ use std::time::{Duration, Instant};
 use weir_flow::{Effect, Fate, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
-use weir_nf::{Instance, SaveError, Take, Walk};
-use weir_packet::FlowKey;
 use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
 use weir_port::balance::{BUCKETS, Balance, Buckets};
@@ -42,6 +46,7 @@ pub(super) struct Holder {
     /// Hashes packets as directors do.
     keyer: Balance,
     seed: u64,
+    weights: Vec<u32>,
     /// Where buckets are when none was moved, and which are here.
     initial: Buckets,
     owned: Vec<bool>,
@@ -54,6 +59,8 @@ pub(super) struct Holder {
     leaving: BTreeMap<MoveId, Leave>,
     /// What the agent wants and has not been cut into migrations.
     orders: VecDeque<Ordered>,
+    /// Which flows are of which bucket, while buckets are to move.
+    sorted: Option<Sorted>,
     wanted: VecDeque<Wanted>,
     tickets: BTreeMap<u64, Ticket>,
     notes: Vec<FromWorker>,
@@ -150,12 +157,14 @@ impl Holder {
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
             keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
             seed,
+            weights: group.weights.clone(),
             initial,
             owned: all,
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
+            sorted: None,
             wanted: VecDeque::new(),
             tickets: BTreeMap::new(),
             notes: Vec::new(),
@@ -217,7 +226,7 @@ impl Holder {
         station: &mut Station,
         segment: &mut Segment,
     ) -> bool {
-        let mut did = false;
+        let mut did = self.sort(segment);
         for copy in std::mem::take(&mut self.returning) {
             self.lost += self.put(&copy, segment);
         }
@@ -383,52 +392,6 @@ impl Holder {
         self.returning.extend(copy);
     }
 
-    /// Takes the flows of these parts out of the table.
-    fn take(&mut self, id: MoveId, parts: &BTreeSet<Part>, segment: &mut Segment) -> Flows {
-        for part in parts {
-            match part {
-                Part::Bucket(bucket) => self.own(*bucket, false),
-                Part::Flow(hash) => drop(self.visitors.remove(hash)),
-            }
-        }
-        let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());
-        let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
-        let (mut flows, mut count, mut lost) = (Flows::default(), 0, 0);
-        if let Some(nf) = segment.nf(self.node) {
-            let mut record = Vec::new();
-            for key in &keys {
-                record.clear();
-                match nf.take_flow(key, &mut record) {
-                    Ok(true) => {
-                        flows.push(&record);
-                        count += 1;
-                    }
-                    Ok(false) => {}
-                    Err(_) => lost += 1,
-                }
-            }
-            // Flows that were named by their keys are out already.
-            let all = keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_)));
-            if all && nf.flows().0 > 0 {
-                let hasher = weir_packet::FlowHasher::new(u128::from(self.seed));
-                let goes = |key: &FlowKey| {
-                    Part::of(hasher.hash(key)).iter().any(|part| parts.contains(part))
-                };
-                let (more, failed) = take_those(nf, goes, &mut flows);
-                (count, lost) = (count + more, lost + failed);
-            }
-        }
-        self.lost += lost;
-        self.leave(id).flows = count;
-        flows
-    }
-
-    /// Puts flows into the table; how many found no place.
-    fn put(&mut self, flows: &Flows, segment: &mut Segment) -> u64 {
-        let Some(nf) = segment.nf(self.node) else { return 0 };
-        flows.records().map(|record| u64::from(nf.put_flow(record).is_err())).sum()
-    }
-
     /// Takes markers out of the lanes.
     fn take_marks(&mut self, station: &mut Station) -> bool {
         let mut any = false;
@@ -491,33 +454,6 @@ impl Holder {
                 let effects = self.machine.timeout(id);
                 self.apply(effects, post, segment);
             }
-        }
-    }
-}
-
-/// Takes all flows out that `goes` is true for: how many, and how many could not be written down.
-fn take_those(
-    nf: &mut dyn Instance,
-    goes: impl Fn(&FlowKey) -> bool,
-    flows: &mut Flows,
-) -> (u64, u64) {
-    let (mut walk, mut count, mut failed) = (Walk::default(), 0, 0);
-    loop {
-        let take = Take {
-            look: usize::MAX,
-            take: usize::MAX,
-            chosen: &mut |key| goes(key),
-            to: &mut |_, record| {
-                flows.push(record);
-                count += 1;
-            },
-        };
-        match nf.take_flows(&mut walk, take) {
-            Ok(true) => {}
-            Ok(false) => return (count, failed),
-            // Packets are held: no flow goes.
-            Err(SaveError::Holds(_)) => return (count, failed + 1),
-            Err(_) => failed += 1,
         }
     }
 }

@@ -95,6 +95,11 @@ impl Agent {
             }
             // Somebody was not through when the others had rested already.
             self.let_go();
+            let patience = self.switch_patience();
+            if begun.elapsed() > patience {
+                let why = "a worker has packets, or flows that are being moved, and is not through with them";
+                return Ok(Err(RelinkError::NotDrained { patience, why: why.to_owned() }));
+            }
         }
     }
 

@@ -1,21 +1,23 @@
 //! What the agent wants moved: cut into migrations, begun as far as may be, told when it is done.
 
+use super::sorted::Sorted;
 use super::{Holder, Leave};
-use crate::moves::look::chosen;
+use crate::moves::look::{Chooser, LOOK};
 use crate::moves::{MOST_PARTS, Part, Post, What};
 use crate::segment::Segment;
 use crate::spec::FromWorker;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use weir_flow::{MoveId, Refusal, StartError};
+use weir_nf::{Instance, Walk};
 use weir_packet::{FlowHasher, FlowKey};
 use weir_port::balance::{BUCKETS, Buckets};
 
 /// Flows of one migration, about: many make all of them wait for each other, few cost a message more often (NFActor moves 500
 /// per step of its auto-scaling).
 const FLOWS: usize = 500;
-/// The same of a migration of buckets, whose flows are found by going through the table.
-const BUCKET_FLOWS: u64 = 8192;
+/// The same of a migration of buckets.
+const BUCKET_FLOWS: u64 = 1024;
 /// Buckets of one migration, at most: each is a part that all directors are told of.
 const BUCKETS_AT_ONCE: usize = 4096;
 /// How often a target may refuse as it is busy, and how long to wait then.
@@ -28,6 +30,45 @@ pub(super) struct Ordered {
     ticket: u64,
     what: What,
     to: u16,
+    /// What has been found, of an order of flows.
+    found: Option<Found>,
+}
+
+/// Flows that a filter chooses.
+struct Found {
+    chooser: Chooser,
+    walk: Walk,
+    pieces: Vec<Piece>,
+}
+
+impl Found {
+    /// Goes on by a step; true when there is more to look at.
+    fn go_on(&mut self, nf: &dyn Instance, hasher: &FlowHasher) -> bool {
+        let Found { chooser, walk, pieces } = self;
+        nf.look_at_flows(walk, LOOK, &mut |seen| {
+            let Some(first) = seen.keys.first().filter(|_| chooser.takes(seen.keys)) else {
+                return;
+            };
+            if pieces.last().is_none_or(|piece| piece.keys.len() >= FLOWS) {
+                pieces.push(Piece::default());
+            }
+            let Some(piece) = pieces.last_mut() else { return };
+            piece.keys.push(*first);
+            piece.parts.extend(seen.keys.iter().map(|key| Part::Flow(hasher.hash(key))));
+            piece.flows += 1;
+        })
+    }
+}
+
+/// What is to go in one migration.
+#[derive(Default)]
+struct Piece {
+    parts: BTreeSet<Part>,
+    /// First keys of the flows, where they are named one by one.
+    keys: Vec<FlowKey>,
+    home: bool,
+    /// How many flows they are, about.
+    flows: u64,
 }
 
 /// A migration that is to be begun.
@@ -62,51 +103,23 @@ pub(super) struct Ticket {
 impl Holder {
     /// The agent wants flows moved from here.
     pub(in crate::moves) fn order(&mut self, ticket: u64, what: What, to: u16) {
-        self.orders.push_back(Ordered { ticket, what, to });
+        self.orders.push_back(Ordered { ticket, what, to, found: None });
     }
 
-    /// Cuts orders into migrations. Not before it is known what is here: one that was just started anew is told that by the others, and
-    /// what is on its way here, as an earlier order ended early, is here when it has come.
-    pub(super) fn cut_orders(&mut self, segment: &Segment) -> bool {
-        let mut any = false;
-        while self.machine.is_ready()
-            && self.coming.is_empty()
-            && let Some(Ordered { ticket, what, to }) = self.orders.pop_front()
-        {
-            self.want(ticket, &what, to, segment);
-            any = true;
+    /// Cuts orders into migrations, a step at a time. Not before it is known what is here: one that was just started anew is told that by the
+    /// others, and what is on its way here, as an earlier order ended early, is here when it has come. True when it did something.
+    pub(super) fn cut_orders(&mut self, segment: &mut Segment) -> bool {
+        if !self.machine.is_ready() || !self.coming.is_empty() {
+            return false;
         }
-        any
-    }
-
-    fn want(&mut self, ticket: u64, what: &What, to: u16, segment: &Segment) {
-        let mut wanted = Vec::new();
-        if to != self.me && to < self.replicas {
-            match what {
-                What::Flows(filter) => {
-                    let hasher = FlowHasher::new(u128::from(self.seed));
-                    let mut parts: Vec<(FlowKey, Vec<Part>)> = Vec::new();
-                    if let Some(nf) = segment.nf_ref(self.node) {
-                        chosen(nf, filter.as_ref(), &mut |seen| {
-                            let all = seen.keys.iter().map(|key| Part::Flow(hasher.hash(key)));
-                            if let Some(first) = seen.keys.first() {
-                                parts.push((*first, all.collect()));
-                            }
-                        });
-                    }
-                    for some in parts.chunks(FLOWS) {
-                        let keys = some.iter().map(|(key, _)| *key).collect();
-                        let parts = some.iter().flat_map(|(_, parts)| parts.clone()).collect();
-                        wanted.push((parts, keys, false, some.len() as u64));
-                    }
-                }
-                What::Share(percent) => {
-                    wanted = self.share(*percent, to, &self.flows_of_buckets(segment));
-                }
-            }
-        }
-        let left = wanted.len();
-        for (parts, keys, home, flows) in wanted {
+        let Some(mut order) = self.orders.pop_front() else { return false };
+        let Some(pieces) = self.cut(&mut order, segment) else {
+            self.orders.push_front(order);
+            return true;
+        };
+        let Ordered { ticket, to, .. } = order;
+        let left = pieces.len();
+        for Piece { parts, keys, home, flows } in pieces {
             let (tries, not_before) = (0, None);
             self.wanted.push_back(Wanted {
                 ticket,
@@ -121,32 +134,54 @@ impl Holder {
         }
         self.tickets.insert(ticket, Ticket { left, flows: 0, why: None });
         self.tell(ticket);
+        true
     }
 
-    /// So many hundredths of the buckets that are here; with all of them the flows that are here by themselves too.
-    #[allow(clippy::type_complexity, reason = "what a migration is made of, once")]
-    fn share(
-        &self,
-        percent: u8,
-        to: u16,
-        flows: &[u32],
-    ) -> Vec<(BTreeSet<Part>, Vec<FlowKey>, bool, u64)> {
+    /// What is to go by an order; `None` while it is being looked for.
+    fn cut(&mut self, order: &mut Ordered, segment: &mut Segment) -> Option<Vec<Piece>> {
+        let nf = segment.nf(self.node).filter(|_| order.to != self.me && order.to < self.replicas);
+        let Some(nf) = nf else { return Some(Vec::new()) };
+        match &order.what {
+            What::Flows(filter) => {
+                if order.found.is_none() {
+                    let Ok(chooser) = Chooser::new(filter.as_ref()) else {
+                        // The agent has compiled it before.
+                        return Some(Vec::new());
+                    };
+                    let (walk, pieces) = (Walk::default(), Vec::new());
+                    order.found = Some(Found { chooser, walk, pieces });
+                }
+                let hasher = FlowHasher::new(u128::from(self.seed));
+                let goes_on = order.found.as_mut().is_some_and(|found| found.go_on(nf, &hasher));
+                (!goes_on).then(|| order.found.take().map(|found| found.pieces).unwrap_or_default())
+            }
+            What::Share(percent) => {
+                let seed = self.seed;
+                let sorted = self.sorted.get_or_insert_with(|| Sorted::new(seed, nf));
+                if !sorted.is_whole() {
+                    return None;
+                }
+                Some(self.share(*percent, order.to, nf.flows().0 as u64))
+            }
+        }
+    }
+
+    /// So many hundredths of the buckets that are here, which have so many `flows` in all; with all of them the flows that
+    /// are here by themselves too.
+    fn share(&self, percent: u8, to: u16, flows: u64) -> Vec<Piece> {
         let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
         let here: Vec<u16> = here.map(|(_, bucket)| bucket).collect();
         let count = (here.len() * usize::from(percent.min(100))).div_ceil(100);
         let going = here.get(..count).unwrap_or_default();
         let is_home = |bucket: &&u16| u16::from(self.initial.at(**bucket)) == to;
         let (home, away): (Vec<&u16>, Vec<&u16>) = going.iter().partition(is_home);
-        let of = |bucket: u16| u64::from(flows.get(usize::from(bucket)).copied().unwrap_or(0));
-        let all: u64 = here.iter().map(|bucket| of(*bucket)).sum();
-        let pieces = (all / BUCKET_FLOWS).clamp(1, BUCKETS as u64) as usize;
+        let pieces = (flows / BUCKET_FLOWS).clamp(1, BUCKETS as u64) as usize;
         let size = here.len().div_ceil(pieces).clamp(1, BUCKETS_AT_ONCE);
         let mut wanted = Vec::new();
         for (buckets, home) in [(home, true), (away, false)] {
             for some in buckets.chunks(size) {
-                let parts: BTreeSet<Part> = some.iter().map(|b| Part::Bucket(**b)).collect();
-                let flows = some.iter().map(|bucket| of(**bucket)).sum();
-                wanted.push((parts, Vec::new(), home, flows));
+                let parts = some.iter().map(|b| Part::Bucket(**b)).collect();
+                wanted.push(Piece { parts, home, ..Piece::default() });
             }
         }
         if percent >= 100 {
@@ -155,26 +190,20 @@ impl Holder {
             let rest: Vec<Part> =
                 self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
             for some in rest.chunks(FLOWS) {
-                let parts = some.iter().copied().collect();
-                wanted.push((parts, Vec::new(), false, some.len() as u64));
+                let (parts, flows) = (some.iter().copied().collect(), some.len() as u64);
+                wanted.push(Piece { parts, flows, ..Piece::default() });
             }
         }
         wanted
     }
 
-    /// How many flows there are of each bucket.
-    fn flows_of_buckets(&self, segment: &Segment) -> Vec<u32> {
-        let mut of = vec![0; BUCKETS];
-        let hasher = FlowHasher::new(u128::from(self.seed));
-        if let Some(nf) = segment.nf_ref(self.node).filter(|nf| nf.flows().0 > 0) {
-            chosen(nf, None, &mut |seen| {
-                let bucket = seen.keys.first().map(|key| Buckets::bucket(hasher.hash(key)));
-                if let Some(count) = bucket.and_then(|bucket| of.get_mut(usize::from(bucket))) {
-                    *count += 1;
-                }
-            });
-        }
-        of
+    /// How many flows these buckets have, about.
+    fn flows_of(&self, parts: &BTreeSet<Part>) -> u64 {
+        let count = |part: &Part| match (part, &self.sorted) {
+            (Part::Bucket(bucket), Some(sorted)) => sorted.count(*bucket),
+            _ => 0,
+        };
+        parts.iter().map(count).sum()
     }
 
     /// What of these parts is here now, with all that was moved here one by one and is of these buckets. What has come or gone
@@ -232,7 +261,8 @@ impl Holder {
                 any = true;
                 continue;
             }
-            match self.machine.start(parts.clone(), next.to, next.home, next.flows) {
+            let flows = if next.of_buckets() { self.flows_of(&parts) } else { next.flows };
+            match self.machine.start(parts.clone(), next.to, next.home, flows) {
                 Ok((id, effects)) => {
                     let wanted = self.wanted.pop_front().map(|wanted| Wanted { parts, ..wanted });
                     self.leaving.insert(id, Leave::new(wanted));

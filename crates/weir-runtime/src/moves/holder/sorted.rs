@@ -1,0 +1,118 @@
+//! Which flows are of which bucket, for as long as buckets move.
+//!
+//! A table finds flows by their keys, not by their buckets. So before the first of an order's buckets goes, all flows are looked at once, in steps
+//! between batches; what begins from then on is added. What a bucket has is found at once then, however many others there are.
+
+use crate::moves::Part;
+use crate::moves::look::LOOK;
+use std::collections::BTreeSet;
+use weir_nf::{FlowSeen, Instance, SaveError, Take, Walk};
+use weir_packet::FlowHasher;
+use weir_port::balance::{BUCKETS, Buckets};
+
+/// So many times as many entries as there are flows and buckets, at most.
+const MOST_ENDED: usize = 4;
+
+/// Flows of a µNF by bucket, each under the bucket of each of its keys. Some may have ended, so what is found is looked at again.
+pub(super) struct Sorted {
+    hasher: FlowHasher,
+    /// By bucket: its first entry, one too high; 0 for none.
+    heads: Vec<u32>,
+    /// Flows' numbers, each with the next entry of its bucket.
+    entries: Vec<(u32, u32)>,
+    /// Until all flows that were there have been looked at.
+    walk: Option<Walk>,
+}
+
+impl Sorted {
+    pub(super) fn new(seed: u64, nf: &mut dyn Instance) -> Self {
+        nf.watch_flows(true);
+        Sorted {
+            hasher: FlowHasher::new(u128::from(seed)),
+            heads: vec![0; BUCKETS],
+            entries: Vec::new(),
+            walk: Some(Walk::default()),
+        }
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.walk.is_none()
+    }
+
+    /// Adds what has begun, and goes on by a step.
+    pub(super) fn go_on(&mut self, nf: &mut dyn Instance) {
+        if self.entries.len() > MOST_ENDED * (nf.flows().0 + BUCKETS) {
+            // Nearly all of them have ended: begins again.
+            self.heads.fill(0);
+            self.entries.clear();
+            self.walk = Some(Walk::default());
+        }
+        for number in nf.new_flows() {
+            nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| self.add(seen));
+        }
+        if let Some(mut walk) = self.walk.take()
+            && nf.look_at_flows(&mut walk, LOOK, &mut |seen| self.add(seen))
+        {
+            self.walk = Some(walk);
+        }
+    }
+
+    fn add(&mut self, seen: FlowSeen<'_>) {
+        for key in seen.keys {
+            let bucket = Buckets::bucket(self.hasher.hash(key));
+            let Some(head) = self.heads.get_mut(usize::from(bucket)) else { continue };
+            let Ok(at) = u32::try_from(self.entries.len() + 1) else { return };
+            self.entries.push((seen.number, std::mem::replace(head, at)));
+        }
+    }
+
+    fn of(&self, bucket: u16) -> impl Iterator<Item = u32> {
+        let mut at = self.heads.get(usize::from(bucket)).copied().unwrap_or(0);
+        std::iter::from_fn(move || {
+            let (number, next) = *self.entries.get(at.checked_sub(1)? as usize)?;
+            at = next;
+            Some(number)
+        })
+    }
+
+    /// How many flows a bucket has, about.
+    pub(super) fn count(&self, bucket: u16) -> u64 {
+        self.of(bucket).count() as u64
+    }
+
+    /// Takes all flows of these parts out of the table: how many, and how many could not be written down.
+    pub(super) fn take(
+        &self,
+        nf: &mut dyn Instance,
+        parts: &BTreeSet<Part>,
+        to: &mut dyn FnMut(&[u8]),
+    ) -> (u64, u64) {
+        let (mut count, mut failed) = (0, 0);
+        for part in parts {
+            let bucket = match part {
+                Part::Bucket(bucket) => *bucket,
+                Part::Flow(hash) => Buckets::bucket(*hash),
+            };
+            for number in self.of(bucket) {
+                let take = Take {
+                    look: 1,
+                    take: 1,
+                    chosen: &mut |key| {
+                        Part::of(self.hasher.hash(key)).iter().any(|part| parts.contains(part))
+                    },
+                    to: &mut |_, record| {
+                        to(record);
+                        count += 1;
+                    },
+                };
+                match nf.take_flows(&mut Walk::at(number), take) {
+                    Ok(_) => {}
+                    // Packets are held: no flow goes.
+                    Err(SaveError::Holds(_)) => return (count, failed + 1),
+                    Err(_) => failed += 1,
+                }
+            }
+        }
+        (count, failed)
+    }
+}

@@ -18,7 +18,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::time::Instant;
 use weir_capture::TimeFormat;
-use weir_device::{Receive, Send, TxOptions, open_rx, open_tx};
+use weir_device::{Receive, Send, TxOptions, leaves_socket, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
 use weir_packet::{BATCH, Packet};
 use weir_port::Pull;
@@ -259,9 +259,9 @@ impl Job {
     /// nothing precedes it.
     pub(crate) fn begin(&self, station: &mut Station) {
         if let End::Rx { device, source, .. } = &self.end {
-            // Where its device is, a successor has to know before the first packet.
+            // Where in the kernel's ring its device is, a successor has to know before the first packet.
             let place = device.place();
-            if place != station.place() {
+            if leaves_socket(&place) && place != station.place() {
                 station.set_place(place);
                 station.commit();
             }

@@ -5,7 +5,7 @@ use crate::early::EarlyWay;
 use crate::segment::Way;
 use crate::station::{Progress, Station};
 use crate::worker::WorkerError;
-use weir_device::{Room, Status};
+use weir_device::{Room, Status, leaves_socket};
 use weir_mem::fault::{self, Step};
 use weir_packet::{BATCH, DropReason, REASONS};
 use weir_port::Pull;
@@ -146,7 +146,8 @@ impl Job {
         seq += missed;
         let place = device.place();
         let came = received.0 > 0 || missed > 0;
-        if came || place != station.place() {
+        // Whatever was taken out of a ring goes back only when the ledger says so.
+        if came || (leaves_socket(&place) && place != station.place()) {
             // The port's node counts what it was given; what was refused comes on top.
             let count_refused: u64 = refused.iter().sum();
             station.add_drops(base, &refused);

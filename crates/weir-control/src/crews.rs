@@ -193,7 +193,7 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     match node.nf.as_ref().and_then(|(kind, _)| weir_nf::find(kind).ok()) {
         // One that was named too often has none.
         None => {}
-        Some(found) if found.descriptor.flows == 0 => return Some(Unmovable::NoFlows(name())),
+        Some(found) if !found.follows => return Some(Unmovable::NoFlows(name())),
         Some(found) if found.descriptor.holds > 0 => return Some(Unmovable::Holds(name())),
         Some(_) => {}
     }

@@ -18,6 +18,8 @@ pub struct Registration {
     pub writes: bool,
     /// True when it has shared state ([`Nf::Shared`](crate::Nf::Shared)).
     pub keeps: bool,
+    /// True when it remembers something of each flow ([`Nf::Flow`](crate::Nf::Flow)).
+    pub follows: bool,
     /// The package that it is from: name and version.
     pub package: (&'static str, &'static str),
     generate: Generate,
@@ -42,6 +44,7 @@ impl Registration {
             },
             writes: N::Access::WRITES,
             keeps: size_of::<N::Shared>() > 0,
+            follows: size_of::<N::Flow>() > 0 && N::DESCRIPTOR.flows > 0,
             package,
             generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),

@@ -25,7 +25,7 @@ pub(super) fn follower(setup: &Setup, crew: &Crew) -> Option<String> {
             }
             let found = node.nf.as_ref().and_then(|(kind, _)| weir_nf::find(kind).ok());
             // Nobody knows of a foreign one what it remembers.
-            if node.nf.is_some() && found.is_none_or(|nf| nf.descriptor.flows > 0) {
+            if node.nf.is_some() && found.is_none_or(|nf| nf.follows) {
                 return Some(node.name.clone());
             }
         }

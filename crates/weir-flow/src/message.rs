@@ -27,7 +27,7 @@ pub struct MoveId {
 
 /// So much further than all that are known the number of a migration may be. Nobody can use numbers up by naming the
 /// last one.
-const AHEAD: u64 = 1 << 32;
+pub(crate) const AHEAD: u64 = 1 << 32;
 
 impl MoveId {
     /// True for a number that can be, where `clock` is the highest that is known.

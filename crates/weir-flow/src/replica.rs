@@ -4,7 +4,7 @@ mod restart;
 mod source;
 mod target;
 
-use crate::message::{Going, Message, MoveId, Party, Refusal, Stage};
+use crate::message::{AHEAD, Going, Message, MoveId, Party, Refusal, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
@@ -179,9 +179,15 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     }
 
     /// It takes the place of one that rests, at a time when nothing is under way: with the parts that were moved to it
-    /// and the highest number of a migration that was known there.
-    pub fn carry_on(&mut self, clock: u64, guests: impl IntoIterator<Item = (K, MoveId)>) {
-        (self.clock, self.guests) = (clock, guests.into_iter().collect());
+    /// and the highest number of a migration that was known there. False, and nothing has changed, when no sound one can
+    /// have said that.
+    pub fn carry_on(&mut self, clock: u64, guests: Vec<(K, MoveId)>) -> bool {
+        let can_be = |(_, by): &(K, MoveId)| by.number <= clock;
+        let can = clock <= AHEAD && guests.len() <= self.limits.guests && guests.iter().all(can_be);
+        if can {
+            (self.clock, self.guests) = (clock, guests.into_iter().collect());
+        }
+        can
     }
 
     /// What [`Replica::carry_on`] of the other is to be given.

@@ -6,9 +6,9 @@ use crate::arrays::Learner;
 use crate::dump::Dump;
 use crate::early::Early;
 use crate::gate::{self, Gate};
-use crate::handover;
+use crate::handover::{self, NfState};
 use crate::keep::Keeper;
-use crate::moves::{Listing, Moves, Order, Turn};
+use crate::moves::{Listing, Moves, Order, Placed, Turn};
 use crate::replica::{Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, Handing, WorkerSpec};
@@ -239,9 +239,16 @@ impl Job {
             if let Some(moves) = &mut self.moves {
                 moves.take_over(&mut states, &self.segment);
             }
+            // Nobody here keeps them where they are: their packets would go to others.
+            let moved = |state: &&NfState| state.placed.as_ref().is_some_and(Placed::is_moved);
+            let left = states.iter().filter(moved).map(|state| &state.name);
+            refused.extend(left.map(|name| {
+                format!("the flows of {name}: some were moved to other instances, and those of the new graph cannot move any; \
+                         move them back first (--all to each)")
+            }));
             let mut taken = self.segment.take_over(states);
             self.warnings.append(&mut taken.warnings);
-            refused = taken.refused;
+            refused.extend(taken.refused);
         }
         if let Some(keeper) = &mut self.keeper {
             keeper.begin();

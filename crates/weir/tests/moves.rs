@@ -297,7 +297,7 @@ fn killed_at_each_step(worker: &str, steps: &[Step]) {
             let (out, finished) = (moving.out(), moving.run.finish());
             finished.assert_sound(&fault);
             let numbers = read_capture(&out, number);
-            assert_in_order(&numbers, &fault);
+            assert_in_order(&numbers, &format!("{fault}: {:#?}", finished.said));
             assert_eq!(finished.restarts().get(worker), Some(&1), "{fault}: nobody died of it");
             if worker.starts_with("rx:") {
                 // It has no flows, so none begins anew.

@@ -152,8 +152,11 @@ pipelet {{ lan -> {} -> slow -> wan; }}",
 #[test]
 fn an_interrupt_while_what_is_under_way_runs_out_gives_the_change_up_and_ends_the_run() {
     // What waits before the slow one takes half a second or more, and a batch so little that it is not taken for standing still.
-    let slow = |policy: &str, cycles: &str| policy.replace(cycles, "cycles: 400000");
-    let (before, after) = (slow(CHAIN, "cycles: 60000"), slow(LONGER, "cycles: 50000"));
+    let slow = |policy: &str, cycles: &str| {
+        assert!(policy.contains(cycles));
+        policy.replace(cycles, "cycles: 400000")
+    };
+    let (before, after) = (slow(CHAIN, "cycles: 160000"), slow(LONGER, "cycles: 150000"));
     let args = ["--ring", "4096"];
     let mut graph = Changing::start_with("interrupted", PACKETS, &before, &args);
     std::fs::write(&graph.policy, after).unwrap();

@@ -1,9 +1,9 @@
 //! NFs whose packets come as they were divided for another.
 
 use super::{Crew, lanes_of};
-use crate::setup::Setup;
+use crate::setup::{LaneCarries, Setup};
 use std::collections::BTreeSet;
-use weir_runtime::spec::TargetSpec;
+use weir_runtime::spec::{EndSpec, TargetSpec};
 
 /// The first NF behind a crew's that remembers something of flows and has several instances, each of which gets what one of the
 /// crew's gives: its state would stay behind when the crew's moves, and its packets would not.
@@ -14,10 +14,14 @@ pub(super) fn follower(setup: &Setup, crew: &Crew) -> Option<String> {
         if !reached.insert((w, n)) {
             continue;
         }
-        let Some(node) = setup.workers.get(w).and_then(|worker| worker.nodes.get(usize::from(n)))
-        else {
+        let Some(worker) = setup.workers.get(w) else { continue };
+        if matches!(worker.end, EndSpec::Gate { .. }) {
+            let lanes = setup.lanes.iter().filter(|lane| lane.from == w);
+            let on = lanes.filter(|lane| lane.carries == LaneCarries::Packets);
+            ways.extend(on.map(|lane| (lane.to, lane.node)));
             continue;
-        };
+        }
+        let Some(node) = worker.nodes.get(usize::from(n)) else { continue };
         if node.name != crew.name {
             if instances(setup, &node.name) < 2 {
                 // All of it meets here again.

@@ -11,8 +11,8 @@ pub const LIFETIME_NS: u64 = 30_000_000_000;
 /// Entries per bucket. A lookup looks at one bucket, so its cost is bounded.
 const WAYS: usize = 8;
 
-/// Words of bits by which most flows without fragments are known at once.
-const MARKS: usize = 16;
+/// Counts by which most flows without fragments are known at once.
+const COUNTS: usize = 8192;
 
 /// What the fragments of one datagram share. In IPv6 the protocol does not count: the next header
 /// of later fragments may differ (RFC 8200 §4.5).
@@ -67,10 +67,10 @@ pub struct FragmentTable {
     hasher: FlowHasher,
     buckets: Vec<[Option<Entry>; WAYS]>,
     clock: u64,
-    /// A bit for each flow of which a datagram is remembered, by its hash.
-    marks: [u64; MARKS],
-    /// Bits that were set since they were last counted out anew.
-    marked: usize,
+    /// How many datagrams are remembered, by the hash of their flow.
+    counts: Vec<u16>,
+    /// The latest packet's time.
+    now: u64,
 }
 
 impl FragmentTable {
@@ -81,8 +81,8 @@ impl FragmentTable {
             hasher,
             buckets: vec![[None; WAYS]; count],
             clock: 0,
-            marks: [0; MARKS],
-            marked: 0,
+            counts: vec![0; COUNTS],
+            now: 0,
         }
     }
 
@@ -143,7 +143,9 @@ impl FragmentTable {
             return 0;
         }
         let all = self.buckets.iter().flatten().flatten();
-        let is_own = |entry: &&Entry| keys.clone().any(|key| *key == entry.flow.0);
+        let is_own = |entry: &&Entry| {
+            entry.is_alive(self.now) && keys.clone().any(|key| *key == entry.flow.0)
+        };
         let mut own: Vec<&Entry> = all.filter(is_own).collect();
         own.sort_by_key(|entry| entry.used);
         let last = own.get(own.len().saturating_sub(most)..).unwrap_or_default();
@@ -153,29 +155,18 @@ impl FragmentTable {
 
     /// False for a flow of which no datagram is remembered; mostly, of no other.
     fn may_know(&self, key: &FlowKey) -> bool {
-        let (word, bit) = self.mark(key);
-        self.marks.get(word).is_some_and(|marks| marks & bit != 0)
+        self.counts.get(self.count_of(key)).is_some_and(|count| *count > 0)
     }
 
-    fn mark(&self, key: &FlowKey) -> (usize, u64) {
-        let hash = self.hasher.hash(key);
-        (hash as usize % MARKS, 1 << ((hash >> 32) % 64))
+    fn count_of(&self, key: &FlowKey) -> usize {
+        self.hasher.hash(key) as usize % COUNTS
     }
 
-    /// A datagram of this flow is remembered. Now and then the marks of those that are not any more are taken off.
-    fn set_mark(&mut self, key: &FlowKey) {
-        self.marked += 1;
-        if self.marked >= MARKS * 64 {
-            self.marked = 0;
-            let mut marks = [0; MARKS];
-            for entry in self.buckets.iter().flatten().flatten() {
-                let (word, bit) = self.mark(&entry.flow.0);
-                marks.get_mut(word).into_iter().for_each(|marks| *marks |= bit);
-            }
-            self.marks = marks;
+    fn count(&mut self, key: &FlowKey, entry: bool) {
+        let at = self.count_of(key);
+        if let Some(count) = self.counts.get_mut(at) {
+            *count = if entry { count.saturating_add(1) } else { count.saturating_sub(1) };
         }
-        let (word, bit) = self.mark(key);
-        self.marks.get_mut(word).into_iter().for_each(|marks| *marks |= bit);
     }
 
     /// Length of what [`FragmentTable::save`] writes for each datagram, in bytes.
@@ -208,7 +199,9 @@ impl FragmentTable {
             Some((datagram, (FlowKey::from_bytes(key)?, direction), u64::from_le_bytes(*born)))
         };
         let Some((datagram, flow, born)) = read() else { return false };
-        self.remember(datagram, flow, born);
+        // What is older than what is here makes none of it look old.
+        let now = self.now.max(born);
+        self.insert(Entry { datagram, flow, born, used: 0 }, now);
         true
     }
 
@@ -238,9 +231,14 @@ impl FragmentTable {
     }
 
     fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
+        self.now = now;
+        self.insert(Entry { datagram, flow, born: now, used: 0 }, now);
+    }
+
+    fn insert(&mut self, entry: Entry, now: u64) {
         self.clock = self.clock.wrapping_add(1);
-        self.set_mark(&flow.0);
-        let entry = Entry { datagram, flow, born: now, used: self.clock };
+        let entry = Entry { used: self.clock, ..entry };
+        let (datagram, flow) = (entry.datagram, entry.flow);
         let Some(bucket) = self.bucket(&datagram) else {
             return;
         };
@@ -252,7 +250,11 @@ impl FragmentTable {
             bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
         };
         if let Some(slot) = same.or_else(oldest).and_then(|index| bucket.get_mut(index)) {
-            *slot = Some(entry);
+            let before = slot.replace(entry);
+            self.count(&flow.0, true);
+            if let Some(before) = before {
+                self.count(&before.flow.0, false);
+            }
         }
     }
 

@@ -106,6 +106,10 @@ impl Drop for Control {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     // Beside it, as a name goes from one to the other; and not much longer, as names of sockets have bounds.
     let beside = path.with_file_name(format!(".{}", std::process::id()));
+    // Numbers of processes come again: whoever had this one may have been killed just here.
+    if is_stale(&beside) {
+        std::fs::remove_file(&beside)?;
+    }
     // Made for this user alone: later would be too late.
     let before = rustix::process::umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(&beside);

@@ -360,7 +360,9 @@ fn share_out(
     let mut shares = vec![Vec::new(); setup.workers.len()];
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
-        for (i, state) in states.into_iter().enumerate() {
+        for (i, mut state) in states.into_iter().enumerate() {
+            // One instance has all flows, wherever they were.
+            state.placed = state.placed.filter(|_| takers.len() > 1);
             let taker = takers.get(i).or(takers.last());
             if let Some(share) = taker.and_then(|w| shares.get_mut(*w)) {
                 share.push(state);

@@ -26,9 +26,6 @@ impl Agent {
         }
         let since = Instant::now();
         loop {
-            if let Some(dog) = &self.watchdog {
-                dog.beat();
-            }
             to.stand_by()?;
             let name = |w: usize| to.setup.workers[w].name.clone();
             let waited = to.generation.taking.iter().find(|(_, answer)| answer.is_none());
@@ -36,7 +33,8 @@ impl Agent {
             if since.elapsed() > patience {
                 return Err(RelinkError::Unready { worker: name(w), patience });
             }
-            std::thread::sleep(LOOK);
+            // Who of this generation dies meanwhile is mended; the next then has to begin anew.
+            self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
         let answers = std::mem::take(&mut to.generation.taking);
         let refused = |(w, answer): (usize, Option<Vec<String>>)| {

@@ -10,7 +10,7 @@ use weir_nf::{FlowSeen, Instance, SaveError, Take, Walk};
 use weir_packet::FlowHasher;
 use weir_port::balance::{BUCKETS, Buckets};
 
-/// So many times as many entries as there are flows and buckets, at most.
+/// So many times as many entries as there were when all had been looked at (and buckets), at most: the rest is of flows that have ended.
 const MOST_ENDED: usize = 4;
 
 /// Flows of a µNF by bucket, each under the bucket of each of its keys. Some may have ended, so what is found is looked at again.
@@ -22,6 +22,8 @@ pub(super) struct Sorted {
     entries: Vec<(u32, u32)>,
     /// Until all flows that were there have been looked at.
     walk: Option<Walk>,
+    /// Entries there were then.
+    whole: usize,
 }
 
 impl Sorted {
@@ -32,6 +34,7 @@ impl Sorted {
             heads: vec![0; BUCKETS],
             entries: Vec::new(),
             walk: Some(Walk::default()),
+            whole: 0,
         }
     }
 
@@ -41,7 +44,7 @@ impl Sorted {
 
     /// Adds what has begun, and goes on by a step.
     pub(super) fn go_on(&mut self, nf: &mut dyn Instance) {
-        if self.entries.len() > MOST_ENDED * (nf.flows().0 + BUCKETS) {
+        if self.walk.is_none() && self.entries.len() > MOST_ENDED * (self.whole + BUCKETS) {
             // Nearly all of them have ended: begins again.
             self.heads.fill(0);
             self.entries.clear();
@@ -50,10 +53,11 @@ impl Sorted {
         for number in nf.new_flows() {
             nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| self.add(seen));
         }
-        if let Some(mut walk) = self.walk.take()
-            && nf.look_at_flows(&mut walk, LOOK, &mut |seen| self.add(seen))
-        {
-            self.walk = Some(walk);
+        if let Some(mut walk) = self.walk.take() {
+            match nf.look_at_flows(&mut walk, LOOK, &mut |seen| self.add(seen)) {
+                true => self.walk = Some(walk),
+                false => self.whole = self.entries.len(),
+            }
         }
     }
 

@@ -261,7 +261,9 @@ impl Holder {
                 any = true;
                 continue;
             }
-            let flows = if next.of_buckets() { self.flows_of(&parts) } else { next.flows };
+            // What buckets had was counted by key, and some of it may have ended: never more than there are.
+            let all = segment.nf_ref(self.node).map_or(0, |nf| nf.flows().0 as u64);
+            let flows = if next.of_buckets() { self.flows_of(&parts).min(all) } else { next.flows };
             match self.machine.start(parts.clone(), next.to, next.home, flows) {
                 Ok((id, effects)) => {
                     let wanted = self.wanted.pop_front().map(|wanted| Wanted { parts, ..wanted });

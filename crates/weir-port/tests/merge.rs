@@ -56,6 +56,29 @@ fn a_lane_that_may_still_bring_an_earlier_packet_holds_the_others_back() {
     assert_eq!(b.pull(), Some(vec![5]));
 }
 
+/// What is behind a marker of a migration was sent before what is promised now.
+#[test]
+fn nothing_is_promised_beyond_packets_that_wait_behind_a_marker() {
+    let mut b = bench(&[0, 0]);
+    b.ingress.take_marks(0);
+    for number in 0..2 {
+        b.lanes[0].stage(Entry::moved(1, number));
+        b.lanes[0].publish();
+    }
+    b.lanes[0].set_watermark(Seq::new(5));
+    b.lanes[1].set_watermark(Seq::new(9));
+    assert_eq!(b.ingress.frontier(0), Some(Seq::new(5)));
+    b.send(0, 6);
+    b.send(0, 7);
+    b.lanes[0].set_watermark(Seq::new(8));
+    b.send(1, 9);
+    assert_eq!((b.pull(), b.ingress.frontier(0)), (None, Some(Seq::new(6))));
+    b.ingress.pass_mark(0);
+    assert_eq!((b.pull(), b.ingress.frontier(0)), (None, Some(Seq::new(6))));
+    b.ingress.pass_mark(0);
+    assert_eq!((b.pull(), b.pull()), (Some(vec![6, 7]), None));
+}
+
 #[test]
 fn a_lane_that_has_ended_holds_nobody_back() {
     let mut b = bench(&[0, 0]);

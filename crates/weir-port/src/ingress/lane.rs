@@ -154,7 +154,9 @@ impl LaneIn {
             return Some(Frontier { seq: watermark, present: false });
         };
         if head.as_marker() == Some(Marker::Moved) {
-            return Some(Frontier { seq: watermark, present: false });
+            // What was sent behind it is before what was promised then.
+            let seq = self.behind_marks().unwrap_or(watermark);
+            return Some(Frontier { seq, present: false });
         }
         if head.as_marker() == Some(Marker::EndOfStream) {
             if !answered {
@@ -164,6 +166,15 @@ impl LaneIn {
             return None;
         }
         Some(Frontier { seq: head.seq(), present: answered })
+    }
+
+    /// Sequence number of the first packet behind markers.
+    #[cold]
+    fn behind_marks(&mut self) -> Option<Seq> {
+        // All of them: what has come since the watermark was read does no harm, but what had come by then must be seen.
+        let all = self.ring.available(usize::MAX);
+        let behind = (1..all).map_while(|at| self.ring.peek(at));
+        behind.into_iter().find(|entry| entry.as_marker().is_none()).map(|entry| entry.seq())
     }
 }
 

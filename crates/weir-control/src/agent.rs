@@ -9,6 +9,7 @@ mod generation;
 mod hear;
 mod hosted;
 mod liveness;
+mod scale;
 mod still;
 mod trust;
 mod view;
@@ -21,6 +22,7 @@ use crate::census::Census;
 use crate::memory::{Memory, MemoryError};
 use crate::process::{Beginning, Process, Programs, SpawnError};
 use crate::recover::recover;
+use crate::scale::Decision;
 use crate::setup::{Setup, WorkerSetup};
 use crate::watchdog::{LONGEST_WAIT, Watchdog};
 use rustix::fd::OwnedFd;
@@ -180,6 +182,13 @@ pub enum Event {
         /// How it went.
         moved: Moved,
     },
+    /// An NF has got one more of its instances, or one less, or is about to.
+    Scaled {
+        /// Its name.
+        nf: String,
+        /// What and why.
+        decision: Decision,
+    },
     /// What was asked by [`Agent::list_flows`].
     FlowsListed {
         /// The question's number.
@@ -269,6 +278,7 @@ pub struct Agent {
     cycles: cycles::Cycles,
     generation: generation::Generation,
     flows: flows::Desk,
+    scales: scale::Scales,
     /// Ends a wait when it has something to read.
     wake: Option<OwnedFd>,
     /// Whether the operator wants the graph to end.
@@ -325,6 +335,7 @@ impl Agent {
             cycles: cycles::Cycles::default(),
             generation: generation::Generation::new(setup.workers.len()),
             flows: flows::Desk::default(),
+            scales: scale::Scales::new(&setup),
             wake: None,
             ends_when: None,
             stopping: false,
@@ -419,6 +430,7 @@ impl Agent {
         self.convict_deaf();
         self.feel_pulses();
         self.notice_standstill();
+        self.scale();
         self.end_cycles();
         self.retake_interfaces();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);

@@ -2,6 +2,7 @@
 
 mod followers;
 
+use crate::scale::Way;
 use crate::setup::{LaneCarries, LaneSetup, Setup};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_runtime::spec::{EndSpec, SpreadSpec, TargetSpec};
@@ -94,6 +95,71 @@ impl Unmovable {
     }
 }
 
+/// Why an NF's instances cannot become more and fewer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unscalable {
+    /// Nothing divides its packets.
+    #[error(
+        "{0} has no instances that packets divide over: they are in the worker that gives it packets (choose another --isolate), or \
+         it was left out, as its answers are known (--consolidate off keeps it)"
+    )]
+    NoInstances(String),
+    /// Its flows stay.
+    #[error(transparent)]
+    Unmovable(#[from] Unmovable),
+    /// What it remembers of flows would stay behind.
+    #[error("flows of {0} can move, with what it remembers of them: leave `rebalance` out")]
+    FlowsMove(String),
+    /// Packets that are to meet would not.
+    #[error(
+        "packets of {0} that meet at one instance would part, and only flows, both directions together, move with what it \
+         remembers; write `,rebalance` if they may part"
+    )]
+    Meets(String),
+    /// Its packets need not meet, so it has no flows that could be kept together.
+    #[error("packets of {0} need not meet, so no flow moves: leave `moves` out")]
+    NeedNotMeet(String),
+}
+
+/// The NF called `name` as one whose instances become more and fewer, in the way that was `asked` for or that suits it.
+///
+/// # Errors
+/// When it cannot be.
+pub fn scales(setup: &Setup, name: &str, asked: Option<Way>) -> Result<(Crew, Way), Unscalable> {
+    let mut all = (0..setup.groups.len()).filter_map(|group| members(setup, group));
+    let Some((crew, fused)) = all.find(|(crew, _)| crew.name == name) else {
+        return Err(Unscalable::NoInstances(name.to_owned()));
+    };
+    let group = setup.groups.get(usize::from(crew.group));
+    let meets = group
+        .is_some_and(|group| !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded));
+    let way = match (asked, movable(setup, &crew, fused)) {
+        (None | Some(Way::Moves), Ok(())) => Way::Moves,
+        (Some(Way::Rebalance), Ok(())) => return Err(Unscalable::FlowsMove(crew.name)),
+        (Some(Way::Moves), Err(_)) if !meets => return Err(Unscalable::NeedNotMeet(crew.name)),
+        (None, Err(Unmovable::OtherKey(..))) => return Err(Unscalable::Meets(crew.name)),
+        (None | Some(Way::Rebalance), Err(_)) if !meets => Way::Rebalance,
+        (Some(Way::Rebalance), Err(Unmovable::OtherKey(..))) => Way::Rebalance,
+        (_, Err(why)) => return Err(why.into()),
+    };
+    if way == Way::Rebalance {
+        if is_fused(setup, &crew, fused) {
+            return Err(Unmovable::Fused(crew.name).into());
+        }
+        if let Some(why) = misplaced(setup, &crew) {
+            return Err(why.into());
+        }
+    }
+    Ok((crew, way))
+}
+
+/// True when not every instance has lanes from who divides.
+fn is_fused(setup: &Setup, crew: &Crew, fused: bool) -> bool {
+    let group = setup.groups.get(usize::from(crew.group));
+    fused || group.is_none_or(|group| group.weights.len() != crew.instances.len())
+}
+
 /// The crews of a setup, and of NFs of several instances that have none why.
 #[must_use]
 pub fn of(setup: &Setup) -> Vec<Result<Crew, Unmovable>> {
@@ -124,7 +190,12 @@ pub(crate) fn lanes_of(
 }
 
 fn crew(setup: &Setup, group: usize) -> Option<Result<Crew, Unmovable>> {
-    let spec = setup.groups.get(group)?;
+    let (crew, fused) = members(setup, group)?;
+    Some(movable(setup, &crew, fused).map(|()| crew))
+}
+
+/// Who is of an NF's crew; and whether some instance is where its packets are divided.
+fn members(setup: &Setup, group: usize) -> Option<(Crew, bool)> {
     let mut instances: BTreeMap<usize, (usize, u16)> = BTreeMap::new();
     let (mut senders, mut fused) = (BTreeSet::new(), false);
     for worker in 0..setup.workers.len() {
@@ -145,27 +216,33 @@ fn crew(setup: &Setup, group: usize) -> Option<Result<Crew, Unmovable>> {
         instances: instances.values().copied().collect(),
         senders: senders.into_iter().collect(),
     };
-    let refused = match spec.spread {
+    Some((crew, fused))
+}
+
+/// Whether the flows of a crew's NF can be moved.
+fn movable(setup: &Setup, crew: &Crew, fused: bool) -> Result<(), Unmovable> {
+    let name = crew.name.clone();
+    let spread = setup.groups.get(usize::from(crew.group)).map(|group| group.spread);
+    let refused = match spread.unwrap_or(SpreadSpec::InTurn) {
         SpreadSpec::InTurn | SpreadSpec::LeastLoaded => Some(Unmovable::NotByFlow(name)),
         SpreadSpec::Source => Some(Unmovable::OtherKey(name, "source address")),
         SpreadSpec::Tuple => Some(Unmovable::OtherKey(name, "5-tuple")),
         SpreadSpec::Fields { .. } => {
             Some(Unmovable::OtherKey(name, "fields of the 5-tuple that were chosen"))
         }
-        SpreadSpec::Flow if fused || crew.instances.len() != spec.weights.len() => {
-            Some(Unmovable::Fused(name))
-        }
+        SpreadSpec::Flow if is_fused(setup, crew, fused) => Some(Unmovable::Fused(name)),
         SpreadSpec::Flow if crew.instances.len() > MOST => {
             Some(Unmovable::TooMany(name, crew.instances.len()))
         }
-        SpreadSpec::Flow => refused(setup, &crew),
+        SpreadSpec::Flow => refused(setup, crew),
     };
-    Some(refused.map_or(Ok(crew), Err))
+    refused.map_or(Ok(()), Err)
 }
 
-fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
+/// Why who is of a crew stands where instances cannot change what they have.
+fn misplaced(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let name = || crew.name.clone();
-    let (first, node) = *crew.instances.first()?;
+    let (first, _) = *crew.instances.first()?;
     let domain = setup.workers.get(first)?.domain;
     let members = || crew.instances.iter().map(|(w, _)| *w).chain(crew.senders.iter().copied());
     for worker in members().filter_map(|w| setup.workers.get(w)) {
@@ -180,8 +257,15 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
         let concerns = crew.instances.iter().any(|(w, _)| lane.to == *w);
         concerns && (lane.carries != LaneCarries::Packets || lane.back || lane.closes)
     };
-    if setup.lanes.iter().any(lends) {
-        return Some(Unmovable::Stage(name()));
+    setup.lanes.iter().any(lends).then(|| Unmovable::Stage(name()))
+}
+
+fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
+    let name = || crew.name.clone();
+    let (first, node) = *crew.instances.first()?;
+    let members = || crew.instances.iter().map(|(w, _)| *w).chain(crew.senders.iter().copied());
+    if let Some(why) = misplaced(setup, crew) {
+        return Some(why);
     }
     if members().any(|w| setup.workers.get(w).is_some_and(|w| w.program.is_some())) {
         return Some(Unmovable::Outside(name()));

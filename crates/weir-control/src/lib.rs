@@ -21,6 +21,7 @@
 //! | [`census`] | where every buffer is |
 //! | `generations` | the reports of a graph's generations as one |
 //! | `instances` | several instances of an NF as one in the report |
+//! | [`scale`] | when an NF gets one more of its instances, and when one less |
 //! | [`report`] | counters of a run, its balance, as tables and as JSON |
 
 pub mod agent;
@@ -42,6 +43,7 @@ mod places;
 mod process;
 mod recover;
 pub mod report;
+pub mod scale;
 pub mod setup;
 mod watchdog;
 pub mod wiring;
@@ -51,4 +53,4 @@ pub use agent::{
     Recovered, RelinkError, Relinked, RestartPolicy, Retired,
 };
 pub use instances::InstanceReport;
-pub use report::Report;
+pub use report::{Report, Scaling};

@@ -4,6 +4,7 @@ use crate::agent::{Agent, Recovered, Relinked};
 use crate::census::Census;
 use crate::early;
 use crate::instances::{self, InstanceReport};
+use crate::scale::Decision;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use weir_device::{DeviceSpec, Place};
@@ -132,6 +133,18 @@ impl Balance {
     }
 }
 
+/// A decision about the number of an NF's instances, or what became of it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Scaling {
+    /// Seconds since the start of the workers.
+    pub at: f64,
+    /// The NF.
+    pub nf: String,
+    /// What, and why.
+    #[serde(flatten)]
+    pub decision: Decision,
+}
+
 /// A run's report; `--json` prints it as it stands here (docs/operating.md describes it).
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
@@ -155,6 +168,9 @@ pub struct Report {
     /// How the graph was relinked while it ran, each time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub relinks: Vec<Relinked>,
+    /// When NFs got one more of their instances, or one less, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scalings: Vec<Scaling>,
     /// The balance.
     pub balance: Balance,
     /// Where all buffers were in the end.
@@ -181,6 +197,7 @@ impl Report {
             copied_bytes: 0,
             crashes: agent.crashes().to_vec(),
             relinks: Vec::new(),
+            scalings: Vec::new(),
             balance: Balance::default(),
             census,
             sound: false,

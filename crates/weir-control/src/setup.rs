@@ -1,6 +1,8 @@
 //! What is to run: workers and the lanes between them, free of file descriptors.
 
+use crate::crews::Crew;
 use crate::jail::SandboxOptions;
+use crate::scale::Rule;
 use rustix::fd::OwnedFd;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -140,6 +142,15 @@ pub struct ArraySetup {
     pub places: Vec<Option<u16>>,
 }
 
+/// An NF whose instances become more and fewer while it runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScaleSetup {
+    /// Its instances, and who divides its packets over them.
+    pub crew: Crew,
+    /// When and how.
+    pub rule: Rule,
+}
+
 /// Sizes of the graph's memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
@@ -166,6 +177,8 @@ pub struct Setup {
     pub source_ports: Vec<u16>,
     /// NFs of several instances.
     pub groups: Vec<GroupSpec>,
+    /// Those of them whose instances become more and fewer.
+    pub scales: Vec<ScaleSetup>,
     /// Arrays of ports that edges lead to.
     pub arrays: Vec<ArraySetup>,
     /// Sizes.

@@ -2,10 +2,13 @@
 
 mod arrays;
 mod outputs;
+mod scaling;
 mod sizes;
 mod stages;
 
 use self::arrays::Arrays;
+pub use self::scaling::ScaleOptions;
+use crate::crews::Unscalable;
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
 use crate::setup::{LaneCarries, LaneSetup, Setup, WorkerSetup};
@@ -125,6 +128,14 @@ pub enum WiringError {
          nothing need be dropped: leave it out"
     )]
     NothingLive,
+    /// An NF whose instances cannot become more and fewer.
+    #[error("--scale {nf}=...: {why}")]
+    Scale {
+        /// Its name.
+        nf: String,
+        /// Why.
+        why: Unscalable,
+    },
     /// More than the layout can number.
     #[error("{what}: {n} are more than {most}")]
     TooMany {
@@ -170,6 +181,9 @@ pub struct RunOptions {
     pub sandbox: SandboxOptions,
     /// Classes of live sources' packets: which are given up first.
     pub early: Vec<EarlySpec>,
+    /// NFs whose instances become more and fewer, by the policy's names. Their groups in the plan have the weights
+    /// that they begin with.
+    pub scale: BTreeMap<String, ScaleOptions>,
 }
 
 impl Default for RunOptions {
@@ -190,6 +204,7 @@ impl Default for RunOptions {
             dump_drops: None,
             sandbox: SandboxOptions::default(),
             early: Vec::new(),
+            scale: BTreeMap::new(),
         }
     }
 }
@@ -352,7 +367,7 @@ pub fn wire(
     let sizes = sizes::sizes(plan, binds, captures, options);
     let pools = workers.iter().filter(|w| w.has_home()).count();
     limit("packet buffers", pools << sizes.pool_bits, MAX_BUFFERS as usize)?;
-    Ok(Setup {
+    let mut setup = Setup {
         domains,
         workers,
         lanes,
@@ -366,7 +381,10 @@ pub fn wire(
         taps: BTreeMap::new(),
         programs: options.programs.clone(),
         sandbox: options.sandbox,
-    })
+        scales: Vec::new(),
+    };
+    setup.scales = scaling::scales(&setup, options)?;
+    Ok(setup)
 }
 
 /// All trust domains, the graph's own first.

@@ -49,6 +49,19 @@ fn planned(
     cores: &[usize],
     asked: &[(&str, &[u32])],
 ) -> Result<(Plan, weir_plan::Instances), PlanError> {
+    let weigh = |(name, weights): &(&str, &[u32])| {
+        let asked = Asked { weights: weights.to_vec(), least_loaded: false, scales: false };
+        ((*name).to_owned(), asked)
+    };
+    planned_as(text, isolate, cores, &asked.iter().map(weigh).collect())
+}
+
+fn planned_as(
+    text: &str,
+    isolate: Isolate,
+    cores: &[usize],
+    asked: &BTreeMap<String, Asked>,
+) -> Result<(Plan, weir_plan::Instances), PlanError> {
     let text = format!("Port<0> lan; Port<1> wan; {text}");
     let checked = check(&text, &Kinds)
         .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.weir", &text)));
@@ -56,11 +69,7 @@ fn planned(
         Options { isolate, cores: Some(cores.to_vec()), online: 8, domains: BTreeMap::new() };
     let cores = u32::try_from(cores.len()).unwrap();
     let server = Server { name: "s".to_owned(), cores, ghz: 1.0, nic_bps: None };
-    let weigh = |(name, weights): &(&str, &[u32])| {
-        ((*name).to_owned(), Asked { weights: weights.to_vec(), least_loaded: false })
-    };
-    let asked = asked.iter().map(weigh).collect();
-    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    let sizing = Sizing { server: &server, objective: None, asked };
     Plan::sized(&checked.graph, &options, true, sizing)
 }
 
@@ -136,6 +145,26 @@ fn where_packets_are_divided_rightly_already_instance_leads_to_instance() {
     let want =
         [want.as_slice(), &[("a#2 -> b#2", None), ("b#1 -> wan", None), ("b#2 -> wan", None)]];
     assert_eq!(edges(&plan), set(&want.concat()));
+}
+
+/// Its flows go elsewhere while it runs, and those of whoever follows would not go along.
+#[test]
+fn an_nf_whose_instances_become_more_and_fewer_is_divided_alone() {
+    let text = "ByFlow a; ByFlow b; ByFlow c; pipelet { lan -> a -> b -> c -> wan; }";
+    let asked = ["a", "b", "c"].map(|name| (name.to_owned(), Asked::scaling(1, 2)));
+    let plan = planned_as(text, Isolate::Each, &CORES, &asked.into()).unwrap().0;
+    for (edge, share) in edges(&plan) {
+        assert_eq!(share.is_some(), !edge.ends_with("wan"), "{edge}");
+    }
+    assert!(plan.groups.iter().all(|group| group.weights == [1, 0]), "{:?}", plan.groups);
+    // As it is, who follows is divided anew, by the same.
+    let asked = [("a", Asked::scaling(1, 2)), ("b", Asked::equal(2))];
+    let asked = asked.map(|(name, asked)| (name.to_owned(), asked)).into();
+    let text = "ByFlow a; ByFlow b; pipelet { lan -> a -> b -> wan; }";
+    let (plan, instances) = planned_as(text, Isolate::Each, &CORES, &asked).unwrap();
+    assert!(edges(&plan).contains(&("a#1 -> b#2".to_owned(), Some(1))));
+    let said = instances.nfs[0].to_string();
+    assert!(said.contains("2 instances, divided by flow, of which 1 at first"), "{said}");
 }
 
 /// Instance 3 of four sends to instance 1 of two, but a hash into two would send its packets elsewhere.

@@ -402,6 +402,8 @@ impl Job {
             Order::List { ticket, filter, most } => {
                 self.listings.extend(Listing::new(ticket, filter.as_ref(), most));
             }
+            // Of a sound agent the weights are right; what cannot be changes nothing.
+            Order::Weigh { group, weights } => self.segment.reweigh(group, &weights),
             order => {
                 if let Some(moves) = &mut self.moves {
                     moves.order(order);

@@ -444,6 +444,11 @@ impl Segment {
         self.balances.director(group)
     }
 
+    /// From now on the packets of a group divide by other weights.
+    pub(crate) fn reweigh(&mut self, group: u16, weights: &[u32]) {
+        self.balances.reweigh(group, weights);
+    }
+
     /// True when no packet waits for room.
     pub(crate) fn has_no_backlog(&self) -> bool {
         self.more.backlog.is_empty()

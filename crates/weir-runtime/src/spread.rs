@@ -110,6 +110,18 @@ impl Balances {
         self.all.get_mut(place)?.director.as_mut()
     }
 
+    /// From now on the packets of a group divide by other weights, of as many instances. Nothing changes where its flows are
+    /// moved: they have to be moved, then, or by weights that cannot be.
+    pub(crate) fn reweigh(&mut self, group: u16, weights: &[u32]) {
+        let place = self.places.get(&group).copied();
+        let one = place.and_then(|place| self.all.get_mut(place));
+        if let Some(one) =
+            one.filter(|one| one.director.is_none() && one.instances == weights.len())
+        {
+            let _ = one.balance.reweigh(weights);
+        }
+    }
+
     /// True when a branch has the ways of all instances.
     pub(crate) fn whole(&self, spread: &Spread) -> bool {
         self.all.get(spread.balance).is_some_and(|one| one.instances == spread.parts.len())

@@ -3,7 +3,7 @@
 use crate::BAD_INPUT;
 use crate::planning::{Planned, PlanningArgs};
 use crate::policy::{self, PolicyFailure};
-use crate::say;
+use crate::{say, scaling};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,7 +51,7 @@ fn check(args: &CheckArgs) -> Result<String, PolicyFailure> {
     let described = planned.without_code();
     if described.is_empty() {
         policy::runs(&planned.loaded.graph, &args.policy)?;
-        wired(&planned, &args.policy);
+        wired(&planned, &args.policy)?;
     }
     let plan = &planned.plan;
     // What the policy has, whatever of it was left out.
@@ -74,16 +74,18 @@ fn check(args: &CheckArgs) -> Result<String, PolicyFailure> {
 }
 
 /// Warns of a policy that could not run with a device at each of its ports. With fewer it may.
-fn wired(planned: &Planned, path: &Path) {
+fn wired(planned: &Planned, path: &Path) -> Result<(), PolicyFailure> {
     let ports = planned.plan.segments.iter().filter_map(|segment| match segment.kind {
         SegmentKind::Rx { port, .. } | SegmentKind::Tx { port } => Some(port),
         SegmentKind::Nf | SegmentKind::Gate { .. } => None,
     });
     let device = |port| (port, DeviceSpec::Tap(format!("p{port}")));
     let binds: BTreeMap<u16, DeviceSpec> = ports.map(device).collect();
-    let options = RunOptions { programs: planned.known.programs.paths(), ..RunOptions::default() };
+    let (programs, scale) = (planned.known.programs.paths(), scaling::scaled(&planned.told.scale)?);
+    let options = RunOptions { programs, scale, ..RunOptions::default() };
     if let Err(why) = wiring::wire(&planned.plan, &binds, &Captures::new(), &options) {
         let file = path.display();
         crate::complain!("{file}: warning: with a device at each port it cannot run: {why}");
     }
+    Ok(())
 }

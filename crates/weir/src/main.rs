@@ -16,6 +16,7 @@ mod planning;
 mod policy;
 mod run;
 mod say;
+mod scaling;
 mod schema;
 
 use clap::{Parser, Subcommand};

@@ -6,9 +6,10 @@ use crate::known::{self, DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, Loaded, Parallel, PolicyFailure};
 use crate::run::words;
-use crate::say;
+use crate::{say, scaling};
 use clap::Parser;
 use std::path::{Path, PathBuf};
+use weir_control::wiring::ScaleOptions;
 use weir_plan::{Asked, Instances, Isolate, Options, Plan, Sizing};
 use weir_runtime::spec::{EarlySpec, ReplicateSpec};
 
@@ -56,6 +57,11 @@ pub struct PlanArgs {
     /// there are as many as the traffic that the policy states needs, and cores make use of.
     #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
     pub instances: Vec<(String, Asked)>,
+    /// Has instances of an NF become more when one is overloaded, and fewer when they are idle, between two limits: flows
+    /// move then, and packets that need not meet divide anew. NF=1:4,moves or NF=1:4,rebalance says which; `,step=500` how many flows
+    /// move in a step, `,cool=2` for how many seconds after a change there is no other.
+    #[arg(long, value_name = "NF=MIN:MAX", value_parser = scaling::parse)]
+    pub scale: Vec<(String, ScaleOptions)>,
     /// Keeps what an NF remembers of flows when its worker dies: `batch`, written before the packets leave, so that nothing
     /// is forgotten that anybody has seen; `every:N`, at every N-th packet of a flow; `us:T`, every T microseconds; `none`.
     /// Without it an NF's flows begin anew then.
@@ -81,6 +87,7 @@ impl PlanArgs {
             parallel: file.parallel.or(self.parallel),
             domain: if file.domain.is_empty() { self.domain } else { file.domain },
             instances: if file.instances.is_empty() { self.instances } else { file.instances },
+            scale: if file.scale.is_empty() { self.scale } else { file.scale },
             replicate: if file.replicate.is_empty() { self.replicate } else { file.replicate },
             early_drop: if file.early_drop.is_empty() { self.early_drop } else { file.early_drop },
             cores: file.cores.or(self.cores),
@@ -101,7 +108,7 @@ struct OptionsFile {
 pub struct PlanningArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// More of the options that decide on the plan (--isolate, --consolidate, --parallel, --domain, --instances, --replicate,
+    /// More of the options that decide on the plan (--isolate, --consolidate, --parallel, --domain, --instances, --scale, --replicate,
     /// --early-drop, --cores), as they would stand here; what is in quotes is one word, `#` begins a comment. They go before those that stand here, and `weir run` reads them again
     /// whenever it reads the policy.
     #[arg(long, value_name = "FILE")]
@@ -179,7 +186,8 @@ impl PlanningArgs {
             crate::complain!("weir: {chosen}");
         }
         let server = known::server(hardware, options.cores.as_deref())?;
-        let (asked, objective) = (policy::asked(&told.instances)?, loaded.objective.as_ref());
+        let (mut asked, objective) = (policy::asked(&told.instances)?, loaded.objective.as_ref());
+        scaling::plan(&told.scale, &mut asked)?;
         let sizing = Sizing { server: &server, objective, asked: &asked };
         let consolidate = told.consolidate.unwrap_or(Consolidate::On);
         let (plan, instances) =
@@ -215,7 +223,7 @@ pub enum OptionsError {
 
 /// What may stand in a file of options.
 const OPTIONS: &str = "each option with its value, as in `--isolate auto`; there are --isolate, --consolidate, --parallel, \
-     --domain, --instances, --replicate, --early-drop and --cores";
+     --domain, --instances, --scale, --replicate, --early-drop and --cores";
 
 fn read(path: &Path) -> Result<PlanArgs, OptionsError> {
     let text = known::text(path, true)

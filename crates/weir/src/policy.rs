@@ -89,6 +89,12 @@ pub enum PolicyFailure {
     /// An NF is given two numbers of instances.
     #[error("weir: --instances {0}=...: {0} is given a number of instances twice; give it one")]
     InstancesTwice(String),
+    /// An NF is given two rules.
+    #[error("weir: --scale {0}=...: {0} is given twice; give it once")]
+    ScaleTwice(String),
+    /// An NF is given a rule and a number.
+    #[error("weir: --scale {0}=...: {0} has --instances as well; give one of the two")]
+    ScaleAndInstances(String),
     /// It cannot be planned.
     #[error("{}: {source}", path.display())]
     Plan {
@@ -330,7 +336,7 @@ pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
             "`{text}`: no instance has a weight above 0, so none would get packets"
         ));
     }
-    Ok((name.to_owned(), Asked { weights, least_loaded }))
+    Ok((name.to_owned(), Asked { weights, least_loaded, scales: false }))
 }
 
 /// Understands `NF=batch`, `NF=every:10`, `NF=us:500` and `NF=none`, as `--replicate` is given.

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_control::setup::WorkerSetup;
 use weir_control::wiring::WiringError;
-use weir_control::{Agent, AgentError, Event, Report, RestartPolicy};
+use weir_control::{Agent, AgentError, Event, Report, RestartPolicy, Scaling};
 use weir_device::DeviceSpec;
 
 /// Runs a policy.
@@ -222,6 +222,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     };
     let mut live = Live::new(args.quiet, &planner.captures(), &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
+    let mut scalings = Vec::new();
     // A policy is read and planned beside the loop, which has to look after the workers.
     let ended = std::thread::scope(|scope| {
         let mut reload = Reload::new(scope, &planner, plan, files);
@@ -255,6 +256,10 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                     Event::Finished => return Ok(Some(reload.end())),
                     Event::Relinked(relinked) => reload.relinked(relinked),
                     Event::NotRelinked { .. } => reload.not_relinked(),
+                    Event::Scaled { nf, decision } => {
+                        let at = start.elapsed().as_secs_f64();
+                        scalings.push(Scaling { at, nf, decision });
+                    }
                     _ => {}
                 }
             }
@@ -286,6 +291,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
         report.add_earlier(earlier);
     }
     report.relinks = relinks;
+    report.scalings = scalings;
     print_report(&report, args.json).map_err(RunError::Print)?;
     if !report.sound {
         crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");

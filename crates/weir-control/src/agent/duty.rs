@@ -157,7 +157,7 @@ impl Agent {
 
     /// True when worker `w` has packets before it that it may take in their order, and room further
     /// on. What the others do can only make that truer.
-    fn can_take(&self, w: usize) -> bool {
+    pub(super) fn can_take(&self, w: usize) -> bool {
         if self.sends_later(w) && self.may_wait(w) {
             return false;
         }

@@ -124,6 +124,15 @@ pub(super) struct Desk {
     later: Vec<(usize, Order)>,
     /// Until when instances may let packets wait.
     excused: Option<Instant>,
+    /// What became of orders by which an NF's instances become more or fewer.
+    pub(super) scaled: Vec<Scaled>,
+}
+
+/// What became of such an order.
+pub(super) struct Scaled {
+    pub(super) ticket: u64,
+    pub(super) flows: u64,
+    pub(super) failures: Vec<String>,
 }
 
 impl Desk {
@@ -145,7 +154,7 @@ struct Open {
 }
 
 /// How it went to give a worker an order.
-enum Given {
+pub(super) enum Given {
     Told,
     /// It is being started, and can be told when it is ready.
     Later,
@@ -154,8 +163,18 @@ enum Given {
 }
 
 enum Answer {
-    Moved { group: u16, flows: u64, failures: Vec<String> },
-    Listed { listed: Listed, nf: Option<String>, most: usize },
+    Moved {
+        group: u16,
+        flows: u64,
+        failures: Vec<String>,
+        /// It was not asked for by the operator.
+        scales: bool,
+    },
+    Listed {
+        listed: Listed,
+        nf: Option<String>,
+        most: usize,
+    },
 }
 
 impl Agent {
@@ -195,16 +214,41 @@ impl Agent {
         if !crew.instances.get(usize::from(to)).is_some_and(lives) {
             return Err(MoveError::Closed(order.nf.clone(), order.to));
         }
-        let is_same =
-            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group);
-        if self.flows.open.values().any(is_same) {
-            return Err(MoveError::Busy(order.nf.clone()));
-        }
         // One that was stopped for good has no flows.
         let sources = crew.instances.iter().zip(0..).filter(|(w, i)| *i != to && lives(w));
         let sources: Vec<usize> = sources.map(|((w, _), _)| *w).collect();
-        let (group, what) = (crew.group, order.what.clone());
-        let answer = Answer::Moved { group, flows: 0, failures: Vec::new() };
+        self.order_moves(&crew, sources, to, &order.what, false)
+    }
+
+    /// Has flows moved from one instance to another, counted from 0, as the NF's instances become more or fewer. How it went
+    /// is in [`Desk::scaled`].
+    pub(super) fn move_for_scaling(
+        &mut self,
+        crew: &Crew,
+        from: u16,
+        to: u16,
+        what: What,
+    ) -> Result<u64, MoveError> {
+        self.may_move()?;
+        let source = crew.instances.get(usize::from(from)).map(|(w, _)| *w);
+        self.order_moves(crew, source.into_iter().collect(), to, &what, true)
+    }
+
+    fn order_moves(
+        &mut self,
+        crew: &Crew,
+        sources: Vec<usize>,
+        to: u16,
+        what: &What,
+        scales: bool,
+    ) -> Result<u64, MoveError> {
+        let is_same =
+            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group);
+        if self.flows.open.values().any(is_same) {
+            return Err(MoveError::Busy(crew.name.clone()));
+        }
+        let group = crew.group;
+        let answer = Answer::Moved { group, flows: 0, failures: Vec::new(), scales };
         let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
         let ticket = self.ask(sources, answer, message)?;
         self.flows.excused = Some(Instant::now() + EXCUSED);
@@ -275,7 +319,7 @@ impl Agent {
     }
 
     /// Gives an order to worker `w`.
-    fn give(&mut self, w: usize, order: &Order) -> Given {
+    pub(super) fn give(&mut self, w: usize, order: &Order) -> Given {
         let process = match &mut self.workers[w].state {
             State::Running(process) | State::Done(process) => process,
             State::Waiting | State::Restarting(_) => return Given::Later,
@@ -389,6 +433,9 @@ impl Agent {
         }
         let Some(Open { begun, answer, .. }) = self.flows.open.remove(&ticket) else { return };
         self.events.push_back(match answer {
+            Answer::Moved { flows, failures, scales: true, .. } => {
+                return self.flows.scaled.push(Scaled { ticket, flows, failures });
+            }
             Answer::Moved { flows, failures, .. } => {
                 let took = begun.elapsed();
                 Event::FlowsMoved { ticket, moved: Moved { flows, failures, took } }

@@ -58,7 +58,7 @@ pub enum PlanError {
         has: String,
     },
     /// Instances are asked for of an NF that there is not.
-    #[error("--instances {instance}=...: the policy has no NF {instance}; it has {has}")]
+    #[error("--instances or --scale {instance}=...: the policy has no NF {instance}; it has {has}")]
     NoneToMultiply {
         /// The name.
         instance: String,
@@ -67,7 +67,7 @@ pub enum PlanError {
     },
     /// Several instances, trust domains and several inputs.
     #[error(
-        "--instances {instance}=...: with trust domains and packets from several ports there is one instance of each NF, as gates \
+        "--instances or --scale {instance}=...: with trust domains and packets from several ports there is one instance of each NF, as gates \
          could wait for each other for ever; put all NFs into one domain, or ask for one instance"
     )]
     Apart {
@@ -76,7 +76,7 @@ pub enum PlanError {
     },
     /// Several instances are asked for of an NF that may have one.
     #[error(
-        "--instances {instance}=...: the description of {nf} allows one instance; say there what packets must meet \
+        "--instances or --scale {instance}=...: the description of {nf} allows one instance; say there what packets must meet \
          (`affinity`, `scaling`), or leave it at one"
     )]
     OneInstance {
@@ -87,7 +87,7 @@ pub enum PlanError {
     },
     /// More instances than there may be, or none.
     #[error(
-        "--instances {instance}=...: {count} instances are asked for; 1 to {MAX_INSTANCES} can be"
+        "--instances or --scale {instance}=...: {count} instances are asked for; 1 to {MAX_INSTANCES} can be"
     )]
     ManyInstances {
         /// The NF's name.

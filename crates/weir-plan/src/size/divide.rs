@@ -129,7 +129,8 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         let coming = into.get(nf.node.index()).map(Vec::as_slice).unwrap_or_default();
         let split = choose(graph, traffic, nf, coming, &splits);
         nf.split = Some(split);
-        if let Some(place) = splits.get_mut(nf.node.index()) {
+        // Whose weights change divides anew: who comes behind it cannot go by how it was divided at first.
+        if let Some(place) = splits.get_mut(nf.node.index()).filter(|_| !nf.scales()) {
             *place = Some(split);
         }
         let from = |id: &EdgeId| graph.edge(*id).map(|edge| edge.from);
@@ -144,7 +145,7 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
             // where a hash would send it.
             // And who was asked for weights, or for the least loaded, gets them.
             let meets = match &nf.asked {
-                Some(asked) => same && !asked.least_loaded,
+                Some(asked) => same && !asked.least_loaded && !asked.scales,
                 None => same || one_origin || split.key == Key::Any,
             };
             let direct = before.is_some_and(|before| meets && continues(before, split));
@@ -154,7 +155,7 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
             }
         }
         if let Some(place) = by_hash.get_mut(nf.node.index()) {
-            *place = alike.then_some(weights);
+            *place = (alike && !nf.scales()).then_some(weights);
         }
     }
     ways
@@ -173,7 +174,7 @@ fn choose(
         Some(NodeKind::Nf { info, .. }) => Key::of(info.work.affinity),
         _ => Key::Flow,
     };
-    if nf.asked.as_ref().is_some_and(|asked| asked.least_loaded) {
+    if nf.asked.as_ref().is_some_and(|asked| asked.least_loaded || asked.scales) {
         return Split { key: own, count: nf.count };
     }
     let mut coming = coming.to_vec();

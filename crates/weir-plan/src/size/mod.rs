@@ -74,6 +74,11 @@ pub struct SizedNf {
 }
 
 impl SizedNf {
+    /// True when the weights change while it runs.
+    pub(crate) fn scales(&self) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.scales)
+    }
+
     /// The instances' weights.
     pub(crate) fn weights(&self) -> Vec<u32> {
         let asked = self.asked.as_ref().map(|asked| asked.weights.clone());
@@ -88,6 +93,9 @@ pub struct Asked {
     pub weights: Vec<u32>,
     /// Packets that need not meet go to the instance with the least waiting before it, not in turn.
     pub least_loaded: bool,
+    /// The weights change while it runs: those that have none now stand by.
+    #[serde(default)]
+    pub scales: bool,
 }
 
 impl Asked {
@@ -95,7 +103,14 @@ impl Asked {
     #[must_use]
     pub fn equal(count: u32) -> Self {
         let weights = (0..count).map(|_| 1).collect();
-        Asked { weights, least_loaded: false }
+        Asked { weights, least_loaded: false, scales: false }
+    }
+
+    /// `most` instances, of which the first `least` have packets at first.
+    #[must_use]
+    pub fn scaling(least: u32, most: u32) -> Self {
+        let weights = (0..most).map(|i| u32::from(i < least)).collect();
+        Asked { weights, least_loaded: false, scales: true }
     }
 }
 

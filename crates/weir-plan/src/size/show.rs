@@ -83,7 +83,10 @@ impl fmt::Display for SizedNf {
         if let Some(split) = self.split {
             write!(f, ", divided {}", split.key)?;
         }
-        if let Some(asked) = &self.asked {
+        if let Some(asked) = self.asked.as_ref().filter(|asked| asked.scales) {
+            let least = asked.weights.iter().filter(|weight| **weight > 0).count();
+            write!(f, ", of which {least} at first, more and fewer by load")?;
+        } else if let Some(asked) = &self.asked {
             f.write_str(", as asked for")?;
             if asked.weights.iter().any(|weight| Some(weight) != asked.weights.first()) {
                 let weights: Vec<_> = asked.weights.iter().map(u32::to_string).collect();

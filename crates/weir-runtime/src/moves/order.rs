@@ -25,6 +25,13 @@ pub enum Order {
         /// The instance.
         replica: u16,
     },
+    /// From now on divide the packets of an NF by these weights. Not of one whose flows can be moved.
+    Weigh {
+        /// The NF.
+        group: u16,
+        /// By instance.
+        weights: Vec<u32>,
+    },
     /// Say which flows there are. Answered with [`FromWorker::Flows`](crate::spec::FromWorker::Flows).
     List {
         /// What the answer is to say.
@@ -44,6 +51,14 @@ pub enum What {
     Flows(Option<Expr>),
     /// So many hundredths of its buckets, with the flows that are and will be in them.
     Share(u8),
+    /// Some of its buckets, with as many flows as these or a little more; in a large table a thirty-second of all that
+    /// are there, as each order goes through the whole table. So many buckets stay.
+    Some {
+        /// Flows.
+        flows: u32,
+        /// Buckets.
+        keep: u32,
+    },
 }
 
 /// One flow of an instance.

@@ -1,6 +1,6 @@
 //! What the operator sees while it runs.
 
-use crate::say;
+use crate::{say, scaling};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 use weir_control::devices::Captures;
@@ -122,6 +122,7 @@ impl Live {
                 moved.failures.iter().for_each(|why| self.say(&format!("not moved: {why}")));
             }
             Event::FlowsListed { .. } => {}
+            Event::Scaled { nf, decision } => self.say(&scaling::told(nf, decision)),
             Event::NotRelinked { why } => {
                 self.say(&format!("not relinked: {why}; the graph goes on as it was"));
             }

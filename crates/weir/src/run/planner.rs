@@ -1,7 +1,7 @@
 //! From what the operator says to what is to run: at the start, and whenever the policy is read again.
 
 use super::{Poll, RunArgs, RunError};
-use crate::policy;
+use crate::{policy, scaling};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -97,6 +97,7 @@ impl<'a> Planner<'a> {
             programs: known.programs.paths(),
             dump_drops: args.dump_drops.clone(),
             sandbox: args.planning.outside.sandbox(),
+            scale: scaling::scaled(&told.scale)?,
             early: told.early_drop,
         };
         let taps = if generation == 1 { devices::open(binds)? } else { Taps::new() };

@@ -155,13 +155,21 @@ impl Holder {
                 let goes_on = order.found.as_mut().is_some_and(|found| found.go_on(nf, &hasher));
                 (!goes_on).then(|| order.found.take().map(|found| found.pieces).unwrap_or_default())
             }
-            What::Share(percent) => {
+            What::Share(_) | What::Some { .. } => {
                 let seed = self.seed;
-                let sorted = self.sorted.get_or_insert_with(|| Sorted::new(seed, nf));
-                if !sorted.is_whole() {
+                if !self.sorted.get_or_insert_with(|| Sorted::new(seed, nf)).is_whole() {
                     return None;
                 }
-                Some(self.share(*percent, order.to, nf.flows().0 as u64))
+                let all = nf.flows().0 as u64;
+                let What::Some { flows, keep } = order.what else {
+                    let What::Share(percent) = order.what else { return Some(Vec::new()) };
+                    return Some(self.share(percent, order.to, all));
+                };
+                let here = self.buckets_here();
+                let sorted = self.sorted.as_ref();
+                let of = |bucket| sorted.map_or(0, |sorted| sorted.count(bucket));
+                let going = some_of(&here, of, all, flows, keep);
+                Some(self.pieces(&here, going, order.to, all))
             }
         }
     }
@@ -169,10 +177,29 @@ impl Holder {
     /// So many hundredths of the buckets that are here, which have so many `flows` in all; with all of them the flows that
     /// are here by themselves too.
     fn share(&self, percent: u8, to: u16, flows: u64) -> Vec<Piece> {
-        let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
-        let here: Vec<u16> = here.map(|(_, bucket)| bucket).collect();
+        let here = self.buckets_here();
         let count = (here.len() * usize::from(percent.min(100))).div_ceil(100);
-        let going = here.get(..count).unwrap_or_default();
+        let mut wanted = self.pieces(&here, here.get(..count).unwrap_or_default(), to, flows);
+        if percent >= 100 {
+            // Those whose buckets are elsewhere.
+            let is_away = |hash: &&u64| !self.is_here(&Part::Bucket(Buckets::bucket(**hash)));
+            let rest: Vec<Part> =
+                self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
+            for some in rest.chunks(FLOWS) {
+                let (parts, flows) = (some.iter().copied().collect(), some.len() as u64);
+                wanted.push(Piece { parts, flows, ..Piece::default() });
+            }
+        }
+        wanted
+    }
+
+    fn buckets_here(&self) -> Vec<u16> {
+        let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
+        here.map(|(_, bucket)| bucket).collect()
+    }
+
+    /// The buckets that are `going` as migrations, of those that are `here`, which have so many `flows` in all.
+    fn pieces(&self, here: &[u16], going: &[u16], to: u16, flows: u64) -> Vec<Piece> {
         let is_home = |bucket: &&u16| u16::from(self.initial.at(**bucket)) == to;
         let (home, away): (Vec<&u16>, Vec<&u16>) = going.iter().partition(is_home);
         let pieces = (flows / BUCKET_FLOWS).clamp(1, BUCKETS as u64) as usize;
@@ -182,16 +209,6 @@ impl Holder {
             for some in buckets.chunks(size) {
                 let parts = some.iter().map(|b| Part::Bucket(**b)).collect();
                 wanted.push(Piece { parts, home, ..Piece::default() });
-            }
-        }
-        if percent >= 100 {
-            // Those whose buckets are elsewhere.
-            let is_away = |hash: &&u64| !self.is_here(&Part::Bucket(Buckets::bucket(**hash)));
-            let rest: Vec<Part> =
-                self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
-            for some in rest.chunks(FLOWS) {
-                let (parts, flows) = (some.iter().copied().collect(), some.len() as u64);
-                wanted.push(Piece { parts, flows, ..Piece::default() });
             }
         }
         wanted
@@ -344,5 +361,39 @@ impl Holder {
         {
             self.notes.push(FromWorker::Moved { ticket, flows, why });
         }
+    }
+}
+
+/// Of the buckets that are `here`, with `all` flows, those of the first `flows` flows or a little more; but of many a
+/// thirty-second part. `keep` stay at least.
+fn some_of(here: &[u16], of: impl Fn(u16) -> u64, all: u64, flows: u32, keep: u32) -> &[u16] {
+    let enough = u64::from(flows.max(1)).max(all / 32);
+    let may = here.len().saturating_sub(keep as usize);
+    let (mut count, mut sum) = (0, 0);
+    while count < may && sum < enough {
+        sum += here.get(count).map_or(0, |bucket| of(*bucket));
+        count += 1;
+    }
+    here.get(..count).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::some_of;
+
+    #[test]
+    fn a_step_has_the_flows_that_were_asked_for_and_leaves_the_buckets_that_stay() {
+        let here: Vec<u16> = (0..100).collect();
+        let one = |_| 1;
+        assert_eq!(some_of(&here, one, 100, 7, 50), &here[..7]);
+        assert_eq!(some_of(&here, one, 100, 500, 50), &here[..50]);
+        assert_eq!(some_of(&here, one, 100, 500, 100), &here[..0]);
+        assert_eq!(some_of(&here, one, 100, 500, 200), &here[..0]);
+        // Buckets without flows go along with those before them, and alone at the end.
+        let few = |bucket| u64::from(bucket < 3);
+        assert_eq!(some_of(&here, few, 3, 2, 0), &here[..2]);
+        assert_eq!(some_of(&here[2..], few, 1, 2, 0), &here[2..]);
+        // A thirty-second of 64,000.
+        assert_eq!(some_of(&here, |_| 640, 64_000, 500, 0), &here[..4]);
     }
 }

@@ -1,0 +1,405 @@
+//! Instances that become more when one is overloaded, and fewer when they are idle, in real processes, of an NF that
+//! remembers flows: none is begun anew, lost or reordered. The program is its own worker, with an NF slow enough; so it has
+//! no test harness but its own.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+use weir_capture::{
+    Format, LinkType, Precision, RawTime, Reader, Record, TimeFormat, Timestamp, Writer,
+};
+use weir_control::library::Library;
+use weir_control::scale::{Decision, Happened};
+use weir_control::setup::Setup;
+use weir_control::wiring::{RunOptions, ScaleOptions, wire};
+use weir_control::{Agent, Event, RelinkError, Report, RestartPolicy, devices};
+use weir_device::DeviceSpec;
+use weir_nf::wire::Frame;
+use weir_nf::{
+    Affinity, ConfigError, Ctx, Descriptor, Effect, Env, FlowState, LayerAccess, Merge, Nf,
+    NoConfig, Packets, ReadOnly, Touch,
+};
+use weir_nfs as _;
+use weir_plan::service::Server;
+use weir_plan::{Asked, Isolate, Options, Plan, Sizing};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a packet takes at least.
+const EACH: Duration = Duration::from_micros(30);
+/// Packets of the capture: some seconds' worth.
+const PACKETS: u64 = 80_000;
+const FLOWS: u64 = 700;
+/// Flows of what goes on when the capture has ended.
+const TRICKLE: u64 = 4;
+/// Stands before the number of a packet of the capture.
+const MAGIC: u64 = 0x7765_6972_746f_696c;
+
+/// Takes its time for each packet, and knows which were before it in its flow.
+struct Toil;
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct OfFlow {
+    last: u64,
+}
+
+impl FlowState for OfFlow {}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Tally {
+    packets: u64,
+    flows: u64,
+    disorder: u64,
+}
+
+impl Merge for Tally {
+    fn merge(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.flows += other.flows;
+        self.disorder += other.disorder;
+    }
+}
+
+impl Nf for Toil {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Toil",
+        layers: LayerAccess {
+            l2: Touch::Read,
+            l3: Touch::Read,
+            l4: Touch::Read,
+            payload: Touch::Read,
+        },
+        effect: Effect::Stateful,
+        affinity: Affinity::Flow,
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = OfFlow;
+    type Shared = Tally;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Toil)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        for packet in packets.iter_mut() {
+            let begun = Instant::now();
+            let bytes = packet.bytes();
+            let at = |back: usize| bytes.ne64(bytes.len().wrapping_sub(back)).map(u64::from_be);
+            let number = at(8).filter(|_| at(16) == Some(MAGIC));
+            let (flow, shared) = ctx.flow_of_and_shared(&packet);
+            shared.packets += 1;
+            if let Some(flow) = flow {
+                shared.flows += u64::from(flow.is_new);
+                if let Some(number) = number {
+                    shared.disorder += u64::from(!flow.is_new && number <= flow.state.last);
+                    flow.state.last = number;
+                }
+            }
+            while begun.elapsed() < EACH {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}
+
+weir_nf::register!(Toil);
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("worker") {
+        return weir_runtime::worker_main();
+    }
+    let tests: [(&str, fn()); 5] = [
+        ("an_overloaded_nf_gets_an_instance_and_gives_it_back_when_it_is_idle", out_and_in),
+        ("who_divides_may_die_while_flows_move", || killed("rx:lan", true)),
+        ("who_gets_flows_may_die_while_they_move", || killed("toil#2", false)),
+        ("a_graph_that_is_changed_while_flows_move_has_as_many_instances_in_use", relinked),
+        ("a_graph_that_drains_while_flows_move_loses_none", drained),
+    ];
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let mut failed = 0;
+    for (name, test) in tests {
+        if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
+            let passed = std::panic::catch_unwind(test).is_ok();
+            failed += u32::from(!passed);
+            println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        }
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A directory that is deleted with everything in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = path.join(format!("scaling-{}-{}", name.replace(':', "-"), std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Packets 1, 2, 3, ... of flows in turn, every other one of IPv6; stamped now, as a live source's are.
+fn write_capture(path: &Path) {
+    let (precision, link) = (Precision::Micros, LinkType::ETHERNET);
+    let mut writer = Writer::create(path, Format::Pcap { precision, link }).unwrap();
+    let seconds = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() as u32;
+    let v6 = |n: u16| std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+    for number in 1..=PACKETS {
+        let flow = (number % FLOWS) as u16;
+        let mut payload = MAGIC.to_be_bytes().to_vec();
+        payload.extend(number.to_be_bytes());
+        let frame = match flow % 2 {
+            0 => Frame::ipv4([10, 0, 0, 1], [10, 1, 0, 1]),
+            _ => Frame::ipv6(v6(1), v6(2)),
+        };
+        let bytes = frame.udp(1000 + flow, 53).payload(&payload).build();
+        let raw = RawTime::from_fields(seconds, number as u32);
+        let time = Timestamp { raw, format: TimeFormat::PcapMicros };
+        let (bytes, wire_len) = (bytes.as_slice(), bytes.len() as u32);
+        writer
+            .append(&Record { bytes, wire_len, time, link, interface: 0, comment: None })
+            .unwrap();
+    }
+    writer.commit().unwrap();
+}
+
+/// The numbers of the capture's packets that came out.
+fn numbers(path: &Path) -> Vec<u64> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut all = Vec::new();
+    while let Some(record) = reader.next().unwrap() {
+        let Some((rest, number)) = record.bytes.split_last_chunk() else { continue };
+        if rest.ends_with(&MAGIC.to_be_bytes()) {
+            all.push(u64::from_be_bytes(*number));
+        }
+    }
+    all
+}
+
+fn planned(max: u16) -> Plan {
+    let policy = "Port<0> lan; Port<1> trickle; Port<2> wan; Toil toil;
+        pipelet { lan -> toil; trickle -> toil; toil -> wan; }";
+    let graph = weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}")).graph;
+    let isolate = Isolate::Each;
+    let options = Options { isolate, cores: None, online: 2, domains: BTreeMap::new() };
+    let server = Server { name: "s".to_owned(), cores: 2, ghz: 1.0, nic_bps: None };
+    let asked = [("toil".to_owned(), Asked::scaling(1, max.into()))].into();
+    let sizing = Sizing { server: &server, objective: None, asked: &asked };
+    Plan::sized(&graph, &options, false, sizing).unwrap().0
+}
+
+/// What a run left.
+struct Ended {
+    report: Report,
+    decisions: Vec<Decision>,
+    numbers: Vec<u64>,
+}
+
+impl Ended {
+    fn whats(&self) -> Vec<Happened> {
+        self.decisions.iter().map(|decision| decision.what).collect()
+    }
+
+    fn tally(&self) -> Tally {
+        let toil = self.report.nodes.iter().find(|node| node.name == "toil").unwrap();
+        serde_json::from_value(toil.report.clone()).unwrap()
+    }
+
+    /// Fails unless every packet came out, or was lost with who died, in order.
+    fn assert_whole(&self) {
+        let balance = &self.report.balance;
+        assert!(self.report.sound, "{balance:?} {:?} {:?}", self.report.census, self.decisions);
+        let breach = |pair: &&[u64]| matches!(pair, [a, b] if a >= b);
+        let breaches: Vec<&[u64]> = self.numbers.windows(2).filter(breach).collect();
+        let first = breaches.get(..breaches.len().min(5));
+        assert!(breaches.is_empty(), "{} times out of order: {first:?}", breaches.len());
+        assert_eq!((balance.input, balance.dropped), (balance.out + balance.lost, 0));
+        assert_eq!(self.tally().disorder, 0, "an older packet met a younger flow");
+    }
+}
+
+/// Runs a capture and a trickle; `each` sees all events and may do something.
+fn run(name: &str, mut each: impl FnMut(&mut Agent, &[Event])) -> Ended {
+    run_changed(name, |agent, events, _| each(agent, events))
+}
+
+/// The same; `each` can also make the graph anew, with so many instances at most.
+fn run_changed(
+    name: &str,
+    mut each: impl FnMut(&mut Agent, &[Event], &dyn Fn(u16) -> Setup),
+) -> Ended {
+    let scratch = Scratch::new(name);
+    let (input, output) = (scratch.0.join("in.pcap"), scratch.0.join("out.pcap"));
+    write_capture(&input);
+    let trickle = format!("gen:size=64,flows={TRICKLE},rate=200,seed=3").parse().unwrap();
+    let binds = BTreeMap::from([
+        (0, DeviceSpec::Pcap { rx: Some(input), tx: None }),
+        (1, trickle),
+        (2, DeviceSpec::Pcap { rx: None, tx: Some(output.clone()) }),
+    ]);
+    let setup = |max: u16| {
+        let cool = Duration::from_millis(300);
+        let scale = ScaleOptions { limits: (1, max), way: None, step: 50, cool };
+        let scale = [("toil".to_owned(), scale)].into();
+        let options = RunOptions { scale, ..RunOptions::default() };
+        let captures = devices::scan(&binds).unwrap();
+        wire(&planned(max), &binds, &captures, &options).unwrap()
+    };
+    let plan = planned(2);
+    let mut agent = Agent::start(setup(2), RestartPolicy::default()).unwrap();
+    let mut earlier = Vec::new();
+    let (end, mut events) = (Instant::now() + PATIENCE, Vec::new());
+    loop {
+        agent.turn(Duration::from_millis(1)).unwrap();
+        events.extend(std::iter::from_fn(|| agent.event()));
+        if events.iter().any(|event| matches!(event, Event::Finished)) {
+            break;
+        }
+        assert!(Instant::now() < end, "it does not end: {:?}", decisions(&events));
+        for retired in agent.retired() {
+            earlier.push(Report::of(&plan, &retired.agent, retired.census, 0.0));
+        }
+        each(&mut agent, &events, &setup);
+    }
+    let census = agent.dismiss();
+    let mut report = Report::of(&plan, &agent, census, 0.0);
+    earlier.into_iter().for_each(|earlier| report.add_earlier(earlier));
+    Ended { report, decisions: decisions(&events), numbers: numbers(&output) }
+}
+
+fn decisions(events: &[Event]) -> Vec<Decision> {
+    let decision = |event: &Event| match event {
+        Event::Scaled { decision, .. } => Some(decision.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(decision).collect()
+}
+
+fn count(events: &[Event], what: Happened) -> usize {
+    decisions(events).iter().filter(|decision| decision.what == what).count()
+}
+
+/// True when the second instance has been emptied again.
+fn is_back(events: &[Event]) -> bool {
+    let last = decisions(events).pop();
+    last.is_some_and(|last| (last.what, last.instances) == (Happened::Done, 1))
+}
+
+/// The agent's number of a worker.
+fn worker(agent: &Agent, name: &str) -> usize {
+    agent.setup().workers.iter().position(|worker| worker.name == name).unwrap()
+}
+
+fn out_and_in() {
+    use Happened::{Done, In, Out};
+    let mut stopped = false;
+    let ended = run("out-and-in", |agent, events| {
+        if is_back(events) && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+    });
+    ended.assert_whole();
+    assert_eq!(ended.whats(), [Out, Done, In, Done], "{:?}", ended.decisions);
+    let [out, over, _, back] = ended.decisions.as_slice() else { panic!() };
+    assert_eq!((out.instance, out.instances, back.instances), (2, 2, 1));
+    assert!(out.why.contains("the input of 1 was at least half full"), "{}", out.why);
+    // Half of what there was by then, and all of it back.
+    let half = FLOWS / 2;
+    assert!(over.flows.abs_diff(half) < half / 2, "{:?}", ended.decisions);
+    assert!(back.flows >= over.flows, "{:?}", ended.decisions);
+    assert_eq!(ended.numbers.len() as u64, PACKETS);
+    let tally = ended.tally();
+    assert_eq!(tally.flows, FLOWS + TRICKLE, "flows began anew");
+    assert_eq!(tally.packets, ended.report.balance.input);
+    let toil = ended.report.nodes.iter().find(|node| node.name == "toil").unwrap();
+    assert!(toil.instances.iter().all(|one| one.packets > 1000), "{:?}", toil.instances);
+}
+
+/// `name` is killed as soon as flows are to move. `keeps`: it has none that would begin anew.
+fn killed(name: &str, keeps: bool) {
+    let (mut dead, mut stopped) = (false, false);
+    let ended = run(name, |agent, events| {
+        if count(events, Happened::Out) > 0 && !dead {
+            let pid = agent.pid(worker(agent, name)).and_then(|pid| i32::try_from(pid).ok());
+            if let Some(pid) = pid.and_then(rustix::process::Pid::from_raw) {
+                rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+                dead = true;
+            }
+        }
+        if is_back(events) && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+    });
+    ended.assert_whole();
+    let dead = ended.report.workers.iter().find(|worker| worker.name == name).unwrap();
+    assert_eq!(dead.restarts, 1);
+    if keeps {
+        assert_eq!(ended.tally().flows, FLOWS + TRICKLE, "flows began anew");
+    }
+}
+
+fn relinked() {
+    use Happened::{Done, In, Out};
+    let is_relinked = |event: &Event| matches!(event, Event::Relinked(_));
+    let (mut begun, mut refused, mut stopped) = (false, false, false);
+    let ended = run_changed("relinked", |agent, events, setup| {
+        if count(events, Out) > 0 && !begun {
+            begun = true;
+            agent.relink(setup(2)).unwrap();
+        }
+        let failed = events.iter().find(|event| matches!(event, Event::NotRelinked { .. }));
+        assert!(failed.is_none(), "{failed:?}");
+        let is_out = count(events, Done) > 0 && events.iter().any(is_relinked);
+        if is_out && count(events, In) == 0 && !refused {
+            refused = true;
+            // With three of which one has packets all would go there, and what flows know would not.
+            let why = agent.relink(setup(3)).unwrap_err();
+            assert!(matches!(&why, RelinkError::Scaled { nf } if nf == "toil"), "{why}");
+        }
+        if is_back(events) && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+    });
+    ended.assert_whole();
+    assert!(refused);
+    assert_eq!(ended.whats(), [Out, Done, In, Done], "{:?}", ended.decisions);
+    assert_eq!(ended.numbers.len() as u64, PACKETS);
+    assert_eq!(ended.tally().flows, FLOWS + TRICKLE, "flows began anew");
+}
+
+fn drained() {
+    let mut stopped = false;
+    let ended = run("drained", |agent, events| {
+        if count(events, Happened::Out) > 0 && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+    });
+    ended.assert_whole();
+    assert_eq!(ended.numbers.len() as u64 + ended.trickled(), ended.report.balance.input);
+    assert_eq!(ended.report.balance.lost, 0);
+    assert!(ended.tally().flows <= FLOWS + TRICKLE, "flows began anew");
+}
+
+impl Ended {
+    /// Packets of the trickle.
+    fn trickled(&self) -> u64 {
+        let rx = self.report.nodes.iter().find(|node| node.name == "rx:trickle").unwrap();
+        rx.packets
+    }
+}

@@ -5,7 +5,12 @@
 //! A graph gets disturbed rounds, each a run of its own. Always: what comes out is what came in, unharmed, in order,
 //! and what is missing was counted. At the end of a round, when the last disturbance is over, what comes out of
 //! the same running graph is exactly what the oracle says.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod common_chaos;
 mod common_crash;

@@ -20,7 +20,7 @@ const TAKING: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_micros(50);
 
 /// Why the switch did not come about: the graph goes on, or cannot.
-type Switch<T> = Result<Result<T, RelinkError>, AgentError>;
+pub(super) type Switch<T> = Result<Result<T, RelinkError>, AgentError>;
 
 /// What one look found.
 #[derive(PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Agent {
     }
 
     /// Takes in what workers say; who dies is buried when the graph goes on.
-    fn take_in(&mut self, timeout: Duration) -> Switch<()> {
+    pub(super) fn take_in(&mut self, timeout: Duration) -> Switch<()> {
         if let Some(dog) = &self.watchdog {
             dog.beat();
         }

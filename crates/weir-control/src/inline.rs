@@ -3,6 +3,8 @@
 
 use crate::memory::{Memory, MemoryError};
 use crate::setup::Setup;
+use rustix::fd::AsFd;
+use weir_device::{DeviceError, lend_packet_socket};
 use weir_runtime::Stepper;
 use weir_runtime::worker::WorkerError;
 
@@ -16,6 +18,9 @@ pub enum InlineError {
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// A live device cannot be had.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// A descriptor could not be duplicated.
     #[error("cannot duplicate a descriptor: {0}")]
     Descriptor(#[from] std::io::Error),
@@ -55,7 +60,10 @@ impl Inline {
 
 /// Worker `w` without a process.
 pub(crate) fn stepper(setup: &Setup, memory: &Memory, w: usize) -> Result<Stepper, InlineError> {
-    let (spec, fds) = memory.spec(setup, w, None, None)?;
+    let packets = setup.packets(w).map(|(name, receives)| lend_packet_socket(name, receives));
+    let packets = packets.transpose()?;
+    let lent = packets.as_ref().map(AsFd::as_fd);
+    let (spec, fds) = memory.spec(setup, w, None, lent)?;
     let owned: Result<Vec<_>, _> = fds.as_fds().iter().map(|fd| fd.try_clone_to_owned()).collect();
     Ok(Stepper::new(&spec, owned?)?)
 }

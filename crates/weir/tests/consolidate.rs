@@ -189,3 +189,31 @@ fn a_merged_worker_that_dies_is_mended_like_any_other() {
         assert_eq!(report["sound"], true, "{ended:?}");
     }
 }
+
+/// Whether the figures are right, no test can say; that there are any, this one does.
+#[test]
+fn the_experiment_with_devices_between_the_vnfs_has_figures_of_all_configurations() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("skipped: the_experiment_with_devices_between_the_vnfs needs root");
+        return;
+    }
+    let scratch = Scratch::new();
+    let (json, capture) = (scratch.file("samples.json"), demo_capture());
+    let last = std::thread::available_parallelism().unwrap().get() - 1;
+    let ended = weir(&[
+        "bench".as_ref(),
+        "consolidation".as_ref(),
+        "--rounds".as_ref(),
+        "1".as_ref(),
+        "--seconds".as_ref(),
+        "0.1".as_ref(),
+        "--core".as_ref(),
+        last.to_string().as_ref(),
+        "--capture".as_ref(),
+        capture.as_os_str(),
+        "--json".as_ref(),
+        json.as_os_str(),
+    ]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("veth: each VNF apart"), "{}", ended.stdout);
+}

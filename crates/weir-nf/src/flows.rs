@@ -8,13 +8,17 @@ mod fragments;
 mod index;
 mod notes;
 mod paged;
+mod seen;
+mod state;
 mod table;
 mod tcp;
 mod wheel;
 
 pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex};
-pub use table::{FlowSeen, FlowState, FlowTable, Walk, WhenFull};
+pub use seen::{FlowSeen, Walk};
+pub use state::{FlowState, WhenFull};
+pub use table::FlowTable;
 pub use tcp::TcpTimes;
 
 pub(crate) use form::{Appended, Reader, read_versioned, write_len};

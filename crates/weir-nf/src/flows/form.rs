@@ -4,7 +4,9 @@
 //! before it is believed, and needs memory in proportion to its own length.
 
 use super::index::MOST_KEYS;
-use super::table::{FlowState, FlowTable, Slot, Walk};
+use super::seen::Walk;
+use super::state::FlowState;
+use super::table::{FlowTable, Slot};
 use super::tcp::Tcp;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;

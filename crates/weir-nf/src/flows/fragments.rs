@@ -1,7 +1,8 @@
 //! Which datagrams' later fragments belong to a flow, as the end of its record: they go where it goes.
 
 use super::form::{Reader, RestoreError, write_len};
-use super::table::{FlowState, FlowTable};
+use super::state::FlowState;
+use super::table::FlowTable;
 use weir_packet::{FlowKey, FragmentTable};
 
 /// Of one flow so many datagrams go with it at most: those of which a fragment came last.

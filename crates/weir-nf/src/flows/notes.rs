@@ -1,7 +1,8 @@
 //! Which flows have changed since they were written down last, for a replica of a table.
 
 use super::form::RestoreError;
-use super::table::{FlowState, FlowTable, Slot};
+use super::state::FlowState;
+use super::table::{FlowTable, Slot};
 use weir_packet::FlowKey;
 
 /// The list of these flows: each once, however many of a batch's packets are its.

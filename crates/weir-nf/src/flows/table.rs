@@ -3,47 +3,11 @@
 use super::index::{AliasError, FlowIndex};
 use super::notes::Notes;
 use super::paged::Paged;
+use super::state::{FlowState, WhenFull};
 use super::tcp::{Tcp, TcpTimes};
 use super::wheel::Wheel;
 use crate::ctx::FlowOf;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use weir_packet::{BATCH, Bytes, Direction, FlowKey, Fragment, FragmentTable, Layers};
-
-/// What a µNF remembers of one flow: a plain value that can be written down and read back, so that
-/// a flow can move.
-///
-/// Reading must not need more memory or time than the bytes are worth. A list of values that are
-/// written as nothing (`Vec<()>`) would: its length is all there is of it. A [`Held`](crate::Held) is a byte.
-pub trait FlowState: Default + Serialize + DeserializeOwned + Send + 'static {
-    /// Version of the serialised form.
-    const VERSION: u32 = 1;
-
-    /// Reads what an earlier `version` of the µNF wrote of a flow ([`read_state`](crate::read_state) reads the type that it was then), so
-    /// that a running NF can be replaced by a newer one. `None`: it cannot, and the NF is not replaced.
-    fn from_version(_version: u32, _bytes: &[u8]) -> Option<Self> {
-        None
-    }
-
-    /// It was read from a replica that is not written with every batch (`every:N`, `us:T`): the flow's last packets may be
-    /// missing in it. What is judged by exactly what the last packets were must be judged more mildly from now on.
-    fn recovered_late(&mut self) {}
-}
-
-impl FlowState for () {}
-
-/// What becomes of a new flow when as many are busy as may be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WhenFull {
-    /// It is refused, and counted. For µNFs that judge: what they have let in stays.
-    #[default]
-    Refuse,
-    /// It takes the place of another. Of the next 32 places, from where the last search ended, that is the first flow which has had
-    /// one packet only, or else the one whose last packet is longest ago. So a flood of new flows pushes out its own. For µNFs that
-    /// count or limit: nothing is let in by it.
-    GiveWay,
-}
 
 /// Datagrams whose first fragment is remembered, so that later ones find their flow.
 const FRAGMENTED: usize = 1024;
@@ -107,69 +71,11 @@ pub struct FlowTable<F> {
     /// Flows that have ended, until somebody takes them.
     ended: Vec<(FlowKey, F)>,
     /// Numbers of flows that began, came, or got a key since that was asked last, while anybody asks.
-    news: Option<Vec<u32>>,
+    pub(super) news: Option<Vec<u32>>,
     pub(super) notes: Notes,
 }
 
-/// How far a walk over a table's flows has come, for what is done in pieces. Flows that begin
-/// meanwhile may be met or not.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Walk {
-    pub(super) next: u32,
-}
-
-impl Walk {
-    /// One that begins at a flow's number ([`FlowSeen::number`]).
-    #[must_use]
-    pub fn at(number: u32) -> Self {
-        Walk { next: number }
-    }
-}
-
-/// One flow of a table, for who looks at it from outside.
-#[derive(Debug, Clone, Copy)]
-pub struct FlowSeen<'f> {
-    /// Its number, which another gets when it has ended.
-    pub number: u32,
-    /// All its keys, the first one first.
-    pub keys: &'f [FlowKey],
-    /// Packet time of its first packet, in nanoseconds since 1970.
-    pub born_ns: u64,
-    /// Packet time of its last packet.
-    pub last_ns: u64,
-}
-
 impl<F: FlowState> FlowTable<F> {
-    /// Shows flows, by going on with a walk that looks at `look` numbers at most; nothing changes. Those that have ended
-    /// by `now_ns`, and nobody has noticed, are passed over. False when the walk is at its end.
-    pub fn look_at(
-        &self,
-        walk: &mut Walk,
-        look: usize,
-        now_ns: u64,
-        show: &mut dyn FnMut(FlowSeen<'_>),
-    ) -> bool {
-        let (mut left, mut keys) = (look, Vec::new());
-        while left > 0 {
-            let (flow, next) = self.index.next(walk.next, left);
-            let on = next.unwrap_or(u32::MAX);
-            left = left.saturating_sub(on.saturating_sub(walk.next).max(1) as usize);
-            walk.next = on;
-            if let Some(flow) = flow.filter(|flow| self.is_alive(*flow, now_ns))
-                && let Some(slot) = self.slots.get(flow)
-            {
-                keys.clear();
-                keys.extend(self.index.keys(flow).map(|(key, _)| *key));
-                let (born_ns, last_ns) = (slot.born_ns, slot.last_ns);
-                show(FlowSeen { number: flow, keys: &keys, born_ns, last_ns });
-            }
-            if next.is_none() {
-                return false;
-            }
-        }
-        true
-    }
-
     /// A table for at most `capacity` flows, which end after `idle_ns` nanoseconds without packets;
     /// memory grows with use.
     #[must_use]
@@ -397,24 +303,6 @@ impl<F: FlowState> FlowTable<F> {
         self.wheel.put(flow, now_ns.saturating_add(self.idle_ns), now_ns);
         self.tell_of(flow);
         Some(flow)
-    }
-
-    /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key, until
-    /// [`FlowTable::take_news`].
-    pub fn watch(&mut self, on: bool) {
-        self.news = on.then(Vec::new);
-    }
-
-    /// The numbers of those flows. Some may have ended since.
-    pub fn take_news(&mut self) -> Vec<u32> {
-        self.news.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    #[inline]
-    fn tell_of(&mut self, flow: u32) {
-        if let Some(news) = &mut self.news {
-            news.push(flow);
-        }
     }
 
     /// Ends a flow to make room, as [`WhenFull::GiveWay`] says.

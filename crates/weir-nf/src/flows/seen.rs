@@ -1,0 +1,83 @@
+//! A table's flows seen from outside: looked at in pieces, and which are new.
+
+use super::state::FlowState;
+use super::table::FlowTable;
+use weir_packet::FlowKey;
+
+/// How far a walk over a table's flows has come, for what is done in pieces. Flows that begin
+/// meanwhile may be met or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Walk {
+    pub(super) next: u32,
+}
+
+impl Walk {
+    /// One that begins at a flow's number ([`FlowSeen::number`]).
+    #[must_use]
+    pub fn at(number: u32) -> Self {
+        Walk { next: number }
+    }
+}
+
+/// One flow of a table, for who looks at it from outside.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowSeen<'f> {
+    /// Its number, which another gets when it has ended.
+    pub number: u32,
+    /// All its keys, the first one first.
+    pub keys: &'f [FlowKey],
+    /// Packet time of its first packet, in nanoseconds since 1970.
+    pub born_ns: u64,
+    /// Packet time of its last packet.
+    pub last_ns: u64,
+}
+
+impl<F: FlowState> FlowTable<F> {
+    /// Shows flows, by going on with a walk that looks at `look` numbers at most; nothing changes. Those that have ended
+    /// by `now_ns`, and nobody has noticed, are passed over. False when the walk is at its end.
+    pub fn look_at(
+        &self,
+        walk: &mut Walk,
+        look: usize,
+        now_ns: u64,
+        show: &mut dyn FnMut(FlowSeen<'_>),
+    ) -> bool {
+        let (mut left, mut keys) = (look, Vec::new());
+        while left > 0 {
+            let (flow, next) = self.index.next(walk.next, left);
+            let on = next.unwrap_or(u32::MAX);
+            left = left.saturating_sub(on.saturating_sub(walk.next).max(1) as usize);
+            walk.next = on;
+            if let Some(flow) = flow.filter(|flow| self.is_alive(*flow, now_ns))
+                && let Some(slot) = self.slots.get(flow)
+            {
+                keys.clear();
+                keys.extend(self.index.keys(flow).map(|(key, _)| *key));
+                let (born_ns, last_ns) = (slot.born_ns, slot.last_ns);
+                show(FlowSeen { number: flow, keys: &keys, born_ns, last_ns });
+            }
+            if next.is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key, until
+    /// [`FlowTable::take_news`].
+    pub fn watch(&mut self, on: bool) {
+        self.news = on.then(Vec::new);
+    }
+
+    /// The numbers of those flows. Some may have ended since.
+    pub fn take_news(&mut self) -> Vec<u32> {
+        self.news.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn tell_of(&mut self, flow: u32) {
+        if let Some(news) = &mut self.news {
+            news.push(flow);
+        }
+    }
+}

@@ -11,7 +11,7 @@ use crate::trees::{IN_FLIGHT, Trees};
 use std::collections::HashSet;
 
 /// Rules of one list at most.
-pub const MAX_RULES: usize = 65_535;
+pub const MAX_RULES: usize = 262_144;
 
 /// What [`Classifier::classify_batch`] writes when no rule matches.
 pub const NO_RULE: u32 = u32::MAX;
@@ -33,7 +33,7 @@ pub enum BuildError {
 ///
 /// - up to 512: bit vectors, in which a lookup takes the same few loads for every packet;
 /// - more, for IPv4: cells of class numbers, where a packet meets a few rules in each of four tables;
-/// - what does not suit those (long lists for IPv6, more than 64 distinct tests of other fields than addresses and ports, rules that
+/// - what does not suit those (lists of more than 65,535 rules, long ones for IPv6, more than 64 distinct tests of other fields than addresses and ports, rules that
 ///   overlap so much that a packet would meet more than 16 on average): decision trees.
 ///
 /// *Bounds.* Bit vectors take 12 MiB at most, usually below 1. Cells and their entries are limited to 64 per rule and

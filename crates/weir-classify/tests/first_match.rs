@@ -459,7 +459,7 @@ fn later_fragments_do_not_match_rules_that_test_ports() {
 fn too_many_rules_and_port_ranges_are_refused_by_name() {
     let rules = vec![Rule::default(); MAX_RULES + 1];
     assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyRules(MAX_RULES + 1));
-    let rules: Vec<Rule> = (0..MAX_RULES as u32)
+    let rules: Vec<Rule> = (0..u32::from(u16::MAX))
         .map(|i| Rule { sport: i as u16..=i as u16, ..Rule::default() })
         .collect();
     assert_eq!(Classifier::build(&rules).unwrap_err(), BuildError::TooManyPortRanges);

@@ -17,6 +17,10 @@ const TURN: Duration = Duration::from_millis(1);
 /// Steps between two looks at how long the turn is: a look costs some 25 ns.
 const STEPS: u32 = 16;
 
+/// For experiments: how old a worker is when it begins to keep its core. Those behind it start on that core too, and the
+/// agent waits for them.
+const KEEPS_AFTER: Duration = Duration::from_secs(2);
+
 /// How often the first worker of a core, while it polls, puts those behind it in order.
 const MUSTER: Duration = Duration::from_millis(50);
 
@@ -25,8 +29,8 @@ pub(crate) struct Idle {
     spin: Duration,
     shares_core: bool,
     busy: bool,
-    /// For experiments: it does not yield.
-    keeps_core: bool,
+    /// For experiments: from when on it does not yield.
+    keeps_from: Option<Instant>,
     /// It has not rested yet. Who shares its core sleeps then at once: workers come up in any order,
     /// and are woken in that of the chain.
     fresh: bool,
@@ -62,12 +66,12 @@ impl Idle {
     /// `real_time`: whether the class was granted.
     pub(crate) fn new(schedule: &ScheduleSpec, real_time: bool) -> Self {
         Idle {
-            turn: (real_time && !schedule.trial.keeps_core).then(Instant::now),
+            turn: real_time.then(Instant::now),
             steps: 0,
             spin: Duration::from_micros(schedule.spin_us.into()),
             shares_core: schedule.shares_core,
             busy: schedule.busy,
-            keeps_core: schedule.trial.keeps_core,
+            keeps_from: schedule.trial.keeps_core.then(|| Instant::now() + KEEPS_AFTER),
             fresh: schedule.shares_core,
             since: None,
             mustered: None,
@@ -84,8 +88,15 @@ impl Idle {
         }
     }
 
+    fn keeps_core(&self, now: Instant) -> bool {
+        self.keeps_from.is_some_and(|from| now >= from)
+    }
+
     /// Yields the core when the turn has been long.
     fn let_others(&mut self, now: Instant) {
+        if self.keeps_core(now) {
+            self.turn = None;
+        }
         if let Some(turn) = &mut self.turn
             && now.duration_since(*turn) >= TURN
         {
@@ -113,12 +124,12 @@ impl Idle {
         let spinning = !fresh && !called && (now.duration_since(since) < self.spin || self.busy);
         if spinning {
             if leads
-                && !self.keeps_core
+                && !self.keeps_core(now)
                 && self.mustered.is_none_or(|then| now.duration_since(then) >= MUSTER)
             {
                 self.mustered = Some(now);
                 muster(station);
-            } else if self.shares_core && !self.keeps_core {
+            } else if self.shares_core && !self.keeps_core(now) {
                 rustix::thread::sched_yield();
             } else {
                 self.let_others(now);

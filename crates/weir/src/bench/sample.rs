@@ -20,6 +20,9 @@ const FAST_NS: f64 = 130.0;
 /// Longest wait for packets that must come before a sample begins.
 const WARM_UP: Duration = Duration::from_secs(30);
 
+/// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
+const KEEPS: Duration = Duration::from_millis(2200);
+
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
@@ -194,9 +197,18 @@ impl SampleArgs {
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
         let setup = wiring::wire(plan, &binds, &BTreeMap::new(), options)?;
         let sink = setup.workers.len() - 1;
-        let mut agent = Agent::start(setup, RestartPolicy::default())?;
+        let keeps_core = options.trial.keeps_core;
+        let mut policy = RestartPolicy::default();
+        if keeps_core {
+            // Who never gets the core does not hang: that is what is measured.
+            policy.patience = None;
+        }
+        let mut agent = Agent::start(setup, policy)?;
         let workers = agent.setup().workers.len();
         let real_time = wait_until_ready(&mut agent, workers)?;
+        if keeps_core {
+            watch(&mut agent, KEEPS)?;
+        }
         let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
         watch(&mut agent, span / 2)?;
         let patience = Instant::now() + WARM_UP;

@@ -259,7 +259,8 @@ fn reach(values: impl Iterator<Item = f64>, log: bool) -> Option<std::ops::Range
 /// A number in few characters: powers of thousand by letter.
 fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 {
-        return format!("{value:e}");
+        // Two digits: the places of a logarithmic axis are powers of ten but for what computing them leaves.
+        return format!("{value:.1e}").replace(".0e", "e");
     }
     let (scaled, unit) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, "M"),
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let all = [0.0, 1e-6, 0.25, 12.5, 9_999.0, 20_000.0, 1.5e6].map(short);
-        assert_eq!(all, ["0", "1e-6", "0.25", "12.5", "9999", "20k", "1.5M"]);
+        let all = [0.0, 1e-6, 9.999_999_999e-5, 0.25, 12.5, 9_999.0, 20_000.0, 1.5e6].map(short);
+        assert_eq!(all, ["0", "1e-6", "1e-4", "0.25", "12.5", "9999", "20k", "1.5M"]);
     }
 }

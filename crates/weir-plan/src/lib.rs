@@ -94,6 +94,7 @@ mod tags;
 mod tee;
 mod texts;
 mod topo;
+mod topology;
 mod warn;
 mod warning;
 mod why;
@@ -135,6 +136,7 @@ pub use size::{
 };
 pub use span::{Line, Name, Span, Spanned};
 pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};
+pub use topology::Topology;
 pub use texts::{
     Document, LoadError, Loader, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS, NoFiles, PolicyFiles,
     Texts,

@@ -73,6 +73,8 @@ pub(super) struct Holder {
     /// Instances of which an earlier life's migrations may go on, as far as is known here; all, for one that was itself
     /// started anew.
     restarted: BTreeSet<u16>,
+    /// What was handed over to it was divided otherwise.
+    divides_anew: bool,
 }
 
 /// A migration away from here.
@@ -172,6 +174,7 @@ impl Holder {
             lost: 0,
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
+            divides_anew: false,
         })
     }
 

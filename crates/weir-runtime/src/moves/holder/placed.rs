@@ -49,18 +49,44 @@ impl Moves {
         }
     }
 
-    /// Takes up what µNFs have handed over.
+    /// Takes up what µNFs have handed over; [`Moves::keep_in_place`] has to follow when they have their flows.
     pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) {
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
             let Some(node) = segment.nodes.get(holder.node) else { continue };
             // Of instances that have become one the state of each is there.
             for state in states.iter_mut().filter(|state| state.name == node.name) {
-                if let Some(placed) = state.placed.take() {
-                    holder.take_over(placed);
+                match state.placed.take() {
+                    Some(placed) if placed.me == holder.me && placed.weights == holder.weights => {
+                        holder.take_over(placed);
+                    }
+                    // Instances have come or gone, or had no part in this.
+                    _ => holder.divides_anew = true,
                 }
             }
         }
+    }
+
+    /// Lets flows that were taken over stay where they are, wherever their buckets are now: how many would have gone elsewhere, and of
+    /// which NFs they are too many for that.
+    pub(crate) fn keep_in_place(&mut self, segment: &Segment) -> (u64, Vec<String>) {
+        let (mut stay, mut refused) = (0, Vec::new());
+        for crew in &mut self.crews {
+            let Role::Holder(holder) = &mut crew.role else { continue };
+            if !std::mem::take(&mut holder.divides_anew) {
+                continue;
+            }
+            let Some(node) = segment.nodes.get(holder.node) else { continue };
+            match node.nf.as_ref().map_or(Ok(0), |nf| holder.keep_in_place(nf.as_ref())) {
+                Ok(flows) => stay += flows,
+                Err(most) => refused.push(format!(
+                    "the flows of {}: more than {most} of an instance would have to stay where they are although their packets divide \
+                     otherwise now; leave the number of instances and their weights as they are",
+                    node.name
+                )),
+            }
+        }
+        (stay, refused)
     }
 }
 
@@ -86,10 +112,6 @@ impl Holder {
     }
 
     fn take_over(&mut self, placed: Placed) {
-        // Instances have come or gone: packets divide anew, and flows begin anew where they do not stay.
-        if placed.me != self.me || placed.weights != self.weights {
-            return;
-        }
         for bucket in placed.away {
             self.own(bucket, false);
         }
@@ -103,5 +125,32 @@ impl Holder {
         if !self.machine.carry_on(placed.clock, placed.guests) {
             self.lost += 1;
         }
+    }
+
+    /// Takes in as guests all flows that are here and whose buckets are not; how many, or how many keys of such there may be at most.
+    /// Nobody sends a packet meanwhile.
+    fn keep_in_place(&mut self, nf: &dyn Instance) -> Result<u64, usize> {
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        // Of all instances together no more than directors can remember.
+        let most = GUESTS / self.weights.len().max(1);
+        let (mut guests, mut flows) = (BTreeSet::new(), 0);
+        let is_away = |hash: &u64| u16::from(self.initial.instance(*hash)) != self.me;
+        let mut walk = Walk::default();
+        let mut more = true;
+        while more && guests.len() <= most {
+            more = nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
+                let before = guests.len();
+                guests.extend(seen.keys.iter().map(|key| hasher.hash(key)).filter(is_away));
+                flows += u64::from(guests.len() > before);
+            });
+        }
+        // The first migration of all: whatever moves a flow from here on is later.
+        let by = MoveId { source: self.me, life: self.life, number: 1 };
+        let parts = guests.iter().map(|hash| (Part::Flow(*hash), by)).collect();
+        if guests.len() > most || !self.machine.carry_on(by.number, parts) {
+            return Err(most);
+        }
+        self.visitors.extend(guests);
+        Ok(flows)
     }
 }

@@ -335,12 +335,7 @@ impl Memory {
     }
 
     /// A copy of a packet's bytes in `domain`, and its fingerprint; `None` for none.
-    pub(crate) fn bytes(
-        &self,
-        domain: usize,
-        entry: &Entry,
-        but: u32,
-    ) -> Option<(Vec<u8>, u64)> {
+    pub(crate) fn bytes(&self, domain: usize, entry: &Entry, but: u32) -> Option<(Vec<u8>, u64)> {
         let d = self.domains.get(domain)?;
         let arena =
             Arena::attach(d.shape, Access::ReadOnly, &d.data, &d.meta, &d.owners_region).ok()?;

@@ -169,7 +169,11 @@ impl Plan {
         }
         line(&mut out, 0, "NUMA");
         if self.segments.iter().all(|segment| segment.core.is_none()) {
-            line(&mut out, 1, "no cores are given (--cores), so workers are on no node in particular");
+            line(
+                &mut out,
+                1,
+                "no cores are given (--cores), so workers are on no node in particular",
+            );
         }
         for segment in &self.segments {
             let (SegmentKind::Rx { port, .. } | SegmentKind::Tx { port }) = segment.kind else {

@@ -136,10 +136,10 @@ pub use size::{
 };
 pub use span::{Line, Name, Span, Spanned};
 pub use tags::{Mark, Place, Setting, TAG_SLOTS, Tags, TagsError};
-pub use topology::Topology;
 pub use texts::{
     Document, LoadError, Loader, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS, NoFiles, PolicyFiles,
     Texts,
 };
+pub use topology::Topology;
 pub use warning::Warning;
 pub use why::Why;

@@ -89,7 +89,10 @@ fn a_stage_that_no_node_has_cores_for_stays_in_sequence_and_the_plan_says_why() 
     };
     // Three cores for NFs, each of another node.
     let said = in_sequence(machine(4, 1), Some(&[0, 1, 2, 3]));
-    assert!(said.contains("2 cores of one NUMA node are needed, and no node has more than 1"), "{said}");
+    assert!(
+        said.contains("2 cores of one NUMA node are needed, and no node has more than 1"),
+        "{said}"
+    );
     let said = in_sequence(machine(2, 4), None);
     assert!(said.contains("several NUMA nodes, and no cores are given"), "{said}");
     // Too few in all: as on any machine.

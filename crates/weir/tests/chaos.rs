@@ -61,13 +61,22 @@ fn capture_round(name: &str, base: &[Input], choices: &mut Choices) {
         if is_as_the_oracle_says(name, base, long, choices) {
             return;
         }
-        println!("{name}: after {long:?} of it the input ended before all was over: nothing was compared");
+        println!(
+            "{name}: after {long:?} of it the input ended before all was over: nothing was compared"
+        );
     }
-    panic!("{name}: {TRIES} rounds, each half as long as the one before, and in none anything was compared");
+    panic!(
+        "{name}: {TRIES} rounds, each half as long as the one before, and in none anything was compared"
+    );
 }
 
 /// Disturbs a graph on a capture, `base` over and over, for so long, and compares what comes of it then; false when the input ended before.
-fn is_as_the_oracle_says(name: &str, base: &[Input], long: Duration, choices: &mut Choices) -> bool {
+fn is_as_the_oracle_says(
+    name: &str,
+    base: &[Input],
+    long: Duration,
+    choices: &mut Choices,
+) -> bool {
     let scratch = Scratch::new(&format!("chaos-{name}"));
     let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     // Who works slowest takes 80 µs or more for each packet, so these last for six times as long as they are disturbed, if the file does

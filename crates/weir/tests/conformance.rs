@@ -22,7 +22,8 @@ struct Kind {
     moves: bool,
 }
 
-const CHAIN: &str = "MacSwap a; PacketSizeHistogram h; MacSwap b; pipelet { lan -> a -> h -> b -> wan; }";
+const CHAIN: &str =
+    "MacSwap a; PacketSizeHistogram h; MacSwap b; pipelet { lan -> a -> h -> b -> wan; }";
 
 const DEVICE: Kind =
     Kind { name: "device", policy: "pipelet { lan -> wan; }", args: &[], moves: false };
@@ -135,8 +136,7 @@ fn order_and_end(kind: &Kind) {
     for (ring, pool) in [("64", "64"), ("256", "1024"), ("4096", "8192")] {
         let what = format!("{} --ring {ring} --pool {pool}", kind.name);
         let more = ["--ring", ring, "--pool", pool];
-        let (finished, numbers) =
-            Graph::start(kind, "end", PACKETS, false, &more).finish(&what);
+        let (finished, numbers) = Graph::start(kind, "end", PACKETS, false, &more).finish(&what);
         assert_eq!(finished.number("/balance/in"), PACKETS, "{what}: it ended before");
         assert_eq!(numbers, (0..PACKETS).collect::<Vec<_>>(), "{what}");
     }
@@ -153,7 +153,8 @@ fn back_pressure(kind: &Kind) {
 }
 
 fn markers(kind: &Kind) {
-    let mut graph = Graph::start(kind, "change", 400_000, true, &["--ring", "64", "--pool", "2048"]);
+    let mut graph =
+        Graph::start(kind, "change", 400_000, true, &["--ring", "64", "--pool", "2048"]);
     graph.wait_for_traffic();
     for nth in 0..4 {
         graph.meanwhile(kind, nth);

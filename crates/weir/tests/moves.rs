@@ -409,10 +409,13 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
     let scratch = Scratch::new("moves-instances");
     let options = scratch.file("options");
     let file = options.display().to_string();
-    let instances = |asked: &str| std::fs::write(&options, format!("--instances {asked}\n")).unwrap();
+    let instances =
+        |asked: &str| std::fs::write(&options, format!("--instances {asked}\n")).unwrap();
     instances("mon=2");
-    let (first, second) =
-        (format!("0=gen:size=64,flows={OLD},rate=5000,seed=1"), format!("1=gen:size=64,flows={NEW},rate=200,seed=2"));
+    let (first, second) = (
+        format!("0=gen:size=64,flows={OLD},rate=5000,seed=1"),
+        format!("1=gen:size=64,flows={NEW},rate=200,seed=2"),
+    );
     let args = ["--bind", &first, "--bind", &second, "--bind", "2=null", "--options", &file];
     let mut moving = Moving::start_in(scratch, TWO, &args);
     wait_until("the socket", PATIENCE, || moving.socket.exists());
@@ -423,7 +426,10 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
     moving.relink(TWO);
     // Whatever flow there was is still there; the new instance has new ones only.
     let after = moving.counts();
-    assert!(after[0] >= before[0] && after[1] >= before[1] && after[2] < 100, "{before:?} {after:?}");
+    assert!(
+        after[0] >= before[0] && after[1] >= before[1] && after[2] < 100,
+        "{before:?} {after:?}"
+    );
     moving.wait_for_counts("new flows at the new instance", |counts| counts[2] > 20);
     // One goes: what it has the last that is left has, and keeps.
     instances("mon=2");
@@ -441,6 +447,7 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
     let stayed = |n: usize| finished.number(&format!("/relinks/{n}/stayed"));
     assert!(stayed(0) > 100 && stayed(1) > 0 && stayed(2) > 0, "{:#}", finished.report["relinks"]);
     let nodes = finished.report["nodes"].as_array().unwrap();
-    let came = nodes.iter().find(|node| node["name"] == "rx:wan").unwrap()["packets"].as_u64().unwrap();
+    let came =
+        nodes.iter().find(|node| node["name"] == "rx:wan").unwrap()["packets"].as_u64().unwrap();
     assert_eq!(monitor(&finished)["flows"], OLD + came.min(NEW), "a flow began anew");
 }

@@ -31,7 +31,8 @@ fn an_outside_program_is_not_in_the_real_time_class_and_nobody_keeps_it_from_its
         // Services on the first; `a` and `b` on the second, `theirs` and `c` on the third.
         cores: Some(vec![0, 1, 2]),
         online: 8,
-        domains: BTreeMap::new(), ..Options::default()
+        domains: BTreeMap::new(),
+        ..Options::default()
     };
     let plan = Plan::build(&graph, &options).unwrap();
     let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);

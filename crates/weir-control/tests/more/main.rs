@@ -140,8 +140,17 @@ fn read_capture(path: &Path) -> Vec<Seen> {
 fn plan(policy: &str, isolate: Isolate) -> Plan {
     let graph =
         weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}\n{policy}")).graph;
-    Plan::build(&graph, &Options { isolate, cores: None, online: 2, domains: Default::default() , ..Options::default() })
-        .unwrap()
+    Plan::build(
+        &graph,
+        &Options {
+            isolate,
+            cores: None,
+            online: 2,
+            domains: Default::default(),
+            ..Options::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Runs to the end; `each` is called now and then.

@@ -9,7 +9,8 @@ fn five() -> Vec<Input> {
         let is_fatal = n % 301 == 300;
         let number = n.to_be_bytes();
         let payload = if is_fatal { nfs::FATAL } else { &number };
-        let mut bytes = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(payload).build();
+        let mut bytes =
+            Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).payload(payload).build();
         // Station addresses unlike each other, and in each packet others.
         bytes[2..6].copy_from_slice(&number);
         bytes[8..12].copy_from_slice(&(n + 1).to_be_bytes());

@@ -3,17 +3,20 @@
 use super::*;
 
 /// Packets of `a` go past the alarm in the first two; only those of `b` set it.
-const BEFORE: &str = "Port<0> a; Port<1> b; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null n;
+const BEFORE: &str =
+    "Port<0> a; Port<1> b; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null n;
     pipelet { a [arp] -> x; a [!arp] -> past; b -> x; x -> n;
               n [ingress == 0] -> of_a; n [ingress == 1] -> of_b; }";
 
 /// The same with the sources in the other order, and one NF more on the alarm's way.
-const REORDERED: &str = "Port<1> b; Port<0> a; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null m; Null n;
+const REORDERED: &str =
+    "Port<1> b; Port<0> a; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null m; Null n;
     pipelet { b -> x; a [arp] -> x; a [!arp] -> past; x -> m -> n;
               n [ingress == 0] -> of_a; n [ingress == 1] -> of_b; }";
 
 /// Who set the timer does not come any more.
-const WITHOUT: &str = "Port<0> a; Port<1> b; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null n;
+const WITHOUT: &str =
+    "Port<0> a; Port<1> b; Port<2> of_a; Port<3> of_b; Port<4> past; Alarm x; Null n;
     pipelet { a [arp] -> x; a [!arp] -> past; b -> past; x -> n;
               n [ingress == 0] -> of_a; n [!(ingress == 0)] -> of_b; }";
 

@@ -334,8 +334,7 @@ impl Rig {
         assert_eq!(all, (0..self.sent).collect::<Vec<_>>());
         let unique: BTreeSet<u32> = self.free.iter().copied().collect();
         assert_eq!((unique.len(), self.free.len()), (BUFFERS as usize, BUFFERS as usize));
-        let nonsense: u64 =
-            self.takers.iter().flat_map(Ingress::lanes).map(LaneIn::nonsense).sum();
+        let nonsense: u64 = self.takers.iter().flat_map(Ingress::lanes).map(LaneIn::nonsense).sum();
         assert_eq!(nonsense, 0);
     }
 

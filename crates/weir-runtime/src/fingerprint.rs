@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hasher};
 use weir_mem::SharedBytes;
 use weir_packet::headers::{Depth, L3, Layers, proto};
-use weir_packet::{Bytes, parse};
+use weir_packet::parse;
 
 /// Fields of a packet as bits, in the planner's order (`weir_plan::Field::ALL`).
 pub mod field {

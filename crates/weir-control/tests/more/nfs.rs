@@ -334,7 +334,7 @@ impl Nf for Alarm {
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
-        for packet in packets.iter_mut() {
+        for mut packet in packets.iter_mut() {
             let cause = ctx.cause(&packet);
             if std::mem::replace(&mut ctx.shared().packets, 1) == 0 {
                 ctx.timer(50_000_000, 1, &cause);

@@ -77,6 +77,7 @@ pub(crate) fn add(
             holders: 0,
             writable: false,
             branch: false,
+            beside: 0,
             program: None,
             schedule: schedule.clone(),
             careful: Vec::new(),

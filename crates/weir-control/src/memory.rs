@@ -335,14 +335,14 @@ impl Memory {
     }
 
     /// A copy of a packet's bytes in `domain`, and its fingerprint; `None` for none.
-    pub(crate) fn bytes(&self, domain: usize, entry: &Entry) -> Option<(Vec<u8>, u64)> {
+    pub(crate) fn bytes(&self, domain: usize, entry: &Entry, but: u32) -> Option<(Vec<u8>, u64)> {
         let d = self.domains.get(domain)?;
         let arena =
             Arena::attach(d.shape, Access::ReadOnly, &d.data, &d.meta, &d.owners_region).ok()?;
         let bytes = arena.bytes(entry);
         let mut copy = vec![0; bytes.len()];
         bytes.copy_to(0, &mut copy);
-        (!copy.is_empty()).then(|| (copy, weir_runtime::fingerprint(&bytes)))
+        (!copy.is_empty()).then(|| (copy, weir_runtime::fingerprint(&bytes, but)))
     }
 
     /// Worker `w` has died: says how many packets its µNFs held, and writes down that they do not

@@ -38,6 +38,8 @@ pub struct WorkerSetup {
     pub writable: bool,
     /// Whether it is a branch of a parallel stage.
     pub branch: bool,
+    /// Of such a branch: fields that other branches write meanwhile ([`weir_runtime::field`]).
+    pub beside: u32,
     /// The outside program that its process is; `None`: weir itself.
     pub program: Option<ProgramId>,
     /// How it shares the machine.

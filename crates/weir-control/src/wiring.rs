@@ -511,6 +511,7 @@ impl Wiring<'_> {
             takes_from,
             writable: segment.writes_packets || is_rx || copies,
             branch: stages::branch_of(plan, id).is_some(),
+            beside: stages::written_beside(plan, id),
             program: segment.program,
             creates: infos().any(|info| info.creates > 0) || copies,
             holders: infos().filter(|info| info.holds > 0).count() as u32,

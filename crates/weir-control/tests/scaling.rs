@@ -193,7 +193,8 @@ fn planned(max: u16) -> Plan {
         pipelet { lan -> toil; trickle -> toil; toil -> wan; }";
     let graph = weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}")).graph;
     let isolate = Isolate::Each;
-    let options = Options { isolate, cores: None, online: 2, domains: BTreeMap::new() };
+    let options =
+        Options { isolate, cores: None, online: 2, domains: BTreeMap::new(), ..Options::default() };
     let server = Server { name: "s".to_owned(), cores: 2, ghz: 1.0, nic_bps: None };
     let asked = [("toil".to_owned(), Asked::scaling(1, max.into()))].into();
     let sizing = Sizing { server: &server, objective: None, asked: &asked };

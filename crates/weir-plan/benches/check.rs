@@ -48,8 +48,13 @@ fn checks(c: &mut Criterion) {
         let edges = good(&text).graph.edges().len();
         println!("{nfs} NFs, {edges} edges, {} bytes", text.len());
         c.bench_function(&format!("{nfs} NFs"), |b| b.iter(|| good(&text)));
-        let options =
-            Options { isolate: Isolate::Each, cores: None, online: 2, domains: BTreeMap::new() };
+        let options = Options {
+            isolate: Isolate::Each,
+            cores: None,
+            online: 2,
+            domains: BTreeMap::new(),
+            ..Options::default()
+        };
         c.bench_function(&format!("{nfs} NFs, checked, merged and optimised"), |b| {
             b.iter(|| Plan::consolidated(&good(&text).graph, &options));
         });

@@ -84,7 +84,13 @@ fn main() {
         for (configurations, online) in [(2, 2), (n / 2, 2), (n / 2, 10_000)] {
             let graph = graph(n, configurations);
             let domains = BTreeMap::new();
-            let options = Options { isolate: Isolate::Each, cores: None, online, domains };
+            let options = Options {
+                isolate: Isolate::Each,
+                cores: None,
+                online,
+                domains,
+                ..Options::default()
+            };
             let done = consolidate(&graph, &options);
             let merged: usize = done.merged.iter().map(Vec::len).sum();
             println!(

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use crate::graph::{Edge, Graph, NodeKind};
+use crate::parallel::Running;
 use crate::plan::{Carries, EdgeKind, Plan, SegmentId, SegmentKind};
 use crate::size::{Group, Key, Spread};
 
@@ -83,7 +84,9 @@ impl Plan {
         let mut out = String::from("segments\n");
         let name = |id: SegmentId| self.segment(id).map_or("", |segment| segment.name.as_str());
         for segment in &self.segments {
-            let core = segment.core.map_or_else(String::new, |core| format!(", core {core}"));
+            let core = segment.core.map_or_else(String::new, |core| {
+                format!(", core {core}{}", self.topology.behind(core))
+            });
             let access = if segment.writes_packets { ", writes packets" } else { "" };
             let domain = match (&segment.kind, segment.domain.as_str()) {
                 (SegmentKind::Gate { .. }, "") => ", copies into the graph's own domain".to_owned(),
@@ -104,9 +107,10 @@ impl Plan {
                 line(&mut out, 0, "side by side");
             }
             let names: Vec<&str> = stage.branches.iter().map(|id| name(*id)).collect();
-            let sync = name(stage.sync);
-            line(&mut out, 1, &format!("{}: come together in {sync}", names.join(" | ")));
+            let (sync, near) = (name(stage.sync), self.nodes_of(stage));
+            line(&mut out, 1, &format!("{}: come together in {sync}{near}", names.join(" | ")));
         }
+        out.push_str(&self.near_nics_to_text());
         out.push_str("edges\n");
         for edge in &self.edges {
             let how = match edge.kind {
@@ -139,6 +143,53 @@ impl Plan {
             line(&mut out, 1, &format!("{from} => {to}: {edge}, {what} of {source}{order}"));
         }
         out.push_str(&self.changes_to_text());
+        out
+    }
+
+    /// Which NUMA node the branches of a stage are on, where there are several nodes.
+    fn nodes_of(&self, stage: &Running) -> String {
+        if !self.topology.has_nodes() {
+            return String::new();
+        }
+        let cores = stage.branches.iter().filter_map(|id| self.segment(*id)?.core);
+        let mut nodes: Vec<Option<u32>> = cores.map(|core| self.topology.node_of(core)).collect();
+        nodes.dedup();
+        match nodes.as_slice() {
+            [Some(node)] => format!(", all on node {node}"),
+            [] => ", on no node in particular".to_owned(),
+            _ => ", on several nodes: packets go from one to the other".to_owned(),
+        }
+    }
+
+    /// Which services are near their NICs, and which are not, where there are several NUMA nodes.
+    fn near_nics_to_text(&self) -> String {
+        let mut out = String::new();
+        if !self.topology.has_nodes() {
+            return out;
+        }
+        line(&mut out, 0, "NUMA");
+        if self.segments.iter().all(|segment| segment.core.is_none()) {
+            line(
+                &mut out,
+                1,
+                "no cores are given (--cores), so workers are on no node in particular",
+            );
+        }
+        for segment in &self.segments {
+            let (SegmentKind::Rx { port, .. } | SegmentKind::Tx { port }) = segment.kind else {
+                continue;
+            };
+            let (Some(nic), Some(core)) = (self.topology.nics.get(&port), segment.core) else {
+                continue;
+            };
+            let why = match self.topology.node_of(core) == Some(*nic) {
+                true => format!("on core {core}, as its NIC is at node {nic}"),
+                false => format!(
+                    "on core {core}, although its NIC is at node {nic}: no core of that is left for services"
+                ),
+            };
+            line(&mut out, 1, &format!("{}: {why}", segment.name));
+        }
         out
     }
 

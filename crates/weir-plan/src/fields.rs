@@ -164,6 +164,12 @@ impl FieldSet {
         self.0 >> field as u32 & 1 == 1
     }
 
+    /// A bit for each field, by its place in [`Field::ALL`].
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Its fields in a packet's order.
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::ALL.into_iter().filter(move |field| self.has(*field))

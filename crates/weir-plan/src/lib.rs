@@ -94,6 +94,7 @@ mod tags;
 mod tee;
 mod texts;
 mod topo;
+mod topology;
 mod warn;
 mod warning;
 mod why;
@@ -139,5 +140,6 @@ pub use texts::{
     Document, LoadError, Loader, MAX_FILES, MAX_INCLUDE_DEPTH, MAX_TEXTS, NoFiles, PolicyFiles,
     Texts,
 };
+pub use topology::Topology;
 pub use warning::Warning;
 pub use why::Why;

@@ -6,13 +6,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::catalog::ProgramId;
-use crate::cores;
+use crate::cores::{self, Apart};
 use crate::domains;
 use crate::graph::{Edge, EdgeId, Graph, NodeId, NodeKind};
 use crate::lanes;
 use crate::optimise::{self, Change, Consolidated, Tally};
 use crate::parallel::{InSequence, Running};
 use crate::size::{self, Bound, Group, Instances, Sizing, Unfolded};
+use crate::topology::Topology;
 
 pub(crate) mod error;
 mod segments;
@@ -50,18 +51,22 @@ impl fmt::Display for Isolate {
 }
 
 /// What a plan is made for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// Which NFs get a worker of their own.
     pub isolate: Isolate,
     /// The cores to use, in order: the first for the Rx and Tx services, the others for NFs; a
-    /// single one for all. `None` (or an empty list) leaves it to the kernel.
+    /// single one for all. `None` (or an empty list) leaves it to the kernel. Where [`Options::topology`] has several NUMA nodes, services
+    /// have the first of their NIC's node.
     pub cores: Option<Vec<usize>>,
     /// How many cores are online.
     pub online: usize,
     /// Trust domains that the operator gives NF instances, in place of their types' own; empty for
     /// the graph's own.
     pub domains: BTreeMap<String, String>,
+    /// NUMA nodes of the machine.
+    #[serde(default)]
+    pub topology: Topology,
 }
 
 /// A segment's place in [`Plan::segments`].
@@ -253,6 +258,9 @@ pub struct Plan {
     pub tally: Tally,
     /// What consolidation did to the policy's graph.
     pub changes: Vec<Change>,
+    /// NUMA nodes of the machine that it is for.
+    #[serde(default)]
+    pub topology: Topology,
 }
 
 impl Plan {
@@ -340,7 +348,7 @@ impl Plan {
         changes: Vec<Change>,
     ) -> Result<Self, PlanError> {
         let mut segments = segments(graph, options, &merged)?;
-        let apart: Vec<Vec<NodeId>> = groups.iter().map(|group| group.nodes.clone()).collect();
+        let apart: Vec<Apart> = groups.iter().map(|group| group.apart()).collect();
         let real_time_ok = cores::assign(&mut segments, options, &apart);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
@@ -361,6 +369,7 @@ impl Plan {
             in_sequence: Vec::new(),
             tally,
             changes,
+            topology: options.topology.clone(),
         })
     }
 

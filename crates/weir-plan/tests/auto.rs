@@ -14,7 +14,13 @@ use weir_plan::{
 };
 
 fn options(online: usize) -> Options {
-    Options { isolate: Isolate::Auto, cores: None, online, domains: BTreeMap::new() }
+    Options {
+        isolate: Isolate::Auto,
+        cores: None,
+        online,
+        domains: BTreeMap::new(),
+        ..Options::default()
+    }
 }
 
 /// Types `C10`, `C1000` and so on by their cost, and those of all tests.

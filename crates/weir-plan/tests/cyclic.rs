@@ -127,7 +127,7 @@ proptest! {
         let graph = &checked.graph;
         closing_edges_are_right(graph);
         let isolate = if fused { Isolate::None } else { Isolate::Each };
-        let options = Options { isolate, cores: None, online: 2, domains: Default::default() };
+        let options = Options { isolate, cores: None, online: 2, domains: Default::default() , ..Options::default() };
         let plan = Plan::build(graph, &options).unwrap();
         for (edge, sources) in plan.edges.iter().zip(carried(&plan)) {
             let lanes = plan.lanes.iter().filter(|lane| lane.edge == edge.id);

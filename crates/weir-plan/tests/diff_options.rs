@@ -57,7 +57,8 @@ fn planned(told: &Told) -> Plan {
         .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.weir", text)));
     let domains = told.b.map(|domain| ("b".to_owned(), domain.to_owned()));
     let domains = domains.into_iter().collect();
-    let options = Options { isolate: Isolate::Each, cores: None, online: 8, domains };
+    let options =
+        Options { isolate: Isolate::Each, cores: None, online: 8, domains, ..Options::default() };
     let server = Server { name: "s".to_owned(), cores: 8, ghz: 1.0, nic_bps: None };
     let asked = |weights| ("a".to_owned(), Asked { weights, least_loaded: false, scales: false });
     let asked: BTreeMap<String, Asked> = told.a.clone().map(asked).into_iter().collect();

@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use weir_plan::{Action, Isolate, Options, Plan, State, between, diff};
 
 fn plan(text: &str, isolate: Isolate, cores: Option<Vec<usize>>) -> Plan {
-    let options = Options { isolate, cores, online: 4, domains: Default::default() };
+    let options =
+        Options { isolate, cores, online: 4, domains: Default::default(), ..Options::default() };
     Plan::build(&good(text).graph, &options).unwrap()
 }
 

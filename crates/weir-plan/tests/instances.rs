@@ -65,8 +65,13 @@ fn planned_as(
     let text = format!("Port<0> lan; Port<1> wan; {text}");
     let checked = check(&text, &Kinds)
         .unwrap_or_else(|errors| panic!("{}", render(&errors, "test.weir", &text)));
-    let options =
-        Options { isolate, cores: Some(cores.to_vec()), online: 8, domains: BTreeMap::new() };
+    let options = Options {
+        isolate,
+        cores: Some(cores.to_vec()),
+        online: 8,
+        domains: BTreeMap::new(),
+        ..Options::default()
+    };
     let cores = u32::try_from(cores.len()).unwrap();
     let server = Server { name: "s".to_owned(), cores, ghz: 1.0, nic_bps: None };
     let sizing = Sizing { server: &server, objective: None, asked };
@@ -276,7 +281,13 @@ fn gates_several_inputs_and_several_instances_do_not_go_together_yet() {
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     let sized = |text: &str, domain: &str| {
         let domains = [("b".to_owned(), domain.to_owned())].into();
-        let options = Options { isolate: Isolate::Each, cores: None, online: 8, domains };
+        let options = Options {
+            isolate: Isolate::Each,
+            cores: None,
+            online: 8,
+            domains,
+            ..Options::default()
+        };
         Plan::sized(&check(text, &Kinds).unwrap().graph, &options, true, sizing).map(|_| ())
     };
     let refused = PlanError::Apart { instance: "b".to_owned() };

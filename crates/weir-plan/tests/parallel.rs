@@ -200,7 +200,7 @@ impl Catalog for Some6 {
 }
 
 fn options(isolate: Isolate, online: usize) -> Options {
-    Options { isolate, cores: None, online, domains: BTreeMap::new() }
+    Options { isolate, cores: None, online, domains: BTreeMap::new(), ..Options::default() }
 }
 
 /// The stages of a policy over `nfs` (declarations) and `edges`, with enough cores; as text without headings.

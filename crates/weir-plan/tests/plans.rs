@@ -10,7 +10,13 @@ use proptest::prelude::*;
 use weir_plan::{EdgeKind, Graph, Isolate, Lane, NodeKind, Options, Plan, SegmentKind};
 
 fn options(isolate: Isolate, cores: Option<&[usize]>) -> Options {
-    Options { isolate, cores: cores.map(<[usize]>::to_vec), online: 2, domains: Default::default() }
+    Options {
+        isolate,
+        cores: cores.map(<[usize]>::to_vec),
+        online: 2,
+        domains: Default::default(),
+        ..Options::default()
+    }
 }
 
 fn plan(text: &str, isolate: Isolate) -> Plan {

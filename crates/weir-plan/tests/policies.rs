@@ -330,7 +330,13 @@ fn the_edges_that_close_cycles_are_those_that_lead_back_to_where_packets_come_in
 fn plans_with_cycles_and_port_arrays_have_a_ring_for_each_way() {
     let checked = good(&format!("default drop;{FIGURE_14}"));
     for isolate in [Isolate::Each, Isolate::None] {
-        let options = Options { isolate, cores: None, online: 2, domains: Default::default() };
+        let options = Options {
+            isolate,
+            cores: None,
+            online: 2,
+            domains: Default::default(),
+            ..Options::default()
+        };
         let plan = Plan::build(&checked.graph, &options).unwrap();
         let carried = |name: &str| {
             let edge = plan.edges.iter().find(|edge| edge.name == name).unwrap();

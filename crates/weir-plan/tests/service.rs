@@ -517,7 +517,8 @@ fn hostile_documents_are_errors() {
 fn a_trust_domain_of_a_vnf_is_that_of_its_micro_nfs() {
     let graph = request(REQUEST).graph;
     let domains = [("fw".to_owned(), "guest".to_owned())].into();
-    let options = Options { isolate: Isolate::Each, cores: None, online: 4, domains };
+    let options =
+        Options { isolate: Isolate::Each, cores: None, online: 4, domains, ..Options::default() };
     let plan = Plan::build(&graph, &options).unwrap();
     let domain = |name: &str| {
         plan.segments.iter().find(|segment| segment.name == name).unwrap().domain.as_str()

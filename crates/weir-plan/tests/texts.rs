@@ -120,8 +120,13 @@ fn try_all(text: &str) {
         Ok(checked) => {
             assert!(!render_warnings(&checked.warnings, "p", text).contains('\u{1b}'));
             for isolate in [Isolate::Each, Isolate::None] {
-                let options =
-                    Options { isolate, cores: None, online: 2, domains: Default::default() };
+                let options = Options {
+                    isolate,
+                    cores: None,
+                    online: 2,
+                    domains: Default::default(),
+                    ..Options::default()
+                };
                 let plan = Plan::build(&checked.graph, &options).unwrap();
                 assert!(!(plan.to_text().is_empty() || plan.to_dot().is_empty()));
             }

@@ -1,16 +1,14 @@
 //! The balance port: one NF's packets over several instances of it (µNF paper §IV-C, LoadBalancedEgressPort; E2 §5.1).
 //!
 //! A packet's flow hash has a bucket, and the bucket an instance. To go from n to n + 1 instances is to
-//! give the new one a share of the buckets, so few flows move; with pins, those under way do not move
-//! at all (E2 §5.4).
+//! give the new one a share of the buckets, so few flows would move; those under way do not move at all
+//! (E2 §5.4) where their instance says which it has: they become exceptions of a [`FlowDirector`]. It learns no flow itself.
 
 mod buckets;
 mod director;
-mod pins;
 
 pub use buckets::{BUCKETS, Buckets, BucketsError, MOST_INSTANCES};
 pub use director::{DirectError, FlowDirector};
-pub use pins::Pins;
 
 use weir_packet::headers::Layers;
 use weir_packet::{Bytes, FlowFields, FlowHasher, FragmentTable};
@@ -29,12 +27,6 @@ pub enum Rule {
     Flow {
         /// The fields.
         fields: FlowFields,
-        /// How many flows stay where they are when weights change; 0: their buckets decide.
-        pinned: usize,
-        /// Seconds without packets after which a pinned flow has ended.
-        idle_s: u32,
-        /// New flows go to the instance with the least waiting before it. Without pins their buckets decide.
-        least_loaded: bool,
     },
 }
 
@@ -45,7 +37,6 @@ pub struct Balance {
     weights: Vec<u32>,
     buckets: Buckets,
     hasher: FlowHasher,
-    pins: Option<Pins>,
     fragments: Option<FragmentTable>,
     turn: u16,
 }
@@ -57,20 +48,17 @@ impl Balance {
     /// When there are too many instances, or none has a weight.
     pub fn new(rule: Rule, weights: &[u32], seed: u128) -> Result<Self, BucketsError> {
         let hasher = FlowHasher::new(seed);
-        let (pins, fragments) = match rule {
-            Rule::Flow { fields, pinned, idle_s, .. } => (
-                (pinned > 0).then(|| Pins::new(pinned, idle_s)),
-                fields.asks_ports().then(|| FragmentTable::new(FRAGMENTED, hasher)),
-            ),
-            Rule::RoundRobin | Rule::LeastLoaded => (None, None),
+        let fragments = match rule {
+            Rule::Flow { fields } if fields.asks_ports() => {
+                Some(FragmentTable::new(FRAGMENTED, hasher))
+            }
+            Rule::Flow { .. } | Rule::RoundRobin | Rule::LeastLoaded => None,
         };
         let buckets = Buckets::new(weights)?;
-        Ok(Balance { rule, weights: weights.to_vec(), buckets, hasher, pins, fragments, turn: 0 })
+        Ok(Balance { rule, weights: weights.to_vec(), buckets, hasher, fragments, turn: 0 })
     }
 
-    /// Changes weights and the number of instances; gives how many buckets moved. A weight of 0: no
-    /// new flows, but those that are pinned stay. Pinned flows of an instance that is not there any
-    /// more go where their buckets go.
+    /// Changes weights and the number of instances; gives how many buckets moved. A weight of 0: no packets.
     ///
     /// # Errors
     /// As [`Balance::new`]; nothing has changed then.
@@ -78,11 +66,6 @@ impl Balance {
         let moved = self.buckets.reweigh(weights)?;
         self.weights = weights.to_vec();
         Ok(moved)
-    }
-
-    /// The pinned flows, if any are.
-    pub fn pins(&mut self) -> Option<&mut Pins> {
-        self.pins.as_mut()
     }
 
     /// What decides where a packet goes, of a rule that goes by flows: the hash of its flow, as the rule sees
@@ -95,21 +78,19 @@ impl Balance {
         now_ns: u64,
     ) -> Option<u64> {
         match self.rule {
-            Rule::Flow { fields, .. } => Some(self.hash(bytes, layers, fields, now_ns)),
+            Rule::Flow { fields } => Some(self.hash(bytes, layers, fields, now_ns)),
             Rule::RoundRobin | Rule::LeastLoaded => None,
         }
     }
 
-    /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time;
-    /// `ends`: it is the last of its flow (TCP FIN, RST). `waiting`: packets before each instance; only
-    /// looked at by rules that ask for the load.
+    /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time.
+    /// `waiting`: packets before each instance; only looked at by rules that ask for the load.
     #[inline]
     pub fn instance<B: Bytes + ?Sized>(
         &mut self,
         bytes: &B,
         layers: &Layers,
         now_ns: u64,
-        ends: bool,
         waiting: &[usize],
     ) -> u8 {
         match self.rule {
@@ -120,20 +101,9 @@ impl Balance {
                 self.buckets.at(self.turn)
             }
             Rule::LeastLoaded => least(&self.weights, waiting),
-            Rule::Flow { fields, least_loaded, .. } => {
+            Rule::Flow { fields } => {
                 let hash = self.hash(bytes, layers, fields, now_ns);
-                let (buckets, weights) = (&self.buckets, &self.weights);
-                let choose = || match least_loaded {
-                    true => least(weights, waiting),
-                    false => buckets.instance(hash),
-                };
-                match &mut self.pins {
-                    None => buckets.instance(hash),
-                    Some(pins) => {
-                        let there = |i: u8| usize::from(i) < weights.len();
-                        pins.instance(hash, now_ns, ends, there, choose)
-                    }
-                }
+                self.buckets.instance(hash)
             }
         }
     }

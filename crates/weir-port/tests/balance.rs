@@ -12,18 +12,15 @@ use weir_packet::{Depth, FlowFields, parse};
 use weir_port::balance::{BUCKETS, Balance, Rule};
 
 const SEED: u128 = 7;
-const SECOND: u64 = 1_000_000_000;
 
-fn flow(pinned: usize) -> Rule {
-    Rule::Flow { fields: FlowFields::FLOW, pinned, idle_s: 60, least_loaded: false }
-}
+const FLOW: Rule = Rule::Flow { fields: FlowFields::FLOW };
 
 fn over(rule: Rule, weights: &[u32]) -> Balance {
     Balance::new(rule, weights, SEED).unwrap()
 }
 
 fn goes(balance: &mut Balance, bytes: &[u8], now_ns: u64, waiting: &[usize]) -> u8 {
-    balance.instance(bytes, &parse(bytes, Depth::L4), now_ns, false, waiting)
+    balance.instance(bytes, &parse(bytes, Depth::L4), now_ns, waiting)
 }
 
 /// Packet of TCP connection `n`; `back`: from the server.
@@ -44,7 +41,7 @@ fn all(balance: &mut Balance, n: u16, now_ns: u64) -> Vec<u8> {
 
 #[test]
 fn both_directions_of_a_connection_and_errors_about_it_meet_one_instance() {
-    let mut balance = over(flow(0), &[1, 1, 1]);
+    let mut balance = over(FLOW, &[1, 1, 1]);
     let mut used = BTreeSet::new();
     for n in 0..300 {
         let there = goes(&mut balance, &packet(n, false), 0, &[]);
@@ -56,7 +53,7 @@ fn both_directions_of_a_connection_and_errors_about_it_meet_one_instance() {
 
 #[test]
 fn fragments_follow_their_first() {
-    let mut balance = over(flow(0), &[1; 16]);
+    let mut balance = over(FLOW, &[1; 16]);
     for n in 0..100_u16 {
         let [high, low] = n.to_be_bytes();
         let payload = [0; 100];
@@ -83,9 +80,9 @@ fn later_fragments_whose_first_another_sent_go_by_their_addresses_and_protocol()
             frame.payload(&payload).fragments(48).pop().unwrap()
         };
         // Whoever sends them, and of whichever flow between the two: they meet each other.
-        let there = goes(&mut over(flow(0), &[1; 16]), &later(0), 0, &[]);
+        let there = goes(&mut over(FLOW, &[1; 16]), &later(0), 0, &[]);
         for n in 1..10 {
-            assert_eq!(goes(&mut over(flow(0), &[1; 16]), &later(n), 0, &[]), there);
+            assert_eq!(goes(&mut over(FLOW, &[1; 16]), &later(n), 0, &[]), there);
         }
         used.insert(there);
     }
@@ -94,7 +91,7 @@ fn later_fragments_whose_first_another_sent_go_by_their_addresses_and_protocol()
 
 #[test]
 fn what_is_not_ip_goes_by_its_stations() {
-    let mut balance = over(flow(0), &[1; 8]);
+    let mut balance = over(FLOW, &[1; 8]);
     let arp = |from: u8, to: u8| {
         let mut frame = vec![0; 60];
         frame[5] = to;
@@ -112,42 +109,13 @@ fn what_is_not_ip_goes_by_its_stations() {
 
 #[test]
 fn from_n_instances_to_one_more_only_flows_of_moved_buckets_move() {
-    let mut balance = over(flow(0), &[1; 3]);
+    let mut balance = over(FLOW, &[1; 3]);
     let before = all(&mut balance, 3_000, 0);
     assert!(balance.reweigh(&[1; 4]).unwrap().abs_diff(BUCKETS / 4) <= 1);
     let after = all(&mut balance, 3_000, 0);
     let moved: Vec<_> = before.iter().zip(&after).filter(|(b, a)| b != a).collect();
     assert!(moved.iter().all(|(_, a)| **a == 3), "moved between old instances");
     assert!((600..900).contains(&moved.len()), "{} of 3000", moved.len());
-}
-
-#[test]
-fn pinned_flows_stay_when_instances_come_and_new_ones_spread() {
-    let mut balance = over(flow(8_192), &[1, 1]);
-    let before = all(&mut balance, 1_000, 0);
-    balance.reweigh(&[1, 1, 1]).unwrap();
-    // Old and new ones: those that there were stay.
-    let after = all(&mut balance, 2_000, SECOND);
-    assert_eq!(before, after[..1_000]);
-    let new = after[1_000..].iter().filter(|i| **i == 2).count();
-    assert!((230..440).contains(&new), "{new} of 1000");
-    // An hour later they are new flows themselves.
-    assert_ne!(before, all(&mut balance, 1_000, 3_600 * SECOND));
-}
-
-#[test]
-fn an_instance_without_weight_keeps_its_flows_until_they_end_and_gets_no_others() {
-    let mut balance = over(flow(8_192), &[1, 1]);
-    let before = all(&mut balance, 500, 0);
-    balance.reweigh(&[1, 0]).unwrap();
-    let after = all(&mut balance, 1_000, SECOND);
-    assert_eq!(before, after[..500]);
-    assert!(after[500..].iter().all(|i| *i == 0));
-    let stay = before.iter().filter(|i| **i == 1).count();
-    assert_eq!(balance.pins().unwrap().count(1, SECOND), stay);
-    // It goes: its flows go where their buckets do.
-    balance.reweigh(&[1]).unwrap();
-    assert!(all(&mut balance, 500, SECOND).iter().all(|i| *i == 0));
 }
 
 #[test]
@@ -172,19 +140,10 @@ fn the_instance_with_the_least_waiting_for_its_weight_is_next() {
 }
 
 #[test]
-fn new_flows_go_to_the_least_loaded_and_stay_there() {
-    let rule = Rule::Flow { fields: FlowFields::FLOW, pinned: 64, idle_s: 60, least_loaded: true };
-    let mut balance = over(rule, &[1, 1]);
-    assert_eq!(goes(&mut balance, &packet(1, false), 0, &[9, 0]), 1);
-    assert_eq!(goes(&mut balance, &packet(2, false), 0, &[0, 9]), 0);
-    assert_eq!(goes(&mut balance, &packet(1, true), 0, &[0, 9]), 1);
-}
-
-#[test]
 fn equal_seeds_distribute_alike_and_others_differently() {
-    let mut one = over(flow(0), &[1; 5]);
-    let mut same = over(flow(0), &[1; 5]);
-    let mut other = Balance::new(flow(0), &[1; 5], SEED + 1).unwrap();
+    let mut one = over(FLOW, &[1; 5]);
+    let mut same = over(FLOW, &[1; 5]);
+    let mut other = Balance::new(FLOW, &[1; 5], SEED + 1).unwrap();
     let there = all(&mut one, 100, 0);
     assert_eq!(there, all(&mut same, 100, 0));
     assert_ne!(there, all(&mut other, 100, 0));

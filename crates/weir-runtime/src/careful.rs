@@ -2,11 +2,10 @@
 //! each: so it is known which one kills, the next crash costs that packet only, and one that has killed
 //! twice is dropped before it does so again. When all has gone well for a while, batches are whole again.
 
+use crate::fingerprint::fingerprint;
 use crate::layout::NODE_WORDS;
 use crate::segment::{Segment, Way, add};
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hasher};
-use weir_mem::SharedBytes;
 use weir_packet::{BATCH, DropReason, Packet};
 
 /// After so many packets without a crash a segment takes whole batches again.
@@ -24,20 +23,6 @@ impl Careful {
     pub(crate) fn new(poison: &[u64]) -> Self {
         Careful { poison: poison.iter().copied().collect(), given: Vec::with_capacity(BATCH) }
     }
-}
-
-/// Fingerprint of a packet: SipHash over its bytes, never 0. Equal in all processes of one build.
-pub fn fingerprint(bytes: &SharedBytes<'_>) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write_usize(bytes.len());
-    let mut piece = [0; 64];
-    let mut at = 0;
-    while at < bytes.len() {
-        let n = bytes.copy_to(at, &mut piece);
-        hasher.write(piece.get(..n).unwrap_or_default());
-        at += n;
-    }
-    hasher.finish().max(1)
 }
 
 impl Segment {
@@ -74,7 +59,7 @@ impl Segment {
         let Some(mut careful) = taken else { return };
         let singly = self.care > 0;
         for packet in batch.drain(..) {
-            let fingerprint = fingerprint(&way.arena.bytes(packet.entry()));
+            let fingerprint = fingerprint(&way.arena.bytes(packet.entry()), self.beside);
             if careful.poison.contains(&fingerprint) {
                 add(way.words, base, 1);
                 add(way.words, base + 1, u64::from(packet.entry().len()));

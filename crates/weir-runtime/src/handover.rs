@@ -9,7 +9,7 @@
 //! afford to write all the time.
 
 use crate::moves::Placed;
-use crate::segment::{Node, Segment};
+use crate::segment::{More, Node, Segment};
 use crate::spec::Handing;
 use serde::{Deserialize, Serialize};
 use weir_mem::{KeptState, Seq, TooLarge};
@@ -99,8 +99,8 @@ impl Segment {
         Ok(all)
     }
 
-    /// Gives its µNFs what others of their names and types knew.
-    pub(crate) fn take_over(&mut self, states: Vec<NfState>) -> TakenOver {
+    /// Gives its µNFs what others of their names and types knew. `comes`: bits of the sources that packets come from.
+    pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
         for NfState { name, kind, shared, flows, ports, last, .. } in states {
             let of = |n: &&mut Node| {
@@ -108,21 +108,7 @@ impl Segment {
             };
             let Some(node) = self.nodes.iter_mut().find(of) else { continue };
             if let Some(more) = &mut node.more {
-                for (i, port) in self.source_ports.iter().enumerate() {
-                    if last == Some(*port) {
-                        more.last_source = i;
-                    }
-                    let Some((_, place)) = ports.iter().find(|told| told.0 == *port) else {
-                        continue;
-                    };
-                    more.sources |= 1u64.checked_shl(i as u32).unwrap_or(0);
-                    // Of several instances that have become one, the one that has come farthest.
-                    if let Some(own) = more.places.get_mut(i)
-                        && own.before(Seq::new(*place))
-                    {
-                        *own = Seq::new(*place);
-                    }
-                }
+                more.take_over(&self.source_ports, &ports, last, comes);
             }
             let Some(nf) = &mut node.nf else { continue };
             let doubled = nf.flows_doubled();
@@ -141,5 +127,73 @@ impl Segment {
             }
         }
         taken
+    }
+}
+
+impl More {
+    /// Takes up which sources packets have come from, by their ports. One that does not come here any more never ends here, and nothing
+    /// leaves with it: where none of them does, the first that comes stands in, so that timers come all the same and the end is told of.
+    fn take_over(
+        &mut self,
+        source_ports: &[u16],
+        ports: &[(u16, u64)],
+        last: Option<u16>,
+        comes: u64,
+    ) {
+        let bit = |source: usize| 1u64.checked_shl(source as u32).unwrap_or(0);
+        for (i, port) in source_ports.iter().enumerate().filter(|(i, _)| comes & bit(*i) != 0) {
+            if last == Some(*port) {
+                self.last_source = i;
+            }
+            let Some((_, place)) = ports.iter().find(|told| told.0 == *port) else { continue };
+            self.sources |= bit(i);
+            // Of several instances that have become one, the one that has come farthest.
+            if let Some(own) = self.places.get_mut(i)
+                && own.before(Seq::new(*place))
+            {
+                *own = Seq::new(*place);
+            }
+        }
+        if !ports.is_empty() && self.sources == 0 && comes != 0 {
+            let first = comes.trailing_zeros() as usize;
+            self.sources |= bit(first);
+            (self.last_source, self.stands_in) = (first, Some(first));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn none_yet() -> More {
+        More { sources: 0, last_source: 0, stands_in: None, places: vec![Seq::default(); 3] }
+    }
+
+    /// By ports, as sources may be numbered otherwise in the new graph.
+    #[test]
+    fn what_timers_send_goes_with_the_source_of_the_same_port_as_before() {
+        let mut more = none_yet();
+        more.take_over(&[7, 8, 9], &[(9, 40), (7, 30)], Some(9), 0b111);
+        assert_eq!((more.sources, more.last_source, more.stands_in), (0b101, 2, None));
+        assert_eq!(more.places, [30, 0, 40].map(Seq::new));
+        // Of another instance.
+        more.take_over(&[7, 8, 9], &[(9, 20), (7, 50)], Some(7), 0b111);
+        assert_eq!((more.sources, more.last_source), (0b101, 0));
+        assert_eq!(more.places, [50, 0, 40].map(Seq::new));
+    }
+
+    #[test]
+    fn a_source_that_does_not_come_any_more_is_not_waited_for_and_another_stands_in_for_the_last() {
+        let mut more = none_yet();
+        more.take_over(&[7, 8, 9], &[(9, 40), (7, 30)], Some(9), 0b011);
+        assert_eq!((more.sources, more.stands_in), (0b001, None));
+        let mut more = none_yet();
+        more.take_over(&[7, 8, 9], &[(9, 40)], Some(9), 0b010);
+        assert_eq!((more.sources, more.last_source, more.stands_in), (0b010, 1, Some(1)));
+        // One that has had no packets waits for nobody's end.
+        let mut more = none_yet();
+        more.take_over(&[7, 8, 9], &[], None, 0b111);
+        assert_eq!((more.sources, more.stands_in), (0, None));
     }
 }

@@ -230,11 +230,12 @@ impl Job {
         }
     }
 
-    /// Takes up what the generation before has handed over; what of it could not be taken, and why.
-    pub(crate) fn take_over(&mut self, station: &mut Station) -> Vec<String> {
-        let Some(memory) = &mut station.handover else { return Vec::new() };
+    /// Takes up what the generation before has handed over: how many flows stay although their packets divide otherwise now, and what
+    /// of it could not be taken, and why.
+    pub(crate) fn take_over(&mut self, station: &mut Station) -> (u64, Vec<String>) {
+        let Some(memory) = &mut station.handover else { return (0, Vec::new()) };
         memory.resync();
-        let mut refused = Vec::new();
+        let (mut stayed, mut refused) = (0, Vec::new());
         if let Some(mut states) = handover::read(memory) {
             if let Some(moves) = &mut self.moves {
                 moves.take_over(&mut states, &self.segment);
@@ -246,9 +247,14 @@ impl Job {
                 format!("the flows of {name}: some were moved to other instances, and those of the new graph cannot move any; \
                          move them back first (--all to each)")
             }));
-            let mut taken = self.segment.take_over(states);
+            let mut taken = self.segment.take_over(states, station.sources_that_come());
             self.warnings.append(&mut taken.warnings);
             refused.extend(taken.refused);
+            if let Some(moves) = &mut self.moves {
+                let (flows, too_many) = moves.keep_in_place(&self.segment);
+                stayed = flows;
+                refused.extend(too_many);
+            }
         }
         if let Some(keeper) = &mut self.keeper {
             keeper.begin();
@@ -258,7 +264,7 @@ impl Job {
             replicator.write(&mut self.segment, station, true);
             station.commit();
         }
-        refused
+        (stayed, refused)
     }
 
     /// Repeats what the worker's own source had promised, and how far it had come: a predecessor may have died between its last
@@ -539,7 +545,10 @@ impl Job {
             if !segment.more.backlog.is_empty() {
                 return false;
             }
-            segment.with(station, source, |segment, way| segment.end_source(source, ended, way));
+            let reached = station.ingress.reached(source);
+            segment.with(station, source, |segment, way| {
+                segment.end_source(source, ended, reached, way);
+            });
             if let Some(replicator) = replicator {
                 // Whatever its pace: what the end has done is not to be done again.
                 replicator.write(segment, station, true);

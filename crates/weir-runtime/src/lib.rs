@@ -20,6 +20,7 @@ mod attack;
 mod careful;
 mod dump;
 mod early;
+mod fingerprint;
 mod gate;
 pub mod handover;
 mod idle;
@@ -41,6 +42,6 @@ mod station;
 mod takes;
 pub mod worker;
 
-pub use careful::fingerprint;
+pub use fingerprint::{field, fingerprint};
 pub use keep::read_kept;
 pub use worker::{Stepper, main as worker_main};

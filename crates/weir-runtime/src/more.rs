@@ -274,8 +274,14 @@ impl Segment {
 
     /// A source has ended, as have those whose bits are set in `ended`: tells the µNFs that get no
     /// packets any more, in the order of the graph, and sends what they still send. May be called
-    /// again when there was no room for all of it.
-    pub(crate) fn end_source(&mut self, source: usize, ended: u64, way: &mut Way<'_>) {
+    /// again when there was no room for all of it. `reached`: how far it had come.
+    pub(crate) fn end_source(
+        &mut self,
+        source: usize,
+        ended: u64,
+        reached: Option<Seq>,
+        way: &mut Way<'_>,
+    ) {
         for i in 0..self.nodes.len() {
             let Some(Node { nf: Some(nf), more: Some(more), .. }) = self.nodes.get_mut(i) else {
                 continue;
@@ -289,7 +295,11 @@ impl Segment {
             }
             way.source = source;
             let site = Site { arena: way.arena, pool: &self.more.pool };
-            nf.end(more.places.get(source).copied().unwrap_or_default(), site);
+            let last = more.places.get(source).copied().unwrap_or_default();
+            // Whose packets came before had other places.
+            let reached = reached.filter(|_| more.stands_in == Some(source));
+            let place = reached.filter(|reached| last.before(*reached)).unwrap_or(last);
+            nf.end(place, site);
             self.send_off(i, way);
         }
     }

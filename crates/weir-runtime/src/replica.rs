@@ -264,7 +264,7 @@ impl Job {
             has = std::mem::take(&mut found.shared);
             if committed == 0 && station.handover.as_ref().is_some_and(KeptState::is_written) {
                 // It died before it had taken over what the generation before had handed on.
-                let refused = self.take_over(station);
+                let (_, refused) = self.take_over(station);
                 self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
                 return;
             }

@@ -131,6 +131,8 @@ pub(crate) struct More {
     pub(crate) sources: u64,
     /// Source of the last.
     pub(crate) last_source: usize,
+    /// A source that is told of as one whose packets have come, in the place of those that do not come any more.
+    pub(crate) stands_in: Option<usize>,
     /// By source: place of the last.
     pub(crate) places: Vec<Seq>,
 }
@@ -162,6 +164,8 @@ pub struct Segment {
     batches: u32,
     /// Of a branch of a parallel stage: what it says of the packets it was given.
     pub(crate) branch: Option<crate::stage::Said>,
+    /// Of such a branch: fields that other branches write meanwhile ([`crate::field`]).
+    pub(crate) beside: u32,
     /// Packets still to be taken in one at a time, as some µNF has crashed; see [`Segment::appetite`].
     pub(crate) care: usize,
 }
@@ -188,6 +192,7 @@ impl Segment {
             spare: Vec::with_capacity(BATCH),
             batches: 0,
             branch: spec.branch.then(crate::stage::Said::default),
+            beside: spec.beside,
             care: if careful { CLEAN } else { 0 },
         })
     }

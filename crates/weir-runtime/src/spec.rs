@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -358,6 +358,8 @@ pub struct WorkerSpec {
     pub learns: Option<Fd>,
     /// Whether the worker is a branch of a parallel stage: all its lanes in lend it packets, and it answers on each.
     pub branch: bool,
+    /// Of such a branch: fields of packets that other branches of the stage write meanwhile ([`crate::field`]).
+    pub beside: u32,
     /// Device.
     pub end: EndSpec,
     /// The device's descriptor, of one that the agent holds open (a TAP interface, a packet socket).
@@ -429,6 +431,8 @@ pub enum FromWorker {
     HandedOver(Handing),
     /// It has taken up what the generation before has handed over, and waits for the word to begin.
     TookOver {
+        /// Flows that stay where they are although their packets divide otherwise now.
+        stayed: u64,
         /// What of it could not be taken, and why.
         refused: Vec<String>,
     },

@@ -158,16 +158,14 @@ impl Balances {
                 }
                 director.at(hash)
             }
-            // Flows are not pinned here, so it does not matter whether they end.
-            None => one.balance.instance(&bytes, &layers, now, false, &one.waiting),
+            None => one.balance.instance(&bytes, &layers, now, &one.waiting),
         };
         spread.parts.get(usize::from(instance)).copied()
     }
 }
 
 pub(crate) fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
-    // Nothing is pinned: the number of instances does not change while they run.
-    let flow = |fields| Rule::Flow { fields, pinned: 0, idle_s: 0, least_loaded: false };
+    let flow = |fields| Rule::Flow { fields };
     Ok(match group.spread {
         SpreadSpec::InTurn => Rule::RoundRobin,
         SpreadSpec::LeastLoaded => Rule::LeastLoaded,

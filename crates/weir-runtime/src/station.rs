@@ -478,6 +478,11 @@ impl Station {
         }
     }
 
+    /// Bits of the sources that packets come from by lanes.
+    pub(crate) fn sources_that_come(&self) -> u64 {
+        self.expected
+    }
+
     fn has_ended(&self, source: usize) -> bool {
         self.get(self.layout.ended) & (1 << source) != 0
     }

@@ -114,9 +114,9 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     if spec.standby {
         while station.stand_by(agent)? == StoodBy::Take {
             // While all can still go back: what this one cannot read is not lost.
-            let refused = job.take_over(&mut station);
+            let (stayed, refused) = job.take_over(&mut station);
             fault::step(Step::TakenOver);
-            link::send(agent, &FromWorker::TookOver { refused }, &[])?;
+            link::send(agent, &FromWorker::TookOver { stayed, refused }, &[])?;
         }
         fault::step(Step::Begun);
         // Should it die now, its successor knows as much.

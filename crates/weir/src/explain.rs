@@ -2,9 +2,11 @@
 
 use crate::planning::{Planned, PlanningArgs};
 use crate::policy::{self, PolicyFailure};
-use crate::{BAD_INPUT, FAILED, say};
+use crate::run::parse_bind;
+use crate::{BAD_INPUT, FAILED, say, topology};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weir_device::DeviceSpec;
 use weir_plan::Plan;
 
 /// A stage of planning.
@@ -53,6 +55,10 @@ pub struct ExplainArgs {
     /// Writes to this file instead of standard output.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// What a port will be bound to, as for `weir run`: where the machine has several NUMA nodes, services are near their NICs
+    /// (repeatable).
+    #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
+    bind: Vec<(u16, DeviceSpec)>,
     #[command(flatten)]
     pub planning: PlanningArgs,
 }
@@ -108,7 +114,8 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
             Format::Json => Ok(lines(&written.to_json())?),
         };
     }
-    let planned = args.planning.planned(&args.policy, false)?;
+    let nics = topology::nics(&args.bind);
+    let planned = args.planning.planned_near(&args.policy, false, nics)?;
     let Planned { loaded, options, consolidate, instances, plan: runs, .. } = &planned;
     // Of one instance of each NF.
     let plan = policy::plan_with(&loaded.graph, &args.policy, options, *consolidate)?;

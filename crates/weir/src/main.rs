@@ -18,6 +18,7 @@ mod run;
 mod say;
 mod scaling;
 mod schema;
+mod topology;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ use crate::policy::{self, Consolidate, Loaded, Parallel, PolicyFailure};
 use crate::run::words;
 use crate::{say, scaling};
 use clap::Parser;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_control::wiring::ScaleOptions;
 use weir_plan::{Asked, Instances, Isolate, Options, Plan, Sizing};
@@ -162,12 +163,32 @@ impl PlanningArgs {
         self.planned_under(path, quiet, self.options.as_deref())
     }
 
+    /// The same, for ports whose NICs are at these NUMA nodes.
+    pub fn planned_near(
+        &self,
+        path: &Path,
+        quiet: bool,
+        nics: BTreeMap<u16, u32>,
+    ) -> Result<Planned, PolicyFailure> {
+        self.planned_as(path, quiet, self.options.as_deref(), nics)
+    }
+
     /// The same, with another file of options.
     pub fn planned_under(
         &self,
         path: &Path,
         quiet: bool,
         file: Option<&Path>,
+    ) -> Result<Planned, PolicyFailure> {
+        self.planned_as(path, quiet, file, BTreeMap::new())
+    }
+
+    fn planned_as(
+        &self,
+        path: &Path,
+        quiet: bool,
+        file: Option<&Path>,
+        nics: BTreeMap<u16, u32>,
     ) -> Result<Planned, PolicyFailure> {
         let told = match file {
             Some(file) => self.plan.clone().under(read(file)?),
@@ -180,6 +201,7 @@ impl PlanningArgs {
         let hardware = self.hardware.as_deref();
         let cores = told.cores.as_ref().map(|cores| cores.0.clone());
         let mut options = policy::options(Isolate::Each, cores, &told.domain)?;
+        options.topology.nics = nics;
         let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware, &options)?;
         options.isolate = isolate;
         if let Some(chosen) = chosen.filter(|_| !quiet) {

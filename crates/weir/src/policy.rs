@@ -1,7 +1,7 @@
 //! Reading a policy and planning it, with errors for the operator.
 
 use crate::planning::OptionsError;
-use crate::{include, known};
+use crate::{include, known, topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use weir_control::library::Library;
@@ -462,7 +462,7 @@ pub fn options(
             return Err(PolicyFailure::DomainTwice(instance.clone()));
         }
     }
-    Ok(Options { isolate, cores, online, domains: given })
+    Ok(Options { isolate, cores, online, domains: given, topology: topology::of_machine() })
 }
 
 /// Plans a graph for this machine.

@@ -107,7 +107,7 @@ enum Poll {
     Busy,
 }
 
-fn parse_bind(text: &str) -> Result<(u16, DeviceSpec), String> {
+pub fn parse_bind(text: &str) -> Result<(u16, DeviceSpec), String> {
     let (port, device) =
         text.split_once('=').ok_or("write PORT=DEVICE, such as 0=pcap:rx=in.pcap")?;
     let port = port.parse().map_err(|_| format!("`{port}` is not a port number (0 to 65535)"))?;

@@ -25,11 +25,11 @@ fn parts(report: &Value, nf: &str) -> Vec<u64> {
 
 /// Which instance the balance port's own code gives each packet that one sender sends.
 fn instances(packets: &[Input]) -> Vec<u8> {
-    let rule = Rule::Flow { fields: FlowFields::FLOW, pinned: 0, idle_s: 0, least_loaded: false };
+    let rule = Rule::Flow { fields: FlowFields::FLOW };
     let mut balance = Balance::new(rule, &WEIGHTS, 7).unwrap();
     let instance = |packet: &Input| {
         let layers = parse(packet.bytes.as_slice(), Depth::L4);
-        balance.instance(packet.bytes.as_slice(), &layers, 0, false, &[])
+        balance.instance(packet.bytes.as_slice(), &layers, 0, &[])
     };
     packets.iter().map(instance).collect()
 }

@@ -400,3 +400,54 @@ pipelet { lan -> mon -> swap -> wan; }";
     finished.assert_sound("refused");
     assert!(!moving.socket.exists(), "the socket is left over");
 }
+
+/// Flows of the first source come again and again; the second has two hundred new ones each second.
+#[test]
+fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew() {
+    const OLD: u64 = 500;
+    const NEW: u64 = 2000;
+    let scratch = Scratch::new("moves-instances");
+    let options = scratch.file("options");
+    let file = options.display().to_string();
+    let instances =
+        |asked: &str| std::fs::write(&options, format!("--instances {asked}\n")).unwrap();
+    instances("mon=2");
+    let (first, second) = (
+        format!("0=gen:size=64,flows={OLD},rate=5000,seed=1"),
+        format!("1=gen:size=64,flows={NEW},rate=200,seed=2"),
+    );
+    let args = ["--bind", &first, "--bind", &second, "--bind", "2=null", "--options", &file];
+    let mut moving = Moving::start_in(scratch, TWO, &args);
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    moving.wait_for_counts("old flows to be there", |counts| counts.iter().sum::<u64>() > OLD + 50);
+    let before = moving.counts();
+    assert!(before.len() == 2 && before.iter().all(|n| *n > 200), "{before:?}");
+    instances("mon=3");
+    moving.relink(TWO);
+    // Whatever flow there was is still there; the new instance has new ones only.
+    let after = moving.counts();
+    assert!(
+        after[0] >= before[0] && after[1] >= before[1] && after[2] < 100,
+        "{before:?} {after:?}"
+    );
+    moving.wait_for_counts("new flows at the new instance", |counts| counts[2] > 20);
+    // One goes: what it has the last that is left has, and keeps.
+    instances("mon=2");
+    moving.relink(TWO);
+    let left = moving.counts();
+    assert_eq!(left.len(), 2, "{left:?}");
+    instances("mon=1:3");
+    moving.relink(TWO);
+    let weighted = moving.counts();
+    assert!(weighted[0] >= left[0] && weighted[1] >= left[1], "{left:?} {weighted:?}");
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("instances");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+    let stayed = |n: usize| finished.number(&format!("/relinks/{n}/stayed"));
+    assert!(stayed(0) > 100 && stayed(1) > 0 && stayed(2) > 0, "{:#}", finished.report["relinks"]);
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    let came =
+        nodes.iter().find(|node| node["name"] == "rx:wan").unwrap()["packets"].as_u64().unwrap();
+    assert_eq!(monitor(&finished)["flows"], OLD + came.min(NEW), "a flow began anew");
+}

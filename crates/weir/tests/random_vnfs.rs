@@ -147,7 +147,8 @@ fn one(seed: u64) -> Vec<Done> {
     let graph = checked.unwrap_or_else(|e| panic!("{what}{}", render(&e, "p", &text))).graph;
     let input: Vec<Input> = stamped(&traffic::packets(choices, PACKETS), 0);
     let (isolate, online) = (choices.of(&[Isolate::Each, Isolate::None]), 1 + choices.below(6));
-    let options = Options { isolate, cores: None, online, domains: BTreeMap::new() };
+    let options =
+        Options { isolate, cores: None, online, domains: BTreeMap::new(), ..Options::default() };
     let Consolidated { graph: less, tally, changes, .. } = consolidate(&graph, &options);
 
     let expected = Oracle::new(&graph, &[0, 1, 2]).unwrap().run(&input).unwrap();

@@ -63,15 +63,17 @@ pub(super) struct Crashes {
 }
 
 impl Crashes {
-    /// What of these, of the graph `old`, is to be remembered in `new`: it goes by name and type, and of several
+    /// What of these, of the graph `old`, is to be remembered in `new`: it goes by name, type and what is written beside it, and of several
     /// instances each knows what any has died of. How often is that of the instance that died of it most: who sums up what each was told
     /// before counts every kill again at every change.
     pub(super) fn for_next(&self, old: &Setup, new: &Setup) -> Crashes {
         let name = |setup: &Setup, w: usize, n: u16| {
-            let node = setup.workers.get(w)?.nodes.get(usize::from(n))?;
-            Some((node.name.clone(), node.nf.as_ref()?.0.clone()))
+            let worker = setup.workers.get(w)?;
+            let node = worker.nodes.get(usize::from(n))?;
+            // Beside others it knows packets by other fields.
+            Some((node.name.clone(), node.nf.as_ref()?.0.clone(), worker.beside))
         };
-        let mut known: BTreeMap<(String, String), Kills> = BTreeMap::new();
+        let mut known: BTreeMap<(String, String, u32), Kills> = BTreeMap::new();
         for (&(w, n), suspects) in &self.suspects {
             let Some(name) = name(old, w, n) else { continue };
             let all = known.entry(name).or_default();
@@ -137,8 +139,9 @@ impl Agent {
         let spec = node.and_then(|n| self.setup.workers[w].nodes.get(usize::from(n)));
         let named = spec.and_then(|n| Some((n.name.clone(), n.nf.as_ref()?.0.clone())));
         let entry = Entry::from_first_word(entry);
+        let worker = &self.setup.workers[w];
         let bytes =
-            named.is_some().then(|| self.memory.bytes(self.setup.workers[w].domain, &entry));
+            named.is_some().then(|| self.memory.bytes(worker.domain, &entry, worker.beside));
         let bytes = bytes.flatten();
         let (mut poison, mut blamed) = (false, false);
         if let (Some(node), Some((_, found))) = (node.filter(|_| named.is_some()), &bytes) {

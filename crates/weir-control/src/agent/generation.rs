@@ -170,6 +170,17 @@ pub struct Relinked {
     pub missed: u64,
     /// NFs whose state went over.
     pub carried: usize,
+    /// Flows that stay with their instance although their packets divide otherwise now, as there are more or fewer instances.
+    pub stayed: u64,
+}
+
+/// What a worker of the next generation says of what it was to take over.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Flows that stay although their packets divide otherwise now.
+    pub(super) stayed: u64,
+    /// What it could not take, and why.
+    pub(super) refused: Vec<String>,
 }
 
 /// A generation that has ended: its counters stay to be read.
@@ -193,7 +204,7 @@ pub(super) struct Generation {
     /// Which workers rest and have handed over.
     handed: BTreeMap<usize, Handing>,
     /// Workers that were told to take over, until they are told to begin; and what of it they could not.
-    taking: BTreeMap<usize, Option<Vec<String>>>,
+    taking: BTreeMap<usize, Option<Taken>>,
     /// By worker: how many answers are still to come that nobody waits for any more.
     stale: BTreeMap<usize, u32>,
     retired: Vec<Retired>,
@@ -250,10 +261,10 @@ impl Generation {
     }
 
     /// Worker `w` has taken over; false if it was not told to.
-    pub(super) fn took_over(&mut self, w: usize, refused: Vec<String>) -> bool {
+    pub(super) fn took_over(&mut self, w: usize, taken: Taken) -> bool {
         match self.taking.get_mut(&w) {
             Some(answer @ None) => {
-                *answer = Some(refused);
+                *answer = Some(taken);
                 true
             }
             _ => false,

@@ -1,5 +1,6 @@
 //! What workers say, and whether what they say can be true.
 
+use super::generation::Taken;
 use super::{Agent, AgentError, Event, Recovered, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
@@ -105,8 +106,8 @@ impl Agent {
             FromWorker::Adopted => self.generation.adopted(w, Ok(())),
             FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(why)),
             FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
-            FromWorker::TookOver { refused } => {
-                if !self.generation.took_over(w, refused) {
+            FromWorker::TookOver { stayed, refused } => {
+                if !self.generation.took_over(w, Taken { stayed, refused }) {
                     self.convict(w, "said that it had taken over what it was not given");
                 }
             }

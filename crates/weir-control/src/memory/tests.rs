@@ -24,7 +24,8 @@ fn chain(domains: BTreeMap<String, String>, cores: Option<Vec<usize>>) -> Setup 
 
 fn wired(policy: &str, domains: BTreeMap<String, String>, cores: Option<Vec<usize>>) -> Setup {
     let graph = weir_plan::check(policy, &Library).unwrap().graph;
-    let options = Options { isolate: Isolate::Each, cores, online: 2, domains };
+    let options =
+        Options { isolate: Isolate::Each, cores, online: 2, domains, ..Options::default() };
     let plan = Plan::build(&graph, &options).unwrap();
     let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);
     let options = RunOptions { pool: Some(64), ..RunOptions::default() };

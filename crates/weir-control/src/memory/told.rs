@@ -187,6 +187,7 @@ impl Memory {
             arrays,
             learns,
             branch: worker.branch,
+            beside: worker.beside,
             end: worker.end.clone(),
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,

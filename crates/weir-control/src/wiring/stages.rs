@@ -2,12 +2,26 @@
 
 use super::Wiring;
 use crate::setup::LaneCarries;
-use weir_plan::{Carries, EdgeId, Lane, NodeKind, Plan, PlanEdge, Running, Segment, SegmentId};
+use weir_plan::{
+    Carries, EdgeId, FieldSet, Lane, NodeKind, Plan, PlanEdge, Running, Segment, SegmentId,
+};
 use weir_runtime::spec::NodeSpec;
 
 /// The stage of which a segment is a branch.
 pub(super) fn branch_of(plan: &Plan, id: SegmentId) -> Option<&Running> {
     plan.stages.iter().find(|stage| stage.branches.contains(&id))
+}
+
+/// The fields that the other branches of its stage write while a segment is given packets; none of one that is no branch.
+pub(super) fn written_beside(plan: &Plan, id: SegmentId) -> u32 {
+    let others = branch_of(plan, id).into_iter().flat_map(|stage| &stage.branches);
+    let nodes = others.filter(|other| **other != id).filter_map(|other| plan.segment(*other));
+    let infos = nodes.flat_map(|segment| &segment.nodes).filter_map(|node| plan.graph.node(*node));
+    let writes = infos.filter_map(|node| match &node.kind {
+        NodeKind::Nf { info, .. } => Some(info.work.touched().writes),
+        _ => None,
+    });
+    writes.fold(FieldSet::EMPTY, FieldSet::or).bits()
 }
 
 /// The stages whose sync port a segment has, with their numbers.
@@ -107,5 +121,39 @@ impl Wiring<'_> {
             }
         })
         .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_plan::Field;
+    use weir_runtime::field;
+
+    #[test]
+    fn planner_and_workers_number_fields_alike() {
+        let all = [
+            (Field::EthDst, field::ETH_DST),
+            (Field::EthSrc, field::ETH_SRC),
+            (Field::EthType, field::ETH_TYPE),
+            (Field::Vlan, field::VLAN),
+            (Field::IpSrc, field::IP_SRC),
+            (Field::IpDst, field::IP_DST),
+            (Field::IpTtl, field::IP_TTL),
+            (Field::IpTos, field::IP_TOS),
+            (Field::IpProto, field::IP_PROTO),
+            (Field::IpLength, field::IP_LENGTH),
+            (Field::IpChecksum, field::IP_CHECKSUM),
+            (Field::IpOther, field::IP_OTHER),
+            (Field::L4Src, field::L4_SRC),
+            (Field::L4Dst, field::L4_DST),
+            (Field::L4Flags, field::L4_FLAGS),
+            (Field::L4Checksum, field::L4_CHECKSUM),
+            (Field::L4Other, field::L4_OTHER),
+            (Field::Payload, field::PAYLOAD),
+        ];
+        assert_eq!(all.len(), Field::ALL.len());
+        for (of_plan, of_worker) in all {
+            assert_eq!(weir_plan::FieldSet::of(&[of_plan]).bits(), of_worker, "{of_plan:?}");
+        }
     }
 }

@@ -32,6 +32,7 @@ fn an_outside_program_is_not_in_the_real_time_class_and_nobody_keeps_it_from_its
         cores: Some(vec![0, 1, 2]),
         online: 8,
         domains: BTreeMap::new(),
+        ..Options::default()
     };
     let plan = Plan::build(&graph, &options).unwrap();
     let binds = BTreeMap::from([(0, "gen:packets=1".parse().unwrap()), (1, DeviceSpec::Null)]);

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
 
 mod nfs;
+mod stages;
+mod timers;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,9 +32,11 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("worker") {
         return weir_runtime::worker_main();
     }
-    let tests: [(&str, fn()); 17] = [
+    let tests: [(&str, fn()); 19] = [
         ("held_packets_leave_before_a_graph_is_relinked", held_packets_leave_before_a_relink),
         ("who_always_holds_packets_is_not_relinked", who_always_holds_is_not_relinked),
+        ("timers_come_by_their_source_after_a_relink", timers::come_by_their_source_after_a_relink),
+        ("poison_is_known_beside_a_branch_that_writes", stages::poison_is_known_beside_a_writer),
         ("copies_meet_their_packets_again", copies_meet_their_packets_again),
         ("copies_of_copies_are_all_made", copies_of_copies_are_all_made),
         ("a_full_lane_does_not_keep_back_what_its_merger_waits_for", one_full_lane_of_two),
@@ -136,8 +140,17 @@ fn read_capture(path: &Path) -> Vec<Seen> {
 fn plan(policy: &str, isolate: Isolate) -> Plan {
     let graph =
         weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}\n{policy}")).graph;
-    Plan::build(&graph, &Options { isolate, cores: None, online: 2, domains: Default::default() })
-        .unwrap()
+    Plan::build(
+        &graph,
+        &Options {
+            isolate,
+            cores: None,
+            online: 2,
+            domains: Default::default(),
+            ..Options::default()
+        },
+    )
+    .unwrap()
 }
 
 /// Runs to the end; `each` is called now and then.
@@ -313,7 +326,7 @@ fn held_part_by_their_own_port() {
         };
         let tx = |n: usize| DeviceSpec::Pcap { rx: None, tx: Some(file(&format!("out{n}.pcap"))) };
         let binds = BTreeMap::from([(0, rx(0)), (1, rx(1)), (2, tx(0)), (3, tx(1))]);
-        let options = Options { isolate, cores: None, online: 2, domains };
+        let options = Options { isolate, cores: None, online: 2, domains, ..Options::default() };
         let plan = Plan::build(&graph, &options).unwrap();
         let report = run(&plan, &binds, &RunOptions::default(), |_| {});
         assert!(report.sound, "{what}: {:?} {:?}", report.balance, report.census);

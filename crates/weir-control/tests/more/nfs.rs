@@ -311,3 +311,84 @@ impl Nf for Hoarder {
 }
 
 weir_nf::register!(Hoarder);
+
+/// Takes what comes, and sends a packet of its own twenty times a second from the first on.
+pub struct Alarm;
+
+impl Nf for Alarm {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Alarm",
+        effect: Effect::Stateful,
+        may_drop: true,
+        creates: 1,
+        timers: true,
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = Count;
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Alarm)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        for mut packet in packets.iter_mut() {
+            let cause = ctx.cause(&packet);
+            if std::mem::replace(&mut ctx.shared().packets, 1) == 0 {
+                ctx.timer(50_000_000, 1, &cause);
+            }
+            packet.drop(DropReason::Filtered);
+        }
+    }
+
+    fn on_timer(&self, token: u64, cause: &Cause, ctx: &mut Ctx<'_, Self>) {
+        if let Some(mut own) = ctx.alloc(60) {
+            if let Some(mut bytes) = own.bytes_mut() {
+                bytes.write(0, &[token as u8; 60]);
+                bytes.set_ne16(12, 0x88b5u16.to_be());
+            }
+            ctx.emit(own, 0, cause);
+        }
+        ctx.timer(50_000_000, token, cause);
+    }
+}
+
+weir_nf::register!(Alarm);
+
+/// Breaks at packets that end so.
+pub const FATAL: &[u8] = b"break";
+
+/// Looks at payloads only, and breaks at some.
+pub struct Brittle;
+
+impl Nf for Brittle {
+    const DESCRIPTOR: Descriptor = Descriptor {
+        name: "Brittle",
+        effect: Effect::Stateful,
+        layers: LayerAccess { payload: Touch::Read, ..LayerAccess::NONE },
+        ..Descriptor::BASE
+    };
+    type Access = ReadOnly;
+    type Config = NoConfig;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(_: NoConfig, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Brittle)
+    }
+
+    fn process(&self, packets: &mut Packets<'_, ReadOnly>, _: &mut Ctx<'_, Self>) {
+        for packet in packets.iter_mut() {
+            let mut end = [0; FATAL.len()];
+            let bytes = packet.bytes();
+            bytes.copy_to(bytes.len().saturating_sub(end.len()), &mut end);
+            if end == FATAL {
+                std::process::abort();
+            }
+        }
+    }
+}
+
+weir_nf::register!(Brittle);

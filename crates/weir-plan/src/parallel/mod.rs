@@ -63,6 +63,15 @@ pub enum Verdict {
         /// Cores that there are for NFs.
         there: usize,
     },
+    /// There are enough cores for NFs, but not of one NUMA node: packets that branches on several share go from one to the other.
+    TooFar {
+        /// What would be saved of the stage's latency, in percent, if they were near each other.
+        saved: f64,
+        /// Cores that it needs at once.
+        needed: usize,
+        /// Cores of one node that there are for NFs, at most; 0 when workers are on no core in particular.
+        there: usize,
+    },
     /// One worker is to run all NFs.
     Fused,
     /// It shall, whatever it saves: the operator said so.
@@ -157,6 +166,7 @@ fn verdict(graph: &Graph, options: &Options, which: SideBySide, stage: &[NodeId]
     let row: Vec<Vec<u32>> = costs.iter().map(|cycles| vec![*cycles]).collect();
     let saved = saved_percent(latency_cycles(&row), latency_cycles(&[costs]));
     let (needed, there) = (stage.len(), cores::for_nfs(options));
+    let together = cores::together(options);
     if which == SideBySide::Never {
         Verdict::Never
     } else if options.isolate == Isolate::None {
@@ -167,6 +177,8 @@ fn verdict(graph: &Graph, options: &Options, which: SideBySide, stage: &[NodeId]
         Verdict::NotWorth { saved }
     } else if there < needed {
         Verdict::TooFewCores { saved, needed, there }
+    } else if together < needed {
+        Verdict::TooFar { saved, needed, there: together }
     } else {
         Verdict::Parallel { saved, cores: needed }
     }
@@ -253,6 +265,16 @@ impl fmt::Display for Verdict {
                      the stage's latency would be saved"
                 )
             }
+            Verdict::TooFar { saved, there: 0, .. } => write!(
+                f,
+                "in sequence: the machine has several NUMA nodes, and no cores are given that keep the stage on one (--cores); \
+                 {saved:.0} % of the stage's latency would be saved"
+            ),
+            Verdict::TooFar { saved, needed, there } => write!(
+                f,
+                "in sequence: {needed} cores of one NUMA node are needed, and no node has more than {there} for NFs (--cores); \
+                 {saved:.0} % of the stage's latency would be saved"
+            ),
             Verdict::Fused => f.write_str("in sequence: one worker runs all NFs"),
             Verdict::Asked { saved } if *saved < 0.0 => {
                 let costs = -saved;

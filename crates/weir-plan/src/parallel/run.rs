@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{Stage, Verdict, parallelise};
-use crate::cores;
+use crate::cores::{self, Apart};
 use crate::domains;
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::lanes;
@@ -18,6 +18,7 @@ use crate::plan::{
     Carries, EdgeKind, Home, Lane, Options, Plan, PlanEdge, PlanError, Segment, SegmentId,
     SegmentKind, homes, plan_edge,
 };
+use crate::size::Group;
 use crate::tags::Tags;
 
 /// Whether µNFs work side by side.
@@ -118,10 +119,12 @@ impl Plan {
             return Ok(Plan { in_sequence, ..self });
         }
         let (mut segments, running) = with_syncs(&self, &found);
-        let mut apart: Vec<Vec<NodeId>> = self.groups.iter().map(|g| g.nodes.clone()).collect();
+        let mut apart: Vec<Apart> = self.groups.iter().map(Group::apart).collect();
         let nodes = |id: &SegmentId| segments.get(id.index()).map(|s| s.nodes.clone());
-        let branches =
-            |stage: &Running| stage.branches.iter().filter_map(nodes).flatten().collect();
+        let branches = |stage: &Running| Apart {
+            nodes: stage.branches.iter().filter_map(nodes).flatten().collect(),
+            near: true,
+        };
         apart.extend(running.iter().map(branches));
         let real_time_ok = cores::assign(&mut segments, options, &apart);
         let mut homes = homes(&self.graph, &segments);

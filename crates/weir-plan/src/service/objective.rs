@@ -203,7 +203,13 @@ pub fn choose(
     domains: &BTreeMap<String, String>,
 ) -> Result<Choice, ObjectiveError> {
     let online = usize::try_from(server.cores).unwrap_or(usize::MAX);
-    let options = Options { isolate: Isolate::Auto, cores: None, online, domains: domains.clone() };
+    let options = Options {
+        isolate: Isolate::Auto,
+        cores: None,
+        online,
+        domains: domains.clone(),
+        ..Options::default()
+    };
     if let (Some(nic), Some(wanted)) = (server.nic_bps, objective.bps)
         && wanted > nic
     {

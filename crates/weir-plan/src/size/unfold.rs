@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Instances, Key, SizedEdge, SizedNf, Way};
 use crate::bandwidth::Bandwidth;
+use crate::cores::Apart;
 use crate::graph::{Branch, Edge, EdgeId, Graph, InstanceOf, Node, NodeId, Share};
 
 /// An NF that has several instances.
@@ -19,6 +20,13 @@ pub struct Group {
     pub spread: Spread,
     /// The instances' weights.
     pub weights: Vec<u32>,
+}
+
+impl Group {
+    /// Its instances are to be on cores of their own.
+    pub(crate) fn apart(&self) -> Apart {
+        Apart { nodes: self.nodes.clone(), near: false }
+    }
 }
 
 /// How packets find their instance.

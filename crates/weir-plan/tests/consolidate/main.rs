@@ -11,7 +11,7 @@ use types::Types;
 use weir_plan::{Isolate, Options, Plan, check, render};
 
 fn options(isolate: Isolate, online: usize) -> Options {
-    Options { isolate, cores: None, online, domains: BTreeMap::new() }
+    Options { isolate, cores: None, online, domains: BTreeMap::new(), ..Options::default() }
 }
 
 /// The plan of a policy of which only what it says matters here: the rest is dropped.

@@ -138,7 +138,7 @@ fn options(choices: &mut Choices, graph: &Graph) -> Options {
         }
     }
     let isolate = if choices.one_in(4) { Isolate::None } else { Isolate::Each };
-    Options { isolate, cores: None, online: 1 + choices.below(6), domains }
+    Options { isolate, cores: None, online: 1 + choices.below(6), domains, ..Options::default() }
 }
 
 fn packets(choices: &mut Choices) -> Vec<(String, Packet)> {

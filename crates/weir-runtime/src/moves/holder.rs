@@ -7,6 +7,7 @@ mod wants;
 
 pub use self::placed::Placed;
 
+use self::placed::Handed;
 use self::sorted::Sorted;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
@@ -73,6 +74,8 @@ pub(super) struct Holder {
     /// Instances of which an earlier life's migrations may go on, as far as is known here; all, for one that was itself
     /// started anew.
     restarted: BTreeSet<u16>,
+    /// What was handed over to it, until its µNF has its flows.
+    handed: Handed,
 }
 
 /// A migration away from here.
@@ -172,6 +175,7 @@ impl Holder {
             lost: 0,
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
+            handed: Handed::None,
         })
     }
 

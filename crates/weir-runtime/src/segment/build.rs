@@ -52,7 +52,7 @@ pub(super) fn node(
     let more = nf.as_mut().filter(|nf| nf.descriptor().does_more()).map(|nf| {
         nf.limit_held(spec.hold_most as usize);
         let places = vec![Seq::default(); usize::from(spec.sources)];
-        More { sources: 0, last_source: 0, places }
+        More { sources: 0, last_source: 0, stands_in: None, places }
     });
     let name = n.name.clone();
     let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);

@@ -1,7 +1,7 @@
 //! From what the operator says to what is to run: at the start, and whenever the policy is read again.
 
 use super::{Poll, RunArgs, RunError};
-use crate::{policy, scaling};
+use crate::{policy, scaling, topology};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::PathBuf;
@@ -67,7 +67,8 @@ impl<'a> Planner<'a> {
     /// are opened.
     pub(super) fn plan(&self, generation: u32) -> Result<Planned, RunError> {
         let args = self.args;
-        let planned = args.planning.planned(&args.policy, args.quiet)?;
+        let nics = topology::nics(&args.bind);
+        let planned = args.planning.planned_near(&args.policy, args.quiet, nics)?;
         policy::has_code(&planned.loaded.graph, &args.policy, &planned.known)?;
         policy::runs(&planned.loaded.graph, &args.policy)?;
         let crate::planning::Planned { told, known, loaded, plan, .. } = planned;

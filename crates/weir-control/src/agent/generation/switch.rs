@@ -51,12 +51,12 @@ impl Agent {
             }
         };
         match ready {
-            Ok(carried) => {
+            Ok((carried, stayed)) => {
                 self.commit(next);
                 next.agent.wait_until_received();
                 let ms = |d: Duration| d.as_secs_f64() * 1e3;
                 let pause_ms = ms(begun.elapsed());
-                Ok(Ok(Relinked { prepared_ms: ms(prepared), pause_ms, missed: 0, carried }))
+                Ok(Ok(Relinked { prepared_ms: ms(prepared), pause_ms, missed: 0, carried, stayed }))
             }
             Err(why) => {
                 self.go_back();
@@ -238,9 +238,9 @@ impl Agent {
         self.hold(command::RECEIVE);
     }
 
-    /// Writes down for the next generation where it begins; says how many µNFs it has something from. Nobody
-    /// of it has begun, and of this one all rest.
-    fn hand_over(&mut self, next: &mut Next) -> Result<usize, RelinkError> {
+    /// Writes down for the next generation where it begins; says how many µNFs it has something from, and how many flows stay although
+    /// their packets divide otherwise now. Nobody of it has begun, and of this one all rest.
+    fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
         let mut known: BTreeMap<(String, String), Vec<NfState>> = BTreeMap::new();
         for w in (0..self.workers.len()).filter(|w| self.setup.workers[*w].runs_nfs()) {
             let states = self.memory.handed_over(w);
@@ -285,7 +285,7 @@ impl Agent {
             })?;
             takers.push(w);
         }
-        self.have_taken_over(next, &takers, TAKING)?;
+        let stayed = self.have_taken_over(next, &takers, TAKING)?;
         let to = &mut next.agent;
         for &(old, new) in &next.services {
             let from = &self.memory.workers[old];
@@ -304,7 +304,7 @@ impl Agent {
                 *inherited = place;
             }
         }
-        Ok(carried)
+        Ok((carried, stayed))
     }
 
     /// The word to begin. From here on there is no way back.

@@ -9,13 +9,14 @@ use weir_runtime::spec::command;
 const LOOK: Duration = Duration::from_micros(50);
 
 impl Agent {
-    /// Has these workers of the next generation take over what was handed to them, and waits until all have.
+    /// Has these workers of the next generation take over what was handed to them, and waits until all have; how many flows stay
+    /// although their packets divide otherwise now.
     pub(super) fn have_taken_over(
         &mut self,
         next: &mut Next,
         workers: &[usize],
         patience: Duration,
-    ) -> Result<(), RelinkError> {
+    ) -> Result<u64, RelinkError> {
         let to = &mut next.agent;
         to.generation.taking.clear();
         for &w in workers {
@@ -37,10 +38,15 @@ impl Agent {
             self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
         let answers = std::mem::take(&mut to.generation.taking);
-        let refused = |(w, answer): (usize, Option<Vec<String>>)| {
-            let what = answer.filter(|refused| !refused.is_empty())?.join("; ");
-            Some(RelinkError::NotTaken { worker: to.setup.workers[w].name.clone(), what })
-        };
-        answers.into_iter().find_map(refused).map_or(Ok(()), Err)
+        let mut stayed = 0_u64;
+        for (w, taken) in answers {
+            let taken = taken.unwrap_or_default();
+            if !taken.refused.is_empty() {
+                let (worker, what) = (to.setup.workers[w].name.clone(), taken.refused.join("; "));
+                return Err(RelinkError::NotTaken { worker, what });
+            }
+            stayed = stayed.saturating_add(taken.stayed);
+        }
+        Ok(stayed)
     }
 }

@@ -2,13 +2,21 @@
 //!
 //! Each instance hands over what was moved to it and away from it. Those who divide packets know nothing then and ask, as one
 //! that was started anew does: they send nothing before all instances have told them.
+//!
+//! With another number of instances, or other weights, buckets are elsewhere. Then each instance looks through the flows that it has taken
+//! over, and those whose packets would go to others now are guests: they stay where they are until they end or are moved, and new flows
+//! divide as the buckets say (E2 §5.4, migration avoidance).
 
 use super::Holder;
 use crate::handover::NfState;
-use crate::moves::{Moves, Part, Role};
+use crate::moves::look::LOOK;
+use crate::moves::{GUESTS, Moves, Part, Role};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use weir_flow::MoveId;
+use weir_nf::{Instance, Walk};
+use weir_packet::FlowHasher;
 
 /// What an instance has that is not where its bucket is, and what it lacks of its buckets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +27,18 @@ pub struct Placed {
     clock: u64,
     guests: Vec<(Part, MoveId)>,
     away: Vec<u16>,
+}
+
+/// What a holder has been handed over.
+#[derive(Default)]
+pub(super) enum Handed {
+    /// Nothing.
+    #[default]
+    None,
+    /// Where everything was, which is where it is.
+    As(Placed),
+    /// What was divided otherwise.
+    Otherwise,
 }
 
 impl Placed {
@@ -49,18 +69,50 @@ impl Moves {
         }
     }
 
-    /// Takes up what µNFs have handed over.
+    /// Takes up what µNFs have handed over; [`Moves::keep_in_place`] has to follow when they have their flows.
     pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) {
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
             let Some(node) = segment.nodes.get(holder.node) else { continue };
             // Of instances that have become one the state of each is there.
             for state in states.iter_mut().filter(|state| state.name == node.name) {
-                if let Some(placed) = state.placed.take() {
-                    holder.take_over(placed);
-                }
+                holder.handed = match state.placed.take() {
+                    Some(placed) if placed.me == holder.me && placed.weights == holder.weights => {
+                        Handed::As(placed)
+                    }
+                    // Instances have come or gone, or had no part in this.
+                    _ => Handed::Otherwise,
+                };
             }
         }
+    }
+
+    /// Lets flows that were taken over stay where they are, wherever their buckets are now: how many would have gone elsewhere, and of
+    /// which NFs they are too many for that.
+    pub(crate) fn keep_in_place(&mut self, segment: &Segment) -> (u64, Vec<String>) {
+        let (mut stay, mut refused) = (0, Vec::new());
+        for crew in &mut self.crews {
+            let Role::Holder(holder) = &mut crew.role else { continue };
+            let Some(node) = segment.nodes.get(holder.node) else { continue };
+            let Some(nf) = &node.nf else { continue };
+            let kept = match std::mem::take(&mut holder.handed) {
+                Handed::None => Ok(0),
+                Handed::As(placed) => {
+                    holder.take_over(placed, nf.as_ref());
+                    Ok(0)
+                }
+                Handed::Otherwise => holder.keep_in_place(nf.as_ref()),
+            };
+            match kept {
+                Ok(flows) => stay += flows,
+                Err(most) => refused.push(format!(
+                    "the flows of {}: more than {most} of an instance would have to stay where they are although their packets divide \
+                     otherwise now; leave the number of instances and their weights as they are",
+                    node.name
+                )),
+            }
+        }
+        (stay, refused)
     }
 }
 
@@ -85,10 +137,17 @@ impl Holder {
         Placed { me: self.me, weights: self.weights.clone(), clock, guests, away }
     }
 
-    fn take_over(&mut self, placed: Placed) {
-        // Instances have come or gone: packets divide anew, and flows begin anew where they do not stay.
-        if placed.me != self.me || placed.weights != self.weights {
-            return;
+    /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on.
+    fn take_over(&mut self, mut placed: Placed, nf: &dyn Instance) {
+        let is_flow = |part: &Part| matches!(part, Part::Flow(_));
+        if placed.guests.iter().any(|(part, _)| is_flow(part)) {
+            let hasher = FlowHasher::new(u128::from(self.seed));
+            let mut here = BTreeSet::new();
+            let mut walk = Walk::default();
+            while nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
+                here.extend(seen.keys.iter().map(|key| Part::Flow(hasher.hash(key))));
+            }) {}
+            placed.guests.retain(|(part, _)| !is_flow(part) || here.contains(part));
         }
         for bucket in placed.away {
             self.own(bucket, false);
@@ -103,5 +162,32 @@ impl Holder {
         if !self.machine.carry_on(placed.clock, placed.guests) {
             self.lost += 1;
         }
+    }
+
+    /// Takes in as guests all flows that are here and whose buckets are not; how many, or how many keys of such there may be at most.
+    /// Nobody sends a packet meanwhile.
+    fn keep_in_place(&mut self, nf: &dyn Instance) -> Result<u64, usize> {
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        // Of all instances together no more than directors can remember.
+        let most = GUESTS / self.weights.len().max(1);
+        let (mut guests, mut flows) = (BTreeSet::new(), 0);
+        let is_away = |hash: &u64| u16::from(self.initial.instance(*hash)) != self.me;
+        let mut walk = Walk::default();
+        let mut more = true;
+        while more && guests.len() <= most {
+            more = nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
+                let before = guests.len();
+                guests.extend(seen.keys.iter().map(|key| hasher.hash(key)).filter(is_away));
+                flows += u64::from(guests.len() > before);
+            });
+        }
+        // The first migration of all: whatever moves a flow from here on is later.
+        let by = MoveId { source: self.me, life: self.life, number: 1 };
+        let parts = guests.iter().map(|hash| (Part::Flow(*hash), by)).collect();
+        if guests.len() > most || !self.machine.carry_on(by.number, parts) {
+            return Err(most);
+        }
+        self.visitors.extend(guests);
+        Ok(flows)
     }
 }

@@ -5,6 +5,7 @@
 
 use super::Holder;
 use crate::handover::NfState;
+use crate::link::FromWorker;
 use crate::moves::{Moves, Part, Role};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
@@ -100,8 +101,12 @@ impl Holder {
             }
         }
         // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
+        let guests = placed.guests.len();
         if !self.machine.carry_on(placed.clock, placed.guests) {
-            self.lost += 1;
+            let text = format!(
+                "{guests} flows or buckets that had been moved here cannot have been, by what was handed over: they do not stay where they were moved to"
+            );
+            self.notes.push(FromWorker::Warning(text));
         }
     }
 }

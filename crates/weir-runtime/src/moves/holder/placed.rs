@@ -5,9 +5,9 @@
 
 use super::Holder;
 use crate::handover::NfState;
-use crate::link::FromWorker;
 use crate::moves::{Moves, Part, Role};
 use crate::segment::Segment;
+use crate::spec::FromWorker;
 use serde::{Deserialize, Serialize};
 use weir_flow::MoveId;
 

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 use weir_nf::checksum::update_u16;
 use weir_nf::headers::proto;
-use weir_nf::{
-    Bytes, Field, Fragment, L3, LayerAccess, Layers, Pkt, ReadWrite, Touch,
-};
+use weir_nf::{Bytes, Field, Fragment, L3, LayerAccess, Layers, Pkt, ReadWrite, Touch};
 
 /// What whoever rewrites addresses and ports reads and writes.
 pub(crate) const LAYERS: LayerAccess = LayerAccess {

@@ -3,9 +3,12 @@
 //! no test harness but its own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
 
+mod common;
+
+use common::Scratch;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 use weir_capture::{
@@ -109,9 +112,6 @@ impl Nf for Toil {
 weir_nf::register!(Toil);
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("worker") {
-        return weir_runtime::worker_main();
-    }
     let tests: [(&str, fn()); 5] = [
         ("an_overloaded_nf_gets_an_instance_and_gives_it_back_when_it_is_idle", out_and_in),
         ("who_divides_may_die_while_flows_move", || killed("rx:lan", true)),
@@ -119,35 +119,7 @@ fn main() -> ExitCode {
         ("a_graph_that_is_changed_while_flows_move_has_as_many_instances_in_use", relinked),
         ("a_graph_that_drains_while_flows_move_loses_none", drained),
     ];
-    let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let mut failed = 0;
-    for (name, test) in tests {
-        if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
-            let passed = std::panic::catch_unwind(test).is_ok();
-            failed += u32::from(!passed);
-            println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        }
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A directory that is deleted with everything in it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let path = path.join(format!("scaling-{}-{}", name.replace(':', "-"), std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    common::run(&tests)
 }
 
 /// Packets 1, 2, 3, ... of flows in turn, every other one of IPv6; stamped now, as a live source's are.
@@ -241,7 +213,7 @@ fn run_changed(
     name: &str,
     mut each: impl FnMut(&mut Agent, &[Event], &dyn Fn(u16) -> Setup),
 ) -> Ended {
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::new(&format!("scaling-{name}"));
     let (input, output) = (scratch.0.join("in.pcap"), scratch.0.join("out.pcap"));
     write_capture(&input);
     let trickle = format!("gen:size=64,flows={TRICKLE},rate=200,seed=3").parse().unwrap();

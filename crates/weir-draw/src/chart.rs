@@ -11,6 +11,8 @@ const NOTE: i32 = 17;
 const NOTE_LENGTH: usize = 125;
 /// Width that a label below the horizontal axis takes.
 const LABEL: i32 = 34;
+/// How far points of one kind stand apart, as a part of the way to the next kind.
+const ASIDE: f64 = 0.14;
 /// Width of what stands beside the plot: the names of the lines.
 const LEGEND: u32 = 250;
 /// Height of a line of text there.
@@ -37,6 +39,9 @@ pub struct Axis {
     pub label: String,
     /// Equal distances are equal factors. Values have to be above 0.
     pub log: bool,
+    /// Of a horizontal axis of kinds, which have no order: what is at 0, 1, 2 and so on. No lines join them.
+    #[serde(default)]
+    pub names: Vec<String>,
 }
 
 /// One value, and between which it lay.
@@ -162,7 +167,7 @@ impl Chart {
         let mut chart = ChartBuilder::on(&plot)
             .margin(14)
             .margin_top(40)
-            .x_label_area_size(44)
+            .x_label_area_size(if self.x.names.is_empty() { 44 } else { 58 })
             .y_label_area_size(62)
             .build_cartesian_2d(across, up)?;
         chart
@@ -184,17 +189,27 @@ impl Chart {
         let places = self.series.iter().flat_map(|s| &s.points);
         let places = places.map(|p| (p.x, chart.backend_coord(&(p.x, p.middle)).0));
         let (left, top) = root.get_base_pixel();
-        for (x, at) in labelled(places.collect()) {
+        for (i, (x, at)) in labelled(places.collect()).into_iter().enumerate() {
             let (at, bottom) = (at - left, bottom - top);
             root.draw(&PathElement::new([(at, bottom), (at, bottom + 5)], TEXT))?;
             let centred = Pos::new(HPos::Center, VPos::Top);
-            root.draw(&Text::new(short(x), (at, bottom + 8), text(12).pos(centred)))?;
+            // Names are longer than numbers: every second one stands below its neighbours.
+            let lower = if self.x.names.is_empty() { 0 } else { i32::from(i % 2 == 1) * 14 };
+            let label = self.x.names.get(x as usize).cloned().unwrap_or_else(|| short(x));
+            root.draw(&Text::new(label, (at, bottom + 8 + lower), text(12).pos(centred)))?;
         }
         for (i, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
-            let line = series.points.iter().map(|p| (p.x, p.middle));
-            chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+            // Kinds have no order that a line could follow; so points stand beside each other.
+            let aside = match self.x.names.is_empty() {
+                true => 0.0,
+                false => (i as f64 - (self.series.len() - 1) as f64 / 2.0) * ASIDE,
+            };
+            if self.x.names.is_empty() {
+                let line = series.points.iter().map(|p| (p.x, p.middle));
+                chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+            }
             chart.draw_series(series.points.iter().map(|p| {
-                ErrorBar::new_vertical(p.x, p.low, p.middle, p.high, colour.filled(), 8)
+                ErrorBar::new_vertical(p.x + aside, p.low, p.middle, p.high, colour.filled(), 8)
             }))?;
             let y = 48 + LINE * i32::try_from(i).unwrap_or(0);
             legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
@@ -259,8 +274,10 @@ fn reach(values: impl Iterator<Item = f64>, log: bool) -> Option<std::ops::Range
 /// A number in few characters: powers of thousand by letter.
 fn short(value: f64) -> String {
     if value != 0.0 && value.abs() < 1e-3 {
-        // Two digits: the places of a logarithmic axis are powers of ten but for what computing them leaves.
-        return format!("{value:.1e}").replace(".0e", "e");
+        // What is not exact, as powers of ten that a logarithmic axis reckons are, would have all its digits.
+        let text = format!("{value:.2e}");
+        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", mantissa.trim_end_matches('0').trim_end_matches('.'));
     }
     let (scaled, unit) = match value.abs() {
         v if v >= 1e6 => (value / 1e6, "M"),
@@ -277,7 +294,7 @@ mod tests {
     use super::*;
 
     fn chart(log: bool, points: Vec<Point>) -> Chart {
-        let axis = |label: &str| Axis { label: label.to_owned(), log };
+        let axis = |label: &str| Axis { label: label.to_owned(), log, names: Vec::new() };
         let series = vec![Series { name: "a < b".to_owned(), points }];
         let notes = vec!["word ".repeat(40), "last".to_owned()];
         Chart { title: "T & U".to_owned(), notes, x: axis("length"), y: axis("Mpps"), series }
@@ -329,6 +346,17 @@ mod tests {
         let texts: Vec<_> =
             document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
         assert!(texts.contains(&"64") && texts.contains(&"1500"), "{texts:?}");
+    }
+
+    #[test]
+    fn kinds_have_their_names_and_no_line_between_them() {
+        let mut kinds = chart(false, vec![point(0.0, 1.0), point(1.0, 2.0)]);
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        let joined = lines(&kinds.to_svg().unwrap());
+        kinds.x.names = ["FromDevice", "ToDevice"].map(str::to_owned).to_vec();
+        let svg = kinds.to_svg().unwrap();
+        assert!(svg.contains("FromDevice") && svg.contains("ToDevice"), "{svg}");
+        assert_eq!(lines(&svg) + 1, joined, "the line of the values is all that is not there");
     }
 
     #[test]

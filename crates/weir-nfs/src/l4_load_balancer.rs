@@ -10,7 +10,7 @@ pub use health::{Balanced, Server};
 pub use pinned::Pinned;
 pub use services::{BackendSpec, Protocol, ServiceSpec, Standing};
 
-use crate::rewrite::Which;
+use crate::rewrite::{FIELDS, LAYERS, Which};
 use health::Fault;
 use pinned::{SECOND, Stage, Target, UNANSWERED_NS};
 use schemars::JsonSchema;
@@ -21,8 +21,8 @@ use way::Way;
 use weir_nf::flow::PortKind;
 use weir_nf::headers::{proto, tcp};
 use weir_nf::{
-    Affinity, AliasError, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, Field,
-    FlowHasher, FlowKey, FlowOf, Fragment, LayerAccess, Layers, Nf, Packets, Pkt, ReadWrite, Touch,
+    Affinity, AliasError, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowHasher,
+    FlowKey, FlowOf, Fragment, Layers, Nf, Packets, Pkt, ReadWrite,
 };
 
 /// Sends connections to virtual addresses to the servers behind them, by writing the server's address and port
@@ -415,22 +415,8 @@ impl Nf for L4LoadBalancer {
         summary: "Spreads connections to virtual addresses over servers (destination NAT)",
         inputs: &["clients", "servers"],
         outputs: &["servers", "clients", "unavailable"],
-        layers: LayerAccess {
-            l2: Touch::Read,
-            l3: Touch::Write,
-            l4: Touch::Write,
-            // What ICMP errors quote.
-            payload: Touch::Write,
-        },
-        fields: &[
-            (Field::EthType, Touch::Read),
-            (Field::Vlan, Touch::Read),
-            (Field::IpSrc, Touch::Write),
-            (Field::IpDst, Touch::Write),
-            (Field::IpProto, Touch::Read),
-            (Field::IpLength, Touch::Read),
-            (Field::IpOther, Touch::Read),
-        ],
+        layers: LAYERS,
+        fields: FIELDS,
         may_drop: true,
         effect: Effect::Stateful,
         // Answers have other addresses than what they answer.

@@ -6,7 +6,7 @@ mod table;
 
 pub use table::Filtering;
 
-use crate::rewrite::{Headers, Which, correct, rewrite};
+use crate::rewrite::{FIELDS, Headers, LAYERS, Which, correct, rewrite};
 use fragments::Fragments;
 use ports::{BLOCK, Ports};
 use schemars::JsonSchema;
@@ -16,9 +16,8 @@ use table::{End, NoRoom, Sent, Table};
 use weir_classify::Action;
 use weir_nf::headers::proto;
 use weir_nf::{
-    Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, Field,
-    FlowHasher, FlowKey, Fragment, L3, LayerAccess, Layers, Merge, Nf, Packets, Pkt, ReadWrite,
-    Touch,
+    Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowHasher,
+    FlowKey, Fragment, L3, Layers, Merge, Nf, Packets, Pkt, ReadWrite,
 };
 
 /// Gives many inner IPv4 hosts a few outer addresses, by TCP and UDP ports and ICMP query identifiers.
@@ -310,22 +309,8 @@ impl Nf for Napt {
         summary: "Translates inner IPv4 addresses and ports to a few outer addresses and back",
         inputs: &["inside", "outside"],
         outputs: &["inside", "outside"],
-        layers: LayerAccess {
-            l2: Touch::Read,
-            l3: Touch::Write,
-            l4: Touch::Write,
-            // What ICMP errors quote.
-            payload: Touch::Write,
-        },
-        fields: &[
-            (Field::EthType, Touch::Read),
-            (Field::Vlan, Touch::Read),
-            (Field::IpSrc, Touch::Write),
-            (Field::IpDst, Touch::Write),
-            (Field::IpProto, Touch::Read),
-            (Field::IpLength, Touch::Read),
-            (Field::IpOther, Touch::Read),
-        ],
+        layers: LAYERS,
+        fields: FIELDS,
         may_drop: true,
         effect: Effect::Stateful,
         // One block of ports for all of them.

@@ -3,7 +3,27 @@
 use std::net::IpAddr;
 use weir_nf::checksum::update_u16;
 use weir_nf::headers::proto;
-use weir_nf::{Bytes, Fragment, L3, Layers, Pkt, ReadWrite};
+use weir_nf::{Bytes, Field, Fragment, L3, LayerAccess, Layers, Pkt, ReadWrite, Touch};
+
+/// What whoever rewrites addresses and ports reads and writes.
+pub(crate) const LAYERS: LayerAccess = LayerAccess {
+    l2: Touch::Read,
+    l3: Touch::Write,
+    l4: Touch::Write,
+    // What ICMP errors quote.
+    payload: Touch::Write,
+};
+
+/// The same by fields.
+pub(crate) const FIELDS: &[(Field, Touch)] = &[
+    (Field::EthType, Touch::Read),
+    (Field::Vlan, Touch::Read),
+    (Field::IpSrc, Touch::Write),
+    (Field::IpDst, Touch::Write),
+    (Field::IpProto, Touch::Read),
+    (Field::IpLength, Touch::Read),
+    (Field::IpOther, Touch::Read),
+];
 
 /// Which end of a packet is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

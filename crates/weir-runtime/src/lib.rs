@@ -35,6 +35,8 @@ mod replica;
 pub mod sandbox;
 mod schedule;
 pub mod segment;
+#[cfg(feature = "slowed")]
+mod slowed;
 pub mod spec;
 mod spread;
 mod stage;

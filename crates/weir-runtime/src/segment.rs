@@ -311,6 +311,8 @@ impl Segment {
             let site = Site { arena: way.arena, pool: &self.more.pool };
             way.arena.witness().runs(Some(i));
             outcome = nf.process(batch, verdicts, input, site);
+            #[cfg(feature = "slowed")]
+            crate::slowed::burn(batch.len());
             way.arena.witness().runs(None);
             if let Some(start) = start {
                 add(way.words, base + 2, count);

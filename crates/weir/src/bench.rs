@@ -53,6 +53,9 @@ enum BenchCommand {
     /// Takes one sample of a live chain, inside a network namespace that is its own.
     #[command(hide = true)]
     Live(figure::LiveArgs),
+    /// Plays one instance of a move by a controller.
+    #[command(hide = true)]
+    Part(flows::controlled::PartArgs),
     /// Runs a fused chain in one thread for so many packets, to be counted by valgrind
     /// (ci/instructions.sh).
     #[command(hide = true)]
@@ -73,6 +76,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         BenchCommand::Latency(args) => latency::main(args),
         BenchCommand::Overload(args) => overload::main(args),
         BenchCommand::Parallel(args) => parallel::main(args),
+        BenchCommand::Part(args) => flows::controlled::main(args),
         BenchCommand::Replication(args) => replication::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),
     }

@@ -8,6 +8,13 @@ use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// How often a process has gone to sleep of its own will.
+fn slept(pid: Pid) -> u64 {
+    let text = std::fs::read_to_string(proc(pid, "status")).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
 /// Processor time that a process has had.
 fn worked(pid: Pid) -> Duration {
     let text = std::fs::read_to_string(proc(pid, "schedstat")).unwrap();
@@ -43,14 +50,22 @@ fn rests(cores: &[&str]) {
         let pids = workers.iter().map(|(n, p)| (n.as_str(), *p)).chain([("agent", run.agent())]);
         pids.map(|(name, pid)| (name, worked(pid))).collect()
     };
-    let (before, start) = (all(), Instant::now());
+    let sleeps = || -> BTreeMap<&str, u64> {
+        workers.iter().map(|(name, pid)| (name.as_str(), slept(*pid))).collect()
+    };
+    let (before, sleeps_before, start) = (all(), sleeps(), Instant::now());
     std::thread::sleep(WINDOW);
-    let (after, window) = (all(), start.elapsed());
+    let (after, sleeps, window) = (all(), sleeps(), start.elapsed());
     let took: BTreeMap<_, _> = after.iter().map(|(n, t)| (n, *t - before[n])).collect();
     let share = took.values().sum::<Duration>().as_secs_f64() / window.as_secs_f64();
     println!("{:.3} % of a core: {took:?}", share * 100.0);
     // Less than one percent on a machine that does nothing else; where others make caches cold it may be some. Who does not sleep takes a core.
     assert!(share < 0.1, "{:.3} % of a core: {took:?}", share * 100.0);
+    // Processor time depends on the machine; how often somebody wakes does not. Who sleeps and is woken in vain again and again goes to sleep as often.
+    for (name, times) in &sleeps {
+        let a_second = (times - sleeps_before[name]) as f64 / window.as_secs_f64();
+        assert!(a_second < 100.0, "{name} went to sleep {a_second:.0} times a second");
+    }
 
     run.signal(Signal::INT);
     let finished = run.finish();

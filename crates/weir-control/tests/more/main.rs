@@ -3,12 +3,15 @@
 //! have; so it has no test harness but its own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod nfs;
 mod stages;
 mod timers;
 
+use common::Scratch;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_capture::{
@@ -29,9 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PORTS: &str = "Port<0> lan; Port<1> wan;\n";
 
 fn main() -> ExitCode {
-    if std::env::args().nth(1).as_deref() == Some("worker") {
-        return weir_runtime::worker_main();
-    }
     let tests: [(&str, fn()); 19] = [
         ("held_packets_leave_before_a_graph_is_relinked", held_packets_leave_before_a_relink),
         ("who_always_holds_packets_is_not_relinked", who_always_holds_is_not_relinked),
@@ -56,35 +56,7 @@ fn main() -> ExitCode {
         ),
         ("state_that_is_too_large_to_be_kept_is_said_once", state_that_is_too_large_is_said_once),
     ];
-    let wanted: Vec<_> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let mut failed = 0;
-    for (name, test) in tests {
-        if wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str())) {
-            let passed = std::panic::catch_unwind(test).is_ok();
-            failed += u32::from(!passed);
-            println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
-        }
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// A directory that is deleted with everything in it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let path = path.join(format!("more-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    common::run(&tests)
 }
 
 /// Packets of all kinds by port 0, some microseconds apart, some bursts.
@@ -212,7 +184,7 @@ fn compare(name: &str, nfs: &str, input: &[Input], reports: bool) -> Outcome {
     for isolate in [Isolate::Each, Isolate::None] {
         for (ring, pool) in [(64, 64), (64, 4096), (1024, 256)] {
             let what = format!("{name} {isolate:?} ring {ring} pool {pool}");
-            let scratch = Scratch::new(name);
+            let scratch = Scratch::new(&format!("more-{name}"));
             let file = |f: &str| scratch.0.join(f);
             write_capture(&file("in.pcap"), input);
             let tx = |port: u16| {
@@ -317,7 +289,7 @@ fn held_part_by_their_own_port() {
         [(Isolate::Each, guest(&[])), (Isolate::None, guest(&[])), (Isolate::Each, guest(&["d"]))]
     {
         let what = format!("{isolate:?} {domains:?}");
-        let scratch = Scratch::new("held-part");
+        let scratch = Scratch::new("more-held-part");
         let file = |name: &str| scratch.0.join(name);
         let rx = |n: usize| {
             let path = file(&format!("in{n}.pcap"));

@@ -3,12 +3,11 @@
 
 use super::chain_policy;
 use super::sample::{
-    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
+    BenchError, Measured, TrafficArgs, finish, prepare, print_regime, progress, show, spread,
 };
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
-use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_device::DeviceSpec;
 use weir_plan::Isolate;
 
 /// Measures chains of MacSwap.
@@ -17,14 +16,8 @@ pub struct ChainArgs {
     /// Chain lengths.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,6,8")]
     length: Vec<usize>,
-    /// Writes all samples to this file as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Bytes per packet.
-    #[arg(long, default_value_t = 64)]
-    size: u16,
     #[command(flatten)]
-    sampling: SampleArgs,
+    traffic: TrafficArgs,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -44,32 +37,35 @@ fn run(args: &ChainArgs) -> Result<(), BenchError> {
     println!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, buffers from the pool \
          and back, ring {}, pool {}",
-        args.sampling.chain_core,
-        args.sampling.device_core,
-        args.size,
-        args.sampling.ring,
-        args.sampling.pool
+        args.traffic.sampling.chain_core,
+        args.traffic.sampling.device_core,
+        args.traffic.size,
+        args.traffic.sampling.ring,
+        args.traffic.sampling.pool
     );
     let mut samples = Vec::new();
-    for i in 0..args.sampling.samples {
+    for i in 0..args.traffic.sampling.samples {
         for &length in &args.length {
             // Alternating, so that what the machine does meanwhile strikes both alike.
             for isolated in [true, false] {
-                progress(&format!("round {} of {}: n = {length}", i + 1, args.sampling.samples));
+                progress(&format!(
+                    "round {} of {}: n = {length}",
+                    i + 1,
+                    args.traffic.sampling.samples
+                ));
                 samples.push(sample(args, length, isolated)?);
             }
         }
     }
     progress("");
     print_table(args, &samples);
-    args.sampling.write(args.json.as_deref(), &machine, args.size, &samples)
+    args.traffic.write(&machine, &samples)
 }
 
 fn sample(args: &ChainArgs, length: usize, isolated: bool) -> Result<Sample, BenchError> {
     let isolate = if isolated { Isolate::Each } else { Isolate::None };
-    let generator = GeneratorSpec { size: args.size, ..GeneratorSpec::default() };
-    let source = DeviceSpec::Generator(generator);
-    let measured = args.sampling.take(&chain_policy(length), isolate, source)?;
+    let source = DeviceSpec::Generator(args.traffic.generator());
+    let measured = args.traffic.sampling.take(&chain_policy(length), isolate, source)?;
     Ok(Sample { length, isolated, measured })
 }
 

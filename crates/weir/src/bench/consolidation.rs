@@ -3,7 +3,7 @@
 
 pub mod chain;
 mod measure;
-mod net;
+pub mod net;
 
 use super::machine::{Machine, mhz};
 use super::sample::{BenchError, finish, prepare, progress, spread, write_json};
@@ -38,6 +38,9 @@ pub struct ConsolidationArgs {
     /// Leaves out what needs veth pairs, and so a network namespace.
     #[arg(long)]
     no_veth: bool,
+    /// Measures only what the paper's tables compare: VNFs apart, and merged, isolated and fused.
+    #[arg(long)]
+    tables: bool,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -61,6 +64,17 @@ pub enum ConsolidationError {
 
 const fn kind(name: &'static str, what: What, isolate: Isolate, veth: bool) -> Kind {
     Kind { name, what, isolate, veth }
+}
+
+impl Kind {
+    /// Whether it is one of those that the paper's tables compare: nothing merged, or what the plan makes of it.
+    fn is_in_tables(&self) -> bool {
+        match self.what {
+            What::Apart | What::Merged => true,
+            What::Written => self.isolate == Isolate::Each,
+            What::Minimal => false,
+        }
+    }
 }
 
 /// The configurations, those with veth pairs first.
@@ -114,9 +128,13 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let mhz = mhz();
     if args.inside {
+        net::must_be_new().map_err(ConsolidationError::Pairs)?;
         net::make_pairs().map_err(ConsolidationError::Pairs)?;
     }
-    let kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| args.inside || !kind.veth).collect();
+    let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|kind| args.inside || !kind.veth).collect();
+    if args.tables {
+        kinds.retain(|kind| kind.veth == args.inside && kind.is_in_tables());
+    }
     println!(
         "Edge Firewall -> Monitor -> Application Firewall; all workers on core {}, whose time is counted",
         args.core

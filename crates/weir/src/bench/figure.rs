@@ -3,6 +3,7 @@
 
 mod catalog;
 mod compare;
+mod cores;
 mod data;
 mod delay;
 mod evidence;
@@ -12,18 +13,26 @@ mod page;
 pub mod rivals;
 mod search;
 mod stateful;
+mod tables;
 mod unf;
 
 pub use evidence::{EvidenceArgs, main as evidence};
 pub use rivals::kernel::{LiveArgs, main as live};
 
+use super::chain_policy;
 use super::machine::{Machine, round_trip};
 use super::sample::{BenchError, SampleArgs, finish, prepare, progress};
 use catalog::{Figure, Measure};
-use data::{Record, Sample, Series};
+use data::{Record, Sample, Series, Verdict};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
+use weir_device::DeviceSpec;
+use weir_plan::Isolate;
+
+/// The line of the limit: Rx to Tx, with nothing between them.
+const ECHO: &str = "echo: no µNF";
 
 /// Makes figures.
 #[derive(clap::Args)]
@@ -66,6 +75,8 @@ pub(super) struct Effort<'a> {
     /// The figure being made, for the line that says how far it is.
     name: &'static str,
     began: Instant,
+    /// What could not be had, and why: it is said with what was found.
+    left_out: RefCell<Vec<String>>,
 }
 
 impl Effort<'_> {
@@ -77,6 +88,38 @@ impl Effort<'_> {
         mut measure: impl FnMut(P) -> Result<Sample, BenchError>,
     ) -> Result<Vec<Series>, BenchError> {
         self.rounds_of(points, |(name, x, point)| Ok(vec![(name.to_owned(), x, measure(point)?)]))
+    }
+
+    /// The same, and below which limit: what source and sink do with nothing between them, from one end of the axis to the other.
+    fn rounds_below<P: Copy>(
+        &self,
+        mut limit: impl FnMut() -> Result<Sample, BenchError>,
+        points: &[(&str, f64, P)],
+        mut measure: impl FnMut(P) -> Result<Sample, BenchError>,
+    ) -> Result<Vec<Series>, BenchError> {
+        let places = || points.iter().map(|(_, x, _)| *x);
+        let ends =
+            [places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max)];
+        let all: Vec<_> = points.iter().copied().map(Some).chain([None]).collect();
+        self.rounds_of(&all, |point| {
+            let Some((name, x, point)) = point else {
+                let sample = limit()?;
+                return Ok(ends.map(|x| (ECHO.to_owned(), x, sample.clone())).to_vec());
+            };
+            Ok(vec![(name.to_owned(), x, measure(point)?)])
+        })
+    }
+
+    /// What arrives of a source when there is nothing between it and the sink.
+    fn echo(&self, source: DeviceSpec) -> Result<Sample, BenchError> {
+        Ok(self.sampling.take(&chain_policy(0), Isolate::Each, source)?.into())
+    }
+
+    /// Says that something is not measured, for once where it is seen and again with what was found.
+    fn leave_out(&self, what: &str) {
+        progress("");
+        println!("    left out: {what}");
+        self.left_out.borrow_mut().push(what.to_owned());
     }
 
     /// The same where one measurement gives a sample of several lines, or of none.
@@ -205,7 +248,8 @@ fn finish_report(
     }
     let compared = before.map(|before| compare::all(before, &records));
     if let Some(compared) = &compared {
-        compared.iter().for_each(|line| println!("{line}"));
+        compared.iter().for_each(|figure| println!("{figure}"));
+        println!("{}", compare::sum(compared));
     }
     let path = out.join("report.html");
     std::fs::write(&path, page::page(&records, compared.as_deref(), &failed))
@@ -231,8 +275,15 @@ fn record(
     made: &[&str],
 ) -> Result<Record, BenchError> {
     let (began, sampling) = (Instant::now(), &to.sampling);
+    let mut left_out_of_it = Vec::new();
     let series = match figure.measure {
-        Measure::Own(measure) => measure(&Effort { sampling, name: figure.name, began })?,
+        Measure::Own(measure) => {
+            let (name, left_out) = (figure.name, RefCell::default());
+            let effort = Effort { sampling, name, began, left_out };
+            let series = measure(&effort)?;
+            left_out_of_it = effort.left_out.into_inner();
+            series
+        }
         Measure::Of { name, told } => {
             let base = catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.to_owned()))?;
             let usable = !to.fresh || made.contains(&name);
@@ -244,7 +295,7 @@ fn record(
         }
     };
     progress("");
-    let (verdict, finding) = (figure.judge)(&series);
+    let (verdict, finding) = told(figure, &series, &left_out_of_it);
     let record = Record {
         name: figure.name.to_owned(),
         source: figure.source.to_owned(),
@@ -256,13 +307,26 @@ fn record(
         x: figure.x.axis(),
         y: figure.y.axis(),
         machine: machine.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: data::VERSION.to_owned(),
         effort: sampling.into(),
         took_seconds: began.elapsed().as_secs_f64(),
         series,
     };
     record.write(&to.out.join(format!("{}.json", figure.name)))?;
     Ok(record)
+}
+
+/// What the samples say, and what there are none of.
+fn told(figure: &Figure, series: &[Series], left_out: &[String]) -> (Verdict, String) {
+    let left_out = left_out.join("; ");
+    if series.is_empty() {
+        return (Verdict::DifferentSetUp, format!("not measured: {left_out}"));
+    }
+    let (verdict, finding) = (figure.judge)(series);
+    match left_out.is_empty() {
+        true => (verdict, finding),
+        false => (verdict, format!("{finding}. Left out: {left_out}")),
+    }
 }
 
 /// Writes chart and table of what was measured.
@@ -272,5 +336,10 @@ fn draw(out: &Path, record: &Record) -> Result<(), BenchError> {
         std::fs::write(&path, text).map_err(|source| BenchError::Write { path, source })
     };
     save("csv", record.csv())?;
+    if record.series.is_empty() {
+        // Nothing to be seen; a chart of an earlier time would be a lie.
+        let _ = std::fs::remove_file(out.join(format!("{}.svg", record.name)));
+        return Ok(());
+    }
     save("svg", record.chart().to_svg()?)
 }

@@ -1,5 +1,6 @@
 //! `weir bench flows`: what remembering flows costs.
 
+pub mod controlled;
 pub mod moves;
 pub mod rates;
 

@@ -1,14 +1,14 @@
 //! `weir bench instances`: a bottleneck as one instance and as two, on a core each, alternating.
 
 use super::sample::{
-    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread,
+    BenchError, Measured, SampleArgs, TrafficArgs, finish, prepare, print_regime, progress, spread,
 };
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_device::DeviceSpec;
 use weir_plan::service::Server;
 use weir_plan::{Asked, Isolate, Plan, Sizing};
 
@@ -18,17 +18,11 @@ pub struct InstancesArgs {
     /// Cycles per packet that the NF takes.
     #[arg(long, value_delimiter = ',', default_value = "20000,50000")]
     cycles: Vec<u32>,
-    /// Writes all samples to this file as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Bytes per packet.
-    #[arg(long, default_value_t = 64)]
-    size: u16,
     /// Packets go to the instance with the least waiting before it, instead of in turn.
     #[arg(long)]
     least: bool,
     #[command(flatten)]
-    sampling: SampleArgs,
+    traffic: TrafficArgs,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -45,38 +39,41 @@ pub fn main(args: &InstancesArgs) -> ExitCode {
 
 fn run(args: &InstancesArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
+    let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     println!(
         "Busy as one instance on core {own}, and as two on cores {own} and {shared}; generator and sink on core \
          {shared}; {}-byte packets {}, ring {}, pool {}",
-        args.size,
+        args.traffic.size,
         if args.least { "to the least loaded" } else { "in turn" },
-        args.sampling.ring,
-        args.sampling.pool
+        args.traffic.sampling.ring,
+        args.traffic.sampling.pool
     );
     let mut samples = Vec::new();
-    for i in 0..args.sampling.samples {
+    for i in 0..args.traffic.sampling.samples {
         for &cycles in &args.cycles {
             for instances in [1, 2] {
-                progress(&format!("round {} of {}: {cycles} cycles", i + 1, args.sampling.samples));
+                progress(&format!(
+                    "round {} of {}: {cycles} cycles",
+                    i + 1,
+                    args.traffic.sampling.samples
+                ));
                 samples.push(sample(args, cycles, instances)?);
             }
         }
     }
     progress("");
     print_table(args, &samples);
-    args.sampling.write(args.json.as_deref(), &machine, args.size, &samples)
+    args.traffic.write(&machine, &samples)
 }
 
 fn sample(args: &InstancesArgs, cycles: u32, instances: u32) -> Result<Sample, BenchError> {
-    let sampling = &args.sampling;
+    let sampling = &args.traffic.sampling;
     let text = format!(
         "Port<0> lan; Port<1> wan; Busy work {{ cycles: {cycles} }}; pipelet {{ lan -> work -> wan; }}\n"
     );
     let asked = Asked { least_loaded: args.least, ..Asked::equal(instances) };
     let plan = plan(sampling, &text, "work", asked)?;
-    let generator = GeneratorSpec { size: args.size, ..GeneratorSpec::default() };
-    let measured = sampling.run(&plan, DeviceSpec::Generator(generator))?;
+    let measured = sampling.run(&plan, DeviceSpec::Generator(args.traffic.generator()))?;
     Ok(Sample { cycles, instances, measured })
 }
 

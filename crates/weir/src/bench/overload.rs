@@ -3,10 +3,9 @@
 
 use super::chain_policy;
 use super::sample::{
-    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread,
+    BenchError, Measured, TrafficArgs, finish, prepare, print_regime, progress, spread,
 };
 use serde::Serialize;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use weir_device::{DeviceSpec, GeneratorSpec, Rate};
 use weir_plan::Isolate;
@@ -20,14 +19,8 @@ pub struct OverloadArgs {
     /// How much is offered, as multiples of the most that the chain takes.
     #[arg(long, value_delimiter = ',', default_value = "2,4")]
     offered: Vec<f64>,
-    /// Writes all samples to this file as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Bytes per packet.
-    #[arg(long, default_value_t = 64)]
-    size: u16,
     #[command(flatten)]
-    sampling: SampleArgs,
+    traffic: TrafficArgs,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -48,21 +41,21 @@ fn run(args: &OverloadArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     println!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, ring {}, pool {}",
-        args.sampling.chain_core,
-        args.sampling.device_core,
-        args.size,
-        args.sampling.ring,
-        args.sampling.pool
+        args.traffic.sampling.chain_core,
+        args.traffic.sampling.device_core,
+        args.traffic.size,
+        args.traffic.sampling.ring,
+        args.traffic.sampling.pool
     );
     let mut samples: Vec<Sample> = Vec::new();
-    for i in 0..args.sampling.samples {
+    for i in 0..args.traffic.sampling.samples {
         for &length in &args.length {
             for isolated in [true, false] {
                 for &offered in &args.offered {
                     progress(&format!(
                         "round {} of {}: n = {length}, {offered}x",
                         i + 1,
-                        args.sampling.samples
+                        args.traffic.sampling.samples
                     ));
                     // Neighbours, so that what the machine does meanwhile strikes both alike.
                     let most = sample(args, length, isolated, None)?;
@@ -75,7 +68,7 @@ fn run(args: &OverloadArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &samples);
-    args.sampling.write(args.json.as_deref(), &machine, args.size, &samples)
+    args.traffic.write(&machine, &samples)
 }
 
 /// `offered`: the multiple, and what it is in packets a second.
@@ -87,14 +80,10 @@ fn sample(
 ) -> Result<Sample, BenchError> {
     let isolate = if isolated { Isolate::Each } else { Isolate::None };
     let rate = offered.map_or(Rate::Max, |(_, rate)| Rate::PerSecond(rate as u64));
-    let generator = GeneratorSpec {
-        size: args.size,
-        rate,
-        drops: offered.is_some(),
-        ..GeneratorSpec::default()
-    };
+    let drops = offered.is_some();
+    let generator = GeneratorSpec { rate, drops, ..args.traffic.generator() };
     let source = DeviceSpec::Generator(generator);
-    let measured = args.sampling.take(&chain_policy(length), isolate, source)?;
+    let measured = args.traffic.sampling.take(&chain_policy(length), isolate, source)?;
     Ok(Sample { length, isolated, offered: offered.map(|(offered, _)| offered), measured })
 }
 

@@ -1,13 +1,13 @@
 //! `weir bench replication`: what a replica costs a chain that keeps flows, and how long a killed worker's flows are away.
 
 use super::sample::{
-    BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, spread,
+    BenchError, Measured, SampleArgs, TrafficArgs, finish, prepare, print_regime, progress, spread,
     wait_until_ready, watch,
 };
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
@@ -39,14 +39,8 @@ pub struct ReplicationArgs {
     /// Flows of the worker that is killed.
     #[arg(long, default_value_t = 10_000)]
     recover: u32,
-    /// Writes all samples to this file as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    /// Bytes per packet.
-    #[arg(long, default_value_t = 64)]
-    size: u16,
     #[command(flatten)]
-    sampling: SampleArgs,
+    traffic: TrafficArgs,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -81,13 +75,13 @@ pub fn main(args: &ReplicationArgs) -> ExitCode {
 
 fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
+    let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     println!(
         "FlowMonitor, ConnTrack and HttpParser in one worker on core {own}, generator and sink on core {shared}; {}-byte \
          packets, ring {}, pool {}",
-        args.size, args.sampling.ring, args.sampling.pool
+        args.traffic.size, args.traffic.sampling.ring, args.traffic.sampling.pool
     );
-    let plan = plan(&args.sampling)?;
+    let plan = plan(&args.traffic.sampling)?;
     let mut modes = vec![("none".to_owned(), None)];
     for mode in &args.modes {
         let (_, spec) = policy::parse_replicate(&format!("nf={mode}"))
@@ -95,22 +89,28 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
         modes.push((mode.clone(), spec));
     }
     let mut samples = Vec::new();
-    for i in 0..args.sampling.samples {
+    for i in 0..args.traffic.sampling.samples {
         for &flows in &args.flows {
             for (mode, spec) in &modes {
-                progress(&format!("round {} of {}: {mode}", i + 1, args.sampling.samples));
-                let options = RunOptions { replicate: all(*spec), ..args.sampling.options() };
-                let measured = args.sampling.run_with(&plan, source(args, flows), &options)?;
+                progress(&format!("round {} of {}: {mode}", i + 1, args.traffic.sampling.samples));
+                let options =
+                    RunOptions { replicate: all(*spec), ..args.traffic.sampling.options() };
+                let measured =
+                    args.traffic.sampling.run_with(&plan, source(args, flows), &options)?;
                 samples.push(Sample { flows, mode: mode.clone(), measured });
             }
         }
     }
     progress("");
     print_table(args, &modes, &samples);
-    let recoveries =
-        recover(&args.sampling, &plan, source(args, args.recover), args.sampling.samples)?;
+    let recoveries = recover(
+        &args.traffic.sampling,
+        &plan,
+        source(args, args.recover),
+        args.traffic.sampling.samples,
+    )?;
     print_recoveries(&recoveries);
-    args.sampling.write(args.json.as_deref(), &machine, args.size, &[All { samples, recoveries }])
+    args.traffic.write(&machine, &[All { samples, recoveries }])
 }
 
 /// The three NFs in one worker.
@@ -123,7 +123,7 @@ pub fn plan(sampling: &SampleArgs) -> Result<Plan, BenchError> {
 }
 
 fn source(args: &ReplicationArgs, flows: u32) -> DeviceSpec {
-    DeviceSpec::Generator(GeneratorSpec { size: args.size, flows, ..GeneratorSpec::default() })
+    DeviceSpec::Generator(GeneratorSpec { flows, ..args.traffic.generator() })
 }
 
 /// Replicates all three NFs.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event, RestartPolicy};
-use weir_device::DeviceSpec;
+use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::{Isolate, Plan};
 use weir_runtime::layout::NodeCounts;
 
@@ -47,6 +47,31 @@ pub struct SampleArgs {
     /// Leaves the real-time class out.
     #[arg(long)]
     pub no_real_time: bool,
+}
+
+/// What benchmarks of a generator's packets are asked.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TrafficArgs {
+    /// Writes all samples to this file as JSON.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Bytes per packet.
+    #[arg(long, default_value_t = 64)]
+    pub size: u16,
+    #[command(flatten)]
+    pub sampling: SampleArgs,
+}
+
+impl TrafficArgs {
+    /// Packets of the size that is asked for, as many as are taken.
+    pub fn generator(&self) -> GeneratorSpec {
+        GeneratorSpec { size: self.size, ..GeneratorSpec::default() }
+    }
+
+    /// Writes all samples to the file that is asked for, if one is.
+    pub fn write<S: Serialize>(&self, machine: &Machine, samples: &[S]) -> Result<(), BenchError> {
+        self.sampling.write(self.json.as_deref(), machine, self.size, samples)
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +111,8 @@ pub enum BenchError {
     #[error(transparent)]
     Moving(#[from] super::flows::moves::MovingError),
     #[error(transparent)]
+    Controlled(#[from] super::flows::controlled::ControlledError),
+    #[error(transparent)]
     Rules(#[from] weir_classify::BuildError),
 }
 
@@ -119,8 +146,24 @@ pub fn finish(result: Result<(), BenchError>) -> ExitCode {
     }
 }
 
+/// At Ctrl-C the session gets its place among others back, as at the end; processes of a measurement end with this one.
+fn restore_when_interrupted() {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    // Without it only that is missing.
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else { return };
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            restore();
+            progress("");
+            crate::complain!("weir bench: interrupted");
+            std::process::exit(128 + signal);
+        }
+    });
+}
+
 /// Looks at the machine and prints what it is.
 pub fn prepare() -> Result<Machine, BenchError> {
+    restore_when_interrupted();
     let machine = Machine::prepare();
     if machine.cores < 2 {
         return Err(BenchError::OneCore);

@@ -12,6 +12,7 @@ use crate::handover::NfState;
 use crate::moves::look::LOOK;
 use crate::moves::{GUESTS, Moves, Part, Role};
 use crate::segment::Segment;
+use crate::spec::FromWorker;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
@@ -159,8 +160,12 @@ impl Holder {
             }
         }
         // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
+        let guests = placed.guests.len();
         if !self.machine.carry_on(placed.clock, placed.guests) {
-            self.lost += 1;
+            let text = format!(
+                "{guests} flows or buckets that had been moved here cannot have been, by what was handed over: they do not stay where they were moved to"
+            );
+            self.notes.push(FromWorker::Warning(text));
         }
     }
 

@@ -37,6 +37,18 @@ pub fn enter() -> Result<ExitCode, String> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
+/// Refuses a network namespace that anybody uses: what comes next makes interfaces and changes settings. In a new one nothing is up.
+pub fn must_be_new() -> Result<(), String> {
+    let output = ip("-o link show up")?;
+    let up = String::from_utf8_lossy(&output.stdout);
+    match up.lines().next().and_then(|line| line.split(": ").nth(1)) {
+        None => Ok(()),
+        Some(name) => Err(format!(
+            "{name} is up here: this is to be run in a network namespace of its own (unshare --net), as its interfaces are made and changed"
+        )),
+    }
+}
+
 /// Makes the pairs. Nobody but the VNFs speaks on them.
 pub fn make_pairs() -> Result<(), String> {
     // Else the kernel asks for neighbours there.

@@ -13,19 +13,29 @@ use weir_draw::chart::Axis;
 pub struct Scale {
     label: &'static str,
     log: bool,
+    /// Of an axis of kinds: what is at 0, 1, 2 and so on.
+    names: &'static [&'static str],
 }
 
 impl Scale {
     const fn of(label: &'static str) -> Self {
-        Scale { label, log: false }
+        Scale { label, log: false, names: &[] }
     }
 
     const fn log(label: &'static str) -> Self {
-        Scale { label, log: true }
+        Scale { label, log: true, names: &[] }
+    }
+
+    const fn named(label: &'static str, names: &'static [&'static str]) -> Self {
+        Scale { label, log: false, names }
     }
 
     pub fn axis(&self) -> Axis {
-        Axis { label: self.label.to_owned(), log: self.log }
+        Axis {
+            label: self.label.to_owned(),
+            log: self.log,
+            names: self.names.iter().map(|name| (*name).to_owned()).collect(),
+        }
     }
 }
 
@@ -73,6 +83,15 @@ pub fn named(name: &str) -> Option<&'static Figure> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn every_figure_has_its_row_in_the_page_of_evidence() {
+        let page = include_str!("../../../../../docs/evidence.md");
+        for figure in all() {
+            let cell = format!("| `weir bench figure {}` |", figure.name);
+            assert!(page.contains(&cell), "{}", figure.name);
+        }
+    }
 
     #[test]
     fn names_are_unique_and_what_is_told_otherwise_is_measured_before() {

@@ -8,6 +8,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use weir_draw::chart::{Axis, Chart, Point};
 
+/// What has measured: a build that is slower on purpose says so.
+pub const VERSION: &str = if cfg!(feature = "slowed") {
+    concat!(env!("CARGO_PKG_VERSION"), ", slowed on purpose")
+} else {
+    env!("CARGO_PKG_VERSION")
+};
+
 /// One measurement.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
@@ -126,8 +133,9 @@ pub struct Taken {
     pub cores: [usize; 2],
     /// This program, by a hash of its file: a changed one measures again.
     pub program: u64,
-    /// Rivals that can be had here.
-    pub rivals: [bool; 2],
+    /// What else can be had here: rivals, and root's rights.
+    #[serde(default)]
+    pub had: Vec<String>,
 }
 
 impl From<&SampleArgs> for Taken {
@@ -140,7 +148,7 @@ impl From<&SampleArgs> for Taken {
             real_time: !args.no_real_time,
             cores: [args.device_core, args.chain_core],
             program: program(),
-            rivals: super::rivals::there(),
+            had: super::rivals::had(),
         }
     }
 }
@@ -179,9 +187,7 @@ pub struct Record {
 impl Record {
     /// Whether it is what would be measured now: same machine, version and effort.
     pub fn is_of(&self, machine: &Machine, args: &SampleArgs) -> bool {
-        self.machine == *machine
-            && self.version == env!("CARGO_PKG_VERSION")
-            && self.effort == args.into()
+        self.machine == *machine && self.version == VERSION && self.effort == args.into()
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
@@ -278,7 +284,7 @@ pub(super) mod tests {
 
     /// A figure without samples.
     pub fn record(name: &str) -> Record {
-        let axis = |label: &str| Axis { label: label.to_owned(), log: false };
+        let axis = |label: &str| Axis { label: label.to_owned(), log: false, names: Vec::new() };
         let machine = Machine {
             processor: "a processor".to_owned(),
             cores: 2,
@@ -293,7 +299,7 @@ pub(super) mod tests {
             real_time: true,
             cores: [0, 1],
             program: 7,
-            rivals: [false; 2],
+            had: Vec::new(),
         };
         Record {
             name: name.to_owned(),

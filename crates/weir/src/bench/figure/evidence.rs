@@ -78,16 +78,43 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
     Some(format!("|{}|", cells.join("|")))
 }
 
+/// On what the figures were taken; where not all were taken alike, which on what.
 fn taken(records: &[Record]) -> String {
-    let Some(first) = records.first() else { return TAKEN.trim_end().to_owned() };
+    let mut groups: Vec<Vec<&Record>> = Vec::new();
+    for record in records {
+        let alike = |group: &&mut Vec<&Record>| {
+            group.first().is_some_and(|first| {
+                (&first.machine, &first.version, &first.effort)
+                    == (&record.machine, &record.version, &record.effort)
+            })
+        };
+        match groups.iter_mut().find(alike) {
+            Some(group) => group.push(record),
+            None => groups.push(vec![record]),
+        }
+    }
+    let several = groups.len() > 1;
+    let told = groups.iter().map(|group| {
+        let names: Vec<&str> = group.iter().map(|r| r.name.as_str()).collect();
+        let which = if several { format!(" ({})", names.join(", ")) } else { String::new() };
+        format!("{}{which}", of_group(group))
+    });
+    let told: Vec<String> = told.collect();
+    let mixed =
+        if several { "not one, but several machines, builds or numbers of samples: " } else { "" };
+    format!("{TAKEN}{mixed}{}.", told.join("; and "))
+}
+
+fn of_group(records: &[&Record]) -> String {
+    let Some(first) = records.first() else { return String::new() };
     let minutes = records.iter().map(|r| r.took_seconds).sum::<f64>() / 60.0;
-    let trips = records.iter().filter_map(Record::regime);
+    let trips = records.iter().filter_map(|record| record.regime());
     let reach = trips.fold([f64::INFINITY, 0.0_f64], |[low, high], [least, _, most]| {
         [low.min(least), high.max(most)]
     });
     format!(
-        "{TAKEN}{}, {} cores, kernel {}; Weir {}, {} samples of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
-         {:.0} to {:.0} ns meanwhile.",
+        "{}, {} cores, kernel {}; Weir {}, {} samples of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
+         {:.0} to {:.0} ns meanwhile",
         first.machine.processor,
         first.machine.cores,
         first.machine.kernel,
@@ -125,5 +152,17 @@ mod tests {
             text.lines().nth(4),
             Some("| Fig. 1 | big | 5 **(missed)** | `weir bench figure a` |")
         );
+    }
+
+    #[test]
+    fn figures_of_several_machines_or_builds_are_told_apart() {
+        let (one, mut other, mut rebuilt) = (record("a"), record("b"), record("c"));
+        other.machine.processor = "another processor".to_owned();
+        rebuilt.effort.program = 8;
+        let line = taken(&[one.clone(), one.clone()]);
+        assert!(line.starts_with("*Taken on* a processor") && !line.contains("several"), "{line}");
+        let line = taken(&[one, other, rebuilt]);
+        assert!(line.contains("several") && line.contains("(a); and another processor"), "{line}");
+        assert!(line.contains("(c)."), "{line}");
     }
 }

@@ -1,8 +1,8 @@
 //! How cost grows: what no paper shows.
 
-use super::Effort;
 use super::data::{Sample, Series, Verdict, median};
 use super::unf::{isolate, plan};
+use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::firewall::{self, RuleKind};
 use crate::bench::sample::BenchError;
@@ -23,7 +23,6 @@ const RULES: [usize; 5] = [10, 100, 1_000, 10_000, 20_000];
 const LOOKED_UP: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
 const LOOKUP: &str = "classifier alone";
 
-const CEILING: &str = "one MacSwap in its place";
 const FIREWALL: &str = "firewall";
 
 pub fn chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
@@ -32,10 +31,14 @@ pub fn chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
         .collect();
-    effort.rounds(&points, |(n, isolated)| {
-        let source = DeviceSpec::Generator(GeneratorSpec::default());
-        Ok(effort.sampling.take(&chain_policy(n), isolate(isolated), source)?.into())
-    })
+    let source = || DeviceSpec::Generator(GeneratorSpec::default());
+    effort.rounds_below(
+        || effort.echo(source()),
+        &points,
+        |(n, isolated)| {
+            Ok(effort.sampling.take(&chain_policy(n), isolate(isolated), source())?.into())
+        },
+    )
 }
 
 /// Nanoseconds that each further µNF costs, from 16 to 50 and from 100 to 200.
@@ -60,8 +63,8 @@ pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let (policy, source) = firewall::counted(n, RuleKind::Acl, None);
         made.push((plan(effort, &policy, Isolate::None)?, source));
     }
-    let ceiling = plan(effort, &chain_policy(1), Isolate::None)?;
-    let points: Vec<_> = [(FIREWALL, true), (CEILING, false)]
+    let echo = plan(effort, &chain_policy(0), Isolate::None)?;
+    let points: Vec<_> = [(FIREWALL, true), (ECHO, false)]
         .iter()
         .flat_map(|&(name, real)| {
             let places = RULES.into_iter().zip(&made);
@@ -69,7 +72,7 @@ pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         })
         .collect();
     effort.rounds(&points, |(real, (plan, source))| {
-        let plan = if real { plan } else { &ceiling };
+        let plan = if real { plan } else { &echo };
         Ok(effort.sampling.run(plan, source.clone())?.into())
     })
 }
@@ -103,18 +106,15 @@ pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = NFS.map(|n| ("check, merge, consolidate, plan", (n * 3) as f64, n));
     effort.rounds(&points, |n| {
         let text = filtered(n);
-        let start = Instant::now();
-        let loaded = policy::from_text(&text, "(bench)")?;
-        let plan = policy::plan(
-            &loaded.graph,
-            Path::new("(bench)"),
-            Isolate::Each,
-            None,
-            &[],
-            Consolidate::On,
-        )?;
-        std::hint::black_box(&plan);
-        Ok(Sample::of(start.elapsed().as_secs_f64(), [0.0; 2]))
+        let (took, trips) = effort.around(|| {
+            let (start, path) = (Instant::now(), Path::new("(bench)"));
+            let loaded = policy::from_text(&text, "(bench)")?;
+            let (isolate, on) = (Isolate::Each, Consolidate::On);
+            let plan = policy::plan(&loaded.graph, path, isolate, None, &[], on)?;
+            std::hint::black_box(&plan);
+            Ok(start.elapsed())
+        })?;
+        Ok(Sample::of(took.as_secs_f64(), trips))
     })
 }
 

@@ -3,6 +3,7 @@
 use super::Effort;
 use super::data::{Place, Sample, Series, Verdict, median};
 use super::stateful::ms;
+use crate::bench::flows::controlled;
 use crate::bench::flows::moves::{self, Case, How, Nf};
 use crate::bench::flows::rates;
 use crate::bench::replication;
@@ -27,7 +28,11 @@ static NFS: [(&str, &str); 3] = [
 const LINES: [&str; 4] = ["flow monitor", "firewall", "HTTP parser", "chain of the three"];
 
 /// A chain of some of the NFs, so many replicas of it, each of one worker: one on the NFs' own core, the next on the devices', and so on.
-fn plan(sampling: &SampleArgs, nfs: &[(&str, &str)], replicas: u32) -> Result<Plan, BenchError> {
+pub(super) fn plan(
+    sampling: &SampleArgs,
+    nfs: &[(&str, &str)],
+    replicas: u32,
+) -> Result<Plan, BenchError> {
     let declare: String = nfs.iter().map(|(_, declare)| format!("{declare}\n")).collect();
     let path: String = nfs.iter().map(|(name, _)| format!(" -> {name}")).collect();
     let text = format!("Port<0> lan; Port<1> wan;\n{declare}pipelet {{ lan{path} -> wan; }}\n");
@@ -65,7 +70,8 @@ pub fn by_nf(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .zip(chains)
         .flat_map(|(name, nfs)| REPLICAS.map(|n| (name, f64::from(n), (nfs, n))))
         .collect();
-    effort.rounds(&points, |(nfs, replicas)| {
+    let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
+    effort.rounds_below(limit, &points, |(nfs, replicas)| {
         capacity(sampling, &plan(sampling, nfs, replicas)?, 1_000, &sampling.options())
     })
 }
@@ -89,7 +95,8 @@ pub fn by_replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, flows)| REPLICAS.map(|n| (name, f64::from(n), (flows, n))))
         .collect();
-    effort.rounds(&points, |(flows, replicas)| {
+    let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
+    effort.rounds_below(limit, &points, |(flows, replicas)| {
         capacity(sampling, &plan(sampling, &NFS, replicas)?, flows, &sampling.options())
     })
 }
@@ -205,6 +212,55 @@ pub fn judge_each_by_concurrency(series: &[Series]) -> (Verdict, String) {
     (Verdict::DifferentSetUp, text)
 }
 
+/// Fig. 8's lines: by whom flows are moved, and how many packets a second each has.
+const EIGHTH: [(&str, bool, u32); 4] = [
+    ("Weir, 10 pps a flow", true, 10),
+    ("OpenNF's manner (ours), 10 pps", false, 10),
+    ("Weir, 100 pps a flow", true, 100),
+    ("OpenNF's manner (ours), 100 pps", false, 100),
+];
+
+/// Fig. 8: milliseconds until all flows have moved, by Weir and by a controller.
+pub fn moved_by_a_controller(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let points: Vec<_> = EIGHTH
+        .iter()
+        .flat_map(|&(name, weir, pps)| COUNTS.map(|n| (name, f64::from(n), (weir, n, pps))))
+        .collect();
+    effort.rounds(&points, |(weir, flows, each_pps)| {
+        if weir {
+            let (nf, how) = (Nf::Monitor, How::Each);
+            return moved(effort, Case { nf, how, flows, each_pps, at_once: None });
+        }
+        let measure = || Ok(controlled::measure(effort.sampling, flows, each_pps)?);
+        let (took, trips) = effort.around(measure)?;
+        Ok(Sample::of(ms(took), trips))
+    })
+}
+
+pub fn judge_moved_by_a_controller(series: &[Series]) -> (Verdict, String) {
+    let of = |at: usize, flows: u32| {
+        median(series, EIGHTH.get(at).map_or("", |(name, ..)| name), f64::from(flows))
+    };
+    // How much less time Weir takes, in percent.
+    let faster = |flows| (1.0 - of(0, flows) / of(1, flows)) * 100.0;
+    let told = |flows: u32| {
+        format!(
+            "{flows} flows {:.2} and {:.2} ms ({:+.0} %)",
+            of(0, flows),
+            of(1, flows),
+            -faster(flows)
+        )
+    };
+    let text = format!(
+        "Weir and the controller, at 10 packets a second for each flow: {}; at 100 {:.1} and {:.1} ms for 10,000 flows. The controller is ours, on the same server, and moves \
+         all flows at once",
+        COUNTS.map(told).join(", "),
+        of(2, 10_000),
+        of(3, 10_000)
+    );
+    (Verdict::of(COUNTS.into_iter().all(|flows| faster(flows) > 50.0)), text)
+}
+
 const WITHOUT: &str = "without a replica";
 const TENTH: &str = "a replica of every 10th packet";
 
@@ -216,7 +272,8 @@ pub fn replicated(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, spec)| REPLICAS.map(|n| (name, f64::from(n), (spec, n))))
         .collect();
-    effort.rounds(&points, |(spec, replicas): (Option<ReplicateSpec>, u32)| {
+    let limit = || effort.echo(DeviceSpec::Listed(rates::source(128)));
+    effort.rounds_below(limit, &points, |(spec, replicas): (Option<ReplicateSpec>, u32)| {
         let options = RunOptions { replicate: replication::all(spec), ..sampling.options() };
         capacity(sampling, &plan(sampling, &NFS, replicas)?, 128, &options)
     })

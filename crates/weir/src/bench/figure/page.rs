@@ -1,5 +1,6 @@
 //! The report: one HTML file that needs nothing else, light and dark.
 
+use super::compare::{self, Compared, Outcome};
 use super::data::{Record, Verdict};
 
 use std::fmt::Write;
@@ -13,7 +14,7 @@ section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--so
 .reached{color:#00734f}.missed{color:#b8480a}@media(prefers-color-scheme:dark){.reached{color:#4fd3a8}.missed{color:#ff9d63}}";
 
 /// The whole page.
-pub fn page(records: &[Record], compared: Option<&[String]>, failed: &[String]) -> String {
+pub fn page(records: &[Record], compared: Option<&[Compared]>, failed: &[String]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out.</p>\n"
@@ -40,12 +41,8 @@ pub fn page(records: &[Record], compared: Option<&[String]>, failed: &[String]) 
     if !failed.is_empty() {
         let _ = writeln!(out, "<h2>Not made</h2>\n<pre>{}</pre>", escaped(&failed.join("\n")));
     }
-    if let Some(lines) = compared {
-        let _ = writeln!(
-            out,
-            "<h2>Against the earlier run</h2>\n<pre>{}</pre>",
-            escaped(&lines.join("\n"))
-        );
+    if let Some(compared) = compared {
+        against(&mut out, compared);
     }
     for record in records {
         section(&mut out, record);
@@ -54,11 +51,40 @@ pub fn page(records: &[Record], compared: Option<&[String]>, failed: &[String]) 
     out
 }
 
+/// What came of the comparison with an earlier run.
+fn against(out: &mut String, compared: &[Compared]) {
+    let _ = writeln!(
+        out,
+        "<h2>Against the earlier run</h2>\n<p>{}. {}</p>\n<table><tr><th>figure</th><th></th><th></th></tr>",
+        escaped(&compare::sum(compared)),
+        escaped(compare::RULE)
+    );
+    for figure in compared {
+        let class = match figure.outcome {
+            Outcome::Agrees => "reached",
+            Outcome::Differs => "missed",
+            Outcome::Open => "",
+        };
+        let _ = writeln!(
+            out,
+            "<tr><td><a href=\"#{}\">{}</a></td><td class=\"{class}\">{}</td><td>{}</td></tr>",
+            figure.name,
+            figure.name,
+            figure.outcome,
+            escaped(&figure.text)
+        );
+    }
+    out.push_str("</table>\n");
+}
+
 fn section(out: &mut String, record: &Record) {
-    let svg = record
-        .chart()
-        .to_svg()
-        .unwrap_or_else(|e| format!("<p>no chart: {}</p>", escaped(&e.to_string())));
+    let svg = match record.series.is_empty() {
+        true => "<p>Nothing was measured.</p>".to_owned(),
+        false => record
+            .chart()
+            .to_svg()
+            .unwrap_or_else(|e| format!("<p>no chart: {}</p>", escaped(&e.to_string()))),
+    };
     let _ = writeln!(
         out,
         "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \

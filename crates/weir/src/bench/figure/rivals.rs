@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
 
-const SIZES: [u16; 3] = [64, 512, 1500];
+static SIZES: [u16; 3] = [64, 512, 1500];
 /// Until testpmd has to be ready, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -37,83 +37,105 @@ enum Who {
     /// Weir with so many MacSwaps, isolated.
     Weir(usize),
     /// dpdk-testpmd with a forwarding mode.
-    Testpmd(&'static str),
+    Testpmd(&'static str, Devices),
     /// Open vSwitch, two ports, a flow each way.
     Ovs,
 }
 
-const ALL: [(&str, Who); 5] = [
+/// What testpmd receives from and sends into.
+#[derive(Clone, Copy)]
+enum Devices {
+    /// A buffer is taken for each packet, and given back.
+    Null,
+    /// Two rings, in which the same packets go round.
+    Ring,
+}
+
+const ALL: [(&str, Who); 7] = [
     ("Weir: no µNF", Who::Weir(0)),
     ("Weir: one MacSwap", Who::Weir(1)),
-    ("testpmd io", Who::Testpmd("io")),
-    ("testpmd macswap", Who::Testpmd("macswap")),
+    ("testpmd io, null", Who::Testpmd("io", Devices::Null)),
+    ("testpmd macswap, null", Who::Testpmd("macswap", Devices::Null)),
+    ("testpmd io, rings", Who::Testpmd("io", Devices::Ring)),
+    ("testpmd macswap, rings", Who::Testpmd("macswap", Devices::Ring)),
     ("Open vSwitch, two flows", Who::Ovs),
 ];
 
-/// Which can be had: dpdk-testpmd, Open vSwitch.
-pub fn there() -> [bool; 2] {
-    static ONCE: std::sync::OnceLock<[bool; 2]> = std::sync::OnceLock::new();
-    *ONCE.get_or_init(|| [has_testpmd(), ovs::is_there()])
+const TESTPMD: &str = "dpdk-testpmd";
+const ROOT: &str = "root";
+
+/// What can be had of all that figures of rivals need.
+pub fn had() -> Vec<String> {
+    static ONCE: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    let all = || {
+        [
+            (TESTPMD, answers(TESTPMD)),
+            (ovs::NAME, ovs::is_there()),
+            ("nft", answers("nft")),
+            (ROOT, rustix::process::getuid().is_root()),
+        ]
+    };
+    let had = || all().into_iter().filter(|(_, had)| *had).map(|(name, _)| name.to_owned());
+    ONCE.get_or_init(|| had().collect()).clone()
 }
 
-/// Whether dpdk-testpmd can be had.
-fn has_testpmd() -> bool {
-    let mut asked = Command::new("dpdk-testpmd");
+fn is_had(name: &str) -> bool {
+    had().iter().any(|had| had == name)
+}
+
+/// Whether a program can be started.
+fn answers(program: &str) -> bool {
+    let mut asked = Command::new(program);
     asked.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     asked.status().is_ok()
 }
 
 pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let [testpmd, ovs] = there();
+    let (testpmd, ovs) = (is_had(TESTPMD), is_had(ovs::NAME));
     if !testpmd {
-        println!(
-            "dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev): its rows stay empty"
-        );
+        effort.leave_out("dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev)");
     }
     if !ovs {
-        println!(
-            "Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk): its row stays empty"
-        );
+        effort.leave_out("Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk)");
     }
     let there = |who: &Who| match who {
         Who::Weir(_) => true,
-        Who::Testpmd(_) => testpmd,
+        Who::Testpmd(..) => testpmd,
         Who::Ovs => ovs,
+    };
+    // In a ring the same packets go round, and nobody touches more than their headers: their size is nothing to it.
+    let sizes = |who: &Who| match who {
+        Who::Testpmd(_, Devices::Ring) => &SIZES[..1],
+        _ => &SIZES[..],
     };
     let points: Vec<_> = ALL
         .into_iter()
         .filter(|(_, who)| there(who))
-        .flat_map(|(name, who)| SIZES.map(|s| (name, f64::from(s), (who, s))))
+        .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
         .collect();
     let mut gone = BTreeSet::new();
-    effort.rounds_of(&points, |(name, x, (who, size))| {
+    let mut series = effort.rounds_of(&points, |(name, x, (who, size))| {
         if gone.contains(name) {
             return Ok(Vec::new());
         }
         let sample = match who {
-            Who::Weir(n) => weir(effort, n, size)?,
-            Who::Testpmd(mode) => match testpmd_sample(effort, mode, size) {
-                Ok(sample) => sample,
-                Err(e) => return Ok(left_out(&mut gone, name, &e)),
-            },
-            Who::Ovs => match ovs::sample(effort, size) {
-                Ok(sample) => sample,
-                Err(e) => return Ok(left_out(&mut gone, name, &e)),
-            },
+            Who::Weir(n) => Ok(weir(effort, n, size)?),
+            Who::Testpmd(mode, devices) => testpmd_sample(effort, mode, devices, size),
+            Who::Ovs => ovs::sample(effort, size),
         };
-        Ok(vec![(name.to_owned(), x, sample)])
-    })
-}
-
-/// Says why a rival is not measured any more: the others are worth having without it.
-fn left_out(
-    gone: &mut BTreeSet<&'static str>,
-    name: &'static str,
-    why: &RivalError,
-) -> Vec<(String, f64, Sample)> {
-    println!("    {name}: {why}: left out");
-    gone.insert(name);
-    Vec::new()
+        match sample {
+            Ok(sample) => Ok(vec![(name.to_owned(), x, sample)]),
+            Err(why) => {
+                // The others are worth having without it.
+                effort.leave_out(&format!("{name} ({why})"));
+                gone.insert(name);
+                Ok(Vec::new())
+            }
+        }
+    })?;
+    // A line of fewer samples than the others' would look like theirs.
+    series.retain(|line| !gone.contains(line.name.as_str()));
+    Ok(series)
 }
 
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {
@@ -137,7 +159,8 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     let all: Vec<String> = ALL.iter().map(of).collect();
     let text = format!(
         "at 64 bytes, cycles a packet of all cores: {}. The rivals' one core does what Weir's two do, and leaves out: writing \
-         packets' content, a process between source and sink, ownership that survives a kill",
+         packets' content, a process between source and sink, ownership that survives a kill; rings take and give back no buffer either: 128 \
+         packets go round",
         all.join("; ")
     );
     (Verdict::DifferentSetUp, text)
@@ -152,15 +175,23 @@ struct Testpmd {
 }
 
 impl Testpmd {
-    fn start(mode: &str, size: u16, cores: [usize; 2]) -> Result<Self, RivalError> {
-        let null = |i: usize| format!("--vdev=net_null{i},size={}", size - 4);
-        // It writes whole blocks into a pipe, unless told otherwise.
-        let mut child = Command::new("stdbuf")
-            .args(["-oL", "dpdk-testpmd"])
+    fn start(
+        mode: &str,
+        devices: Devices,
+        size: u16,
+        cores: [usize; 2],
+    ) -> Result<Self, RivalError> {
+        let device = |i: usize| match devices {
+            Devices::Null => format!("--vdev=net_null{i},size={}", size - 4),
+            Devices::Ring => format!("--vdev=net_ring{i}"),
+        };
+        // Whoever ends Weir ends it. It writes whole blocks into a pipe, unless told otherwise.
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "stdbuf", "-oL", "dpdk-testpmd"])
             .args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry"])
             .arg(format!("--file-prefix=weir-{}", std::process::id()))
             .arg(format!("-l{},{}", cores[0], cores[1]))
-            .args([null(0), null(1)])
+            .args([device(0), device(1)])
             .args(["--", "-i", "--total-num-mbufs=16384", "--no-mlockall"])
             .arg(format!("--forward-mode={mode}"))
             .stdin(Stdio::piped())
@@ -227,13 +258,22 @@ impl Drop for Testpmd {
     }
 }
 
-fn testpmd_sample(effort: &Effort<'_>, mode: &str, size: u16) -> Result<Sample, RivalError> {
+fn testpmd_sample(
+    effort: &Effort<'_>,
+    mode: &str,
+    devices: Devices,
+    size: u16,
+) -> Result<Sample, RivalError> {
     let sampling = effort.sampling;
     let cores = [sampling.device_core, sampling.chain_core];
     let before = round_trip(cores[0], cores[1]);
     let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
-    let mut testpmd = Testpmd::start(mode, size, cores)?;
-    testpmd.tell("start");
+    let mut testpmd = Testpmd::start(mode, devices, size, cores)?;
+    testpmd.tell(match devices {
+        Devices::Null => "start",
+        // Two bursts of 32 from each port.
+        Devices::Ring => "start tx_first 2",
+    });
     // Once to know that it runs.
     testpmd.sent()?;
     std::thread::sleep(span / 2);

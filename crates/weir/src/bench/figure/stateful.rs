@@ -1,8 +1,8 @@
 //! What remembering flows costs beyond the paper: by number of flows, when they move, when they are replicated.
 
-use super::Effort;
 use super::data::{Sample, Series, Verdict, median};
 use super::unf::plan;
+use super::{ECHO, Effort};
 use crate::bench::flows::moves::{self, Case, How, Nf};
 use crate::bench::flows::rates::{self, Subject};
 use crate::bench::sample::BenchError;
@@ -31,10 +31,12 @@ pub fn rates(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         (NAPT, Subject::Napt, &many),
         (CHAIN, Subject::Chain, &few),
     ];
-    let points: Vec<_> = all
+    let mut points: Vec<_> = all
         .iter()
         .flat_map(|&(name, nf, flows)| flows.iter().map(move |&n| (name, n as f64, (nf, n))))
         .collect();
+    // To make packets of many flows costs the source more, too.
+    points.extend([1_000, 1_000_000].map(|n| (ECHO, n as f64, (Subject::Echo, n))));
     effort.rounds(&points, |(nf, flows)| Ok(rates::sample(effort.sampling, nf, flows)?.into()))
 }
 

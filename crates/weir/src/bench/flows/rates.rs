@@ -19,6 +19,8 @@ use weir_plan::Isolate;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Subject {
+    /// No NF.
+    Echo,
     /// One MacSwap: what generator and sink make and take at most.
     Ceiling,
     /// ConnTrack.
@@ -32,6 +34,7 @@ pub enum Subject {
 impl Subject {
     fn name(self) -> &'static str {
         match self {
+            Subject::Echo => "echo",
             Subject::Ceiling => "ceiling",
             Subject::ConnTrack => "ConnTrack",
             Subject::Napt => "Napt",
@@ -44,6 +47,7 @@ impl Subject {
         let ports = "Port<0> lan; Port<1> wan;\n";
         let fw = "ConnTrack fw { pickup: true };";
         match self {
+            Subject::Echo => chain_policy(0),
             Subject::Ceiling => chain_policy(1),
             Subject::ConnTrack => format!("{ports}{fw} pipelet {{ lan -> fw -> wan; }}\n"),
             Subject::Napt => {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const NAME: &str = "Open vSwitch";
+pub const NAME: &str = "Open vSwitch";
 /// Its bridge, which shows as an interface of the machine while it is there.
 const BRIDGE: &str = "weir-bench";
 const MANAGEMENT: &str = "weir-bench.mgmt";

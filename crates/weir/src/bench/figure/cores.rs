@@ -1,0 +1,95 @@
+//! The µNF paper's Fig. 10, its second part: how many cores a chain takes to sustain a wire's rate.
+
+use super::Effort;
+use super::data::{Series, Verdict, median};
+use super::nfactor;
+use super::unf::{LINE_RATE, chain_of, generator, of_line_rate, plan_on};
+use crate::bench::sample::BenchError;
+use weir_device::Rate;
+use weir_plan::{Isolate, Plan};
+
+const LENGTHS: [usize; 4] = [1, 2, 4, 8];
+/// The lines: run to completion or not, and on how many cores.
+const KINDS: [(&str, bool, u32); 4] = [
+    ("run to completion, one core", true, 1),
+    ("run to completion, two cores", true, 2),
+    ("pipelined, one core", false, 1),
+    ("pipelined, two cores", false, 2),
+];
+/// Percent of the packets that have to arrive for the rate to count as sustained.
+const SUSTAINED: f64 = 99.0;
+
+fn plan(
+    effort: &Effort<'_>,
+    length: usize,
+    to_completion: bool,
+    cores: u32,
+) -> Result<Plan, BenchError> {
+    let sampling = effort.sampling;
+    if to_completion {
+        let names: Vec<String> = (0..length).map(|n| format!("x{n}")).collect();
+        let declared: Vec<String> = names.iter().map(|x| format!("TtlDecrement {x};")).collect();
+        let nfs: Vec<_> =
+            names.iter().zip(&declared).map(|(x, d)| (x.as_str(), d.as_str())).collect();
+        return nfactor::plan(sampling, &nfs, cores);
+    }
+    let (own, devices) = (sampling.chain_core, sampling.device_core);
+    let turns = [own, devices].into_iter().take(cores as usize);
+    let cores = [devices].into_iter().chain(turns).collect();
+    plan_on(&chain_of(length, "TtlDecrement"), Isolate::Each, cores)
+}
+
+pub fn fewest(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    let source = || generator(60, Rate::PerSecond(LINE_RATE));
+    let limit = || Ok(of_line_rate(effort.echo(source())?));
+    let points: Vec<_> = KINDS
+        .iter()
+        .flat_map(|&(name, whole, cores)| LENGTHS.map(|n| (name, n as f64, (n, whole, cores))))
+        .collect();
+    effort.rounds_below(limit, &points, |(length, whole, cores)| {
+        let plan = plan(effort, length, whole, cores)?;
+        Ok(of_line_rate(effort.sampling.run(&plan, source())?.into()))
+    })
+}
+
+pub fn judge(series: &[Series]) -> (Verdict, String) {
+    let fewest = |to_completion: bool, length: usize| {
+        let kinds = KINDS.iter().filter(|(_, whole, _)| *whole == to_completion);
+        let holds = |name: &str| median(series, name, length as f64) >= SUSTAINED;
+        kinds.filter(|(name, ..)| holds(name)).map(|(_, _, cores)| *cores).min()
+    };
+    let told = |to_completion: bool| {
+        let of = |n| fewest(to_completion, n).map_or("more".to_owned(), |cores| cores.to_string());
+        LENGTHS.map(of).join(", ")
+    };
+    let lengths = LENGTHS.map(|n| n.to_string()).join(", ");
+    let text = format!(
+        "cores that sustain 14.88 Mpps (99 % arrive) at {lengths} µNFs, of the two there are: run to completion {}; pipelined {}",
+        told(true),
+        told(false)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::add;
+    use crate::bench::figure::data::tests::sample;
+
+    #[test]
+    fn the_fewest_cores_that_sustain_the_rate_are_told_by_length() {
+        let mut series = Vec::new();
+        for (name, percent) in KINDS.iter().map(|(name, ..)| name).zip([100.0, 99.5, 60.0, 99.2]) {
+            for length in LENGTHS {
+                let percent = if length == 8 { percent / 2.0 } else { percent };
+                add(&mut series, name, length as f64, sample(percent));
+            }
+        }
+        let (_, text) = judge(&series);
+        assert!(
+            text.contains("run to completion 1, 1, 1, more; pipelined 2, 2, 2, more"),
+            "{text}"
+        );
+    }
+}

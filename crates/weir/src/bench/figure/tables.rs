@@ -1,0 +1,165 @@
+//! The µNF paper's Tables I and II: what each type of µNF costs in three VNFs that know nothing of each other, and what is left of it
+//! when they are merged. Measured by `weir bench consolidation`, which goes into a network namespace for it.
+
+use super::Effort;
+use super::data::{Sample, Series, Verdict, median};
+use crate::bench::sample::BenchError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// HTTP as it was recorded.
+const CAPTURE: &str = "demo/http.pcap";
+const OVERALL: &str = "overall";
+/// What is on the horizontal axis: the tables' rows. Rings, which the tables do not have, are in the last only.
+pub const TYPES: &[&str] = &[
+    "FromDevice",
+    "ToDevice",
+    "CheckIpHeader",
+    "HttpClassifier",
+    "L3L4Filter",
+    "CountUrl",
+    "ValidateUrl",
+    OVERALL,
+];
+/// The paper's savings, in percent: by hand in one process (Table I), and as µNFs (Table II).
+const CLAIMED: [f64; 2] = [29.5, 16.8];
+const APART: &str = "veth: each VNF apart (i)";
+/// Fused is what the paper did by hand, isolated are its µNFs.
+const MERGED: [&str; 2] = ["veth: merged, fused", "veth: merged, isolated"];
+
+/// The parts of that command's file that are needed.
+#[derive(Deserialize)]
+struct Results {
+    mhz: f64,
+    captures: Vec<Captured>,
+}
+
+#[derive(Deserialize)]
+struct Captured {
+    samples: Vec<Costs>,
+}
+
+#[derive(Deserialize)]
+struct Costs {
+    kind: String,
+    ns: BTreeMap<String, f64>,
+}
+
+pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    if !Path::new(CAPTURE).exists() {
+        effort.leave_out("demo/http.pcap is not here: run it in the project's folder");
+        return Ok(Vec::new());
+    }
+    let file = std::env::temp_dir().join(format!("weir-tables-{}.json", std::process::id()));
+    let series = effort.rounds_of(&[()], |()| {
+        let (results, trips) = effort.around(|| costs(effort, &file))?;
+        Ok(samples(&results, trips))
+    });
+    // It is of no use any more, whether it is there or not.
+    let _ = std::fs::remove_file(&file);
+    let series = series?;
+    if series.iter().all(|line| line.name != APART) {
+        effort.leave_out(
+            "VNFs apart, joined by veth pairs: no network namespace is granted (weir bench consolidation says why)",
+        );
+    }
+    Ok(series)
+}
+
+/// One round of all configurations.
+fn costs(effort: &Effort<'_>, file: &Path) -> Result<Results, BenchError> {
+    let failed = |why: String| BenchError::Option { given: "bench consolidation".to_owned(), why };
+    let sampling = effort.sampling;
+    let own = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let output = Command::new(own)
+        .args(["bench", "consolidation", "--tables", "--rounds", "1", "--capture", CAPTURE])
+        .args(["--seconds", &sampling.seconds.to_string()])
+        .args(["--core", &sampling.chain_core.to_string()])
+        .args(["--feeder-core", &sampling.device_core.to_string()])
+        .arg("--json")
+        .arg(file)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(failed(said.lines().last().unwrap_or("it said nothing").to_owned()));
+    }
+    let text =
+        std::fs::read(file).map_err(|source| BenchError::Read { path: file.to_owned(), source })?;
+    serde_json::from_slice(&text)
+        .map_err(|source| BenchError::Figure { path: file.to_owned(), source })
+}
+
+/// Cycles a packet by configuration and type.
+fn samples(results: &Results, trips: [f64; 2]) -> Vec<(String, f64, Sample)> {
+    let mut all = Vec::new();
+    for costs in results.captures.iter().flat_map(|captured| &captured.samples) {
+        for (at, &kind) in TYPES.iter().enumerate() {
+            let ns = match kind {
+                OVERALL => Some(costs.ns.values().sum()),
+                kind => costs.ns.get(kind).copied(),
+            };
+            // What the clock did not strike in any batch has no place on the axis.
+            let Some(ns) = ns.filter(|ns| *ns > 0.0) else { continue };
+            let cycles = Sample::of(ns * results.mhz / 1e3, trips);
+            all.push((costs.kind.clone(), at as f64, cycles));
+        }
+    }
+    all
+}
+
+pub fn judge(series: &[Series]) -> (Verdict, String) {
+    let of = |name: &str, kind: &str| {
+        let at = TYPES.iter().position(|t| *t == kind).unwrap_or(0);
+        median(series, name, at as f64)
+    };
+    let saved = |name: &str, kind: &str| (1.0 - of(name, kind) / of(APART, kind)) * 100.0;
+    let [fused, isolated] = MERGED.map(|name| saved(name, OVERALL));
+    if fused.is_nan() {
+        return (Verdict::DifferentSetUp, "no VNFs apart to compare with".to_owned());
+    }
+    let devices = |name: &str| of(name, "FromDevice") + of(name, "ToDevice");
+    let by_devices =
+        (devices(APART) - devices(MERGED[0])) / (of(APART, OVERALL) - of(MERGED[0], OVERALL));
+    let text = format!(
+        "merged saves {fused:.0} % of all cycles fused (Table I) and {isolated:.0} % as µNFs (Table II), {:.0} % of the former by the devices between VNFs, which weigh half a percent in \
+         the paper; CheckIpHeader {:.0} and {:.0} %, HttpClassifier {:.0} and {:.0} %",
+        by_devices * 100.0,
+        saved(MERGED[0], "CheckIpHeader"),
+        saved(MERGED[1], "CheckIpHeader"),
+        saved(MERGED[0], "HttpClassifier"),
+        saved(MERGED[1], "HttpClassifier")
+    );
+    (Verdict::of(fused >= CLAIMED[0] && isolated >= CLAIMED[1]), text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::add;
+
+    #[test]
+    fn what_is_saved_is_told_overall_and_by_type() {
+        let text = r#"{"mhz": 2000, "captures": [{"samples": [
+            {"kind": "veth: each VNF apart (i)", "ns": {"FromDevice": 50, "CheckIpHeader": 30, "rings": 20}},
+            {"kind": "veth: merged, fused", "ns": {"FromDevice": 20, "CheckIpHeader": 10, "rings": 0}},
+            {"kind": "veth: merged, isolated", "ns": {"FromDevice": 40, "CheckIpHeader": 15, "rings": 25}}]}]}"#;
+        let results: Results = serde_json::from_str(text).unwrap();
+        let mut series = Vec::new();
+        for (name, x, sample) in samples(&results, [0.0; 2]) {
+            add(&mut series, &name, x, sample);
+        }
+        assert_eq!(median(&series, APART, 7.0), 200.0, "cycles, rings with them");
+        let (verdict, text) = judge(&series);
+        assert!(
+            text.starts_with("merged saves 70 % of all cycles fused (Table I) and 20 %"),
+            "{text}"
+        );
+        assert!(text.contains("CheckIpHeader 67 and 50 %"), "{text}");
+        assert_eq!(verdict, Verdict::Reached);
+        assert_eq!(judge(&[]).0, Verdict::DifferentSetUp);
+    }
+}

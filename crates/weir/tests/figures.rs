@@ -1,0 +1,139 @@
+//! Figures, seen from outside. What they measure is judged nowhere here: that depends on the machine.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_oracle;
+
+use common_oracle::*;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+/// As little as makes a figure.
+const LITTLE: [&str; 4] = ["--samples", "1", "--seconds", "0.05"];
+
+fn has_two_cores() -> bool {
+    let two = std::thread::available_parallelism().is_ok_and(|n| n.get() >= 2);
+    if !two {
+        println!("skipped: measurements need two cores");
+    }
+    two
+}
+
+fn bench(args: &[&str], out: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("bench").args(args).args(LITTLE).arg("--out").arg(out);
+    command.current_dir(root()).stdin(Stdio::null());
+    command
+}
+
+fn said(output: &Output) -> String {
+    let [out, err] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    format!("{}\n{out}\n{err}", output.status)
+}
+
+fn record(out: &Path, name: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(out.join(format!("{name}.json"))).unwrap()).unwrap()
+}
+
+#[test]
+fn a_run_that_is_interrupted_is_taken_up_where_it_was_and_compared_with_an_earlier_one() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("figures");
+    let figures = ["figure", "unf-7", "unf-10"];
+    let mut first = bench(&figures, &out);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while !out.join("unf-7.json").exists() {
+        assert!(start.elapsed() < PATIENCE, "no figure");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&first), Signal::INT).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(130), "it did not end by the signal");
+    assert!(!out.join("unf-10.json").exists(), "it was made before anybody could interrupt it");
+    let before = record(&out, "unf-7");
+
+    let earlier = scratch.file("earlier");
+    std::fs::create_dir(&earlier).unwrap();
+    std::fs::copy(out.join("unf-7.json"), earlier.join("unf-7.json")).unwrap();
+    let second = bench(&figures, &out).arg("--against").arg(&earlier).output().unwrap();
+    assert!(second.status.success(), "{}", said(&second));
+    assert!(said(&second).contains("unf-7: there already"), "{}", said(&second));
+    assert_eq!(record(&out, "unf-7"), before, "it was measured again");
+    assert!(said(&second).contains("unf-7: agrees: +0.0 %"), "{}", said(&second));
+    assert!(said(&second).contains("1 figures agree, 0 cannot be compared; that differ: none"));
+    let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert!(report.contains("id=\"unf-7\"") && report.contains("id=\"unf-10\""));
+    // The limit is in each plot of throughput.
+    for name in ["unf-7", "unf-10"] {
+        let record = record(&out, name);
+        let lines = record["series"].as_array().unwrap();
+        assert!(lines.iter().any(|line| line["name"] == "echo: no µNF"), "{record:#}");
+        let svg = std::fs::read_to_string(out.join(format!("{name}.svg"))).unwrap();
+        assert!(svg.contains("echo: no µNF"), "{name}");
+    }
+}
+
+#[test]
+fn what_cannot_be_had_is_said_in_the_figure_and_is_no_failure() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("figures");
+    std::fs::create_dir(&out).unwrap();
+    std::fs::set_permissions(&out, PermissionsExt::from_mode(0o777)).unwrap();
+    let mut command = bench(&["figure", "rivals-live"], &out);
+    if rustix::process::getuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let ended = match command.output() {
+        Ok(ended) => ended,
+        Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+            println!("skipped: nobody else may run {}", env!("CARGO_BIN_EXE_weir"));
+            return;
+        }
+        Err(e) => panic!("{e}"),
+    };
+    assert!(ended.status.success(), "{}", said(&ended));
+    let record = record(&out, "rivals-live");
+    let finding = record["finding"].as_str().unwrap();
+    assert_eq!(finding, "not measured: network namespaces and veth pairs need root");
+    assert_eq!(record["verdict"], "different-set-up");
+    assert!(!out.join("rivals-live.svg").exists(), "a chart of nothing");
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains(finding));
+}
+
+#[test]
+fn what_makes_interfaces_refuses_a_network_namespace_that_is_in_use() {
+    let live = ["live", "--between", "nothing", "--size", "64", "--seconds", "0.1"];
+    let cores = ["--device-core", "0", "--chain-core", "1"];
+    let consolidation = ["consolidation", "--inside", "--rounds", "1", "--seconds", "0.1"];
+    for args in [[&live[..], &cores].concat(), consolidation.to_vec()] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let ended = command.arg("bench").args(&args).current_dir(root()).output().unwrap();
+        assert!(!ended.status.success(), "{args:?}");
+        assert!(said(&ended).contains("network namespace of its own"), "{}", said(&ended));
+        let interfaces = std::fs::read_to_string("/proc/self/net/dev").unwrap();
+        assert!(!interfaces.contains("c0:") && !interfaces.contains("weir0a:"), "{interfaces}");
+    }
+}
+
+#[test]
+fn flows_move_by_a_controller_too_and_no_packet_of_theirs_is_lost() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    // Each of its samples ends only when all packets that were made have been processed.
+    let ended = bench(&["figure", "nfactor-8"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let record = record(scratch.path(), "nfactor-8");
+    assert_eq!(record["series"].as_array().unwrap().len(), 4, "{record:#}");
+}

@@ -1,5 +1,6 @@
-//! A replica: an instance of an NF, whose flows come and go.
+//! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
+mod gather;
 mod placed;
 mod sorted;
 mod table;
@@ -30,12 +31,13 @@ const DOUBLINGS: u32 = 5;
 /// How long the target may take to say that it is ready, before it is given up.
 const PREPARE: Duration = Duration::from_millis(500);
 
-/// A replica's part of the protocol. The flows are in its µNF's table.
+/// A replica's part of the protocol. The flows are in the tables of its µNFs.
 pub(super) struct Holder {
     me: u16,
     life: u32,
     group: u16,
-    node: usize,
+    /// The nodes of the µNFs that remember something of flows, in the order that all replicas have.
+    nodes: Vec<usize>,
     directors: u16,
     replicas: u16,
     /// Migrations under way from here at most.
@@ -53,14 +55,14 @@ pub(super) struct Holder {
     /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
     /// go along when their bucket does.
     visitors: BTreeSet<u64>,
-    /// What comes: which parts, and how many flows, about.
-    coming: BTreeMap<MoveId, (BTreeSet<Part>, u64)>,
+    /// What comes: which parts, and how many flows of each µNF, about.
+    coming: BTreeMap<MoveId, (BTreeSet<Part>, Vec<u64>)>,
     /// What goes.
     leaving: BTreeMap<MoveId, Leave>,
     /// What the agent wants and has not been cut into migrations.
     orders: VecDeque<Ordered>,
-    /// Which flows are of which bucket, while buckets are to move.
-    sorted: Option<Sorted>,
+    /// Which flows are of which bucket, by µNF, while buckets are to move; else nothing.
+    sorted: Vec<Sorted>,
     wanted: VecDeque<Wanted>,
     tickets: BTreeMap<u64, Ticket>,
     notes: Vec<FromWorker>,
@@ -148,8 +150,8 @@ impl Holder {
         Some(Holder {
             me,
             life: crew.life,
-            group: crew.group,
-            node: crew.node.into(),
+            group: crew.groups.first().copied()?,
+            nodes: crew.nodes.iter().map(|node| usize::from(*node)).collect(),
             directors: crew.directors,
             replicas: count,
             at_once,
@@ -164,7 +166,7 @@ impl Holder {
             coming: BTreeMap::new(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
-            sorted: None,
+            sorted: Vec::new(),
             wanted: VecDeque::new(),
             tickets: BTreeMap::new(),
             notes: Vec::new(),
@@ -277,7 +279,7 @@ impl Holder {
                     }
                 }
                 for (id, going) in told.going.iter().filter(|(_, going)| going.to == self.me) {
-                    self.coming.insert(*id, (going.parts.clone(), 0));
+                    self.coming.insert(*id, (going.parts.clone(), Vec::new()));
                 }
             }
             Message::Hello(_) => {
@@ -286,10 +288,11 @@ impl Holder {
                 }
             }
             Message::Prepare { id, parts, flows, .. } if !self.machine.is_coming(*id) => {
-                if let Some(why) = self.refuses(*id, parts, *flows, segment) {
+                if let Some(why) = self.refuses(*id, parts, flows, segment) {
                     return post.send(from, &Message::Refused(*id, why));
                 }
-                self.coming.insert(*id, (parts.clone(), *flows));
+                let flows = flows.iter().take(self.nodes.len()).copied().collect();
+                self.coming.insert(*id, (parts.clone(), flows));
             }
             Message::Done { id, lost } => {
                 if let Some(leave) = self.leaving.get_mut(id) {
@@ -310,15 +313,18 @@ impl Holder {
         &self,
         id: MoveId,
         parts: &BTreeSet<Part>,
-        flows: u64,
+        flows: &[u64],
         segment: &Segment,
     ) -> Option<Refusal> {
-        let nf = segment.nf_ref(self.node)?;
-        let coming = self.coming.values().map(|(_, flows)| *flows).fold(0, u64::saturating_add);
-        let then = (nf.flows().0 as u64).saturating_add(coming).saturating_add(flows);
-        // With no flows it may be one of an earlier life, which has to go on.
-        if flows > 0 && then > nf.descriptor().flows as u64 {
-            return Some(Refusal::Full);
+        for ((at, node), flows) in self.nodes.iter().enumerate().zip(flows) {
+            let nf = segment.nf_ref(*node)?;
+            let coming = self.coming.values().filter_map(|(_, flows)| flows.get(at));
+            let coming = coming.copied().fold(0, u64::saturating_add);
+            let then = (nf.flows().0 as u64).saturating_add(coming).saturating_add(*flows);
+            // With no flows it may be one of an earlier life, which has to go on.
+            if *flows > 0 && then > u64::from(nf.descriptor().flows) {
+                return Some(Refusal::Full);
+            }
         }
         // Nobody lets packets wait for what is here. What an earlier life began may be known to directors.
         let is_here = |part: &Part| self.is_here(part);

@@ -26,6 +26,12 @@ impl Placed {
     pub(crate) fn is_moved(&self) -> bool {
         !self.guests.is_empty() || !self.away.is_empty()
     }
+
+    /// True when the same is elsewhere, whichever migrations brought it there.
+    fn is_as(&self, other: &Placed) -> bool {
+        let parts = |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
+        self.away == other.away && parts(self) == parts(other)
+    }
 }
 
 impl Moves {
@@ -42,25 +48,35 @@ impl Moves {
     pub(crate) fn hand_over(&self, states: &mut [NfState], segment: &Segment) {
         for crew in &self.crews {
             let Role::Holder(holder) = &crew.role else { continue };
-            let Some(node) = segment.nodes.get(holder.node) else { continue };
-            if let Some(state) = states.iter_mut().find(|state| state.name == node.name) {
-                state.placed = Some(holder.placed());
+            let placed = holder.placed();
+            // With each, as the next graph may not have all of them.
+            for state in states.iter_mut().filter(|state| holder.keeps(segment, &state.name)) {
+                state.placed = Some(placed.clone());
             }
         }
     }
 
-    /// Takes up what µNFs have handed over.
-    pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) {
+    /// Takes up what µNFs have handed over; what of it cannot be, and why.
+    pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) -> Vec<String> {
+        let mut refused = Vec::new();
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
-            let Some(node) = segment.nodes.get(holder.node) else { continue };
             // Of instances that have become one the state of each is there.
-            for state in states.iter_mut().filter(|state| state.name == node.name) {
-                if let Some(placed) = state.placed.take() {
-                    holder.take_over(placed);
-                }
+            let own = states.iter_mut().filter(|state| holder.keeps(segment, &state.name));
+            let own: Vec<(&str, Placed)> =
+                own.filter_map(|state| Some((state.name.as_str(), state.placed.take()?))).collect();
+            let mut suits = own.into_iter().filter(|(_, placed)| holder.suits(placed));
+            let Some((first, placed)) = suits.next() else { continue };
+            if let Some((other, _)) = suits.find(|(_, other)| !other.is_as(&placed)) {
+                refused.push(format!(
+                    "the flows of {first} and {other}: they were moved apart, and those of the new graph move together; move them \
+                     back first (--all to each)"
+                ));
+                continue;
             }
+            holder.take_over(placed);
         }
+        refused
     }
 }
 
@@ -85,11 +101,18 @@ impl Holder {
         Placed { me: self.me, weights: self.weights.clone(), clock, guests, away }
     }
 
+    /// True for an NF whose flows it keeps.
+    fn keeps(&self, segment: &Segment, nf: &str) -> bool {
+        let node = |node: &usize| segment.nodes.get(*node);
+        self.nodes.iter().filter_map(node).any(|node| node.name == nf)
+    }
+
+    /// False when instances have come or gone: packets divide anew, and flows begin anew where they do not stay.
+    fn suits(&self, placed: &Placed) -> bool {
+        placed.me == self.me && placed.weights == self.weights
+    }
+
     fn take_over(&mut self, placed: Placed) {
-        // Instances have come or gone: packets divide anew, and flows begin anew where they do not stay.
-        if placed.me != self.me || placed.weights != self.weights {
-            return;
-        }
         for bucket in placed.away {
             self.own(bucket, false);
         }

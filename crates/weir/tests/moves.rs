@@ -24,6 +24,26 @@ Port<0> lan;  Port<1> wan;
 FlowMonitor mon { top: 100 };  MacSwap more;  Busy slow { cycles: 160000 };
 pipelet { lan -> mon -> more -> slow -> wan; }";
 
+/// Three NFs that remember flows, fused: replicas of one segment.
+const FUSED: &str = "
+Port<0> lan;  Port<1> wan;
+FlowMonitor mon { top: 100 };  ConnTrack fw { default: \"pass\", invalid: \"pass\", pickup: true };
+FlowMonitor again { top: 100 };  Busy slow { cycles: 160000 };
+pipelet { lan -> mon -> fw -> again -> slow -> wan; }";
+
+/// The same with one NF more behind them.
+const FUSED_LONGER: &str = "
+Port<0> lan;  Port<1> wan;
+FlowMonitor mon { top: 100 };  ConnTrack fw { default: \"pass\", invalid: \"pass\", pickup: true };
+FlowMonitor again { top: 100 };  MacSwap more;  Busy slow { cycles: 160000 };
+pipelet { lan -> mon -> fw -> again -> more -> slow -> wan; }";
+
+/// Packets from two sources, which come to the segment's replicas by different NFs.
+const TWO_ENTRIES: &str = "
+Port<0> lan;  Port<1> wan;  Port<2> out;
+FlowMonitor mon { top: 100 };  FlowMonitor both { top: 100 };
+pipelet { lan -> mon -> both;  wan -> both;  both -> out; }";
+
 /// Two sources, and so two that divide packets.
 const TWO: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> out;
@@ -33,11 +53,42 @@ pipelet { lan -> mon;  wan -> mon;  mon -> out; }";
 /// More than is read in fifteen seconds: the test says when it is enough.
 const PACKETS: u64 = 250_000;
 
+/// What moves.
+struct Kind {
+    policy: &'static str,
+    longer: &'static str,
+    /// `--instances`.
+    instances: &'static str,
+    /// The worker of the first instance.
+    first: &'static str,
+    /// The NFs that remember flows; the first is a FlowMonitor.
+    nfs: &'static [&'static str],
+}
+
+/// One NF.
+const ALONE: Kind = Kind {
+    policy: CHAIN,
+    longer: LONGER,
+    instances: "mon=3",
+    first: "mon#1",
+    nfs: &["mon"],
+};
+
+/// Three, replicas of a segment.
+const TOGETHER: Kind = Kind {
+    policy: FUSED,
+    longer: FUSED_LONGER,
+    instances: "mon+fw+again=3",
+    first: "mon#1+fw#1+again#1",
+    nfs: &["mon", "fw", "again"],
+};
+
 /// A run whose flows can be moved.
 struct Moving {
     run: Run,
     scratch: Scratch,
     socket: PathBuf,
+    nfs: &'static [&'static str],
 }
 
 /// What a command said.
@@ -62,18 +113,18 @@ impl Moving {
         let mut weir = Command::new("env");
         weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
         let run = Run::start_by(weir, &policy, &[&own, args].concat());
-        Moving { run, scratch, socket }
+        Moving { run, scratch, socket, nfs: ALONE.nfs }
     }
 
     /// On a capture of numbered packets, `input`.
-    fn on_capture(name: &str, input: &Path, args: &[&str]) -> Self {
+    fn on_capture(kind: &Kind, name: &str, input: &Path, args: &[&str]) -> Self {
         let scratch = Scratch::new(&format!("moves-{name}"));
         let rx = format!("0=pcap:rx={}", input.display());
         let tx = format!("1=pcap:tx={}", scratch.file("out.pcap").display());
-        let own = ["--bind", &rx, "--bind", &tx, "--instances", "mon=3"];
-        let moving = Self::start_in(scratch, CHAIN, &[&own, args].concat());
+        let own = ["--bind", &rx, "--bind", &tx, "--instances", kind.instances];
+        let moving = Self::start_in(scratch, kind.policy, &[&own, args].concat());
         wait_until("the socket", PATIENCE, || moving.socket.exists());
-        moving
+        Moving { nfs: kind.nfs, ..moving }
     }
 
     fn out(&self) -> PathBuf {
@@ -106,10 +157,15 @@ impl Moving {
         said.out["moved"]["flows"].as_u64().unwrap()
     }
 
-    /// How many flows each instance has.
+    /// How many flows each instance has: of each NF as many.
     fn counts(&self) -> Vec<u64> {
-        let said = self.ask(&["get", "flows", "--nf", "mon"]);
-        counted(&said).unwrap_or_else(|| panic!("not all answered: {said:?}"))
+        let of = |nf: &&str| {
+            let said = self.ask(&["get", "flows", "--nf", nf]);
+            counted(&said).unwrap_or_else(|| panic!("not all answered: {said:?}"))
+        };
+        let all: Vec<Vec<u64>> = self.nfs.iter().map(of).collect();
+        assert!(all.iter().all(|counts| *counts == all[0]), "{:?}: {all:?}", self.nfs);
+        all[0].clone()
     }
 
     /// Waits until that `is` so; who cannot be asked just now is asked again.
@@ -117,8 +173,9 @@ impl Moving {
         let mut last = None;
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            let said = self.ask(&["get", "flows", "--nf", "mon"]);
-            if counted(&said).is_some_and(|counts| is(&counts)) {
+            let said: Vec<Said> =
+                self.nfs.iter().map(|nf| self.ask(&["get", "flows", "--nf", nf])).collect();
+            if said.iter().all(|said| counted(said).is_some_and(|counts| is(&counts))) {
                 return;
             }
             last = Some(said);
@@ -145,15 +202,28 @@ fn weir(socket: &Path, args: &[&str]) -> Said {
 }
 
 fn monitor(finished: &Finished) -> &Value {
+    monitor_of(finished, "mon")
+}
+
+fn monitor_of<'f>(finished: &'f Finished, nf: &str) -> &'f Value {
     let nodes = finished.report["nodes"].as_array().unwrap();
-    &nodes.iter().find(|node| node["name"] == "mon").unwrap()["report"]
+    &nodes.iter().find(|node| node["name"] == nf).unwrap()["report"]
 }
 
 #[test]
 fn flows_of_a_capture_are_moved_under_load_and_none_is_lost_reordered_or_begun_anew() {
-    let input = Scratch::new("moves-in");
+    moved_under_load(&ALONE, "capture");
+}
+
+#[test]
+fn flows_of_a_segments_replicas_move_with_what_all_its_nfs_remember() {
+    moved_under_load(&TOGETHER, "capture-fused");
+}
+
+fn moved_under_load(kind: &Kind, name: &str) {
+    let input = Scratch::new(&format!("moves-in-{name}"));
     write_capture(&input.file("in.pcap"), PACKETS);
-    let moving = Moving::on_capture("capture", &input.file("in.pcap"), &[]);
+    let moving = Moving::on_capture(kind, name, &input.file("in.pcap"), &[]);
     moving.wait_for_traffic();
     let flows = u64::from(FLOWS);
     // All to one, some back by a filter, a share, and all to another.
@@ -173,8 +243,11 @@ fn flows_of_a_capture_are_moved_under_load_and_none_is_lost_reordered_or_begun_a
     assert_eq!(moving.counts().iter().sum::<u64>(), flows);
     let listed = moving.ask(&["get", "flows", "port 6002"]).out;
     let rows = listed["flows"]["flows"].as_array().unwrap();
-    assert_eq!(rows.len(), 1, "{listed}");
-    assert_eq!(rows[0]["keys"][0][1], "10.0.0.2:6002");
+    assert_eq!(rows.len(), kind.nfs.len(), "{listed}");
+    for row in rows {
+        assert_eq!(row["keys"][0][1], "10.0.0.2:6002");
+        assert_eq!(row["instance"], rows[0]["instance"], "a flow is in two places: {listed}");
+    }
     moving.run.signal(Signal::INT);
     let (out, finished) = (moving.out(), moving.run.finish());
     finished.assert_sound("moved");
@@ -212,22 +285,31 @@ fn a_thousand_flows_from_two_sources_are_moved_back_and_forth() {
 
 #[test]
 fn a_graph_is_changed_and_moved_flows_stay_where_they_are_and_go_on() {
-    let input = Scratch::new("moves-in-changed");
+    changed(&ALONE, "changed");
+}
+
+#[test]
+fn a_graph_is_changed_and_moved_flows_of_a_segments_replicas_stay_together() {
+    changed(&TOGETHER, "changed-fused");
+}
+
+fn changed(kind: &Kind, name: &str) {
+    let input = Scratch::new(&format!("moves-in-{name}"));
     write_capture(&input.file("in.pcap"), PACKETS);
-    let mut moving = Moving::on_capture("changed", &input.file("in.pcap"), &[]);
+    let mut moving = Moving::on_capture(kind, name, &input.file("in.pcap"), &[]);
     moving.wait_for_traffic();
     let flows = u64::from(FLOWS);
     // Buckets, and flows by themselves.
     moving.moves(&["--all", "--to", "2"]);
     moving.moves(&["dst port 6001 or 6003", "--to", "3"]);
-    for policy in [LONGER, CHAIN] {
+    for policy in [kind.longer, kind.policy] {
         moving.relink(policy);
         moving.wait_for_traffic();
         assert_eq!(moving.counts(), [0, flows - 2, 2]);
     }
     // They can be moved on from where they are.
     moving.moves(&["dst port 6003", "--to", "2"]);
-    moving.relink(LONGER);
+    moving.relink(kind.longer);
     moving.wait_for_traffic();
     assert_eq!(moving.counts(), [0, flows - 1, 1]);
     moving.moves(&["--all", "--to", "1"]);
@@ -272,14 +354,16 @@ fn many_flows_are_listed_and_moved_in_small_steps_and_none_is_passed_over() {
 }
 
 /// Kills `worker` at each of the steps of the protocol that it passes while flows are moved.
-fn killed_at_each_step(worker: &str, steps: &[Step]) {
-    let input = Scratch::new(&format!("moves-in-{}", worker.replace([':', '#'], "")));
+fn killed_at_each_step(kind: &Kind, worker: &str, steps: &[Step]) {
+    let called = format!("{}{}", worker.replace([':', '#', '+'], ""), kind.nfs.len());
+    let input = Scratch::new(&format!("moves-in-{called}"));
     write_capture(&input.file("in.pcap"), PACKETS);
     for step in steps {
         for nth in 1..=2 {
             let fault = format!("{worker}:{}:{nth}", *step as u32);
-            let name = format!("{}-{}-{nth}", worker.replace([':', '#'], ""), *step as u32);
-            let moving = Moving::on_capture(&name, &input.file("in.pcap"), &["--fault", &fault]);
+            let name = format!("{called}-{}-{nth}", *step as u32);
+            let args = ["--fault", &fault];
+            let moving = Moving::on_capture(kind, &name, &input.file("in.pcap"), &args);
             moving.wait_for_traffic();
             // To the first and away from it: `mon#1` is target, then source. What cannot be done as somebody has
             // just died is tried again.
@@ -301,7 +385,9 @@ fn killed_at_each_step(worker: &str, steps: &[Step]) {
             assert_eq!(finished.restarts().get(worker), Some(&1), "{fault}: nobody died of it");
             if worker.starts_with("rx:") {
                 // It has no flows, so none begins anew.
-                assert_eq!(monitor(&finished)["flows"], FLOWS, "{fault}");
+                for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
+                    assert_eq!(monitor_of(&finished, nf)["flows"], FLOWS, "{fault}: {nf}");
+                }
             }
             let missing = finished.number("/balance/in") - numbers.len() as u64;
             assert_eq!(missing, finished.number("/balance/lost"), "{fault}");
@@ -309,14 +395,74 @@ fn killed_at_each_step(worker: &str, steps: &[Step]) {
     }
 }
 
+const OF_INSTANCE: [Step; 3] = [Step::LetterTaken, Step::LetterSent, Step::MarkTaken];
+const OF_DIRECTOR: [Step; 3] = [Step::LetterTaken, Step::LetterSent, Step::MarkSent];
+
 #[test]
 fn an_instance_that_dies_at_any_step_of_a_migration_leaves_each_flow_at_one_place() {
-    killed_at_each_step("mon#1", &[Step::LetterTaken, Step::LetterSent, Step::MarkTaken]);
+    killed_at_each_step(&ALONE, ALONE.first, &OF_INSTANCE);
 }
 
 #[test]
 fn a_director_that_dies_at_any_step_of_a_migration_leaves_each_flow_at_one_place() {
-    killed_at_each_step("rx:lan", &[Step::LetterTaken, Step::LetterSent, Step::MarkSent]);
+    killed_at_each_step(&ALONE, "rx:lan", &OF_DIRECTOR);
+}
+
+#[test]
+fn a_segments_replica_that_dies_at_any_step_leaves_each_flow_at_one_place_with_all_its_nfs() {
+    killed_at_each_step(&TOGETHER, TOGETHER.first, &OF_INSTANCE);
+}
+
+#[test]
+fn a_director_of_a_segments_replicas_that_dies_at_any_step_leaves_each_flow_at_one_place() {
+    killed_at_each_step(&TOGETHER, "rx:lan", &OF_DIRECTOR);
+}
+
+/// Each source's packets are divided for another NF of the replicas: both who divide are asked, and a flow moves with both.
+#[test]
+fn flows_move_among_replicas_that_packets_come_to_by_several_nfs() {
+    let sources =
+        ["--bind", "0=gen:size=64,flows=500,seed=1", "--bind", "1=gen:size=64,flows=500,seed=2"];
+    let args = ["--bind", "2=null", "--instances", "mon+both=3"];
+    let moving = Moving::start("entries", TWO_ENTRIES, &[&sources[..], &args].concat());
+    let counts = |nf: &str| counted(&moving.ask(&["get", "flows", "--nf", nf]));
+    let sum = |nf: &str| counts(nf).map_or(0, |counts| counts.iter().sum::<u64>());
+    wait_until("all flows to be there", PATIENCE, || (sum("mon"), sum("both")) == (500, 1000));
+    for (at, nf) in [(0, "mon"), (1, "both"), (2, "mon+both"), (0, "both")] {
+        let to = (at + 1).to_string();
+        let said = moving.ask(&["flow", "move", nf, "--all", "--to", &to]);
+        assert_eq!(said.code, Some(0), "{nf}: {} {}", said.out, said.error);
+        let all = |flows: u64| (0..3).map(|i| if i == at { flows } else { 0 }).collect::<Vec<_>>();
+        assert_eq!((counts("mon"), counts("both")), (Some(all(500)), Some(all(1000))), "{nf}");
+    }
+    let said = moving.ask(&["flow", "move", "mon", "udp", "--to", "2"]);
+    assert_eq!((said.code, &said.out["moved"]["flows"]), (Some(0), &1000.into()), "{said:?}");
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("moved");
+    assert_eq!(finished.number("/balance/lost"), 0);
+    for (nf, flows) in [("mon", 500), ("both", 1000)] {
+        assert_eq!(monitor_of(&finished, nf)["flows"], flows, "flows of {nf} began anew");
+    }
+}
+
+/// In workers of their own they would be at several places, and packets of one of them come undivided.
+#[test]
+fn nfs_behind_each_other_that_share_no_worker_are_refused_with_what_to_do() {
+    let args = ["--bind", "0=gen:size=64,flows=4,rate=1000", "--bind", "1=gen:size=64,rate=1000"];
+    let more = ["--bind", "2=null", "--instances", "mon=2", "--instances", "both=2"];
+    let moving = Moving::start("apart", TWO_ENTRIES, &[&args[..], &more].concat());
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    for (nf, why) in [
+        ("mon", "`--instances mon+both=N`"),
+        ("both", "packets reach both from mon#1 besides"),
+    ] {
+        let said = moving.ask(&["flow", "move", nf, "--all", "--to", "1"]);
+        assert_eq!(said.code, Some(2), "{nf}: {said:?}");
+        assert!(said.error.contains(why), "{nf}: {}", said.error);
+    }
+    moving.run.signal(Signal::INT);
+    moving.run.finish().assert_sound("apart");
 }
 
 /// Two who order at once: one after the other is done, the other is told so. Were both begun, instances would wait for each

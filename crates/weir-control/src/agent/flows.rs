@@ -191,7 +191,7 @@ impl Agent {
         self.may_move()?;
         let named = |crew: &&Result<Crew, Unmovable>| match crew {
             Ok(crew) => crew.is_of(&order.nf),
-            Err(why) => why.nf() == order.nf || why.nf().split('+').any(|nf| nf == order.nf),
+            Err(why) => order.nf.split('+').all(|nf| is_among(nf, why.nf())),
         };
         let Some(crew) = self.memory.crews().iter().find(named) else {
             let name = |crew: &Result<Crew, Unmovable>| match crew {
@@ -256,7 +256,7 @@ impl Agent {
         Ok(ticket)
     }
 
-    /// Asks which flows there are, of one NF or of all; an [`Event::FlowsListed`] with the number given here has them.
+    /// Asks which flows there are, of one NF, of several, joined by `+`, or of all; an [`Event::FlowsListed`] with the number given here has them.
     /// `most`: rows of each worker at most; never more than 5,000.
     ///
     /// # Errors
@@ -272,7 +272,7 @@ impl Agent {
         let runs = |w: &usize| {
             let worker = self.setup.workers.get(*w);
             worker.is_some_and(|worker| {
-                let asked = |name: &str| nf.is_none_or(|nf| nf == name);
+                let asked = |name: &str| nf.is_none_or(|nf| is_among(name, nf));
                 worker.runs_nfs() && worker.nodes.iter().any(|node| asked(&node.name))
             })
         };
@@ -399,7 +399,7 @@ impl Agent {
             let crews = self.memory.crews();
             let node = |at: u16| {
                 let node = self.setup.workers[w].nodes.get(usize::from(at))?;
-                let asked = nf.as_ref().is_none_or(|nf| *nf == node.name);
+                let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
                 let mut instances = crews.iter().flatten().filter_map(|crew| {
                     Some(crew.replica_at(w, at)? as u32 + 1)
                 });
@@ -528,6 +528,11 @@ impl Agent {
     pub(super) fn is_moving_flows(&self) -> bool {
         self.flows.open.values().any(|open| matches!(open.answer, Answer::Moved { .. }))
     }
+}
+
+/// True for an NF that is named among several, joined by `+`.
+fn is_among(nf: &str, names: &str) -> bool {
+    names.split('+').any(|name| name == nf)
 }
 
 impl Open {

@@ -1,42 +1,14 @@
 //! Flows that go from one instance of an NF to another while packets come: none lost, none reordered within its flow, none
-//! begun anew, whoever dies at whatever step.
+//! begun anew. Who dies meanwhile: `moves_deaths.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_crash;
+mod common_moves;
 
 use common_crash::*;
+use common_moves::*;
 use rustix::process::Signal;
-use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
-use weir_mem::fault::Step;
-
-/// A capture through an NF of several instances, slowly enough that flows can be moved meanwhile.
-const CHAIN: &str = "
-Port<0> lan;  Port<1> wan;
-FlowMonitor mon { top: 100 };  Busy slow { cycles: 160000 };
-pipelet { lan -> mon -> slow -> wan; }";
-
-/// The same with one NF more behind it.
-const LONGER: &str = "
-Port<0> lan;  Port<1> wan;
-FlowMonitor mon { top: 100 };  MacSwap more;  Busy slow { cycles: 160000 };
-pipelet { lan -> mon -> more -> slow -> wan; }";
-
-/// Three NFs that remember flows, fused: replicas of one segment.
-const FUSED: &str = "
-Port<0> lan;  Port<1> wan;
-FlowMonitor mon { top: 100 };  ConnTrack fw { default: \"pass\", invalid: \"pass\", pickup: true };
-FlowMonitor again { top: 100 };  Busy slow { cycles: 160000 };
-pipelet { lan -> mon -> fw -> again -> slow -> wan; }";
-
-/// The same with one NF more behind them.
-const FUSED_LONGER: &str = "
-Port<0> lan;  Port<1> wan;
-FlowMonitor mon { top: 100 };  ConnTrack fw { default: \"pass\", invalid: \"pass\", pickup: true };
-FlowMonitor again { top: 100 };  MacSwap more;  Busy slow { cycles: 160000 };
-pipelet { lan -> mon -> fw -> again -> more -> slow -> wan; }";
+use std::time::Instant;
 
 /// Packets from two sources, which come to the segment's replicas by different NFs.
 const TWO_ENTRIES: &str = "
@@ -49,166 +21,6 @@ const TWO: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> out;
 FlowMonitor mon { top: 100 };
 pipelet { lan -> mon;  wan -> mon;  mon -> out; }";
-
-/// More than is read in fifteen seconds: the test says when it is enough.
-const PACKETS: u64 = 250_000;
-
-/// What moves.
-struct Kind {
-    policy: &'static str,
-    longer: &'static str,
-    /// `--instances`.
-    instances: &'static str,
-    /// The worker of the first instance.
-    first: &'static str,
-    /// The NFs that remember flows; the first is a FlowMonitor.
-    nfs: &'static [&'static str],
-}
-
-/// One NF.
-const ALONE: Kind = Kind {
-    policy: CHAIN,
-    longer: LONGER,
-    instances: "mon=3",
-    first: "mon#1",
-    nfs: &["mon"],
-};
-
-/// Three, replicas of a segment.
-const TOGETHER: Kind = Kind {
-    policy: FUSED,
-    longer: FUSED_LONGER,
-    instances: "mon+fw+again=3",
-    first: "mon#1+fw#1+again#1",
-    nfs: &["mon", "fw", "again"],
-};
-
-/// A run whose flows can be moved.
-struct Moving {
-    run: Run,
-    scratch: Scratch,
-    socket: PathBuf,
-    nfs: &'static [&'static str],
-}
-
-/// What a command said.
-#[derive(Debug)]
-struct Said {
-    code: Option<i32>,
-    out: Value,
-    error: String,
-}
-
-impl Moving {
-    fn start(name: &str, policy: &str, args: &[&str]) -> Self {
-        Self::start_in(Scratch::new(&format!("moves-{name}")), policy, args)
-    }
-
-    fn start_in(scratch: Scratch, policy: &str, args: &[&str]) -> Self {
-        let policy = scratch.policy(policy);
-        let socket = scratch.file("control");
-        let path = socket.display().to_string();
-        let own = ["--control", &path, "--isolate", "each", "--restart-delay", "0"];
-        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
-        let mut weir = Command::new("env");
-        weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
-        let run = Run::start_by(weir, &policy, &[&own, args].concat());
-        Moving { run, scratch, socket, nfs: ALONE.nfs }
-    }
-
-    /// On a capture of numbered packets, `input`.
-    fn on_capture(kind: &Kind, name: &str, input: &Path, args: &[&str]) -> Self {
-        let scratch = Scratch::new(&format!("moves-{name}"));
-        let rx = format!("0=pcap:rx={}", input.display());
-        let tx = format!("1=pcap:tx={}", scratch.file("out.pcap").display());
-        let own = ["--bind", &rx, "--bind", &tx, "--instances", kind.instances];
-        let moving = Self::start_in(scratch, kind.policy, &[&own, args].concat());
-        wait_until("the socket", PATIENCE, || moving.socket.exists());
-        Moving { nfs: kind.nfs, ..moving }
-    }
-
-    fn out(&self) -> PathBuf {
-        self.scratch.file("out.pcap")
-    }
-
-    fn wait_for_traffic(&self) {
-        let written = || std::fs::metadata(self.out()).map_or(0, |m| m.len());
-        let before = written();
-        wait_until("packets to flow", PATIENCE, || written() > before + 256 * RECORD);
-    }
-
-    /// Makes the running graph this one.
-    fn relink(&mut self, policy: &str) {
-        self.scratch.policy(policy);
-        self.run.signal(Signal::HUP);
-        let told = |line: &str| line.contains("relinked");
-        let (_, line) = self.run.wait_for_line("a word on the relink", told);
-        assert!(line.contains(": relinked in "), "{line}");
-    }
-
-    fn ask(&self, args: &[&str]) -> Said {
-        weir(&self.socket, args)
-    }
-
-    /// Moves flows; how many.
-    fn moves(&self, args: &[&str]) -> u64 {
-        let said = self.ask(&[&["flow", "move", "mon"], args].concat());
-        assert_eq!(said.code, Some(0), "{args:?}: {} {}", said.out, said.error);
-        said.out["moved"]["flows"].as_u64().unwrap()
-    }
-
-    /// How many flows each instance has: of each NF as many.
-    fn counts(&self) -> Vec<u64> {
-        let of = |nf: &&str| {
-            let said = self.ask(&["get", "flows", "--nf", nf]);
-            counted(&said).unwrap_or_else(|| panic!("not all answered: {said:?}"))
-        };
-        let all: Vec<Vec<u64>> = self.nfs.iter().map(of).collect();
-        assert!(all.iter().all(|counts| *counts == all[0]), "{:?}: {all:?}", self.nfs);
-        all[0].clone()
-    }
-
-    /// Waits until that `is` so; who cannot be asked just now is asked again.
-    fn wait_for_counts(&self, what: &str, is: impl Fn(&[u64]) -> bool) {
-        let mut last = None;
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
-            let said: Vec<Said> =
-                self.nfs.iter().map(|nf| self.ask(&["get", "flows", "--nf", nf])).collect();
-            if said.iter().all(|said| counted(said).is_some_and(|counts| is(&counts))) {
-                return;
-            }
-            last = Some(said);
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        panic!("waited in vain for {what}: {last:?}");
-    }
-}
-
-/// The flows of each instance, of an answer that lacks none.
-fn counted(said: &Said) -> Option<Vec<u64>> {
-    let counts = said.out["flows"]["counts"].as_array().filter(|_| said.code == Some(0))?;
-    counts.iter().map(|count| count["flows"].as_u64()).collect()
-}
-
-fn weir(socket: &Path, args: &[&str]) -> Said {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    let output = command.args(args).arg("--json").arg("--control").arg(socket).output().unwrap();
-    Said {
-        code: output.status.code(),
-        out: serde_json::from_slice(&output.stdout).unwrap_or(Value::Null),
-        error: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
-}
-
-fn monitor(finished: &Finished) -> &Value {
-    monitor_of(finished, "mon")
-}
-
-fn monitor_of<'f>(finished: &'f Finished, nf: &str) -> &'f Value {
-    let nodes = finished.report["nodes"].as_array().unwrap();
-    &nodes.iter().find(|node| node["name"] == nf).unwrap()["report"]
-}
 
 #[test]
 fn flows_of_a_capture_are_moved_under_load_and_none_is_lost_reordered_or_begun_anew() {
@@ -351,71 +163,6 @@ fn many_flows_are_listed_and_moved_in_small_steps_and_none_is_passed_over() {
     let monitor = monitor(&finished);
     assert_eq!(monitor["flows"].as_u64(), Some(MANY), "flows began anew");
     assert_eq!(monitor["packets"].as_u64(), Some(finished.number("/balance/in")));
-}
-
-/// Kills `worker` at each of the steps of the protocol that it passes while flows are moved.
-fn killed_at_each_step(kind: &Kind, worker: &str, steps: &[Step]) {
-    let called = format!("{}{}", worker.replace([':', '#', '+'], ""), kind.nfs.len());
-    let input = Scratch::new(&format!("moves-in-{called}"));
-    write_capture(&input.file("in.pcap"), PACKETS);
-    for step in steps {
-        for nth in 1..=2 {
-            let fault = format!("{worker}:{}:{nth}", *step as u32);
-            let name = format!("{called}-{}-{nth}", *step as u32);
-            let args = ["--fault", &fault];
-            let moving = Moving::on_capture(kind, &name, &input.file("in.pcap"), &args);
-            moving.wait_for_traffic();
-            // To the first and away from it: `mon#1` is target, then source. What cannot be done as somebody has
-            // just died is tried again.
-            for to in ["1", "2"] {
-                wait_until("flows to be moved", PATIENCE, || {
-                    let said = moving.ask(&["flow", "move", "mon", "--all", "--to", to]);
-                    said.code == Some(0)
-                });
-                moving.wait_for_traffic();
-            }
-            moving.wait_for_counts("all flows to be where they belong", |counts| {
-                counts == [0, u64::from(FLOWS), 0]
-            });
-            moving.run.signal(Signal::INT);
-            let (out, finished) = (moving.out(), moving.run.finish());
-            finished.assert_sound(&fault);
-            let numbers = read_capture(&out, number);
-            assert_in_order(&numbers, &format!("{fault}: {:#?}", finished.said));
-            assert_eq!(finished.restarts().get(worker), Some(&1), "{fault}: nobody died of it");
-            if worker.starts_with("rx:") {
-                // It has no flows, so none begins anew.
-                for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
-                    assert_eq!(monitor_of(&finished, nf)["flows"], FLOWS, "{fault}: {nf}");
-                }
-            }
-            let missing = finished.number("/balance/in") - numbers.len() as u64;
-            assert_eq!(missing, finished.number("/balance/lost"), "{fault}");
-        }
-    }
-}
-
-const OF_INSTANCE: [Step; 3] = [Step::LetterTaken, Step::LetterSent, Step::MarkTaken];
-const OF_DIRECTOR: [Step; 3] = [Step::LetterTaken, Step::LetterSent, Step::MarkSent];
-
-#[test]
-fn an_instance_that_dies_at_any_step_of_a_migration_leaves_each_flow_at_one_place() {
-    killed_at_each_step(&ALONE, ALONE.first, &OF_INSTANCE);
-}
-
-#[test]
-fn a_director_that_dies_at_any_step_of_a_migration_leaves_each_flow_at_one_place() {
-    killed_at_each_step(&ALONE, "rx:lan", &OF_DIRECTOR);
-}
-
-#[test]
-fn a_segments_replica_that_dies_at_any_step_leaves_each_flow_at_one_place_with_all_its_nfs() {
-    killed_at_each_step(&TOGETHER, TOGETHER.first, &OF_INSTANCE);
-}
-
-#[test]
-fn a_director_of_a_segments_replicas_that_dies_at_any_step_leaves_each_flow_at_one_place() {
-    killed_at_each_step(&TOGETHER, "rx:lan", &OF_DIRECTOR);
 }
 
 /// Each source's packets are divided for another NF of the replicas: both who divide are asked, and a flow moves with both.

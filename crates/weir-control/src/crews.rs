@@ -1,26 +1,41 @@
 //! Which NFs' flows can go from one instance to another, and who takes part.
 
-mod followers;
+mod replicas;
 
 use crate::scale::Way;
 use crate::setup::{LaneCarries, LaneSetup, Setup};
-use std::collections::{BTreeMap, BTreeSet};
+use replicas::{Formed, formed};
+use std::collections::BTreeSet;
 use weir_runtime::spec::{EndSpec, SpreadSpec, TargetSpec};
 
 /// Most instances of a crew: each writes letters to each other.
 const MOST: usize = 16;
 
-/// An NF's instances, and the workers that divide its packets over them.
+/// NFs whose instances of equal number are one segment's replica: what they remember of a flow is together, and moves together. Mostly
+/// that is one NF. And the workers that divide their packets over the replicas.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crew {
-    /// The NF, by its place in [`Setup::groups`].
-    pub group: u16,
-    /// Its name.
+    /// Those of the NFs whose packets are divided for them, by their places in [`Setup::groups`]. The first stands for the crew.
+    pub groups: Vec<u16>,
+    /// The names of those that remember something of flows, in their order, joined by `+`.
     pub name: String,
-    /// By instance: its worker, and its node there.
-    pub instances: Vec<(usize, u16)>,
+    /// The names of all NFs that it is of.
+    pub nfs: Vec<String>,
+    /// The replicas.
+    pub instances: Vec<Instance>,
     /// Workers that divide.
     pub senders: Vec<usize>,
+}
+
+/// One of a crew's replicas.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// Its worker.
+    pub worker: usize,
+    /// The nodes there that packets are divided for.
+    pub entries: Vec<u16>,
+    /// The nodes there that remember something of flows, in their order: the same NFs in each replica.
+    pub nodes: Vec<u16>,
 }
 
 /// Why the flows of an NF of several instances stay where they are.
@@ -39,8 +54,8 @@ pub enum Unmovable {
     #[error("{0} remembers nothing of flows")]
     NoFlows(String),
     /// What its packets wait for cannot move.
-    #[error("{0} holds packets, which cannot move with their flows")]
-    Holds(String),
+    #[error("{1} holds packets, which cannot move with their flows")]
+    Holds(String, String),
     /// Its code is elsewhere.
     #[error("{0} is of an outside program")]
     Outside(String),
@@ -60,10 +75,20 @@ pub enum Unmovable {
     Stage(String),
     /// What is known of a flow stands in several places.
     #[error(
-        "{0} and {1} behind it both remember something of a flow, and {1} has its packets as they were divided for {0}; flows of {0} \
-         move when {1} has one instance"
+        "{0} and {1} behind it both remember something of a flow, and {1} has its packets as they were divided for {0}, in other \
+         workers; they move together when instances of equal number share a worker (`--instances {0}+{1}=N`), and flows of {0} alone when {1} \
+         has one instance"
     )]
     Followed(String, String),
+    /// Who divides does not divide all that comes.
+    #[error(
+        "packets reach {0} from {1} besides, as they were divided there; have instances of equal number share a worker \
+         (`--instances A+B=N`), or one of them have one instance"
+    )]
+    Entered(String, String),
+    /// What leaves later is not where its flow is.
+    #[error("{1} makes packets by a timer, and {0} behind it in the same worker would get them after the flow has gone")]
+    Late(String, String),
     /// Whoever merges behind the instances would wait for packets that wait for each other.
     #[error(
         "packets of one port reach {0} by several workers; choose another --isolate, or one instance of what stands before it"
@@ -75,20 +100,22 @@ pub enum Unmovable {
 }
 
 impl Unmovable {
-    /// The NF's name.
+    /// The NF's name; of several, joined by `+`.
     #[must_use]
     pub fn nf(&self) -> &str {
         match self {
             Unmovable::NotByFlow(nf)
             | Unmovable::OtherKey(nf, _)
             | Unmovable::NoFlows(nf)
-            | Unmovable::Holds(nf)
+            | Unmovable::Holds(nf, _)
             | Unmovable::Outside(nf)
             | Unmovable::Replicated(nf)
             | Unmovable::Fused(nf)
             | Unmovable::Domains(nf)
             | Unmovable::Stage(nf)
             | Unmovable::Followed(nf, _)
+            | Unmovable::Entered(nf, _)
+            | Unmovable::Late(nf, _)
             | Unmovable::Ways(nf)
             | Unmovable::TooMany(nf, _) => nf,
         }
@@ -127,14 +154,16 @@ pub enum Unscalable {
 /// # Errors
 /// When it cannot be.
 pub fn scales(setup: &Setup, name: &str, asked: Option<Way>) -> Result<(Crew, Way), Unscalable> {
-    let mut all = (0..setup.groups.len()).filter_map(|group| members(setup, group));
-    let Some((crew, fused)) = all.find(|(crew, _)| crew.name == name) else {
+    let mut all = formed(setup).into_iter();
+    let Some(formed) = all.find(|formed| formed.crew.is_of(name)) else {
         return Err(Unscalable::NoInstances(name.to_owned()));
     };
-    let group = setup.groups.get(usize::from(crew.group));
+    let may_move = movable(setup, &formed);
+    let Formed { crew, fused, .. } = formed;
+    let group = setup.groups.get(crew.first_group());
     let meets = group
         .is_some_and(|group| !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded));
-    let way = match (asked, movable(setup, &crew, fused)) {
+    let way = match (asked, may_move) {
         (None | Some(Way::Moves), Ok(())) => Way::Moves,
         (Some(Way::Rebalance), Ok(())) => return Err(Unscalable::FlowsMove(crew.name)),
         (Some(Way::Moves), Err(_)) if !meets => return Err(Unscalable::NeedNotMeet(crew.name)),
@@ -156,14 +185,18 @@ pub fn scales(setup: &Setup, name: &str, asked: Option<Way>) -> Result<(Crew, Wa
 
 /// True when not every instance has lanes from who divides.
 fn is_fused(setup: &Setup, crew: &Crew, fused: bool) -> bool {
-    let group = setup.groups.get(usize::from(crew.group));
-    fused || group.is_none_or(|group| group.weights.len() != crew.instances.len())
+    let is_short = |group: &u16| {
+        let group = setup.groups.get(usize::from(*group));
+        group.is_none_or(|group| group.weights.len() != crew.instances.len())
+    };
+    fused || crew.groups.iter().any(is_short)
 }
 
 /// The crews of a setup, and of NFs of several instances that have none why.
 #[must_use]
 pub fn of(setup: &Setup) -> Vec<Result<Crew, Unmovable>> {
-    (0..setup.groups.len()).filter_map(|group| crew(setup, group)).collect()
+    let judged = |formed: Formed| movable(setup, &formed).map(|()| formed.crew);
+    formed(setup).into_iter().map(judged).collect()
 }
 
 /// The lanes by which `worker` sends to instance `index` of a group, with the number of the worker's output edge.
@@ -189,52 +222,26 @@ pub(crate) fn lanes_of(
         .filter(|(_, lane)| lane.carries == LaneCarries::Packets)
 }
 
-fn crew(setup: &Setup, group: usize) -> Option<Result<Crew, Unmovable>> {
-    let (crew, fused) = members(setup, group)?;
-    Some(movable(setup, &crew, fused).map(|()| crew))
-}
-
-/// Who is of an NF's crew; and whether some instance is where its packets are divided.
-fn members(setup: &Setup, group: usize) -> Option<(Crew, bool)> {
-    let mut instances: BTreeMap<usize, (usize, u16)> = BTreeMap::new();
-    let (mut senders, mut fused) = (BTreeSet::new(), false);
-    for worker in 0..setup.workers.len() {
-        for (index, edge, is_lane) in edges_to(setup, worker, group) {
-            fused |= !is_lane;
-            senders.insert(worker);
-            for (_, lane) in lanes_of(setup, worker, edge) {
-                instances.insert(index, (lane.to, lane.node));
-            }
-        }
-    }
-    let (first, node) = *instances.values().next()?;
-    let node = setup.workers.get(first)?.nodes.get(usize::from(node))?;
-    let name = node.name.clone();
-    let crew = Crew {
-        group: u16::try_from(group).ok()?,
-        name: name.clone(),
-        instances: instances.values().copied().collect(),
-        senders: senders.into_iter().collect(),
-    };
-    Some((crew, fused))
-}
-
 /// Whether the flows of a crew's NF can be moved.
-fn movable(setup: &Setup, crew: &Crew, fused: bool) -> Result<(), Unmovable> {
+fn movable(setup: &Setup, formed: &Formed) -> Result<(), Unmovable> {
+    let Formed { crew, fused, crossed } = formed;
     let name = crew.name.clone();
-    let spread = setup.groups.get(usize::from(crew.group)).map(|group| group.spread);
-    let refused = match spread.unwrap_or(SpreadSpec::InTurn) {
+    let spread = |group: &u16| setup.groups.get(usize::from(*group)).map(|group| group.spread);
+    // One that divides otherwise than by flows speaks for all.
+    let mut spreads = crew.groups.iter().filter_map(spread);
+    let other = spreads.find(|spread| *spread != SpreadSpec::Flow);
+    let refused = match other.unwrap_or(SpreadSpec::Flow) {
         SpreadSpec::InTurn | SpreadSpec::LeastLoaded => Some(Unmovable::NotByFlow(name)),
         SpreadSpec::Source => Some(Unmovable::OtherKey(name, "source address")),
         SpreadSpec::Tuple => Some(Unmovable::OtherKey(name, "5-tuple")),
         SpreadSpec::Fields { .. } => {
             Some(Unmovable::OtherKey(name, "fields of the 5-tuple that were chosen"))
         }
-        SpreadSpec::Flow if is_fused(setup, crew, fused) => Some(Unmovable::Fused(name)),
+        SpreadSpec::Flow if is_fused(setup, crew, *fused) => Some(Unmovable::Fused(name)),
         SpreadSpec::Flow if crew.instances.len() > MOST => {
             Some(Unmovable::TooMany(name, crew.instances.len()))
         }
-        SpreadSpec::Flow => refused(setup, crew),
+        SpreadSpec::Flow => crossed.clone().or_else(|| refused(setup, crew)),
     };
     refused.map_or(Ok(()), Err)
 }
@@ -242,10 +249,9 @@ fn movable(setup: &Setup, crew: &Crew, fused: bool) -> Result<(), Unmovable> {
 /// Why who is of a crew stands where instances cannot change what they have.
 fn misplaced(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let name = || crew.name.clone();
-    let (first, _) = *crew.instances.first()?;
+    let first = crew.instances.first()?.worker;
     let domain = setup.workers.get(first)?.domain;
-    let members = || crew.instances.iter().map(|(w, _)| *w).chain(crew.senders.iter().copied());
-    for worker in members().filter_map(|w| setup.workers.get(w)) {
+    for worker in crew.workers().filter_map(|w| setup.workers.get(w)) {
         if worker.domain != domain || worker.takes_from != domain {
             return Some(Unmovable::Domains(name()));
         }
@@ -254,7 +260,7 @@ fn misplaced(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
         }
     }
     let lends = |lane: &LaneSetup| {
-        let concerns = crew.instances.iter().any(|(w, _)| lane.to == *w);
+        let concerns = crew.instances.iter().any(|instance| lane.to == instance.worker);
         concerns && (lane.carries != LaneCarries::Packets || lane.back || lane.closes)
     };
     setup.lanes.iter().any(lends).then(|| Unmovable::Stage(name()))
@@ -262,34 +268,32 @@ fn misplaced(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
 
 fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let name = || crew.name.clone();
-    let (first, node) = *crew.instances.first()?;
-    let members = || crew.instances.iter().map(|(w, _)| *w).chain(crew.senders.iter().copied());
     if let Some(why) = misplaced(setup, crew) {
         return Some(why);
     }
-    if members().any(|w| setup.workers.get(w).is_some_and(|w| w.program.is_some())) {
+    if crew.workers().any(|w| setup.workers.get(w).is_some_and(|w| w.program.is_some())) {
         return Some(Unmovable::Outside(name()));
     }
-    let node = setup.workers.get(first)?.nodes.get(usize::from(node))?;
-    if node.replicate.is_some() {
+    let first = crew.instances.first()?;
+    if first.nodes.is_empty() {
+        return Some(Unmovable::NoFlows(name()));
+    }
+    let nodes = &setup.workers.get(first.worker)?.nodes;
+    let mut remember = first.nodes.iter().filter_map(|node| nodes.get(usize::from(*node)));
+    if remember.any(|node| node.replicate.is_some()) {
         return Some(Unmovable::Replicated(name()));
     }
-    match node.nf.as_ref().and_then(|(kind, _)| weir_nf::find(kind).ok()) {
-        // One that was named too often has none.
-        None => {}
-        Some(found) if !found.follows => return Some(Unmovable::NoFlows(name())),
-        Some(found) if found.descriptor.holds > 0 => return Some(Unmovable::Holds(name())),
-        Some(_) => {}
+    if let Some(why) = replicas::misses(setup, crew) {
+        return Some(why);
     }
-    if let Some(behind) = followers::follower(setup, crew) {
-        return Some(Unmovable::Followed(name(), behind));
-    }
+    let divided = crew.divided(setup);
     for source in 0..setup.sources {
         let gives = |w: &&usize| {
             setup.lanes.iter().any(|lane| {
-                let comes =
-                    crew.instances.iter().any(|(to, node)| (lane.to, lane.node) == (*to, *node));
-                lane.from == **w && lane.source == source && comes
+                let edge = (lane.from, usize::from(lane.edge));
+                lane.from == **w
+                    && lane.source == source
+                    && divided.iter().any(|(from, out, _)| (*from, *out) == edge)
             })
         };
         if crew.senders.iter().filter(gives).count() > 1 {
@@ -300,32 +304,80 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
 }
 
 impl Crew {
-    /// Of sender `worker` its lanes out to the instances, by their places among its lanes out.
-    pub(crate) fn lanes_out(&self, setup: &Setup, worker: usize) -> Vec<(u16, u16)> {
-        let mut all = Vec::new();
-        for (index, edge, _) in edges_to(setup, worker, self.group.into()) {
-            for (l, _) in lanes_of(setup, worker, edge) {
-                let before = setup.lanes.iter().take(l).filter(|lane| lane.from == worker).count();
-                all.push((before as u16, index as u16));
+    /// True when its flows are those of the NF called `name`; or of all of several, joined by `+`.
+    #[must_use]
+    pub fn is_of(&self, name: &str) -> bool {
+        name.split('+').all(|name| self.nfs.iter().any(|nf| nf == name))
+    }
+
+    /// The place of the first of its groups, which stands for the crew.
+    #[must_use]
+    pub fn group(&self) -> u16 {
+        self.groups.first().copied().unwrap_or(u16::MAX)
+    }
+
+    fn first_group(&self) -> usize {
+        self.group().into()
+    }
+
+    /// All workers that take part.
+    fn workers(&self) -> impl Iterator<Item = usize> {
+        self.instances.iter().map(|instance| instance.worker).chain(self.senders.iter().copied())
+    }
+
+    /// The edges by which packets are divided over its instances: worker, the worker's output edge, and the instance that it
+    /// leads to.
+    fn divided(&self, setup: &Setup) -> BTreeSet<(usize, usize, usize)> {
+        let mut all = BTreeSet::new();
+        for &worker in &self.senders {
+            for group in &self.groups {
+                let edges = edges_to(setup, worker, (*group).into()).into_iter();
+                all.extend(edges.map(|(index, edge, _)| (worker, edge, index)));
             }
         }
         all
     }
 
-    /// Of the instance `(worker, node)` its lanes in by which packets come, by their places among its lanes in, with
+    /// Of sender `worker` its lanes out to the instances, by their places among its lanes out.
+    pub(crate) fn lanes_out(&self, setup: &Setup, worker: usize) -> Vec<(u16, u16)> {
+        let divided = self.divided(setup);
+        let own = setup.lanes.iter().filter(|lane| lane.from == worker).enumerate();
+        let leads = |lane: &LaneSetup| {
+            let edge = (worker, usize::from(lane.edge));
+            let (_, _, index) = divided.iter().find(|(from, out, _)| (*from, *out) == edge)?;
+            lane.has_packets().then_some(*index)
+        };
+        own.filter_map(|(at, lane)| Some((at as u16, leads(lane)? as u16))).collect()
+    }
+
+    /// Of replica `index` its lanes in by which its packets come, by their places among its worker's lanes in, with
     /// the number of who sends.
-    pub(crate) fn lanes_in(&self, setup: &Setup, (worker, node): (usize, u16)) -> Vec<(u16, u16)> {
-        let own = setup.lanes.iter().filter(|lane| lane.to == worker).enumerate();
-        let sender = |from: usize| self.senders.iter().position(|sender| *sender == from);
-        own.filter(|(_, lane)| lane.node == node)
-            .filter_map(|(at, lane)| Some((at as u16, sender(lane.from)? as u16)))
-            .collect()
+    pub(crate) fn lanes_in(&self, setup: &Setup, index: usize) -> Vec<(u16, u16)> {
+        let Some(instance) = self.instances.get(index) else { return Vec::new() };
+        let divided = self.divided(setup);
+        let own = setup.lanes.iter().filter(|lane| lane.to == instance.worker).enumerate();
+        let sender = |lane: &LaneSetup| {
+            let comes = divided.contains(&(lane.from, usize::from(lane.edge), index));
+            let at = self.senders.iter().position(|sender| *sender == lane.from);
+            at.filter(|_| comes && lane.has_packets())
+        };
+        own.filter_map(|(at, lane)| Some((at as u16, sender(lane)? as u16))).collect()
+    }
+
+    /// The replica, from 0, that node `node` of `worker` is of.
+    #[must_use]
+    pub fn replica_at(&self, worker: usize, node: u16) -> Option<usize> {
+        let has = |instance: &Instance| {
+            instance.worker == worker
+                && (instance.nodes.contains(&node) || instance.entries.contains(&node))
+        };
+        self.instances.iter().position(has)
     }
 
     /// True when a worker takes part.
     #[must_use]
     pub fn has(&self, worker: usize) -> bool {
-        self.senders.contains(&worker) || self.instances.iter().any(|(w, _)| *w == worker)
+        self.workers().any(|own| own == worker)
     }
 }
 

@@ -112,8 +112,9 @@ impl Nf for Toil {
 weir_nf::register!(Toil);
 
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 5] = [
+    let tests: [(&str, fn()); 6] = [
         ("an_overloaded_nf_gets_an_instance_and_gives_it_back_when_it_is_idle", out_and_in),
+        ("replicas_of_a_segment_of_two_nfs_become_more_and_fewer_together", together),
         ("who_divides_may_die_while_flows_move", || killed("rx:lan", true)),
         ("who_gets_flows_may_die_while_they_move", || killed("toil#2", false)),
         ("a_graph_that_is_changed_while_flows_move_has_as_many_instances_in_use", relinked),
@@ -160,15 +161,28 @@ fn numbers(path: &Path) -> Vec<u64> {
     all
 }
 
-fn planned(max: u16) -> Plan {
-    let policy = "Port<0> lan; Port<1> trickle; Port<2> wan; Toil toil;
-        pipelet { lan -> toil; trickle -> toil; toil -> wan; }";
-    let graph = weir_plan::check(policy, &Library).unwrap_or_else(|e| panic!("{e:?}")).graph;
+/// What becomes more and fewer: `toil` alone, or as a segment with another NF behind it that remembers flows.
+const ALONE: &str = "toil";
+const TOGETHER: &str = "toil+mon";
+
+fn planned(nfs: &str, max: u16) -> Plan {
+    let way = nfs.replace('+', " -> ");
+    let declared = if nfs == ALONE { "" } else { "FlowMonitor mon;" };
+    let policy = format!(
+        "Port<0> lan; Port<1> trickle; Port<2> wan; Toil toil; {declared}
+        pipelet {{ lan -> toil; trickle -> toil; {way} -> wan; }}"
+    );
+    let graph = weir_plan::check(&policy, &Library).unwrap_or_else(|e| panic!("{e:?}")).graph;
     let isolate = Isolate::Each;
     let options =
         Options { isolate, cores: None, online: 2, domains: BTreeMap::new(), ..Options::default() };
     let server = Server { name: "s".to_owned(), cores: 2, ghz: 1.0, nic_bps: None };
-    let asked = [("toil".to_owned(), Asked::scaling(1, max.into()))].into();
+    let scaling = Asked::scaling(1, max.into());
+    let names: Vec<String> = nfs.split('+').map(str::to_owned).collect();
+    let asked = match names.len() {
+        1 => [(nfs.to_owned(), scaling)].into(),
+        _ => scaling.of_replicas(&names).into_iter().collect(),
+    };
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     Plan::sized(&graph, &options, false, sizing).unwrap().0
 }
@@ -205,11 +219,12 @@ impl Ended {
 
 /// Runs a capture and a trickle; `each` sees all events and may do something.
 fn run(name: &str, mut each: impl FnMut(&mut Agent, &[Event])) -> Ended {
-    run_changed(name, |agent, events, _| each(agent, events))
+    run_changed(ALONE, name, |agent, events, _| each(agent, events))
 }
 
 /// The same; `each` can also make the graph anew, with so many instances at most.
 fn run_changed(
+    nfs: &str,
     name: &str,
     mut each: impl FnMut(&mut Agent, &[Event], &dyn Fn(u16) -> Setup),
 ) -> Ended {
@@ -225,12 +240,12 @@ fn run_changed(
     let setup = |max: u16| {
         let cool = Duration::from_millis(300);
         let scale = ScaleOptions { limits: (1, max), way: None, step: 50, cool };
-        let scale = [("toil".to_owned(), scale)].into();
+        let scale = [(nfs.to_owned(), scale)].into();
         let options = RunOptions { scale, ..RunOptions::default() };
         let captures = devices::scan(&binds).unwrap();
-        wire(&planned(max), &binds, &captures, &options).unwrap()
+        wire(&planned(nfs, max), &binds, &captures, &options).unwrap()
     };
-    let plan = planned(2);
+    let plan = planned(nfs, 2);
     let mut agent = Agent::start(setup(2), RestartPolicy::default()).unwrap();
     let mut earlier = Vec::new();
     let (end, mut events) = (Instant::now() + PATIENCE, Vec::new());
@@ -273,6 +288,28 @@ fn is_back(events: &[Event]) -> bool {
 /// The agent's number of a worker.
 fn worker(agent: &Agent, name: &str) -> usize {
     agent.setup().workers.iter().position(|worker| worker.name == name).unwrap()
+}
+
+/// Packets divide once, for the first; what both remember of a flow goes with it, and comes back with it.
+fn together() {
+    use Happened::{Done, In, Out};
+    let mut stopped = false;
+    let ended = run_changed(TOGETHER, "together", |agent, events, _| {
+        if is_back(events) && !stopped {
+            stopped = true;
+            agent.stop();
+        }
+    });
+    ended.assert_whole();
+    assert_eq!(ended.whats(), [Out, Done, In, Done], "{:?}", ended.decisions);
+    assert_eq!(ended.numbers.len() as u64, PACKETS);
+    assert_eq!(ended.tally().flows, FLOWS + TRICKLE, "flows of toil began anew");
+    let row = |name: &str| ended.report.nodes.iter().find(|node| node.name == name).unwrap();
+    assert_eq!(row("mon").report["flows"], FLOWS + TRICKLE, "flows of mon began anew");
+    for (toil, mon) in row("toil").instances.iter().zip(&row("mon").instances) {
+        assert!(toil.packets > 1000, "{toil:?}");
+        assert_eq!((&toil.worker, toil.packets), (&mon.worker, mon.packets));
+    }
 }
 
 fn out_and_in() {
@@ -329,7 +366,7 @@ fn relinked() {
     use Happened::{Done, In, Out};
     let is_relinked = |event: &Event| matches!(event, Event::Relinked(_));
     let (mut begun, mut refused, mut stopped) = (false, false, false);
-    let ended = run_changed("relinked", |agent, events, setup| {
+    let ended = run_changed(ALONE, "relinked", |agent, events, setup| {
         if count(events, Out) > 0 && !begun {
             begun = true;
             agent.relink(setup(2)).unwrap();

@@ -127,8 +127,8 @@ pub enum Message<K: Ord, R> {
         parts: BTreeSet<K>,
         /// As in [`Going`].
         home: bool,
-        /// How many flows come, about.
-        flows: u64,
+        /// How many flows come, about: of each µNF of the segment that remembers any, in the order that all replicas have.
+        flows: Vec<u64>,
     },
     /// Its answer: the target is ready.
     Prepared(MoveId),

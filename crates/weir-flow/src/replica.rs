@@ -87,8 +87,8 @@ struct Leaving<K: Ord> {
     unmarked: BTreeSet<u16>,
     /// A director may know of it from an earlier life: it cannot be given up.
     only_forward: bool,
-    /// Flows that go, about.
-    flows: u64,
+    /// Flows that go, about, by µNF.
+    flows: Vec<u64>,
 }
 
 /// A migration to here.

@@ -15,11 +15,11 @@ fn replica(me: u16) -> Replica<u8> {
 }
 
 fn begin(source: &mut Replica<u8>, part: u8, to: u16) -> MoveId {
-    source.start::<()>([part].into(), to, false, 1).unwrap().0
+    source.start::<()>([part].into(), to, false, vec![1]).unwrap().0
 }
 
 fn prepare(target: &mut Replica<u8>, id: MoveId, part: u8) -> Vec<Done> {
-    let letter = Message::Prepare { id, parts: [part].into(), home: false, flows: 1 };
+    let letter = Message::Prepare { id, parts: [part].into(), home: false, flows: vec![1] };
     target.message(Party::Replica(id.source), letter)
 }
 
@@ -41,9 +41,9 @@ fn who_sends_flows_away_takes_none_so_two_never_wait_for_each_other() {
         [Effect::Send(Party::Replica(0), Message::Prepared(there))]
     );
     // And begins nothing until they have come.
-    assert_eq!(second.start::<()>([3].into(), 2, false, 1), Err(StartError::Busy));
+    assert_eq!(second.start::<()>([3].into(), 2, false, vec![1]), Err(StartError::Busy));
     second.message(Party::Replica(0), Message::State(there, ()));
-    assert!(second.start::<()>([3].into(), 2, false, 1).is_ok());
+    assert!(second.start::<()>([3].into(), 2, false, vec![1]).is_ok());
 }
 
 #[test]

@@ -29,9 +29,13 @@ const UNSTATED: f64 = 1e6;
 /// Steps of bisection: each halves the error.
 const STEPS: usize = 40;
 
-/// The NFs of each worker, each worker before those it leads to.
-pub(crate) fn runs(graph: &Graph, options: &Options) -> Result<Vec<Vec<NodeId>>, PlanError> {
-    let line = Line::new(graph, options);
+/// The NFs of each worker, each worker before those it leads to. Those of each of `replicas` share one.
+pub(crate) fn runs(
+    graph: &Graph,
+    options: &Options,
+    replicas: &[Vec<NodeId>],
+) -> Result<Vec<Vec<NodeId>>, PlanError> {
+    let line = Line::new(graph, options, replicas);
     let cores = cores::for_nfs(options);
     let most = cores.saturating_mul(MAX_PER_CORE);
     // Only what must be apart.
@@ -60,6 +64,8 @@ struct Line<'g> {
     graph: &'g Graph,
     options: &'g Options,
     order: Vec<NodeId>,
+    /// By node: those that must be in one worker have an equal number.
+    units: Vec<usize>,
     /// By node: cycles a second of its work.
     work: Vec<f64>,
     /// By node: the nodes that it has packets from, with the cycles a second of its end of the ring.
@@ -69,7 +75,7 @@ struct Line<'g> {
 }
 
 impl<'g> Line<'g> {
-    fn new(graph: &'g Graph, options: &'g Options) -> Self {
+    fn new(graph: &'g Graph, options: &'g Options, replicas: &[Vec<NodeId>]) -> Self {
         let traffic = Traffic::of(graph, Unstated::Each(UNSTATED), MEAN_PACKET_BYTES);
         let n = graph.nodes().len();
         let (mut from, mut leaves) = (vec![Vec::new(); n], vec![0.0; n]);
@@ -89,10 +95,12 @@ impl<'g> Line<'g> {
             .node_ids()
             .map(|(id, node)| traffic.node(id).unwrap_or(0.0) * f64::from(cycles(node)));
         let work = work.collect();
-        Line { graph, options, order: order(graph, options), work, from, leaves }
+        let units = units(graph, replicas);
+        let order = order(graph, options, &units);
+        Line { graph, options, order, units, work, from, leaves }
     }
 
-    /// What the dearest NF costs alone: no worker that has it costs less.
+    /// What the dearest NF costs alone: no worker that has it costs less. (One of those that must be together: less than they cost.)
     fn heaviest(&self) -> f64 {
         let alone = self.order.iter().map(|id| self.alone(*id));
         alone.fold(0.0, f64::max)
@@ -133,6 +141,8 @@ impl<'g> Line<'g> {
             }
             let own = program_of(self.graph, *id);
             let instance = instance_of(self.graph, *id);
+            let unit = |id: NodeId| self.units.get(id.index());
+            let must = last.is_some_and(|last| unit(last) == unit(*id));
             let fits = last.is_some_and(|last| {
                 // Two in one worker would do no more than one.
                 instance.is_none_or(|of| !instances.contains(&of))
@@ -140,7 +150,7 @@ impl<'g> Line<'g> {
                         == domain_of(self.graph, self.options, *id)
                     && (program.is_none() || own.is_none() || program == own)
             });
-            if fits && load + alone - inside <= bound {
+            if must || fits && load + alone - inside <= bound {
                 load += alone - inside;
             } else {
                 begins.push(place);
@@ -169,13 +179,38 @@ impl<'g> Line<'g> {
     }
 }
 
-/// The NFs, each before those its edges lead to (but for edges that close cycles), and those that may share a worker together as far as may be.
-fn order(graph: &Graph, options: &Options) -> Vec<NodeId> {
+/// By node a number: equal for those that must be in one worker, each its own otherwise.
+fn units(graph: &Graph, replicas: &[Vec<NodeId>]) -> Vec<usize> {
+    let mut units: Vec<usize> = (0..graph.nodes().len()).collect();
+    for set in replicas {
+        let Some(first) = set.first().map(|first| first.index()) else { continue };
+        for id in set {
+            if let Some(unit) = units.get_mut(id.index()) {
+                *unit = first;
+            }
+        }
+    }
+    units
+}
+
+/// The NFs, each before those its edges lead to (but for edges that close cycles), those of a unit together, and those that may share a
+/// worker together as far as may be.
+fn order(graph: &Graph, options: &Options, units: &[usize]) -> Vec<NodeId> {
     let is_nf = |id: NodeId| graph.node(id).is_some_and(crate::graph::Node::is_nf);
-    let counts = |edge: &Edge| is_nf(edge.from) && is_nf(edge.to) && !edge.closes;
+    let unit = |id: NodeId| units.get(id.index()).copied().unwrap_or(usize::MAX);
+    let counts = |edge: &Edge| {
+        is_nf(edge.from) && is_nf(edge.to) && !edge.closes && unit(edge.from) != unit(edge.to)
+    };
+    // By unit.
     let mut waits = vec![0_usize; graph.nodes().len()];
+    let mut members: Vec<Vec<NodeId>> = vec![Vec::new(); graph.nodes().len()];
+    for id in graph.order() {
+        if let Some(members) = members.get_mut(unit(*id)) {
+            members.push(*id);
+        }
+    }
     for edge in graph.edges().iter().filter(|edge| counts(edge)) {
-        if let Some(count) = waits.get_mut(edge.to.index()) {
+        if let Some(count) = waits.get_mut(unit(edge.to)) {
             *count = count.saturating_add(1);
         }
     }
@@ -185,20 +220,25 @@ fn order(graph: &Graph, options: &Options) -> Vec<NodeId> {
         let ((a, p), (b, q)) = (kind(a), kind(b));
         a == b && (p.is_none() || q.is_none() || p == q)
     };
-    let free = |id: &NodeId| waits.get(id.index()) == Some(&0);
+    let is_first = |id: &NodeId| members.get(unit(*id)).and_then(|m| m.first()) == Some(id);
+    let free = |id: &NodeId| waits.get(unit(*id)) == Some(&0) && is_first(id);
     // A stack, so that chains stay together.
     let mut ready: Vec<NodeId> = graph.order().iter().rev().copied().filter(free).collect();
     let mut order: Vec<NodeId> = Vec::with_capacity(graph.order().len());
     while let Some(top) = ready.len().checked_sub(1) {
         let like = order.last().and_then(|last| ready.iter().rposition(|id| alike(*last, *id)));
         let id = ready.remove(like.unwrap_or(top));
-        order.push(id);
+        let together = members.get(unit(id)).cloned().unwrap_or_default();
         let mut next = Vec::new();
-        for edge in leaving.get(id.index()).into_iter().flatten().filter_map(|e| graph.edge(*e)) {
-            if let Some(count) = waits.get_mut(edge.to.index()).filter(|_| counts(edge)) {
+        for id in &together {
+            order.push(*id);
+            let edges = leaving.get(id.index()).into_iter().flatten();
+            for edge in edges.filter_map(|e| graph.edge(*e)).filter(|edge| counts(edge)) {
+                let to = unit(edge.to);
+                let Some(count) = waits.get_mut(to) else { continue };
                 *count = count.saturating_sub(1);
                 if *count == 0 {
-                    next.push(edge.to);
+                    next.extend(members.get(to).and_then(|members| members.first()));
                 }
             }
         }

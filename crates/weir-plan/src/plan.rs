@@ -19,7 +19,7 @@ pub(crate) mod error;
 mod segments;
 
 pub use error::PlanError;
-pub(crate) use segments::runs;
+pub(crate) use segments::{program_of, runs};
 use segments::segments;
 
 /// The most lanes of a plan.
@@ -270,7 +270,8 @@ impl Plan {
     /// When it needs too many rings or workers, or a domain is given to an NF that there is not.
     pub fn build(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
-        Self::of(graph, options, (Vec::new(), Vec::new()), Tally::plain(graph), Vec::new())
+        let none = (Vec::new(), Vec::new(), Vec::new());
+        Self::of(graph, options, none, Tally::plain(graph), Vec::new())
     }
 
     /// As [`Plan::build`], for what [`crate::consolidate`] makes of the graph.
@@ -280,7 +281,7 @@ impl Plan {
     pub fn consolidated(graph: &Graph, options: &Options) -> Result<Self, PlanError> {
         domains::check(graph, options)?;
         let Consolidated { graph, merged, tally, changes } = optimise::consolidate(graph, options);
-        Self::of(&graph, options, (merged, Vec::new()), tally, changes)
+        Self::of(&graph, options, (merged, Vec::new(), Vec::new()), tally, changes)
     }
 
     /// As [`Plan::consolidated`], or [`Plan::build`] if not `consolidate`, with as many instances of each NF as the
@@ -307,7 +308,8 @@ impl Plan {
         };
         let several = |graph: &Graph| {
             let all = size::sized(graph, sizing, bound).nfs.into_iter();
-            all.filter(|nf| nf.count > 1).map(|nf| nf.node).collect()
+            let apart = |nf: &size::SizedNf| nf.count > 1 || !nf.replica_of().is_empty();
+            all.filter(apart).map(|nf| nf.node).collect()
         };
         let done = match consolidate {
             true => optimise::consolidate_but(graph, options, several),
@@ -325,7 +327,14 @@ impl Plan {
         if count > MAX_PARTS {
             return Err(PlanError::TooManyParts { count });
         }
+        let sets = size::replicas(&graph, options, sizing.asked, &instances)?;
         let Unfolded { graph, groups, edges, nodes } = size::unfold(&graph, &instances);
+        let of = |id: &NodeId| nodes.get(id.index()).map(Vec::as_slice).unwrap_or_default();
+        let replicas = sets.iter().flat_map(|set| {
+            let count = set.iter().map(|id| of(id).len()).max().unwrap_or(0);
+            (0..count).map(|k| set.iter().filter_map(|id| of(id).get(k).copied()).collect())
+        });
+        let replicas = replicas.collect();
         let many = |list: &[EdgeId]| -> Vec<EdgeId> {
             list.iter()
                 .flat_map(|id| edges.get(id.index()).into_iter().flatten())
@@ -336,18 +345,18 @@ impl Plan {
         tally.nodes.iter_mut().for_each(|node| node.sum = many(&node.sum));
         let now = |id: &NodeId| nodes.get(id.index())?.first().copied();
         let merged = merged.iter().map(|list| list.iter().filter_map(now).collect()).collect();
-        let plan = Self::of(&graph, options, (merged, groups), tally, changes)?;
+        let plan = Self::of(&graph, options, (merged, groups, replicas), tally, changes)?;
         Ok((plan, instances))
     }
 
     fn of(
         graph: &Graph,
         options: &Options,
-        (merged, groups): (Vec<Vec<NodeId>>, Vec<Group>),
+        (merged, groups, replicas): (Vec<Vec<NodeId>>, Vec<Group>, Vec<Vec<NodeId>>),
         tally: Tally,
         changes: Vec<Change>,
     ) -> Result<Self, PlanError> {
-        let mut segments = segments(graph, options, &merged)?;
+        let mut segments = segments(graph, options, &merged, &replicas)?;
         let apart: Vec<Apart> = groups.iter().map(|group| group.apart()).collect();
         let real_time_ok = cores::assign(&mut segments, options, &apart);
         let homes = homes(graph, &segments);

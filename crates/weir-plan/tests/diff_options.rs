@@ -60,7 +60,7 @@ fn planned(told: &Told) -> Plan {
     let options =
         Options { isolate: Isolate::Each, cores: None, online: 8, domains, ..Options::default() };
     let server = Server { name: "s".to_owned(), cores: 8, ghz: 1.0, nic_bps: None };
-    let asked = |weights| ("a".to_owned(), Asked { weights, least_loaded: false, scales: false });
+    let asked = |weights| ("a".to_owned(), Asked::weighted(weights));
     let asked: BTreeMap<String, Asked> = told.a.clone().map(asked).into_iter().collect();
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     let plan = Plan::sized(&checked.graph, &options, false, sizing).unwrap().0;

@@ -50,8 +50,7 @@ fn planned(
     asked: &[(&str, &[u32])],
 ) -> Result<(Plan, weir_plan::Instances), PlanError> {
     let weigh = |(name, weights): &(&str, &[u32])| {
-        let asked = Asked { weights: weights.to_vec(), least_loaded: false, scales: false };
-        ((*name).to_owned(), asked)
+        ((*name).to_owned(), Asked::weighted(weights.to_vec()))
     };
     planned_as(text, isolate, cores, &asked.iter().map(weigh).collect())
 }
@@ -170,6 +169,51 @@ fn an_nf_whose_instances_become_more_and_fewer_is_divided_alone() {
     assert!(edges(&plan).contains(&("a#1 -> b#2".to_owned(), Some(1))));
     let said = instances.nfs[0].to_string();
     assert!(said.contains("2 instances, divided by flow, of which 1 at first"), "{said}");
+}
+
+/// The NFs called `names` as a segment's replicas, and how many.
+fn replicas(names: &str, asked: Asked) -> BTreeMap<String, Asked> {
+    let names: Vec<String> = names.split('+').map(str::to_owned).collect();
+    asked.of_replicas(&names).into_iter().collect()
+}
+
+#[test]
+fn a_segments_replicas_are_a_worker_each_and_packets_are_divided_over_them_once() {
+    let text = "ByFlow a; ByFlow b; Free c; ByFlow d; pipelet { lan -> a -> b -> c -> d -> wan; }";
+    for isolate in [Isolate::Each, Isolate::Auto] {
+        for asked in [Asked::equal(2), Asked::weighted(vec![1, 2]), Asked::scaling(1, 2)] {
+            let asked = replicas("a+b+c", asked);
+            let plan = planned_as(text, isolate, &[0, 1, 2, 3, 4, 5, 6, 7], &asked).unwrap().0;
+            for k in [1, 2] {
+                let name = |nf: &str| plan.graph.find(&format!("{nf}#{k}")).unwrap();
+                let [a, b, c] = ["a", "b", "c"].map(name);
+                let own = plan.segments.iter().find(|segment| segment.nodes.contains(&a)).unwrap();
+                assert_eq!(own.nodes[..3], [a, b, c], "{isolate}: {}", plan.to_text());
+            }
+            let edges = edges(&plan);
+            let inside = ["a#1 -> b#1", "a#2 -> b#2", "b#1 -> c#1", "b#2 -> c#2"];
+            for edge in inside {
+                assert!(edges.contains(&(edge.to_owned(), None)), "{edge}: {edges:?}");
+            }
+            assert!(edges.contains(&("lan -> a#2".to_owned(), Some(1))));
+            assert!(!edges.iter().any(|(name, _)| name == "a#1 -> b#2"), "{edges:?}");
+        }
+    }
+}
+
+#[test]
+fn who_cannot_be_a_replica_with_others_is_refused_with_why() {
+    for (text, names, why) in [
+        ("BySource a; ByFlow b; pipelet { lan -> a -> b -> wan; }", "a+b", "packets do not go on to b"),
+        ("ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a -> x -> b -> wan; }", "a+b", "do not go on to b"),
+        ("ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a; a [tcp] -> b; a [!tcp] -> x; x -> b; b -> wan; }", "a+b",
+         "x stands between these"),
+        ("ByFlow a; ByFlow b; pipelet { lan -> a -> b -> wan; }", "a+nobody", "has no NF nobody"),
+    ] {
+        let asked = replicas(names, Asked::equal(2));
+        let said = planned_as(text, Isolate::Each, &CORES, &asked).unwrap_err().to_string();
+        assert!(said.contains(why), "{text}: {said}");
+    }
 }
 
 /// Instance 3 of four sends to instance 1 of two, but a hash into two would send its packets elsewhere.

@@ -30,7 +30,7 @@ pub struct NfState {
     pub ports: Vec<(u16, u64)>,
     /// The port of its last packet: what its timers send goes with that source.
     pub last: Option<u16>,
-    /// Which flows and buckets were moved to it and away from it, of one whose flows can be.
+    /// Which flows and buckets were moved to it and away from it, of one whose flows can be; the same of all whose flows move together.
     pub placed: Option<Placed>,
 }
 

@@ -238,7 +238,7 @@ impl Job {
         let (mut stayed, mut refused) = (0, Vec::new());
         if let Some(mut states) = handover::read(memory) {
             if let Some(moves) = &mut self.moves {
-                moves.take_over(&mut states, &self.segment);
+                refused.extend(moves.take_over(&mut states, &self.segment));
             }
             // Nobody here keeps them where they are: their packets would go to others.
             let moved = |state: &&NfState| state.placed.as_ref().is_some_and(Placed::is_moved);

@@ -1,8 +1,8 @@
 //! Flows of an NF that go from one of its instances to another while packets come: what a worker does for
 //! `weir-flow`'s protocol between two batches.
 //!
-//! A *crew* is an NF's instances (replicas, here `Holder`) and the workers that divide its packets over them
-//! (directors, here `Sender`). They write letters to each other ([`weir_mem::mail`]); a director's answer is a marker in
+//! A *crew* is the replicas of a segment (here `Holder`: an NF's instances, or those of several NFs that are fused, one of each) and the
+//! workers that divide packets over them (directors, here `Sender`). They write letters to each other ([`weir_mem::mail`]); a director's answer is a marker in
 //! the lanes. A worker may be of several crews.
 //!
 //! The target buffers in its lanes: the first packet whose flow's state has not come stays there, and all behind it. That
@@ -85,7 +85,7 @@ impl Moves {
     /// The part that `spec` gives a worker; `posts` are its crews' letters in their order.
     pub(crate) fn new(spec: &WorkerSpec, posts: Vec<Post>, station: &mut Station) -> Option<Self> {
         let crew = |(crew, mut post): (&CrewSpec, Post)| {
-            let group = spec.groups.get(usize::from(crew.group))?;
+            let group = spec.groups.get(usize::from(*crew.groups.first()?))?;
             let role = match crew.me {
                 Party::Replica(me) => {
                     let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));

@@ -118,17 +118,18 @@ pub enum SpreadSpec {
     },
 }
 
-/// A worker's part in a crew: those who move an NF's flows among its instances.
+/// A worker's part in a crew: those who move flows among the instances of an NF, or of several that are one segment's replicas.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CrewSpec {
-    /// The NF, by its place in [`WorkerSpec::groups`]. It is divided by flows.
-    pub group: u16,
+    /// The NFs that packets are divided for, by their places in [`WorkerSpec::groups`], all by flows and alike: a flow's
+    /// packets come to the replica of the same number. Orders name the first.
+    pub groups: Vec<u16>,
     /// What the worker is: an instance, or one who divides packets over them, by its number among those.
     pub me: Party,
     /// How often it was started before in this crew.
     pub life: u32,
-    /// Of an instance, its node in the worker.
-    pub node: u16,
+    /// Of an instance, its nodes in the worker that remember something of flows, in the order that all instances have.
+    pub nodes: Vec<u16>,
     /// How many divide packets.
     pub directors: u16,
     /// Those of it that are gone for good.

@@ -88,8 +88,9 @@ impl Balances {
         }
         let group = spec.groups.get(usize::from(share.group)).ok_or(SpreadError::Parts)?;
         let balance = Balance::new(rule(group)?, &group.weights, u128::from(spec.seed))?;
-        let directs =
-            |crew: &CrewSpec| crew.group == share.group && matches!(crew.me, Party::Director(_));
+        let directs = |crew: &CrewSpec| {
+            crew.groups.contains(&share.group) && matches!(crew.me, Party::Director(_))
+        };
         let director = match spec.crews.iter().any(directs) {
             true => Some(FlowDirector::new(&group.weights, u128::from(spec.seed), 0)?),
             false => None,

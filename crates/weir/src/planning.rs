@@ -54,13 +54,15 @@ pub struct PlanArgs {
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     pub domain: Vec<(String, String)>,
     /// Runs so many instances of an NF, which divide its packets by what must meet at one; NF=2:1 gives
-    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. Without it
+    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. A+B+C=3 runs three replicas of a
+    /// segment of these NFs, each in one worker: packets are divided over them once, and flows move with what all remember. Without it
     /// there are as many as the traffic that the policy states needs, and cores make use of.
     #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
     pub instances: Vec<(String, Asked)>,
     /// Has instances of an NF become more when one is overloaded, and fewer when they are idle, between two limits: flows
     /// move then, and packets that need not meet divide anew. NF=1:4,moves or NF=1:4,rebalance says which; `,step=500` how many flows
-    /// move in a step, `,cool=2` for how many seconds after a change there is no other.
+    /// move in a step, `,cool=2` for how many seconds after a change there is no other. A+B+C=1:4 are replicas of a segment, as with
+    /// --instances.
     #[arg(long, value_name = "NF=MIN:MAX", value_parser = scaling::parse)]
     pub scale: Vec<(String, ScaleOptions)>,
     /// Keeps what an NF remembers of flows when its worker dies: `batch`, written before the packets leave, so that nothing

@@ -305,7 +305,7 @@ pub fn parse_domain(text: &str) -> Result<(String, String), String> {
     Ok((instance.to_owned(), name.to_owned()))
 }
 
-/// Understands `NF=3`, `NF=2:1` (weights) and `NF=3,least`, as `--instances` is given.
+/// Understands `NF=3`, `NF=2:1` (weights) and `NF=3,least`, as `--instances` is given; `A+B=3` are three replicas of a segment of both.
 pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
     let form = "write NF=NUMBER, such as fw=2; NF=2:1 gives two of these weights";
     let (name, rest) = text.split_once('=').ok_or(form)?;
@@ -336,7 +336,8 @@ pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
             "`{text}`: no instance has a weight above 0, so none would get packets"
         ));
     }
-    Ok((name.to_owned(), Asked { weights, least_loaded, scales: false }))
+    replicas_of(name)?;
+    Ok((name.to_owned(), Asked { least_loaded, ..Asked::weighted(weights) }))
 }
 
 /// Understands `NF=batch`, `NF=every:10`, `NF=us:500` and `NF=none`, as `--replicate` is given.
@@ -386,15 +387,37 @@ pub fn replicated(
     Ok(all)
 }
 
+/// The NFs of `A+B+C`, whose instances of equal number share a worker; nothing for one NF.
+pub fn replicas_of(names: &str) -> Result<Vec<String>, String> {
+    let all: Vec<String> = names.split('+').map(str::to_owned).collect();
+    let is_twice = |(at, name): (usize, &String)| all.iter().take(at).any(|other| other == name);
+    if all.iter().any(String::is_empty) || all.iter().enumerate().any(is_twice) {
+        return Err(format!(
+            "`{names}`: write the NFs of a segment's replicas as A+B, each once"
+        ));
+    }
+    Ok(if all.len() > 1 { all } else { Vec::new() })
+}
+
 /// What the operator asks for of NFs' instances, by NF.
 pub fn asked(given: &[(String, Asked)]) -> Result<BTreeMap<String, Asked>, PolicyFailure> {
     let mut asked = BTreeMap::new();
-    for (nf, own) in given {
-        if asked.insert(nf.clone(), own.clone()).is_some() {
-            return Err(PolicyFailure::InstancesTwice(nf.clone()));
+    for (names, own) in given {
+        for (nf, own) in each(names, own.clone()) {
+            if asked.insert(nf.clone(), own).is_some() {
+                return Err(PolicyFailure::InstancesTwice(nf));
+            }
         }
     }
     Ok(asked)
+}
+
+/// What is asked for of each of the NFs that `names` joins.
+pub fn each(names: &str, asked: Asked) -> Vec<(String, Asked)> {
+    match replicas_of(names) {
+        Ok(nfs) if !nfs.is_empty() => asked.of_replicas(&nfs),
+        _ => vec![(names.to_owned(), asked)],
+    }
 }
 
 /// Plans a graph with as many instances as are asked for, or needed and of use.

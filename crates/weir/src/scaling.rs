@@ -1,6 +1,6 @@
 //! `--scale`: NFs whose instances become more and fewer while they run.
 
-use crate::policy::PolicyFailure;
+use crate::policy::{self, PolicyFailure};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use weir_control::scale::{Decision, Happened, Way};
@@ -23,6 +23,7 @@ pub fn parse(text: &str) -> Result<(String, ScaleOptions), String> {
         return Err(format!("`{text}` names no NF: {form}"));
     }
     let mut parts = rest.split(',');
+    policy::replicas_of(name)?;
     let limits = parts.next().and_then(|limits| limits.split_once(':')).ok_or(form)?;
     let number =
         |text: &str| text.parse::<u16>().map_err(|_| format!("`{text}` is not a number: {form}"));
@@ -80,9 +81,10 @@ pub fn plan(
 ) -> Result<(), PolicyFailure> {
     for (nf, options) in scaled(given)? {
         let (min, max) = options.limits;
-        let scaling = Asked::scaling(min.into(), max.into());
-        if asked.insert(nf.clone(), scaling).is_some() {
-            return Err(PolicyFailure::ScaleAndInstances(nf));
+        for (nf, scaling) in policy::each(&nf, Asked::scaling(min.into(), max.into())) {
+            if asked.insert(nf.clone(), scaling).is_some() {
+                return Err(PolicyFailure::ScaleAndInstances(nf));
+            }
         }
     }
     Ok(())
@@ -113,6 +115,7 @@ mod tests {
         let cool = Duration::from_secs(2);
         let plain = ScaleOptions { limits: (1, 4), way: None, step: 500, cool };
         assert_eq!((nf.as_str(), options), ("fw/spread", plain));
+        assert_eq!(parse("mon+fw=1:4").unwrap().0, "mon+fw");
         let (_, options) = parse("fw=2:3,cool=0.25,moves,step=7").unwrap();
         let (way, cool) = (Some(Way::Moves), Duration::from_millis(250));
         assert_eq!(options, ScaleOptions { limits: (2, 3), way, step: 7, cool });
@@ -121,6 +124,8 @@ mod tests {
             ("fw", "write NF=MIN:MAX"),
             ("fw=3", "write NF=MIN:MAX"),
             ("=1:2", "names no NF"),
+            ("mon+=1:2", "each once"),
+            ("mon+fw+mon=1:2", "each once"),
             ("fw=a:2", "`a` is not a number"),
             ("fw=0:2", "`0:2`: at least one instance"),
             ("fw=2:2", "the second number larger"),

@@ -29,6 +29,8 @@ fn slowed(cycles: u64) -> String {
 
 /// The NFs whose flows move.
 const NFS: [&str; 3] = ["mon", "fw", "http"];
+/// All of them, as replicas of one segment.
+const TOGETHER: &str = "mon+fw+http";
 const INSTANCES: usize = 3;
 
 /// About so many cycles are to be spent on a capture, at three thousand million a second.
@@ -55,8 +57,11 @@ fn told(report: &Value) -> Vec<(String, Value)> {
     NFS.iter().map(of).collect()
 }
 
-/// A random order.
+/// A random order for `nf`, or, of several, for any of them, or all.
 fn order(nf: &str, choices: &mut Choices) -> Vec<String> {
+    let mut names: Vec<&str> = nf.split('+').collect();
+    names.push(nf);
+    let nf = names[choices.below(names.len())];
     let to = (choices.below(INSTANCES) + 1).to_string();
     let mut words = vec!["flow".to_owned(), "move".to_owned(), nf.to_owned()];
     match choices.below(4) {
@@ -157,7 +162,7 @@ fn flows_that_are_moved_at_random_leave_outputs_and_all_counters_as_they_would_h
     let seed = seed();
     println!("WEIR_SEED={seed} gives the same orders");
     let mut choices = Choices(seed);
-    for nf in NFS {
+    for nf in NFS.into_iter().chain([TOGETHER]) {
         let flows = compare(&demo_capture(), nf, &mut choices);
         assert!(flows > 0, "no flow of {nf} was moved");
     }
@@ -168,6 +173,7 @@ fn flows_that_are_moved_at_random_leave_outputs_and_all_counters_as_they_would_h
     };
     for (capture, i) in shared().iter().filter(busiest).zip(0..) {
         compare(capture, NFS[i % NFS.len()], &mut choices);
+        compare(capture, TOGETHER, &mut choices);
     }
 }
 

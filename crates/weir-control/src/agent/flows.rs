@@ -4,7 +4,7 @@ mod waits;
 
 use self::waits::Waiting;
 use super::{Agent, Event, State};
-use crate::crews::{Crew, Unmovable};
+use crate::crews::{Crew, Instance, Unmovable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_filter::Expr;
@@ -58,7 +58,7 @@ pub enum MoveError {
 /// Which flows, and where to.
 #[derive(Debug, Clone)]
 pub struct MoveFlows {
-    /// Name of the NF.
+    /// Name of the NF; or of all of a segment's replicas, joined by `+`. Flows move with all of them, whichever is named.
     pub nf: String,
     /// Which: of each of the NF's other instances.
     pub what: What,
@@ -194,8 +194,8 @@ impl Agent {
     pub fn move_flows(&mut self, order: &MoveFlows) -> Result<u64, MoveError> {
         self.may_move()?;
         let named = |crew: &&Result<Crew, Unmovable>| match crew {
-            Ok(crew) => crew.name == order.nf,
-            Err(why) => why.nf() == order.nf,
+            Ok(crew) => crew.is_of(&order.nf),
+            Err(why) => order.nf.split('+').all(|nf| is_among(nf, why.nf())),
         };
         let Some(crew) = self.memory.crews().iter().find(named) else {
             let name = |crew: &Result<Crew, Unmovable>| match crew {
@@ -213,14 +213,15 @@ impl Agent {
             let (nf, instance) = (order.nf.clone(), order.to);
             return Err(MoveError::NoInstance { nf, instance, count });
         };
-        let lives =
-            |(w, _): &(usize, u16)| self.setup.workers.get(*w).is_some_and(|w| w.runs_nfs());
+        let lives = |instance: &Instance| {
+            self.setup.workers.get(instance.worker).is_some_and(|worker| worker.runs_nfs())
+        };
         if !crew.instances.get(usize::from(to)).is_some_and(lives) {
             return Err(MoveError::Closed(order.nf.clone(), order.to));
         }
         // One that was stopped for good has no flows.
-        let sources = crew.instances.iter().zip(0..).filter(|(w, i)| *i != to && lives(w));
-        let sources: Vec<usize> = sources.map(|((w, _), _)| *w).collect();
+        let sources = crew.instances.iter().zip(0..).filter(|(own, i)| *i != to && lives(own));
+        let sources: Vec<usize> = sources.map(|(own, _)| own.worker).collect();
         self.order_moves(&crew, sources, to, &order.what, false)
     }
 
@@ -234,7 +235,7 @@ impl Agent {
         what: What,
     ) -> Result<u64, MoveError> {
         self.may_move()?;
-        let source = crew.instances.get(usize::from(from)).map(|(w, _)| *w);
+        let source = crew.instances.get(usize::from(from)).map(|own| own.worker);
         self.order_moves(crew, source.into_iter().collect(), to, &what, true)
     }
 
@@ -247,11 +248,11 @@ impl Agent {
         scales: bool,
     ) -> Result<u64, MoveError> {
         let is_same =
-            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group);
+            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
         if self.flows.open.values().any(is_same) {
             return Err(MoveError::Busy(crew.name.clone()));
         }
-        let group = crew.group;
+        let group = crew.group();
         let answer = Answer::Moved { group, flows: 0, failures: Vec::new(), scales };
         let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
         let ticket = self.ask(sources, answer, message)?;
@@ -259,7 +260,7 @@ impl Agent {
         Ok(ticket)
     }
 
-    /// Asks which flows there are, of one NF or of all; an [`Event::FlowsListed`] with the number given here has them.
+    /// Asks which flows there are, of one NF, of several, joined by `+`, or of all; an [`Event::FlowsListed`] with the number given here has them.
     /// `most`: rows of each worker at most; never more than 5,000.
     ///
     /// # Errors
@@ -275,7 +276,7 @@ impl Agent {
         let runs = |w: &usize| {
             let worker = self.setup.workers.get(*w);
             worker.is_some_and(|worker| {
-                let asked = |name: &str| nf.is_none_or(|nf| nf == name);
+                let asked = |name: &str| nf.is_none_or(|nf| is_among(name, nf));
                 worker.runs_nfs() && worker.nodes.iter().any(|node| asked(&node.name))
             })
         };
@@ -405,10 +406,9 @@ impl Agent {
             let crews = self.memory.crews();
             let node = |at: u16| {
                 let node = self.setup.workers[w].nodes.get(usize::from(at))?;
-                let asked = nf.as_ref().is_none_or(|nf| *nf == node.name);
+                let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
                 let mut instances = crews.iter().flatten().filter_map(|crew| {
-                    let at = crew.instances.iter().position(|own| *own == (w, at))?;
-                    Some(at as u32 + 1)
+                    Some(crew.replica_at(w, at)? as u32 + 1)
                 });
                 asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
             };
@@ -491,12 +491,12 @@ impl Agent {
         self.give_up(w, "was stopped for good", |_| true);
         let mut told = Vec::new();
         for crew in self.memory.crews().iter().flatten() {
-            let place = crew.instances.iter().position(|(own, _)| *own == w);
+            let place = crew.instances.iter().position(|own| own.worker == w);
             if let Some(replica) = place.and_then(|at| u16::try_from(at).ok()) {
                 // Directors before replicas.
-                let others = crew.instances.iter().map(|(w, _)| *w);
+                let others = crew.instances.iter().map(|own| own.worker);
                 let all = crew.senders.iter().copied().chain(others).filter(|other| *other != w);
-                told.extend(all.map(|w| (w, Order::Gone { group: crew.group, replica })));
+                told.extend(all.map(|w| (w, Order::Gone { group: crew.group(), replica })));
             }
         }
         for (w, order) in told {
@@ -538,6 +538,11 @@ impl Agent {
     pub(super) fn is_moving_flows(&self) -> bool {
         self.flows.open.values().any(|open| matches!(open.answer, Answer::Moved { .. }))
     }
+}
+
+/// True for an NF that is named among several, joined by `+`.
+fn is_among(nf: &str, names: &str) -> bool {
+    names.split('+').any(|name| name == nf)
 }
 
 impl Open {

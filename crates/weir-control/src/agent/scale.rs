@@ -2,7 +2,7 @@
 
 use super::flows::{Given, Scaled};
 use super::{Agent, Event, State};
-use crate::crews::{self, Crew};
+use crate::crews::{self, Crew, Instance};
 use crate::memory::Memory;
 use crate::scale::{Answer, Ask, LOOK, Load, Part, Rule, Scaler, Way};
 use crate::setup::{LaneSetup, ScaleSetup, Setup};
@@ -59,15 +59,16 @@ impl Scales {
     pub(super) fn begins_anew(&self, before: &Setup, next: &Setup) -> Option<String> {
         let moved = |one: &&One| one.scaler.rule().way == Way::Moves && one.scaler.has_moved();
         let weights = |setup: &Setup, crew: &Crew| {
-            setup.groups.get(usize::from(crew.group)).map(|group| group.weights.clone())
+            setup.groups.get(usize::from(crew.group())).map(|group| group.weights.clone())
         };
         let crews = crews::of(next);
         let parts = |one: &&One| {
             let name = &one.crew.name;
             let mut nodes = next.workers.iter().flat_map(|worker| &worker.nodes);
+            let own = &one.crew.nfs;
             let same = crews.iter().flatten().find(|crew| crew.name == *name);
             let stays = same.is_some_and(|crew| weights(next, crew) == weights(before, &one.crew));
-            nodes.any(|node| node.name == *name) && !stays
+            nodes.any(|node| own.contains(&node.name)) && !stays
         };
         self.all.iter().filter(moved).find(parts).map(|one| one.crew.name.clone())
     }
@@ -132,30 +133,33 @@ impl Agent {
 
     /// Tells who divides packets of other weights.
     fn weigh(&mut self, crew: &Crew, weights: Vec<u32>) -> Answer {
-        // Who is started again divides by these at once.
-        if let Some(group) = self.setup.groups.get_mut(usize::from(crew.group)) {
-            group.weights.clone_from(&weights);
-        }
-        let order = Order::Weigh { group: crew.group, weights };
         // One that does not take it now is told again with all others: it changes nothing for who knows. One that has ended
         // divides nothing any more.
         let mut all = true;
-        for w in &crew.senders {
-            let ended = matches!(self.workers[*w].state, State::Gone);
-            all &= ended || matches!(self.give(*w, &order), Given::Told);
+        for &group in &crew.groups {
+            // Who is started again divides by these at once.
+            if let Some(group) = self.setup.groups.get_mut(usize::from(group)) {
+                group.weights.clone_from(&weights);
+            }
+            let order = Order::Weigh { group, weights: weights.clone() };
+            for w in &crew.senders {
+                let ended = matches!(self.workers[*w].state, State::Gone);
+                all &= ended || matches!(self.give(*w, &order), Given::Told);
+            }
         }
         if all { Answer::Done(0) } else { Answer::NotNow }
     }
 
     /// What there is to see of each instance.
     fn loads(&self, crew: &Crew) -> Vec<Load> {
-        crew.instances.iter().map(|(w, node)| self.load(crew, *w, *node)).collect()
+        crew.instances.iter().map(|instance| self.load(crew, instance)).collect()
     }
 
-    fn load(&self, crew: &Crew, w: usize, node: u16) -> Load {
+    fn load(&self, crew: &Crew, Instance { worker: w, entries, .. }: &Instance) -> Load {
+        let w = *w;
         let lanes = || self.setup.lanes.iter().zip(&self.memory.lanes);
         let comes = |lane: &LaneSetup| {
-            (lane.to, lane.node) == (w, node) && crew.senders.contains(&lane.from)
+            lane.to == w && entries.contains(&lane.node) && crew.senders.contains(&lane.from)
         };
         let (mut filled, mut behind, mut drops) = (0, 0, 0_u64);
         for (lane, ring) in lanes().filter(|(lane, _)| lane.has_packets()) {
@@ -174,7 +178,9 @@ impl Agent {
             }
         }
         let goes = self.liveness.is_ready(w) && self.can_take(w) && behind < HALF;
-        let packets = counts(&self.memory, w, node.into()).map_or(0, |counts| counts.packets);
+        let count = |node: &u16| counts(&self.memory, w, (*node).into());
+        let packets = entries.iter().filter_map(count).map(|counts| counts.packets);
+        let packets = packets.fold(0, u64::wrapping_add);
         let there = self.setup.workers.get(w).is_some_and(|worker| worker.runs_nfs());
         Load { there, filled, hindered: !goes, packets, drops }
     }

@@ -26,7 +26,7 @@ pub(crate) struct Crews {
 
 /// All of a crew, each with its worker.
 fn parties(crew: &Crew) -> Vec<(Party, usize)> {
-    let replicas = crew.instances.iter().zip(0..).map(|((w, _), i)| (Party::Replica(i), *w));
+    let replicas = crew.instances.iter().zip(0..).map(|(own, i)| (Party::Replica(i), own.worker));
     let directors = crew.senders.iter().zip(0..).map(|(w, i)| (Party::Director(i), *w));
     replicas.chain(directors).collect()
 }
@@ -68,12 +68,13 @@ impl Crews {
         for (crew, mails) in crews.filter_map(|(crew, mails)| Some((crew.as_ref().ok()?, mails))) {
             let parties = parties(crew);
             for (me, _) in parties.iter().filter(|(_, worker)| *worker == w) {
-                let (lanes, node) = match me {
+                let (lanes, nodes) = match me {
                     Party::Replica(i) => {
-                        let own = crew.instances.get(usize::from(*i)).copied().unwrap_or_default();
-                        (crew.lanes_in(setup, own), own.1)
+                        let own = crew.instances.get(usize::from(*i));
+                        let nodes = own.map(|own| own.nodes.clone()).unwrap_or_default();
+                        (crew.lanes_in(setup, usize::from(*i)), nodes)
                     }
-                    Party::Director(_) => (crew.lanes_out(setup, w), 0),
+                    Party::Director(_) => (crew.lanes_out(setup, w), Vec::new()),
                 };
                 let mut letters = Vec::new();
                 // Who stands in for an instance writes none, and reads none.
@@ -98,10 +99,10 @@ impl Crews {
                 };
                 told.push(CrewSpec {
                     gone: parties.iter().filter_map(is_gone).collect(),
-                    group: crew.group,
+                    groups: crew.groups.clone(),
                     me: *me,
                     life: self.lives.get(w).copied().unwrap_or(0) + u32::from(asks),
-                    node,
+                    nodes,
                     directors: crew.senders.len() as u16,
                     lanes,
                     mails: letters,

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 
 impl<K: Ord + Clone + Debug> Replica<K> {
     /// Begins to move parts to another replica: all keys of the flows, or whole buckets. `home`: their
-    /// buckets go there. `flows`: how many they are, about.
+    /// buckets go there. `flows`: how many they are, about, by µNF.
     ///
     /// # Errors
     /// When it cannot be now; nothing has changed.
@@ -16,7 +16,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         parts: BTreeSet<K>,
         to: u16,
         home: bool,
-        flows: u64,
+        flows: Vec<u64>,
     ) -> Result<(MoveId, Vec<Effect<K, R>>), StartError> {
         if !self.is_ready() {
             return Err(StartError::NotReady);
@@ -50,7 +50,8 @@ impl<K: Ord + Clone + Debug> Replica<K> {
 
     fn ask_target<R>(&self, id: MoveId, leaving: &Leaving<K>) -> Effect<K, R> {
         let Going { parts, to, home, .. } = leaving.going.clone();
-        Effect::Send(Party::Replica(to), Message::Prepare { id, parts, home, flows: leaving.flows })
+        let flows = leaving.flows.clone();
+        Effect::Send(Party::Replica(to), Message::Prepare { id, parts, home, flows })
     }
 
     /// True for the target of a migration from here.
@@ -172,7 +173,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         effects: &mut Vec<Effect<K, R>>,
     ) {
         let unmarked = self.directors.clone();
-        let leaving = Leaving { going, unmarked, only_forward: true, flows: 0 };
+        let leaving = Leaving { going, unmarked, only_forward: true, flows: Vec::new() };
         if leaving.going.stage == Stage::Preparing {
             effects.push(self.ask_target(id, &leaving));
         }

@@ -267,7 +267,7 @@ impl World {
             Action::Start(me) => {
                 self.starts += 1;
                 let machine = &mut self.workers[usize::from(me)].machine;
-                let started = machine.start([FLOW].into(), 1 - me, me == 1, 1);
+                let started = machine.start([FLOW].into(), 1 - me, me == 1, vec![1]);
                 let (_, effects) = started.expect("nothing else is under way");
                 self.effects(me, effects);
             }
@@ -279,7 +279,7 @@ impl World {
                 let worker = &mut self.workers[1];
                 worker.ordered = false;
                 if worker.here {
-                    match worker.machine.start([FLOW].into(), 0, true, 1) {
+                    match worker.machine.start([FLOW].into(), 0, true, vec![1]) {
                         Ok((_, effects)) => self.effects(1, effects),
                         Err(_) => self.wrong = Some("an order is obeyed too soon"),
                     }

@@ -190,6 +190,8 @@ pub(crate) fn in_order(graph: &Graph, merged: &[Vec<NodeId>]) -> Vec<Vec<NodeId>
     for (i, edge) in graph.edges().iter().enumerate() {
         if is_nf(edge.from)
             && is_nf(edge.to)
+            && !edge.closes
+            && at(edge.from) != at(edge.to)
             && let Some(list) = next.get_mut(at(edge.from))
         {
             list.push((at(edge.to), i));

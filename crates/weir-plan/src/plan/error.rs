@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::{MAX_LANES, MAX_PARTS, Options};
 use crate::domains::domain_of;
 use crate::graph::{Graph, NodeKind};
-use crate::size::{MAX_INSTANCES, Sizing};
+use crate::size::{MAX_INSTANCES, NoReplicas, Sizing};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -85,6 +85,38 @@ pub enum PlanError {
         /// Its type.
         nf: String,
     },
+    /// The NFs of a segment's replicas do not stand behind each other.
+    #[error(
+        "--instances or --scale {nfs}=...: packets do not go on to {nf} as they were divided for another of these, so their instances cannot be a \
+         segment's replicas; give {nf} instances of its own (`--instances {nf}=N`)"
+    )]
+    Parted {
+        /// Their names.
+        nfs: String,
+        /// The one.
+        nf: String,
+    },
+    /// One stands between them.
+    #[error(
+        "--instances or --scale {nfs}=...: {nf} stands between these, and its worker would wait for theirs and they for it; name it among them"
+    )]
+    Between {
+        /// Their names.
+        nfs: String,
+        /// The one.
+        nf: String,
+    },
+    /// One cannot be in a worker with the others.
+    #[error(
+        "--instances or --scale {nfs}=...: {nf} is of another trust domain or outside program than the others, so it shares no worker with them; \
+         give it instances of its own (`--instances {nf}=N`)"
+    )]
+    OtherWorker {
+        /// Their names.
+        nfs: String,
+        /// The one.
+        nf: String,
+    },
     /// More instances than there may be, or none.
     #[error(
         "--instances or --scale {instance}=...: {count} instances are asked for; 1 to {MAX_INSTANCES} can be"
@@ -95,6 +127,16 @@ pub enum PlanError {
         /// How many.
         count: usize,
     },
+}
+
+impl From<NoReplicas> for PlanError {
+    fn from(why: NoReplicas) -> Self {
+        match why {
+            NoReplicas::Parted(nfs, nf) => PlanError::Parted { nfs, nf },
+            NoReplicas::Between(nfs, nf) => PlanError::Between { nfs, nf },
+            NoReplicas::Apart(nfs, nf) => PlanError::OtherWorker { nfs, nf },
+        }
+    }
 }
 
 /// True for a graph with trust domains and packets from several ports. A gate's buffers are for all sources: where its

@@ -7,11 +7,12 @@ use crate::domains::{self, domain_of};
 use crate::graph::{Graph, Node, NodeId, NodeKind};
 use crate::optimise;
 
-/// Rx segments, NF segments in chain order, Tx segments, with the gates that trust domains need.
+/// Rx segments, NF segments in chain order, Tx segments, with the gates that trust domains need. The NFs of each of `replicas` are in one.
 pub(super) fn segments(
     graph: &Graph,
     options: &Options,
     merged: &[Vec<NodeId>],
+    replicas: &[Vec<NodeId>],
 ) -> Result<Vec<Segment>, PlanError> {
     let mut segments = Vec::new();
     let mut source = 0_u32;
@@ -27,9 +28,9 @@ pub(super) fn segments(
         }
     }
     let runs: Vec<Vec<NodeId>> = match options.isolate {
-        Isolate::Each => optimise::in_order(graph, merged),
+        Isolate::Each => optimise::in_order(graph, &[merged, replicas].concat()),
         Isolate::None => runs(graph, options),
-        Isolate::Auto => auto::runs(graph, options)?,
+        Isolate::Auto => auto::runs(graph, options, replicas)?,
     };
     segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));
     for (id, node) in graph.node_ids() {
@@ -77,7 +78,7 @@ fn nf_segment(graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
     Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, program, core: None, domain }
 }
 
-fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {
+pub(crate) fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {
     match graph.node(id).map(|node| &node.kind) {
         Some(NodeKind::Nf { info, .. }) => info.program,
         _ => None,

@@ -330,7 +330,7 @@ fn workers_of(
         Isolate::None => runs(graph, options),
         Isolate::Each => sized.iter().map(|nf| vec![nf.node]).collect(),
         Isolate::Auto => {
-            let auto = auto::runs(graph, options).ok()?;
+            let auto = auto::runs(graph, options, &[]).ok()?;
             // Else it is one of the others.
             (runs(graph, options).len() < auto.len() && auto.len() < sized.len()).then_some(auto)?
         }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{SizedNf, Traffic};
 use crate::describe::Affinity;
 use crate::fields::{Field, FieldSet};
-use crate::graph::{Edge, EdgeId, Graph, NodeId, NodeKind};
+use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 
 /// What packets have in common that meet at the same instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,9 +113,26 @@ pub enum Way {
     Direct(Key),
 }
 
+/// How the packets of an NF of several instances are divided, for who comes behind it.
+struct Divided {
+    split: Split,
+    /// The weights of its instances, where each has exactly the packets whose hash is its own.
+    by_hash: Option<Vec<u32>>,
+    /// They change while it runs.
+    scales: bool,
+    replica_of: Vec<String>,
+}
+
+impl Divided {
+    /// True when instances of equal number share a worker, and so have the same packets whatever becomes of weights.
+    fn goes_along(&self, nf: &SizedNf) -> bool {
+        !self.replica_of.is_empty() && self.replica_of == nf.replica_of()
+    }
+}
+
 /// Decides the division of each NF that has several instances; gives the way of each edge.
 pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> Vec<Way> {
-    let mut splits: Vec<Option<Split>> = vec![None; graph.nodes().len()];
+    let mut divided: Vec<Option<Divided>> = graph.nodes().iter().map(|_| None).collect();
     let mut into: Vec<Vec<EdgeId>> = vec![Vec::new(); graph.nodes().len()];
     for (id, edge) in graph.edge_ids() {
         if let Some(list) = into.get_mut(edge.to.index()) {
@@ -123,39 +140,36 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         }
     }
     let mut ways = vec![Way::Single; graph.edges().len()];
-    // By node: the weights of its instances, where each has exactly the packets whose hash is its own.
-    let mut by_hash: Vec<Option<Vec<u32>>> = vec![None; graph.nodes().len()];
     for nf in nfs.iter_mut().filter(|nf| nf.count > 1) {
         let coming = into.get(nf.node.index()).map(Vec::as_slice).unwrap_or_default();
-        let split = choose(graph, traffic, nf, coming, &splits);
+        let split = choose(graph, traffic, nf, coming, &divided);
         nf.split = Some(split);
-        // Whose weights change divides anew: who comes behind it cannot go by how it was divided at first.
-        if let Some(place) = splits.get_mut(nf.node.index()).filter(|_| !nf.scales()) {
-            *place = Some(split);
-        }
         let from = |id: &EdgeId| graph.edge(*id).map(|edge| edge.from);
         let one_origin = coming.iter().all(|id| from(id) == coming.first().and_then(from));
         let weights = nf.weights();
         let mut alike = true;
         for id in coming {
-            let before = graph.edge(*id).and_then(|edge| kept(graph, edge, &splits));
-            let same =
-                from(id).and_then(|from| by_hash.get(from.index())?.as_ref()) == Some(&weights);
+            let before = before(graph, *id, nf, &divided);
+            let along = before.is_some_and(|before| before.goes_along(nf));
+            let same = before.and_then(|before| before.by_hash.as_ref()) == Some(&weights);
             // Packets of a flow must meet whichever way they come: what comes from elsewhere too may only go on to
             // where a hash would send it.
             // And who was asked for weights, or for the least loaded, gets them.
             let meets = match &nf.asked {
-                Some(asked) => same && !asked.least_loaded && !asked.scales,
+                Some(asked) => same && !asked.least_loaded && (along || !asked.scales),
                 None => same || one_origin || split.key == Key::Any,
             };
-            let direct = before.is_some_and(|before| meets && continues(before, split));
+            let kept = before.filter(|before| keeps(graph, *id, before));
+            let direct = kept.is_some_and(|before| meets && continues(before.split, split));
             alike &= same || !direct;
             if let Some(way) = ways.get_mut(id.index()) {
                 *way = if direct { Way::Direct(split.key) } else { Way::Hashed(split.key) };
             }
         }
-        if let Some(place) = by_hash.get_mut(nf.node.index()) {
-            *place = (alike && !nf.scales()).then_some(weights);
+        if let Some(place) = divided.get_mut(nf.node.index()) {
+            let by_hash = alike.then_some(weights);
+            let (scales, replica_of) = (nf.scales(), nf.replica_of().to_vec());
+            *place = Some(Divided { split, by_hash, scales, replica_of });
         }
     }
     ways
@@ -168,30 +182,43 @@ fn choose(
     traffic: &Traffic,
     nf: &SizedNf,
     coming: &[EdgeId],
-    splits: &[Option<Split>],
+    divided: &[Option<Divided>],
 ) -> Split {
     let own = match graph.node(nf.node).map(|node| &node.kind) {
         Some(NodeKind::Nf { info, .. }) => Key::of(info.work.affinity),
         _ => Key::Flow,
     };
-    if nf.asked.as_ref().is_some_and(|asked| asked.least_loaded || asked.scales) {
-        return Split { key: own, count: nf.count };
-    }
     let mut coming = coming.to_vec();
     coming.sort_by(|a, b| traffic.edge(*b).pps.total_cmp(&traffic.edge(*a).pps));
-    let kept = coming.iter().filter_map(|id| kept(graph, graph.edge(*id)?, splits));
+    let alone = nf.asked.as_ref().is_some_and(|asked| asked.least_loaded || asked.scales);
+    let kept = coming.iter().filter_map(|id| {
+        let before = before(graph, *id, nf, divided)?;
+        let goes_on = keeps(graph, *id, before) && (!alone || before.goes_along(nf));
+        goes_on.then_some(before.split)
+    });
     let mut usable = kept.filter(|before| {
         before.key.satisfies(own) && continues(*before, Split { key: before.key, count: nf.count })
     });
     Split { key: usable.next().map_or(own, |before| before.key), count: nf.count }
 }
 
-/// The division that an edge's packets still have: that of the NF before, unless it writes what they were
+/// How the packets of an edge to `nf` were divided. Whose weights change divides anew: who comes behind it cannot go by how it was
+/// divided at first, unless it goes along.
+fn before<'d>(
+    graph: &Graph,
+    edge: EdgeId,
+    nf: &SizedNf,
+    divided: &'d [Option<Divided>],
+) -> Option<&'d Divided> {
+    let before = divided.get(graph.edge(edge)?.from.index())?.as_ref()?;
+    (!before.scales || before.goes_along(nf)).then_some(before)
+}
+
+/// True when an edge's packets still have the division of the NF before: it does not write what they were
 /// divided by.
-fn kept(graph: &Graph, edge: &Edge, splits: &[Option<Split>]) -> Option<Split> {
-    let split = splits.get(edge.from.index()).copied().flatten()?;
-    let written = written(graph, edge.from);
-    written.and(split.key.fields()).is_empty().then_some(split)
+fn keeps(graph: &Graph, edge: EdgeId, before: &Divided) -> bool {
+    let written = graph.edge(edge).map_or(FieldSet::EMPTY, |edge| written(graph, edge.from));
+    written.and(before.split.key.fields()).is_empty()
 }
 
 fn written(graph: &Graph, id: NodeId) -> FieldSet {

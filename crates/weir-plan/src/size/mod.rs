@@ -12,6 +12,7 @@
 //! not there yet: all is one server's.
 
 mod divide;
+mod replicas;
 mod show;
 mod traffic;
 mod unfold;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use divide::{Key, Split, Way};
+pub(crate) use replicas::{NoReplicas, replicas};
 pub(crate) use show::mpps;
 pub use traffic::{Estimate, MEAN_PACKET_BYTES};
 pub(crate) use traffic::{Traffic, Unstated};
@@ -79,6 +81,11 @@ impl SizedNf {
         self.asked.as_ref().is_some_and(|asked| asked.scales)
     }
 
+    /// The NFs that it is a segment's replica with, itself among them; none for one that is by itself.
+    pub(crate) fn replica_of(&self) -> &[String] {
+        self.asked.as_ref().map_or(&[], |asked| &asked.replica_of)
+    }
+
     /// The instances' weights.
     pub(crate) fn weights(&self) -> Vec<u32> {
         let asked = self.asked.as_ref().map(|asked| asked.weights.clone());
@@ -96,21 +103,37 @@ pub struct Asked {
     /// The weights change while it runs: those that have none now stand by.
     #[serde(default)]
     pub scales: bool,
+    /// The NFs, itself among them, whose instances of equal number share a worker: a segment's replicas, which packets are divided
+    /// over once. Empty for one that is by itself.
+    #[serde(default)]
+    pub replica_of: Vec<String>,
 }
 
 impl Asked {
     /// So many instances of equal weight.
     #[must_use]
     pub fn equal(count: u32) -> Self {
-        let weights = (0..count).map(|_| 1).collect();
-        Asked { weights, least_loaded: false, scales: false }
+        Self::weighted((0..count).map(|_| 1).collect())
+    }
+
+    /// An instance for each of these weights.
+    #[must_use]
+    pub fn weighted(weights: Vec<u32>) -> Self {
+        Asked { weights, least_loaded: false, scales: false, replica_of: Vec::new() }
     }
 
     /// `most` instances, of which the first `least` have packets at first.
     #[must_use]
     pub fn scaling(least: u32, most: u32) -> Self {
         let weights = (0..most).map(|i| u32::from(i < least)).collect();
-        Asked { weights, least_loaded: false, scales: true }
+        Asked { scales: true, ..Self::weighted(weights) }
+    }
+
+    /// The same for each of several NFs, which are a segment's replicas together.
+    #[must_use]
+    pub fn of_replicas(self, nfs: &[String]) -> Vec<(String, Self)> {
+        let one = |nf: &String| (nf.clone(), Asked { replica_of: nfs.to_vec(), ..self.clone() });
+        nfs.iter().map(one).collect()
     }
 }
 

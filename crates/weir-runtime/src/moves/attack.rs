@@ -76,7 +76,7 @@ fn letter(random: Random<'_>) -> Letter {
             id,
             parts: parts(random),
             home: random(2) == 0,
-            flows: number(random),
+            flows: (0..random(6)).map(|_| number(random)).collect(),
         },
         4..6 => Message::Switch { id, parts: parts(random), to },
         6 => Message::State(id, flows(random)),
@@ -125,7 +125,7 @@ fn parts(random: Random<'_>) -> BTreeSet<Part> {
 fn flows(random: Random<'_>) -> Flows {
     let mut flows = Flows::default();
     for _ in 0..random(8) {
-        flows.push(&noise(200, random));
+        flows.push(random(2) == 0, random(5) as u16, &noise(200, random));
     }
     flows.0.extend(noise(9, random));
     flows

@@ -1,5 +1,6 @@
-//! A replica: an instance of an NF, whose flows come and go.
+//! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
+mod gather;
 mod placed;
 mod sorted;
 mod table;
@@ -34,12 +35,13 @@ const DOUBLINGS: u32 = 5;
 /// How long the target may take to say that it is ready, before it is given up.
 const PREPARE: Duration = Duration::from_millis(500);
 
-/// A replica's part of the protocol. The flows are in its µNF's table.
+/// A replica's part of the protocol. The flows are in the tables of its µNFs.
 pub(super) struct Holder {
     me: u16,
     life: u32,
     group: u16,
-    node: usize,
+    /// The nodes of the µNFs that remember something of flows, in the order that all replicas have.
+    nodes: Vec<usize>,
     directors: u16,
     replicas: u16,
     /// Migrations under way from here at most.
@@ -68,8 +70,8 @@ pub(super) struct Holder {
     leaving: BTreeMap<MoveId, Leave>,
     /// What the agent wants and has not been cut into migrations.
     orders: VecDeque<Ordered>,
-    /// Which flows are of which bucket, while buckets are to move.
-    sorted: Option<Sorted>,
+    /// Which flows are of which bucket, by µNF, while buckets are to move; else nothing.
+    sorted: Vec<Sorted>,
     wanted: VecDeque<Wanted>,
     tickets: BTreeMap<u64, Ticket>,
     notes: Vec<FromWorker>,
@@ -159,8 +161,8 @@ impl Holder {
         Some(Holder {
             me,
             life: crew.life,
-            group: crew.group,
-            node: crew.node.into(),
+            group: crew.groups.first().copied()?,
+            nodes: crew.nodes.iter().map(|node| usize::from(*node)).collect(),
             directors: crew.directors,
             replicas: count,
             at_once,
@@ -178,7 +180,7 @@ impl Holder {
             begun: Instant::now(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
-            sorted: None,
+            sorted: Vec::new(),
             wanted: VecDeque::new(),
             tickets: BTreeMap::new(),
             notes: Vec::new(),
@@ -313,7 +315,7 @@ impl Holder {
                     going.to == self.me && from == Party::Replica(id.source)
                 };
                 for (id, going) in told.going.iter().filter(to_here) {
-                    self.coming.insert(*id, Come::new(going.parts.clone(), 0));
+                    self.coming.insert(*id, Come::new(going.parts.clone(), Vec::new()));
                 }
             }
             Message::Hello(_) => {
@@ -322,10 +324,11 @@ impl Holder {
                 }
             }
             Message::Prepare { id, parts, flows, .. } if !self.machine.is_coming(*id) => {
-                if let Some(why) = self.refuses(*id, parts, *flows, segment) {
+                if let Some(why) = self.refuses(*id, parts, flows, segment) {
                     return post.send(from, &Message::Refused(*id, why));
                 }
-                self.coming.insert(*id, Come::new(parts.clone(), *flows));
+                let flows = flows.iter().take(self.nodes.len()).copied().collect();
+                self.coming.insert(*id, Come::new(parts.clone(), flows));
             }
             Message::Done { id, lost } => {
                 if let Some(leave) = self.leaving.get_mut(id) {
@@ -346,19 +349,22 @@ impl Holder {
         &self,
         id: MoveId,
         parts: &BTreeSet<Part>,
-        flows: u64,
+        flows: &[u64],
         segment: &Segment,
     ) -> Option<Refusal> {
         if self.shunned.get(&id.source).is_some_and(|until| Instant::now() < *until) {
             return Some(Refusal::Busy);
         }
-        let nf = segment.nf_ref(self.node)?;
-        let coming = self.coming.values().filter(|come| !come.overdue).map(|come| come.flows);
-        let coming = coming.fold(0, u64::saturating_add);
-        let then = (nf.flows().0 as u64).saturating_add(coming).saturating_add(flows);
-        // With no flows it may be one of an earlier life, which has to go on.
-        if flows > 0 && then > nf.descriptor().flows as u64 {
-            return Some(Refusal::Full);
+        for ((at, node), flows) in self.nodes.iter().enumerate().zip(flows) {
+            let nf = segment.nf_ref(*node)?;
+            let coming = self.coming.values().filter(|come| !come.overdue);
+            let coming = coming.filter_map(|come| come.flows.get(at)).copied();
+            let then = (nf.flows().0 as u64).saturating_add(coming.fold(0, u64::saturating_add));
+            let then = then.saturating_add(*flows);
+            // With no flows it may be one of an earlier life, which has to go on.
+            if *flows > 0 && then > u64::from(nf.descriptor().flows) {
+                return Some(Refusal::Full);
+            }
         }
         // Nobody lets packets wait for what is here. What an earlier life began may be known to directors.
         let is_here = |part: &Part| self.is_here(part);

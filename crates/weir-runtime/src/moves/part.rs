@@ -23,26 +23,46 @@ impl Part {
     }
 }
 
-/// Flows as they travel: records of [`weir_nf::Instance::take_flow`], each behind its length (32 bits, little-endian).
+/// Flows as they travel: what each µNF of the segment remembers of a flow, one flow after the other. Each of these records
+/// ([`weir_nf::Instance::take_flow`]) stands behind 16 bits, whose it is and whether a flow begins with it, and 32 bits, how long it is;
+/// little-endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flows(pub Vec<u8>);
 
+/// In a record's first word: another flow begins.
+const BEGINS: u16 = 1 << 15;
+
+/// What one µNF remembers of a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record<'f> {
+    /// Another flow begins with it.
+    pub begins: bool,
+    /// The µNF, by its place among those of the segment that remember anything of flows
+    /// ([`CrewSpec::nodes`](crate::spec::CrewSpec::nodes)).
+    pub nf: usize,
+    /// As the µNF wrote it.
+    pub bytes: &'f [u8],
+}
+
 impl Flows {
-    /// Adds a record.
-    pub fn push(&mut self, record: &[u8]) {
+    /// Adds what µNF `nf` remembers: of another flow, or of the last one besides.
+    pub fn push(&mut self, begins: bool, nf: u16, record: &[u8]) {
+        self.0.extend((nf & !BEGINS | if begins { BEGINS } else { 0 }).to_le_bytes());
         self.0.extend(u32::try_from(record.len()).unwrap_or(u32::MAX).to_le_bytes());
         self.0.extend(record);
     }
 
     /// The records; ends early where a length cannot be.
-    pub fn records(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || {
-            let (len, behind) = rest.split_first_chunk()?;
+            let (word, behind) = rest.split_first_chunk()?;
+            let word = u16::from_le_bytes(*word);
+            let (len, behind) = behind.split_first_chunk()?;
             let len = usize::try_from(u32::from_le_bytes(*len)).ok()?;
-            let (record, behind) = behind.split_at_checked(len)?;
+            let (bytes, behind) = behind.split_at_checked(len)?;
             rest = behind;
-            Some(record)
+            Some(Record { begins: word & BEGINS != 0, nf: usize::from(word & !BEGINS), bytes })
         })
     }
 }
@@ -74,14 +94,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_and_what_is_cut_off_ends_them() {
+    fn records_come_back_by_flow_and_nf_and_what_is_cut_off_ends_them() {
         let mut flows = Flows::default();
-        for record in [&b"one"[..], b"", b"three"] {
-            flows.push(record);
+        let all = [(true, 0, &b"one"[..]), (false, 2, b""), (true, 1, b"three")];
+        for (begins, nf, bytes) in all {
+            flows.push(begins, nf, bytes);
         }
         let bytes = postcard::to_stdvec(&flows).unwrap();
         let read: Flows = postcard::from_bytes(&bytes).unwrap();
-        assert_eq!(read.records().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
+        let records = read.records().map(|r| (r.begins, r.nf as u16, r.bytes));
+        assert_eq!(records.collect::<Vec<_>>(), all);
         let cut = Flows(flows.0[..flows.0.len() - 1].to_vec());
         assert_eq!(cut.records().count(), 2);
         assert_eq!(Flows(vec![255; 9]).records().count(), 0);

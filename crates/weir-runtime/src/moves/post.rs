@@ -221,13 +221,13 @@ mod tests {
         say(&mut hostile, &Message::Cancel(anothers));
         say(
             &mut hostile,
-            &Message::Prepare { id: anothers, parts: parts.clone(), home: false, flows: 1 },
+            &Message::Prepare { id: anothers, parts: parts.clone(), home: false, flows: vec![1] },
         );
         for _ in 0..5 {
             assert_eq!(post.take(), None);
         }
         assert_eq!(post.nonsense, 5);
-        let letter = Message::Prepare { id: own, parts, home: false, flows: 1 };
+        let letter = Message::Prepare { id: own, parts, home: false, flows: vec![1] };
         say(&mut hostile, &letter);
         assert_eq!(post.take(), Some((Party::Replica(1), letter)));
     }

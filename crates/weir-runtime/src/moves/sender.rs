@@ -19,7 +19,8 @@ const ROUTES: usize = 2 * (GUESTS + BUCKETS);
 /// A director's part of the protocol. Where its packets go is in the segment's
 /// [`FlowDirector`].
 pub(super) struct Sender {
-    group: u16,
+    /// What it divides packets for, the first one first.
+    groups: Vec<u16>,
     machine: Director<Part>,
     /// Lanes out, each with the instance that it leads to.
     lanes: Vec<(usize, u16)>,
@@ -54,7 +55,7 @@ impl Sender {
         };
         let lanes = crew.lanes.iter().map(|(lane, replica)| (usize::from(*lane), *replica));
         Some(Sender {
-            group: crew.group,
+            groups: crew.groups.clone(),
             machine: machine.with_most(ROUTES),
             lanes: lanes.collect(),
             initial: Buckets::new(&group.weights).ok()?,
@@ -67,7 +68,7 @@ impl Sender {
     }
 
     pub(super) fn group(&self) -> u16 {
-        self.group
+        self.groups.first().copied().unwrap_or(u16::MAX)
     }
 
     /// False also while markers wait: packets that go before them would keep the room from them.
@@ -119,9 +120,8 @@ impl Sender {
         segment: &mut Segment,
     ) -> bool {
         let mut did = false;
-        let Some(director) = segment.director(self.group) else { return false };
         for effect in std::mem::take(&mut self.undone) {
-            self.apply(effect, post, director);
+            self.apply(effect, post, segment);
             did = true;
         }
         if post.has_some() {
@@ -133,7 +133,7 @@ impl Sender {
                 };
                 let effects = self.machine.message(from, letter, home);
                 for effect in effects {
-                    self.apply(effect, post, director);
+                    self.apply(effect, post, segment);
                 }
                 did = true;
                 if begun.elapsed() >= READING {
@@ -154,27 +154,43 @@ impl Sender {
         &mut self,
         effect: DirectorEffect<Part, super::Flows>,
         post: &mut Post,
-        director: &mut FlowDirector,
+        segment: &mut Segment,
     ) {
         match effect {
             DirectorEffect::Send(to, letter) => post.send(to, &letter),
             DirectorEffect::Divert(part, to) => {
                 let Ok(to) = u8::try_from(to) else { return };
                 // The protocol knows no other instances than there are.
-                let _ = match part {
-                    Part::Flow(hash) => director.divert(hash, to),
-                    Part::Bucket(bucket) => director.set_bucket(bucket, to),
-                };
+                self.direct(segment, |director| {
+                    let _ = match part {
+                        Part::Flow(hash) => director.divert(hash, to),
+                        Part::Bucket(bucket) => director.set_bucket(bucket, to),
+                    };
+                });
             }
-            DirectorEffect::Undivert(Part::Flow(hash)) => director.undivert(hash),
+            DirectorEffect::Undivert(Part::Flow(hash)) => {
+                self.direct(segment, |director| director.undivert(hash));
+            }
             DirectorEffect::Undivert(Part::Bucket(bucket)) => {
-                let _ = director.set_bucket(bucket, self.initial.at(bucket));
+                let to = self.initial.at(bucket);
+                self.direct(segment, |director| {
+                    let _ = director.set_bucket(bucket, to);
+                });
             }
             DirectorEffect::Marker(replica, id) => {
                 // The lower half of the number: the source knows the rest.
                 let entry = Entry::moved(id.life, id.number as u32);
                 let lanes = self.lanes.iter().filter(|(_, to)| *to == replica);
                 self.marks.extend(lanes.map(|(lane, _)| (*lane, entry)));
+            }
+        }
+    }
+
+    /// Tells all who divide its crew's packets here.
+    fn direct(&self, segment: &mut Segment, mut tell: impl FnMut(&mut FlowDirector)) {
+        for group in &self.groups {
+            if let Some(director) = segment.director(*group) {
+                tell(director);
             }
         }
     }

@@ -47,6 +47,12 @@ impl Placed {
     pub(crate) fn is_moved(&self) -> bool {
         !self.guests.is_empty() || !self.away.is_empty()
     }
+
+    /// True when the same is elsewhere, whichever migrations brought it there.
+    fn is_as(&self, other: &Placed) -> bool {
+        let parts = |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
+        self.away == other.away && parts(self) == parts(other)
+    }
 }
 
 impl Moves {
@@ -63,29 +69,44 @@ impl Moves {
     pub(crate) fn hand_over(&self, states: &mut [NfState], segment: &Segment) {
         for crew in &self.crews {
             let Role::Holder(holder) = &crew.role else { continue };
-            let Some(node) = segment.nodes.get(holder.node) else { continue };
-            if let Some(state) = states.iter_mut().find(|state| state.name == node.name) {
-                state.placed = Some(holder.placed());
+            let placed = holder.placed();
+            // With each, as the next graph may not have all of them.
+            for state in states.iter_mut().filter(|state| holder.keeps(segment, &state.name)) {
+                state.placed = Some(placed.clone());
             }
         }
     }
 
-    /// Takes up what µNFs have handed over; [`Moves::keep_in_place`] has to follow when they have their flows.
-    pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) {
+    /// Takes up what µNFs have handed over, before they have their flows ([`Moves::keep_in_place`] has to follow); what of it cannot be, and
+    /// why.
+    pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) -> Vec<String> {
+        let mut refused = Vec::new();
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
-            let Some(node) = segment.nodes.get(holder.node) else { continue };
             // Of instances that have become one the state of each is there.
-            for state in states.iter_mut().filter(|state| state.name == node.name) {
-                holder.handed = match state.placed.take() {
-                    Some(placed) if placed.me == holder.me && placed.weights == holder.weights => {
-                        Handed::As(placed)
-                    }
-                    // Instances have come or gone, or had no part in this.
-                    _ => Handed::Otherwise,
-                };
+            let own = states.iter_mut().filter(|state| holder.keeps(segment, &state.name));
+            let own: Vec<(&str, Option<Placed>)> =
+                own.map(|state| (state.name.as_str(), state.placed.take())).collect();
+            let Some((first, _)) = own.first() else { continue };
+            let suiting = own.iter().map(|(_, placed)| placed.as_ref().filter(|p| holder.suits(p)));
+            // Where one does not suit, instances have come or gone, or that µNF had no part in this.
+            let Some(suiting) = suiting.collect::<Option<Vec<&Placed>>>() else {
+                holder.handed = Handed::Otherwise;
+                continue;
+            };
+            let Some((placed, others)) = suiting.split_first() else { continue };
+            if let Some(at) = others.iter().position(|other| !other.is_as(placed)) {
+                let other = own.get(at.saturating_add(1)).map_or("others", |(name, _)| name);
+                refused.push(format!(
+                    "the flows of {first} and {other}: they were moved apart, and those of the new graph move together; move them \
+                     back first (--all to each)"
+                ));
+                continue;
             }
+            let placed = Placed::clone(placed);
+            holder.handed = Handed::As(placed);
         }
+        refused
     }
 
     /// Lets flows that were taken over stay where they are, wherever their buckets are now: how many would have gone elsewhere, and of
@@ -94,22 +115,23 @@ impl Moves {
         let (mut stay, mut refused) = (0, Vec::new());
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
-            let Some(node) = segment.nodes.get(holder.node) else { continue };
-            let Some(nf) = &node.nf else { continue };
+            let nodes = || holder.nodes.iter().filter_map(|node| segment.nodes.get(*node));
+            let names: Vec<&str> = nodes().map(|node| node.name.as_str()).collect();
+            let nfs: Vec<&dyn Instance> = nodes().filter_map(|node| node.nf.as_deref()).collect();
             let kept = match std::mem::take(&mut holder.handed) {
                 Handed::None => Ok(0),
                 Handed::As(placed) => {
-                    holder.take_over(placed, nf.as_ref());
+                    holder.take_over(placed, &nfs);
                     Ok(0)
                 }
-                Handed::Otherwise => holder.keep_in_place(nf.as_ref()),
+                Handed::Otherwise => holder.keep_in_place(&nfs),
             };
             match kept {
                 Ok(flows) => stay += flows,
                 Err(most) => refused.push(format!(
                     "the flows of {}: more than {most} of an instance would have to stay where they are although their packets divide \
                      otherwise now; leave the number of instances and their weights as they are",
-                    node.name
+                    names.join(", ")
                 )),
             }
         }
@@ -138,16 +160,42 @@ impl Holder {
         Placed { me: self.me, weights: self.weights.clone(), clock, guests, away }
     }
 
+    /// True for an NF whose flows it keeps.
+    fn keeps(&self, segment: &Segment, nf: &str) -> bool {
+        let node = |node: &usize| segment.nodes.get(*node);
+        self.nodes.iter().filter_map(node).any(|node| node.name == nf)
+    }
+
+    /// False when instances have come or gone: packets divide anew.
+    fn suits(&self, placed: &Placed) -> bool {
+        placed.me == self.me && placed.weights == self.weights
+    }
+
+    /// Shows the hashes of all keys of each flow of these µNFs, flow by flow, until the answer is false.
+    fn each_flow(&self, nfs: &[&dyn Instance], mut show: impl FnMut(&[u64]) -> bool) {
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        let (mut goes_on, mut hashes) = (true, Vec::new());
+        for nf in nfs {
+            let mut walk = Walk::default();
+            while goes_on
+                && nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
+                    hashes.clear();
+                    hashes.extend(seen.keys.iter().map(|key| hasher.hash(key)));
+                    goes_on &= show(&hashes);
+                })
+            {}
+        }
+    }
+
     /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on.
-    fn take_over(&mut self, mut placed: Placed, nf: &dyn Instance) {
+    fn take_over(&mut self, mut placed: Placed, nfs: &[&dyn Instance]) {
         let is_flow = |part: &Part| matches!(part, Part::Flow(_));
         if placed.guests.iter().any(|(part, _)| is_flow(part)) {
-            let hasher = FlowHasher::new(u128::from(self.seed));
             let mut here = BTreeSet::new();
-            let mut walk = Walk::default();
-            while nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
-                here.extend(seen.keys.iter().map(|key| Part::Flow(hasher.hash(key))));
-            }) {}
+            self.each_flow(nfs, |hashes| {
+                here.extend(hashes.iter().map(|hash| Part::Flow(*hash)));
+                true
+            });
             placed.guests.retain(|(part, _)| !is_flow(part) || here.contains(part));
         }
         for bucket in placed.away {
@@ -171,21 +219,17 @@ impl Holder {
 
     /// Takes in as guests all flows that are here and whose buckets are not; how many, or how many keys of such there may be at most.
     /// Nobody sends a packet meanwhile.
-    fn keep_in_place(&mut self, nf: &dyn Instance) -> Result<u64, usize> {
-        let hasher = FlowHasher::new(u128::from(self.seed));
+    fn keep_in_place(&mut self, nfs: &[&dyn Instance]) -> Result<u64, usize> {
         // Of all instances together no more than directors can remember.
         let most = GUESTS / self.weights.len().max(1);
         let (mut guests, mut flows) = (BTreeSet::new(), 0);
         let is_away = |hash: &u64| u16::from(self.initial.instance(*hash)) != self.me;
-        let mut walk = Walk::default();
-        let mut more = true;
-        while more && guests.len() <= most {
-            more = nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
-                let before = guests.len();
-                guests.extend(seen.keys.iter().map(|key| hasher.hash(key)).filter(is_away));
-                flows += u64::from(guests.len() > before);
-            });
-        }
+        self.each_flow(nfs, |hashes| {
+            let before = guests.len();
+            guests.extend(hashes.iter().copied().filter(is_away));
+            flows += u64::from(guests.len() > before);
+            guests.len() <= most
+        });
         // The first migration of all: whatever moves a flow from here on is later.
         let by = MoveId { source: self.me, life: self.life, number: 1 };
         let parts = guests.iter().map(|hash| (Part::Flow(*hash), by)).collect();

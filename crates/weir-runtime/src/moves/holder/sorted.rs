@@ -1,8 +1,9 @@
-//! Which flows are of which bucket, for as long as buckets move.
+//! Which flows of a µNF are of which bucket, for as long as buckets move.
 //!
 //! A table finds flows by their keys, not by their buckets. So before the first of an order's buckets goes, all flows are looked at once, in steps
 //! between batches; what begins from then on is added. What a bucket has is found at once then, however many others there are.
 
+use super::table::Taken;
 use crate::moves::Part;
 use crate::moves::look::LOOK;
 use std::collections::BTreeSet;
@@ -42,8 +43,8 @@ impl Sorted {
         self.walk.is_none()
     }
 
-    /// Adds what has begun, and goes on by a step.
-    pub(super) fn go_on(&mut self, nf: &mut dyn Instance) {
+    /// Adds what has begun, and goes on by a step if it `may_look`.
+    pub(super) fn go_on(&mut self, nf: &mut dyn Instance, may_look: bool) {
         if self.walk.is_none() && self.entries.len() > MOST_ENDED * (self.whole + BUCKETS) {
             // Nearly all of them have ended: begins again.
             self.heads.fill(0);
@@ -53,7 +54,7 @@ impl Sorted {
         for number in nf.new_flows() {
             nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| self.add(seen));
         }
-        if let Some(mut walk) = self.walk.take() {
+        if let Some(mut walk) = self.walk.take_if(|_| may_look) {
             match nf.look_at_flows(&mut walk, LOOK, &mut |seen| self.add(seen)) {
                 true => self.walk = Some(walk),
                 false => self.whole = self.entries.len(),
@@ -84,14 +85,14 @@ impl Sorted {
         self.of(bucket).count() as u64
     }
 
-    /// Takes all flows of these parts out of the table: how many, and how many could not be written down.
+    /// Takes all flows of these parts out of the table; how many could not be written down.
     pub(super) fn take(
         &self,
         nf: &mut dyn Instance,
         parts: &BTreeSet<Part>,
-        to: &mut dyn FnMut(&[u8]),
-    ) -> (u64, u64) {
-        let (mut count, mut failed) = (0, 0);
+        to: Taken<'_>,
+    ) -> u64 {
+        let mut failed = 0;
         for part in parts {
             let bucket = match part {
                 Part::Bucket(bucket) => *bucket,
@@ -104,19 +105,16 @@ impl Sorted {
                     chosen: &mut |key| {
                         Part::of(self.hasher.hash(key)).iter().any(|part| parts.contains(part))
                     },
-                    to: &mut |_, record| {
-                        to(record);
-                        count += 1;
-                    },
+                    to: &mut |key, record| to(key, record),
                 };
                 match nf.take_flows(&mut Walk::at(number), take) {
                     Ok(_) => {}
                     // Packets are held: no flow goes.
-                    Err(SaveError::Holds(_)) => return (count, failed + 1),
+                    Err(SaveError::Holds(_)) => return failed + 1,
                     Err(_) => failed += 1,
                 }
             }
         }
-        (count, failed)
+        failed
     }
 }

@@ -1,29 +1,59 @@
-//! What is done with the table of the µNF whose flows move.
+//! What is done with the tables of the µNFs whose flows move.
 
+use super::gather::Gathered;
+use super::sorted::Sorted;
 use super::{Flows, Holder, Part};
 use crate::segment::Segment;
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
 use weir_nf::{Instance, SaveError, Take, Walk};
-use weir_packet::FlowKey;
+use weir_packet::{FlowHasher, FlowKey};
+
+/// Is given a flow's first key and a µNF's record of it.
+pub(super) type Taken<'t> = &'t mut dyn FnMut(&FlowKey, &[u8]);
 
 impl Holder {
     /// Goes on to sort flows by buckets, or ends it; true when there is more to look at.
     pub(super) fn sort(&mut self, segment: &mut Segment) -> bool {
-        let Some(nf) = segment.nf(self.node).filter(|_| self.sorted.is_some()) else {
+        if self.sorted.is_empty() {
             return false;
-        };
-        if self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty() {
-            nf.watch_flows(false);
-            self.sorted = None;
         }
-        self.sorted.as_mut().is_some_and(|sorted| {
-            sorted.go_on(nf);
-            !sorted.is_whole()
-        })
+        let rests =
+            self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
+        // One table at a time: packets wait for one step.
+        let mut may_look = true;
+        for (sorted, node) in self.sorted.iter_mut().zip(&self.nodes) {
+            let Some(nf) = segment.nf(*node) else { continue };
+            if rests {
+                nf.watch_flows(false);
+                continue;
+            }
+            sorted.go_on(nf, may_look);
+            may_look &= sorted.is_whole();
+        }
+        if rests {
+            self.sorted.clear();
+        }
+        !self.sorted.iter().all(Sorted::is_whole)
     }
 
-    /// Takes the flows of these parts out of the table.
+    /// True when it is known which flows are of which bucket. Else begins to look for that.
+    pub(super) fn is_sorted(&mut self, segment: &mut Segment) -> bool {
+        if self.sorted.is_empty() {
+            let nodes = self.nodes.iter();
+            let begun = nodes.filter_map(|node| Some(Sorted::new(self.seed, segment.nf(*node)?)));
+            self.sorted = begun.collect();
+        }
+        self.sorted.iter().all(Sorted::is_whole)
+    }
+
+    /// Flows that there are: of the µNF that remembers the most.
+    pub(super) fn most_flows(&self, segment: &Segment) -> u64 {
+        let count = |node: &usize| segment.nf_ref(*node).map(|nf| nf.flows().0 as u64);
+        self.nodes.iter().filter_map(count).max().unwrap_or(0)
+    }
+
+    /// Takes the flows of these parts out of the tables.
     pub(super) fn take(
         &mut self,
         id: MoveId,
@@ -38,71 +68,112 @@ impl Holder {
         }
         let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());
         let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
-        let (mut flows, mut count, mut lost) = (Flows::default(), 0, 0);
-        if let Some(nf) = segment.nf(self.node) {
-            let mut record = Vec::new();
-            for key in &keys {
-                record.clear();
-                match nf.take_flow(key, &mut record) {
-                    Ok(true) => {
-                        flows.push(&record);
-                        count += 1;
-                    }
-                    Ok(false) => {}
-                    Err(_) => lost += 1,
-                }
-            }
-            // Flows that were named by their keys are out already.
-            let all = keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_)));
-            if all && nf.flows().0 > 0 {
-                let (more, failed) = match self.sorted.as_ref().filter(|s| s.is_whole()) {
-                    Some(sorted) => sorted.take(nf, parts, &mut |record| flows.push(record)),
-                    // An earlier life began it: what is here has begun since.
-                    None => {
-                        let hasher = weir_packet::FlowHasher::new(u128::from(self.seed));
-                        let goes = |key: &FlowKey| {
-                            Part::of(hasher.hash(key)).iter().any(|part| parts.contains(part))
-                        };
-                        take_those(nf, goes, &mut flows)
-                    }
-                };
-                (count, lost) = (count + more, lost + failed);
-            }
+        let mut flows = Flows::default();
+        let (mut count, mut lost) = self.take_named(&keys, &mut flows, segment);
+        // Flows that were named by their keys are out already.
+        if keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_))) {
+            let (more, failed) = self.take_parts(parts, &mut flows, segment);
+            (count, lost) = (count + more, lost + failed);
         }
         self.lost += lost;
         self.leave(id).flows = count;
         flows
     }
 
-    /// Puts flows into the table; how many found no place.
+    /// Takes flows out by their keys: how many, and how many could not be written down.
+    fn take_named(
+        &self,
+        keys: &[(bool, FlowKey)],
+        flows: &mut Flows,
+        segment: &mut Segment,
+    ) -> (u64, u64) {
+        let (mut count, mut lost, mut record) = (0, 0, Vec::new());
+        let mut begins = true;
+        for (is_another, key) in keys {
+            begins |= is_another;
+            for (nf, node) in (0_u16..).zip(&self.nodes) {
+                record.clear();
+                match segment.nf(*node).map(|nf| nf.take_flow(key, &mut record)) {
+                    Some(Ok(true)) => {
+                        flows.push(begins, nf, &record);
+                        count += u64::from(begins);
+                        begins = false;
+                    }
+                    Some(Ok(false)) | None => {}
+                    Some(Err(_)) => lost += 1,
+                }
+            }
+        }
+        (count, lost)
+    }
+
+    /// Takes all flows out that are of these parts: how many, and how many could not be written down.
+    fn take_parts(
+        &self,
+        parts: &BTreeSet<Part>,
+        flows: &mut Flows,
+        segment: &mut Segment,
+    ) -> (u64, u64) {
+        let (mut count, mut lost) = (0, 0);
+        let mut gathered = Gathered::default();
+        let is_alone = self.nodes.len() == 1;
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        let is_sorted = !self.sorted.is_empty() && self.sorted.iter().all(Sorted::is_whole);
+        for (nf, node) in (0_u16..).zip(&self.nodes) {
+            let sorted = self.sorted.get(usize::from(nf)).filter(|_| is_sorted);
+            let Some(table) = segment.nf(*node).filter(|table| table.flows().0 > 0) else {
+                continue;
+            };
+            let mut to = |key: &FlowKey, record: &[u8]| match is_alone {
+                true => {
+                    flows.push(true, nf, record);
+                    count += 1;
+                }
+                false => gathered.add(key, nf, record),
+            };
+            lost += match sorted {
+                Some(sorted) => sorted.take(table, parts, &mut to),
+                // An earlier life began it: what is here has begun since.
+                None => {
+                    let of = |key: &FlowKey| Part::of(hasher.hash(key));
+                    let goes = |key: &FlowKey| of(key).iter().any(|part| parts.contains(part));
+                    take_those(table, goes, &mut to)
+                }
+            };
+        }
+        (count + gathered.write(flows), lost)
+    }
+
+    /// Puts flows into the tables; of how many something found no place.
     pub(super) fn put(&mut self, flows: &Flows, segment: &mut Segment) -> u64 {
-        let Some(nf) = segment.nf(self.node) else { return 0 };
-        flows.records().map(|record| u64::from(nf.put_flow(record).is_err())).sum()
+        let (mut lost, mut is_lost) = (0, false);
+        for record in flows.records() {
+            is_lost &= !record.begins;
+            let node = self.nodes.get(record.nf);
+            let put = node.and_then(|node| segment.nf(*node)?.put_flow(record.bytes).ok());
+            if put.is_none() && !std::mem::replace(&mut is_lost, true) {
+                lost += 1;
+            }
+        }
+        lost
     }
 }
 
-/// Takes all flows out that `goes` is true for: how many, and how many could not be written down.
-fn take_those(
-    nf: &mut dyn Instance,
-    goes: impl Fn(&FlowKey) -> bool,
-    flows: &mut Flows,
-) -> (u64, u64) {
-    let (mut walk, mut count, mut failed) = (Walk::default(), 0, 0);
+/// Takes all flows out that `goes` is true for; how many could not be written down.
+fn take_those(nf: &mut dyn Instance, goes: impl Fn(&FlowKey) -> bool, to: Taken<'_>) -> u64 {
+    let (mut walk, mut failed) = (Walk::default(), 0);
     loop {
         let take = Take {
             look: usize::MAX,
             take: usize::MAX,
             chosen: &mut |key| goes(key),
-            to: &mut |_, record| {
-                flows.push(record);
-                count += 1;
-            },
+            to: &mut |key, record| to(key, record),
         };
         match nf.take_flows(&mut walk, take) {
             Ok(true) => {}
-            Ok(false) => return (count, failed),
+            Ok(false) => return failed,
             // Packets are held: no flow goes.
-            Err(SaveError::Holds(_)) => return (count, failed + 1),
+            Err(SaveError::Holds(_)) => return failed + 1,
             Err(_) => failed += 1,
         }
     }

@@ -13,15 +13,15 @@ const SHUNNED: Duration = Duration::from_secs(60);
 /// A migration to here.
 pub(super) struct Come {
     pub(super) parts: BTreeSet<Part>,
-    /// How many flows, about.
-    pub(super) flows: u64,
+    /// How many flows of each µNF, about.
+    pub(super) flows: Vec<u64>,
     since: Instant,
     /// It is not waited for any more. It may still come.
     pub(super) overdue: bool,
 }
 
 impl Come {
-    pub(super) fn new(parts: BTreeSet<Part>, flows: u64) -> Self {
+    pub(super) fn new(parts: BTreeSet<Part>, flows: Vec<u64>) -> Self {
         Come { parts, flows, since: Instant::now(), overdue: false }
     }
 }

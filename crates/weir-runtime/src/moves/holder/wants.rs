@@ -6,10 +6,10 @@ use crate::moves::look::{Chooser, LOOK};
 use crate::moves::{MOST_PARTS, Part, Post, What};
 use crate::segment::Segment;
 use crate::spec::FromWorker;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use weir_flow::{MoveId, Refusal, StartError};
-use weir_nf::{Instance, Walk};
+use weir_nf::Walk;
 use weir_packet::{FlowHasher, FlowKey};
 use weir_port::balance::{BUCKETS, Buckets};
 
@@ -34,29 +34,88 @@ pub(super) struct Ordered {
     found: Option<Found>,
 }
 
-/// Flows that a filter chooses.
+/// Flows that a filter chooses, in any of the µNFs' tables.
 struct Found {
     chooser: Chooser,
+    /// The table that is looked through, by its place among the holder's.
+    table: usize,
     walk: Walk,
     pieces: Vec<Piece>,
+    /// By hash of a key: the piece that has it. Of one µNF alone none is met twice.
+    places: HashMap<u64, usize>,
 }
 
 impl Found {
+    fn new(chooser: Chooser) -> Self {
+        let (walk, pieces, places) = (Walk::default(), Vec::new(), HashMap::new());
+        Found { chooser, table: 0, walk, pieces, places }
+    }
+
     /// Goes on by a step; true when there is more to look at.
-    fn go_on(&mut self, nf: &dyn Instance, hasher: &FlowHasher) -> bool {
-        let Found { chooser, walk, pieces } = self;
-        nf.look_at_flows(walk, LOOK, &mut |seen| {
-            let Some(first) = seen.keys.first().filter(|_| chooser.takes(seen.keys)) else {
-                return;
-            };
-            if pieces.last().is_none_or(|piece| piece.keys.len() >= FLOWS) {
+    fn go_on(&mut self, nodes: &[usize], segment: &Segment, hasher: &FlowHasher) -> bool {
+        let Some(node) = nodes.get(self.table) else { return false };
+        let Found { chooser, table, walk, pieces, places } = self;
+        let goes_on = segment.nf_ref(*node).is_some_and(|nf| {
+            nf.look_at_flows(walk, LOOK, &mut |seen| {
+                if !seen.keys.is_empty() && chooser.takes(seen.keys) {
+                    let hashes = seen.keys.iter().map(|key| (*key, hasher.hash(key)));
+                    add(pieces, places, hashes.collect(), (*table, nodes.len()));
+                }
+            })
+        });
+        if !goes_on {
+            (self.table, self.walk) = (self.table + 1, Walk::default());
+        }
+        self.table < nodes.len()
+    }
+}
+
+/// Adds a flow with these keys, as µNF `table` of so many has it, to the piece that has one of them already, or to the last.
+fn add(
+    pieces: &mut Vec<Piece>,
+    places: &mut HashMap<u64, usize>,
+    keys: Vec<(FlowKey, u64)>,
+    (table, tables): (usize, usize),
+) {
+    let mut known = keys.iter().filter_map(|(_, hash)| places.get(hash).copied());
+    let at = match known.next() {
+        Some(at) => {
+            // It has keys of flows that were in two pieces: they go together.
+            for other in known.filter(|other| *other != at).collect::<BTreeSet<_>>() {
+                let Some(joined) = pieces.get_mut(other).map(std::mem::take) else { continue };
+                for part in &joined.parts {
+                    if let Part::Flow(hash) = part {
+                        places.insert(*hash, at);
+                    }
+                }
+                if let Some(piece) = pieces.get_mut(at) {
+                    piece.join(joined);
+                }
+            }
+            at
+        }
+        None => {
+            if pieces.last().is_none_or(|piece| piece.most() >= FLOWS as u64) {
                 pieces.push(Piece::default());
             }
-            let Some(piece) = pieces.last_mut() else { return };
-            piece.keys.push(*first);
-            piece.parts.extend(seen.keys.iter().map(|key| Part::Flow(hasher.hash(key))));
-            piece.flows += 1;
-        })
+            pieces.len() - 1
+        }
+    };
+    let Some(piece) = pieces.get_mut(at) else { return };
+    let mut is_another = true;
+    for (key, hash) in keys {
+        // What another µNF remembers may have the same keys.
+        if piece.parts.insert(Part::Flow(hash)) || tables == 1 {
+            piece.keys.push((is_another, key));
+            is_another = false;
+        }
+        if tables > 1 {
+            places.insert(hash, at);
+        }
+    }
+    piece.flows.resize(tables, 0);
+    if let Some(flows) = piece.flows.get_mut(table) {
+        *flows += 1;
     }
 }
 
@@ -64,23 +123,38 @@ impl Found {
 #[derive(Default)]
 struct Piece {
     parts: BTreeSet<Part>,
-    /// First keys of the flows, where they are named one by one.
-    keys: Vec<FlowKey>,
+    /// The flows' keys, where they are named one by one; each with whether a flow begins with it.
+    keys: Vec<(bool, FlowKey)>,
     home: bool,
-    /// How many flows they are, about.
-    flows: u64,
+    /// How many flows they are, about, by µNF.
+    flows: Vec<u64>,
+}
+
+impl Piece {
+    /// Its flows, about: of the µNF that remembers the most.
+    fn most(&self) -> u64 {
+        self.flows.iter().copied().max().unwrap_or(0)
+    }
+
+    fn join(&mut self, mut other: Piece) {
+        self.parts.append(&mut other.parts);
+        self.keys.append(&mut other.keys);
+        for (own, more) in self.flows.iter_mut().zip(other.flows) {
+            *own += more;
+        }
+    }
 }
 
 /// A migration that is to be begun.
 pub(super) struct Wanted {
     ticket: u64,
     parts: BTreeSet<Part>,
-    /// First keys of the flows, where they are named one by one.
-    pub(super) keys: Vec<FlowKey>,
+    /// The flows' keys, where they are named one by one; each with whether a flow begins with it.
+    pub(super) keys: Vec<(bool, FlowKey)>,
     to: u16,
     home: bool,
-    /// How many flows they are, about.
-    flows: u64,
+    /// How many flows they are, about, by µNF.
+    flows: Vec<u64>,
     tries: u32,
     not_before: Option<Instant>,
 }
@@ -139,8 +213,9 @@ impl Holder {
 
     /// What is to go by an order; `None` while it is being looked for.
     fn cut(&mut self, order: &mut Ordered, segment: &mut Segment) -> Option<Vec<Piece>> {
-        let nf = segment.nf(self.node).filter(|_| order.to != self.me && order.to < self.replicas);
-        let Some(nf) = nf else { return Some(Vec::new()) };
+        if order.to == self.me || order.to >= self.replicas {
+            return Some(Vec::new());
+        }
         match &order.what {
             What::Flows(filter) => {
                 if order.found.is_none() {
@@ -148,26 +223,29 @@ impl Holder {
                         // The agent has compiled it before.
                         return Some(Vec::new());
                     };
-                    let (walk, pieces) = (Walk::default(), Vec::new());
-                    order.found = Some(Found { chooser, walk, pieces });
+                    order.found = Some(Found::new(chooser));
                 }
                 let hasher = FlowHasher::new(u128::from(self.seed));
-                let goes_on = order.found.as_mut().is_some_and(|found| found.go_on(nf, &hasher));
-                (!goes_on).then(|| order.found.take().map(|found| found.pieces).unwrap_or_default())
-            }
-            What::Share(_) | What::Some { .. } => {
-                let seed = self.seed;
-                if !self.sorted.get_or_insert_with(|| Sorted::new(seed, nf)).is_whole() {
+                let found = order.found.as_mut();
+                if found.is_some_and(|found| found.go_on(&self.nodes, segment, &hasher)) {
                     return None;
                 }
-                let all = nf.flows().0 as u64;
+                let pieces = order.found.take().map(|found| found.pieces).unwrap_or_default();
+                Some(pieces.into_iter().filter(|piece| !piece.parts.is_empty()).collect())
+            }
+            What::Share(_) | What::Some { .. } => {
+                if !self.is_sorted(segment) {
+                    return None;
+                }
+                let all = self.most_flows(segment);
                 let What::Some { flows, keep } = order.what else {
                     let What::Share(percent) = order.what else { return Some(Vec::new()) };
                     return Some(self.share(percent, order.to, all));
                 };
                 let here = self.buckets_here();
-                let sorted = self.sorted.as_ref();
-                let of = |bucket| sorted.map_or(0, |sorted| sorted.count(bucket));
+                let of = |bucket| {
+                    self.sorted.iter().map(|sorted| sorted.count(bucket)).max().unwrap_or(0)
+                };
                 let going = some_of(&here, of, all, flows, keep);
                 Some(self.pieces(&here, going, order.to, all))
             }
@@ -186,7 +264,8 @@ impl Holder {
             let rest: Vec<Part> =
                 self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
             for some in rest.chunks(FLOWS) {
-                let (parts, flows) = (some.iter().copied().collect(), some.len() as u64);
+                let parts = some.iter().copied().collect();
+                let flows = vec![some.len() as u64; self.nodes.len()];
                 wanted.push(Piece { parts, flows, ..Piece::default() });
             }
         }
@@ -214,13 +293,18 @@ impl Holder {
         wanted
     }
 
-    /// How many flows these buckets have, about.
-    fn flows_of(&self, parts: &BTreeSet<Part>) -> u64 {
-        let count = |part: &Part| match (part, &self.sorted) {
-            (Part::Bucket(bucket), Some(sorted)) => sorted.count(*bucket),
-            _ => 0,
+    /// How many flows these buckets have, about, by µNF.
+    fn flows_of(&self, parts: &BTreeSet<Part>, segment: &Segment) -> Vec<u64> {
+        let of = |(sorted, node): (&Sorted, &usize)| {
+            let count = |part: &Part| match part {
+                Part::Bucket(bucket) => sorted.count(*bucket),
+                Part::Flow(_) => 0,
+            };
+            // What buckets have was counted by key, and some of it may have ended: never more than there are.
+            let all = segment.nf_ref(*node).map_or(0, |nf| nf.flows().0 as u64);
+            parts.iter().map(count).sum::<u64>().min(all)
         };
-        parts.iter().map(count).sum()
+        self.sorted.iter().zip(&self.nodes).map(of).collect()
     }
 
     /// What of these parts is here now, with all that was moved here one by one and is of these buckets. What has come or gone
@@ -278,9 +362,10 @@ impl Holder {
                 any = true;
                 continue;
             }
-            // What buckets had was counted by key, and some of it may have ended: never more than there are.
-            let all = segment.nf_ref(self.node).map_or(0, |nf| nf.flows().0 as u64);
-            let flows = if next.of_buckets() { self.flows_of(&parts).min(all) } else { next.flows };
+            let flows = match next.of_buckets() {
+                true => self.flows_of(&parts, segment),
+                false => next.flows.clone(),
+            };
             match self.machine.start(parts.clone(), next.to, next.home, flows) {
                 Ok((id, effects)) => {
                     let wanted = self.wanted.pop_front().map(|wanted| Wanted { parts, ..wanted });

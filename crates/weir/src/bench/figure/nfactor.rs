@@ -119,7 +119,7 @@ pub fn moved_by_flows(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, each_pps)| {
             let case = move |flows| {
-                let (nf, how) = (Nf::Monitor, How::Each);
+                let (nf, how) = (Nf::Chain, How::Each);
                 (name, f64::from(flows), Case { nf, how, flows, each_pps, at_once: None })
             };
             COUNTS.map(case)
@@ -179,7 +179,7 @@ const SEVEN: &str = "6,000 flows, 50 pps a flow";
 /// Fig. 7a: milliseconds by how many flows migrate at a time.
 pub fn moved_by_concurrency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = AT_ONCE.map(|n| {
-        let (nf, how, each_pps) = (Nf::Monitor, How::Each, 50);
+        let (nf, how, each_pps) = (Nf::Chain, How::Each, 50);
         let case = Case { nf, how, flows: SEVENTH, each_pps, at_once: Some(n) };
         (SEVEN, f64::from(n) * f64::from(MIGRATION), case)
     });

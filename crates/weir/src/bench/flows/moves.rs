@@ -46,6 +46,21 @@ pub enum Nf {
     Monitor,
     /// ConnTrack: a million.
     Firewall,
+    /// FlowMonitor, ConnTrack and HttpParser, each replica of the three in one worker: 65,536.
+    Chain,
+}
+
+impl Nf {
+    /// The NFs' names, and what declares them.
+    fn nfs(self) -> (&'static [&'static str], &'static str) {
+        match self {
+            Nf::Monitor => (&["nf"], "FlowMonitor nf;"),
+            Nf::Firewall => (&["nf"], "ConnTrack nf;"),
+            Nf::Chain => {
+                (&["mon", "fw", "http"], "FlowMonitor mon; ConnTrack fw; HttpParser http;")
+            }
+        }
+    }
 }
 
 /// What is ordered.
@@ -78,7 +93,7 @@ pub struct MoveArgs {
     /// Numbers of flows.
     #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,100000")]
     flows: Vec<u32>,
-    /// The NF whose flows they are; the monitor has room for 65,536.
+    /// The NF whose flows they are, or the chain of NFs, whose replicas they move among; monitor and chain have room for 65,536.
     #[arg(long, value_enum, default_value = "firewall")]
     nf: Nf,
     /// Packets a second of each flow.
@@ -161,15 +176,13 @@ fn print_table(cases: &[Case], samples: &[Sample]) {
 
 /// Two instances, the first on the NF's own core, the second on the devices'.
 fn plan(sampling: &SampleArgs, nf: Nf) -> Result<Plan, BenchError> {
-    let kind = match nf {
-        Nf::Monitor => "FlowMonitor",
-        Nf::Firewall => "ConnTrack",
-    };
-    let text = format!("Port<0> lan; Port<1> wan; {kind} nf; pipelet {{ lan -> nf -> wan; }}\n");
+    let (names, declared) = nf.nfs();
+    let way = names.join(" -> ");
+    let text = format!("Port<0> lan; Port<1> wan; {declared} pipelet {{ lan -> {way} -> wan; }}\n");
     let loaded = policy::from_text(&text, "(bench)")?;
     let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
     let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
-    let asked = BTreeMap::from([("nf".to_owned(), Asked::equal(2))]);
+    let asked = policy::each(&names.join("+"), Asked::equal(2)).into_iter().collect();
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     let options = policy::options(Isolate::Each, Some(cores), &[])?;
     let path = Path::new("(bench)");
@@ -191,7 +204,7 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
     let mut agent = Agent::start(setup, RestartPolicy::default())?;
     wait_until_ready(&mut agent, sink + 1)?;
     // All buckets to the first instance: hardly a flow is there yet.
-    order(&mut agent, What::Share(100), 1)?;
+    order(&mut agent, case.nf, What::Share(100), 1)?;
     // Each flow has been seen there.
     let (from, end) = (delivered(&agent, sink), Instant::now() + PATIENCE);
     while delivered(&agent, sink) < from + flows {
@@ -205,12 +218,12 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
         How::Each => What::Flows(None),
         How::Buckets => What::Share(100),
     };
-    order(&mut agent, what, 2)
+    order(&mut agent, case.nf, what, 2)
 }
 
 /// Has flows moved, and waits until they are.
-fn order(agent: &mut Agent, what: What, to: u32) -> Result<Moved, BenchError> {
-    let order = MoveFlows { nf: "nf".to_owned(), what, to };
+fn order(agent: &mut Agent, nf: Nf, what: What, to: u32) -> Result<Moved, BenchError> {
+    let order = MoveFlows { nf: nf.nfs().0.join("+"), what, to };
     let ticket = agent.move_flows(&order).map_err(MovingError::from)?;
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

@@ -230,11 +230,13 @@ fn movable(setup: &Setup, crew: &Crew, fused: bool) -> Result<(), Unmovable> {
         SpreadSpec::Fields { .. } => {
             Some(Unmovable::OtherKey(name, "fields of the 5-tuple that were chosen"))
         }
-        SpreadSpec::Flow if is_fused(setup, crew, fused) => Some(Unmovable::Fused(name)),
-        SpreadSpec::Flow if crew.instances.len() > MOST => {
+        SpreadSpec::Flow | SpreadSpec::Ends if is_fused(setup, crew, fused) => {
+            Some(Unmovable::Fused(name))
+        }
+        SpreadSpec::Flow | SpreadSpec::Ends if crew.instances.len() > MOST => {
             Some(Unmovable::TooMany(name, crew.instances.len()))
         }
-        SpreadSpec::Flow => refused(setup, crew),
+        SpreadSpec::Flow | SpreadSpec::Ends => refused(setup, crew),
     };
     refused.map_or(Ok(()), Err)
 }

@@ -12,6 +12,7 @@ pub use buckets::{BUCKETS, Buckets, BucketsError, MOST_INSTANCES};
 pub use director::{DirectError, FlowDirector};
 pub use pins::Pins;
 
+use weir_packet::flow::Side;
 use weir_packet::headers::Layers;
 use weir_packet::{Bytes, FlowFields, FlowHasher, FragmentTable};
 
@@ -36,6 +37,9 @@ pub enum Rule {
         /// New flows go to the instance with the least waiting before it. Without pins their buckets decide.
         least_loaded: bool,
     },
+    /// Packets go to who has the lease of the port of one of their ends, which one depends on the side that they come from
+    /// ([`weir_packet::flow::lease`]). What has none goes by its flow.
+    Ends,
 }
 
 /// Distributes packets.
@@ -62,6 +66,7 @@ impl Balance {
                 (pinned > 0).then(|| Pins::new(pinned, idle_s)),
                 fields.asks_ports().then(|| FragmentTable::new(FRAGMENTED, hasher)),
             ),
+            Rule::Ends => (None, Some(FragmentTable::new(FRAGMENTED, hasher))),
             Rule::RoundRobin | Rule::LeastLoaded => (None, None),
         };
         let buckets = Buckets::new(weights)?;
@@ -96,8 +101,37 @@ impl Balance {
     ) -> Option<u64> {
         match self.rule {
             Rule::Flow { fields, .. } => Some(self.hash(bytes, layers, fields, now_ns)),
-            Rule::RoundRobin | Rule::LeastLoaded => None,
+            Rule::Ends | Rule::RoundRobin | Rule::LeastLoaded => None,
         }
+    }
+
+    /// The same of a rule that goes by ends, for a packet that comes from `side`.
+    #[inline]
+    pub fn end_hash<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+        side: Side,
+    ) -> u64 {
+        let flow = match &mut self.fragments {
+            Some(fragments) => fragments.key(bytes, layers, now_ns),
+            None => weir_packet::FlowKey::from_packet(bytes, layers),
+        };
+        match flow {
+            Some((key, direction)) => {
+                let end = key.end_at(direction, side);
+                self.hasher.place(&end.unwrap_or(key))
+            }
+            None => self.hasher.hash_frame(bytes),
+        }
+    }
+
+    /// The instance of a hash, where nothing is pinned.
+    #[inline]
+    #[must_use]
+    pub fn of_hash(&self, hash: u64) -> u8 {
+        self.buckets.instance(hash)
     }
 
     /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time;
@@ -120,6 +154,11 @@ impl Balance {
                 self.buckets.at(self.turn)
             }
             Rule::LeastLoaded => least(&self.weights, waiting),
+            // Without a side: as if it came from inside.
+            Rule::Ends => {
+                let hash = self.end_hash(bytes, layers, now_ns, Side::Inside);
+                self.of_hash(hash)
+            }
             Rule::Flow { fields, least_loaded, .. } => {
                 let hash = self.hash(bytes, layers, fields, now_ns);
                 let (buckets, weights) = (&self.buckets, &self.weights);

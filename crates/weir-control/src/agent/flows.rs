@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weir_filter::Expr;
 use weir_packet::FlowKey;
 use weir_runtime::moves::{FlowLine, Order, What};
-use weir_runtime::spec::command;
+use weir_runtime::spec::{SpreadSpec, command};
 
 /// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
 const EXCUSED: Duration = Duration::from_secs(10);
@@ -35,6 +35,11 @@ pub enum MoveError {
         /// How many it has.
         count: usize,
     },
+    /// One by one they cannot.
+    #[error(
+        "mappings of {0} move together with the ports that are leased with them: write --share PERCENT or --all instead of a filter"
+    )]
+    Leased(String),
     /// The instance is not there.
     #[error("instance {1} of {0} was stopped for good; choose another")]
     Closed(String, u32),
@@ -203,6 +208,11 @@ impl Agent {
             return Err(MoveError::NoNf(order.nf.clone(), all));
         };
         let crew = crew.clone()?;
+        let group = self.setup.groups.get(usize::from(crew.group));
+        let leased = group.is_some_and(|group| group.spread == SpreadSpec::Ends);
+        if leased && matches!(order.what, What::Flows(_)) {
+            return Err(MoveError::Leased(crew.name));
+        }
         let count = crew.instances.len();
         let to = order.to.checked_sub(1).and_then(|to| u16::try_from(to).ok());
         let Some(to) = to.filter(|to| usize::from(*to) < count) else {

@@ -11,13 +11,14 @@ use self::sorted::Sorted;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
 use crate::segment::Segment;
-use crate::spec::{CrewSpec, FromWorker, GroupSpec, WorkerSpec};
+use crate::spec::{CrewSpec, FromWorker, GroupSpec, SpreadSpec, WorkerSpec};
 use crate::station::Station;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use weir_flow::{Effect, Fate, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
+use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
 use weir_port::balance::{BUCKETS, Balance, Buckets};
@@ -43,6 +44,8 @@ pub(super) struct Holder {
     machine: Replica<Part>,
     /// Lanes in, each with its director.
     lanes: Vec<(usize, u16)>,
+    /// Of an NF whose packets divide by one of their ends: by lane in, of which.
+    sides: Option<BTreeMap<usize, Side>>,
     /// Hashes packets as directors do.
     keyer: Balance,
     seed: u64,
@@ -145,6 +148,12 @@ impl Holder {
         let mut all = Vec::with_capacity(BUCKETS);
         all.extend((0..=u16::MAX).map(|bucket| u16::from(initial.at(bucket)) == me));
         let rule = crate::spread::rule(group).ok()?;
+        let sides = (group.spread == SpreadSpec::Ends).then(|| {
+            let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
+            let side =
+                |lane: usize| Some((lane, crate::spread::side(spec.lanes_in.get(lane)?.input)));
+            lanes.filter_map(side).collect()
+        });
         Some(Holder {
             me,
             life: crew.life,
@@ -155,6 +164,7 @@ impl Holder {
             at_once,
             machine,
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
+            sides,
             keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
             seed,
             weights: group.weights.clone(),
@@ -214,7 +224,12 @@ impl Holder {
         let told = meta.filter(|_| layers.fragment() == Fragment::Later);
         let told = told.map(|meta| meta.flow_hash.get()).filter(|hash| *hash != 0);
         let now = meta.map_or(0, |meta| meta.time_ns.get());
-        match told.or_else(|| self.keyer.flow_hash(&view.bytes(entry), &layers, now)) {
+        let (bytes, keyer) = (view.bytes(entry), &mut self.keyer);
+        let hash = || match &self.sides {
+            Some(sides) => sides.get(&lane).map(|side| keyer.end_hash(&bytes, &layers, now, *side)),
+            None => keyer.flow_hash(&bytes, &layers, now),
+        };
+        match told.or_else(hash) {
             Some(hash) => self.machine.packet(&Part::of(hash)) != Fate::Wait,
             None => true,
         }

@@ -63,7 +63,7 @@ impl Sorted {
 
     fn add(&mut self, seen: FlowSeen<'_>) {
         for key in seen.keys {
-            let bucket = Buckets::bucket(self.hasher.hash(key));
+            let bucket = Buckets::bucket(self.hasher.place(key));
             let Some(head) = self.heads.get_mut(usize::from(bucket)) else { continue };
             let Ok(at) = u32::try_from(self.entries.len() + 1) else { return };
             self.entries.push((seen.number, std::mem::replace(head, at)));
@@ -102,7 +102,7 @@ impl Sorted {
                     look: 1,
                     take: 1,
                     chosen: &mut |key| {
-                        Part::of(self.hasher.hash(key)).iter().any(|part| parts.contains(part))
+                        Part::of(self.hasher.place(key)).iter().any(|part| parts.contains(part))
                     },
                     to: &mut |_, record| {
                         to(record);

@@ -61,7 +61,7 @@ impl Holder {
                     None => {
                         let hasher = weir_packet::FlowHasher::new(u128::from(self.seed));
                         let goes = |key: &FlowKey| {
-                            Part::of(hasher.hash(key)).iter().any(|part| parts.contains(part))
+                            Part::of(hasher.place(key)).iter().any(|part| parts.contains(part))
                         };
                         take_those(nf, goes, &mut flows)
                     }

@@ -54,7 +54,7 @@ impl Found {
             }
             let Some(piece) = pieces.last_mut() else { return };
             piece.keys.push(*first);
-            piece.parts.extend(seen.keys.iter().map(|key| Part::Flow(hasher.hash(key))));
+            piece.parts.extend(seen.keys.iter().map(|key| Part::Flow(hasher.place(key))));
             piece.flows += 1;
         })
     }

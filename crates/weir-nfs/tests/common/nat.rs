@@ -25,7 +25,7 @@ pub struct Saved(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Nat {
     pub fn new(count: usize, config: Value) -> Self {
-        let env = Env { seed: SEED, ..Env::default() }.of_several(count as u32);
+        let env = Env::new(&[], SEED).unwrap().of_several(count as u32);
         let outer = config["addresses"].as_array().unwrap().iter();
         let outer = outer.map(|address| address.as_str().unwrap().parse().unwrap()).collect();
         let bench = |_| Bench::with_env::<Napt>(config.clone(), &env).unwrap();
@@ -88,7 +88,7 @@ impl Nat {
     }
 
     pub fn reconfigure(&mut self, config: &Value) {
-        let env = Env { seed: SEED, ..Env::default() }.of_several(self.instances.len() as u32);
+        let env = Env::new(&[], SEED).unwrap().of_several(self.instances.len() as u32);
         for bench in &mut self.instances {
             bench.instance().reconfigure(config, &env).unwrap();
         }

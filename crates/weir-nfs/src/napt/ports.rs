@@ -116,7 +116,7 @@ impl Ports {
             true => (first / STRIDE, (last / STRIDE - first / STRIDE + 1) * PAIRS),
             false => (first + odd, last.checked_sub(first + odd)? / 2 + 1),
         };
-        let block = u32::from(lease(inner.1) * LEASE_BLOCK | inner.1 & 1);
+        let block = u32::from(lease(inner.1) * LEASE_BLOCK + (inner.1 & 1));
         let nth = |n: u32| match self.leased {
             true => (from + n / PAIRS) * STRIDE + block + 2 * (n % PAIRS),
             false => from + 2 * n,

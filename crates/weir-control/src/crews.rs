@@ -87,7 +87,9 @@ pub enum Unmovable {
     )]
     Entered(String, String),
     /// What leaves later is not where its flow is.
-    #[error("{1} makes packets by a timer, and {0} behind it in the same worker would get them after the flow has gone")]
+    #[error(
+        "{1} makes packets by a timer, and {0} behind it in the same worker would get them after the flow has gone"
+    )]
     Late(String, String),
     /// Whoever merges behind the instances would wait for packets that wait for each other.
     #[error(
@@ -237,11 +239,13 @@ fn movable(setup: &Setup, formed: &Formed) -> Result<(), Unmovable> {
         SpreadSpec::Fields { .. } => {
             Some(Unmovable::OtherKey(name, "fields of the 5-tuple that were chosen"))
         }
-        SpreadSpec::Flow if is_fused(setup, crew, *fused) => Some(Unmovable::Fused(name)),
-        SpreadSpec::Flow if crew.instances.len() > MOST => {
+        SpreadSpec::Flow | SpreadSpec::Ends if is_fused(setup, crew, *fused) => {
+            Some(Unmovable::Fused(name))
+        }
+        SpreadSpec::Flow | SpreadSpec::Ends if crew.instances.len() > MOST => {
             Some(Unmovable::TooMany(name, crew.instances.len()))
         }
-        SpreadSpec::Flow => crossed.clone().or_else(|| refused(setup, crew)),
+        SpreadSpec::Flow | SpreadSpec::Ends => crossed.clone().or_else(|| refused(setup, crew)),
     };
     refused.map_or(Ok(()), Err)
 }

@@ -61,6 +61,7 @@ pub(crate) fn add(
             tags: Vec::new(),
             fan_in: 1,
             instance_of: None,
+            part: None,
             replicate: None,
             sync: None,
         }];

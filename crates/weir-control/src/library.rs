@@ -124,6 +124,7 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
         affinity: match d.affinity {
             weir_nf::Affinity::None => Affinity::None,
             weir_nf::Affinity::Flow => Affinity::Flow,
+            weir_nf::Affinity::Ends => Affinity::Ends,
             weir_nf::Affinity::Source | weir_nf::Affinity::All => Affinity::Source,
         },
         cost_cycles: d.cost_cycles,

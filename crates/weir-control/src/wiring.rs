@@ -456,6 +456,7 @@ impl Wiring<'_> {
                 tags: Vec::new(),
                 fan_in: 1,
                 instance_of: None,
+                part: None,
                 replicate: None,
                 sync: None,
             });
@@ -472,6 +473,7 @@ impl Wiring<'_> {
             outputs: if is_tx { Vec::new() } else { self.outputs(id, segment, (n, node), &edges) },
             fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
             instance_of: outputs::instance_of(plan, segment, stages::nodes_before(plan, id), n),
+            part: outputs::part_of(plan, n),
             replicate: options.replicate.get(node.policy_name()).copied(),
             sync: None,
         });

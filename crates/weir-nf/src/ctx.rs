@@ -17,6 +17,8 @@ pub struct Env {
     tags: Ready,
     /// Seed of everything random: runs with equal seeds are equal.
     pub seed: u64,
+    /// How many instances there are of the NF that the µNF is one of; 0: that is not said.
+    instances: u32,
 }
 
 impl Env {
@@ -25,7 +27,18 @@ impl Env {
     /// # Errors
     /// When a place cannot be, or a pattern is none.
     pub fn new(tags: &[TagSpec], seed: u64) -> Result<Self, TagError> {
-        Ok(Env { tags: Ready::new(tags)?, seed })
+        Ok(Env { tags: Ready::new(tags)?, seed, instances: 0 })
+    }
+
+    /// The same for one of so many instances of an NF.
+    #[must_use]
+    pub fn of_several(self, instances: u32) -> Self {
+        Env { instances, ..self }
+    }
+
+    /// True when other instances of the NF have a part of its packets.
+    pub fn is_one_of_several(&self) -> bool {
+        self.instances > 1
     }
 
     /// The flag `name` of the descriptor's tags; `None` when nobody asks for it: then do not work it out.
@@ -194,6 +207,55 @@ impl<'c, N: Nf> Ctx<'c, N> {
     pub fn key<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<(FlowKey, Direction)> {
         let now = self.now(packet);
         self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now)
+    }
+
+    /// The flow that a key of the µNF's own making leads to, if there is one: neither is it made, nor does it live longer by this. For what
+    /// remembers other things than connections, such as who has a port.
+    #[inline]
+    pub fn known_by(&mut self, key: FlowKey) -> Option<FlowOf<'_, N::Flow>> {
+        self.flows.known(key, Direction::Up, self.clock.now_ns)
+    }
+
+    /// The same, made when there is none; `None` when the table is full.
+    #[inline]
+    pub fn flow_by(&mut self, key: FlowKey) -> Option<FlowOf<'_, N::Flow>> {
+        self.flows.find(key, Direction::Up, self.clock.now_ns)
+    }
+
+    /// What is remembered of the flow that was looked up last, if it has not ended meanwhile.
+    #[inline]
+    pub fn looked_up(&mut self) -> Option<&mut N::Flow> {
+        self.flows.looked_up()
+    }
+
+    /// Ends flows that have been idle for too long now, instead of behind the batch: `ended` is given them, and those that have ended
+    /// since the batch began, instead of [`Nf::on_flow_end`].
+    pub fn end_idle(&mut self, mut ended: impl FnMut(&FlowKey, N::Flow, &mut N::Shared)) {
+        self.flows.expire(self.clock.now_ns);
+        for (key, flow) in self.flows.take_ended() {
+            ended(&key, flow, self.shared);
+        }
+    }
+
+    /// Lets what is remembered under keys of the µNF's own making come into the processor's caches side by side, before it is
+    /// looked up one by one. Nothing is done while there is so little that caches hold it.
+    #[inline]
+    pub fn ready(&self, keys: impl Iterator<Item = FlowKey>) {
+        if self.flows.is_large() {
+            self.flows.ready(keys);
+        }
+    }
+
+    /// How many flows have come from elsewhere, or gone there, without a packet: who counts flows by something else than
+    /// their keys has to count anew ([`Ctx::each_flow`]) when it is another than before.
+    #[inline]
+    pub fn flows_moved(&self) -> u64 {
+        self.flows.moved()
+    }
+
+    /// Shows what is remembered of each flow. It goes through the whole table.
+    pub fn each_flow(&self, show: impl FnMut(&N::Flow)) {
+        self.flows.each(show);
     }
 
     /// How many flows have given way to new ones since the last call ([`WhenFull::GiveWay`](crate::WhenFull::GiveWay)).

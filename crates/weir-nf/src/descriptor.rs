@@ -114,6 +114,10 @@ pub enum Affinity {
     Flow,
     /// All packets of a source address.
     Source,
+    /// All packets of a lease of ports: of what comes to the first input the source's port counts, of the rest the
+    /// destination's ([`lease`](crate::flow::lease)). For what translates ports: that state is partitioned, and who has a lease has its
+    /// ports, used and free.
+    Ends,
     /// All packets there are: only one instance may be, as of what limits a rate in all.
     All,
 }

@@ -2,7 +2,7 @@
 
 use crate::clock::{BEYOND_NS, Clock};
 use crate::ctx::{Cause, Ctx, Env};
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Affinity, Descriptor};
 use crate::desk::{Desk, Leaving};
 use crate::flows::{
     FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, read_versioned, write_len,
@@ -342,7 +342,9 @@ impl<N: Nf> Instance for Running<N> {
         let judged = if N::DESCRIPTOR.timers {
             self.one_by_one(packets, verdicts, input, site)
         } else {
-            if self.flows.is_large() && packets.len() > 1 {
+            // Whose keys are of its own making asks for them itself.
+            let by_flow = N::DESCRIPTOR.affinity != Affinity::Ends;
+            if by_flow && self.flows.is_large() && packets.len() > 1 {
                 self.ready(packets, site.arena);
             }
             let mut packets = Packets::new(packets, verdicts, site.arena);

@@ -1,19 +1,20 @@
 //! Translates addresses and ports.
 
-mod fragments;
+mod mapping;
 mod ports;
 mod table;
 
-pub use table::Filtering;
+pub use mapping::{Filtering, Mapping};
 
 use crate::rewrite::{FIELDS, Headers, LAYERS, Which, correct, rewrite};
-use fragments::Fragments;
+use mapping::{End, SECOND, Sent};
 use ports::{BLOCK, Ports};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
-use table::{End, NoRoom, Sent, Table};
+use std::net::{IpAddr, Ipv4Addr};
+use table::{Hosts, NoRoom};
 use weir_classify::Action;
+use weir_nf::flow::{Direction, Side};
 use weir_nf::headers::proto;
 use weir_nf::{
     Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowHasher,
@@ -33,9 +34,15 @@ use weir_nf::{
 /// addresses; `filtering`; `per_host`, the most mappings of an inner host, so that one cannot take all; `ipv6`: passed as it is, or
 /// dropped. What is not IP passes to the other side. *Source:* RFC 3022, 4787, 5382, 5508, 7857 §2 to §4, 6888 REQ-4.
 ///
+/// *Several instances* share addresses and ports by leases: blocks of 64 ports, dealt to 32 leases in turn, and each instance has some of
+/// these. An inner end gets an outer one of the lease that its own port is of, so what comes from inside divides by the source's port, what comes from outside
+/// by the destination's, and both meet. When leases move, their mappings and free ports go along. Each instance counts `per_host` for
+/// itself. What an inner host sends to an outer end of another's lease leaves by `outside`, its source translated, as if an inner host of
+/// another site had sent it: an edge from there back to the input `outside` completes the hairpin.
+///
 /// *Limits:* a full block costs up to 128 tries for each new mapping, and may then have a free port yet. Fragments
 /// that come before their first are dropped, not held. Errors between inner hosts (hairpinned) are dropped. VLANs do not tell
-/// inner hosts apart. Mappings survive the worker, `Shared` has them; they do not yet move one by one.
+/// inner hosts apart. Mappings are flows: they survive the worker when it is replicated, and move by leases (`--share`, `--all`), not one by one.
 #[derive(Debug)]
 pub struct Napt {
     ports: Ports,
@@ -89,14 +96,14 @@ pub struct Translated {
     pub no_mapping: u64,
     /// Fragments without a first one.
     pub fragments: u64,
-    /// Mappings.
-    pub mappings: Table,
+    /// Mappings that were made.
+    pub mappings: u64,
     #[serde(skip)]
-    first_fragments: Fragments,
+    hosts: Hosts,
 }
 
 impl Merge for Translated {
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
     fn merge(&mut self, other: Self) {
         self.out += other.out;
@@ -107,7 +114,7 @@ impl Merge for Translated {
         self.over_quota += other.over_quota;
         self.no_mapping += other.no_mapping;
         self.fragments += other.fragments;
-        self.mappings.merge(other.mappings);
+        self.mappings += other.mappings;
     }
 }
 
@@ -127,8 +134,6 @@ struct Datagram {
     headers: Headers,
     source: Ipv4Addr,
     destination: Ipv4Addr,
-    /// Identification, of a fragment.
-    id: u16,
     fragment: Fragment,
 }
 
@@ -136,7 +141,7 @@ impl Datagram {
     fn read<B: Bytes>(bytes: &B, layers: &Layers) -> Option<Datagram> {
         let (source, destination) = layers.ipv4(bytes)?;
         let (headers, fragment) = (Headers::of(layers), layers.fragment());
-        Some(Datagram { headers, source, destination, id: bytes.be16(headers.l3 + 4)?, fragment })
+        Some(Datagram { headers, source, destination, fragment })
     }
 
     /// Both ends; a query's identifier stands for either port. `None` for what has neither.
@@ -161,7 +166,7 @@ impl Napt {
         layers: &Layers,
         input: u8,
         now_ns: u64,
-        shared: &mut Translated,
+        ctx: &mut Ctx<'_, Self>,
     ) -> Result<u8, DropReason> {
         let bytes = packet.bytes();
         let datagram = Datagram::read(&bytes, layers).ok_or(DropReason::Truncated)?;
@@ -170,23 +175,25 @@ impl Napt {
         if is_many || input == OUTSIDE && !is_outer {
             return Err(DropReason::NoMapping);
         }
-        if datagram.fragment == Fragment::Later {
-            let known = shared.first_fragments.find(&datagram, input, now_ns);
-            let is_ours = |way: &Way| way.source.is_none_or(|outer| self.ports.owns(outer));
-            let way = known.filter(is_ours).ok_or(DropReason::Fragment)?;
-            return self.write(packet, &datagram.headers, way, shared);
-        }
-        if let Some(quoted) = layers.quoted(&bytes) {
-            return self.error(packet, &datagram, &quoted, input, now_ns, shared);
-        }
-        let way = self.way(&bytes, &datagram, layers, (input, is_outer), now_ns, shared);
-        if datagram.fragment == Fragment::First {
-            match way {
-                Ok(way) => shared.first_fragments.note(&datagram, input, now_ns, way),
-                Err(_) => shared.first_fragments.forget(&datagram, input),
+        let way = match datagram.fragment {
+            Fragment::Later => {
+                let ends = ctx.key(packet).and_then(|(key, direction)| ends_of(&key, direction));
+                let (proto, from, to) = ends.ok_or(DropReason::Fragment)?;
+                let way = self.later_way(proto, from, to, (input, is_outer), now_ns, ctx);
+                way.ok_or(DropReason::Fragment)?
             }
-        }
-        self.write(packet, &datagram.headers, way?, shared)
+            fragment => {
+                if let Some(quoted) = layers.quoted(&bytes) {
+                    return self.error(packet, &datagram, &quoted, input, now_ns, ctx);
+                }
+                if fragment == Fragment::First {
+                    // Its later ones will be asked for by it.
+                    ctx.key(packet);
+                }
+                self.way(&bytes, &datagram, layers, (input, is_outer), now_ns, ctx)?
+            }
+        };
+        self.write(packet, &datagram.headers, way, ctx.shared())
     }
 
     /// Which way a packet with both ends goes. `is_outer`: it is sent to an outer address.
@@ -197,7 +204,7 @@ impl Napt {
         layers: &Layers,
         (input, is_outer): (u8, bool),
         now_ns: u64,
-        shared: &mut Translated,
+        ctx: &mut Ctx<'_, Self>,
     ) -> Result<Way, DropReason> {
         let proto = datagram.headers.proto;
         let known = matches!(proto, proto::TCP | proto::UDP | proto::ICMP);
@@ -209,34 +216,66 @@ impl Napt {
         let flags = layers.tcp_flags(bytes).unwrap_or(0);
         let has_data = layers.payload < layers.end;
         let sent = Sent { proto, peer: to, flags, has_data, now_ns };
-        let table = &mut shared.mappings;
         let mut way = Way { output: INSIDE, ..Way::default() };
+        let mut is_here = is_outer;
         if input == INSIDE {
-            if is_outer && table.inner_of(&self.ports, proto, to, now_ns).is_none() {
-                // To an outer end that nobody has: no reason to give the sender one.
-                return Err(DropReason::NoMapping);
+            if is_outer && self.inner_of(ctx, proto, to, now_ns).is_none() {
+                is_here = false;
+                if !self.ports.is_elsewhere(to, from) {
+                    // To an outer end that nobody has: no reason to give the sender one.
+                    return Err(DropReason::NoMapping);
+                }
             }
             let start = || {
                 let key = FlowKey::from_packet(bytes, layers);
                 key.map_or(0, |(key, _)| self.hasher.hash(&key))
             };
-            from = match table.outbound(&self.ports, from, &sent, self.quota, start) {
+            from = match self.outbound(ctx, from, &sent, start) {
                 Ok(outer) => outer,
                 Err(why) => {
-                    shared.over_quota += u64::from(why == NoRoom::Quota);
+                    ctx.shared().over_quota += u64::from(why == NoRoom::Quota);
                     return Err(DropReason::NoPort);
                 }
             };
             way.source = Some(from);
             way.output = OUTSIDE;
         }
-        if is_outer {
+        if is_here {
             let sent = Sent { peer: from, ..sent };
-            let inner = table.inbound(&self.ports, to, &sent, self.filtering);
+            let inner = self.inbound(ctx, to, &sent);
             way.destination = Some(inner.ok_or(DropReason::NoMapping)?);
             way.output = INSIDE;
         }
         Ok(way)
+    }
+
+    /// Which way a later fragment goes, of a datagram with these ends: that of its first, if that was let through.
+    fn later_way(
+        &self,
+        proto: u8,
+        mut from: End,
+        to: End,
+        (input, is_outer): (u8, bool),
+        now_ns: u64,
+        ctx: &mut Ctx<'_, Self>,
+    ) -> Option<Way> {
+        let mut way = Way { output: INSIDE, ..Way::default() };
+        let mut is_here = is_outer;
+        if input == INSIDE {
+            let inner = from;
+            from = self.outer_of(ctx, proto, inner, now_ns)?;
+            (way.source, way.output) = (Some(from), OUTSIDE);
+            if is_outer && self.inner_of(ctx, proto, to, now_ns).is_none() {
+                is_here = false;
+                self.ports.is_elsewhere(to, inner).then_some(())?;
+            }
+        }
+        if is_here {
+            let inner = self.inner_of(ctx, proto, to, now_ns)?;
+            ctx.looked_up().filter(|mapping| mapping.lets_in(from, self.filtering))?;
+            (way.destination, way.output) = (Some(inner), INSIDE);
+        }
+        Some(way)
     }
 
     /// Writes what the way says.
@@ -270,22 +309,19 @@ impl Napt {
         quoted: &Layers,
         input: u8,
         now_ns: u64,
-        shared: &mut Translated,
+        ctx: &mut Ctx<'_, Self>,
     ) -> Result<u8, DropReason> {
         let bytes = packet.bytes();
         let quote = Datagram::read(&bytes, quoted).ok_or(DropReason::Truncated)?;
         let (from, to) = quote.ends(&bytes, quoted).ok_or(DropReason::NoMapping)?;
-        let table = &shared.mappings;
         let proto = quote.headers.proto;
         let (which, end, way) = if input == OUTSIDE {
             // Of what went out: it goes to who sent that.
-            let inner =
-                table.inner_of(&self.ports, proto, from, now_ns).ok_or(DropReason::NoMapping)?;
+            let inner = self.inner_of(ctx, proto, from, now_ns).ok_or(DropReason::NoMapping)?;
             let way = Way { destination: Some(inner), output: INSIDE, ..Way::default() };
             (Which::Source, inner, way)
         } else {
-            let outer =
-                table.outer_of(&self.ports, proto, to, now_ns).ok_or(DropReason::NoMapping)?;
+            let outer = self.outer_of(ctx, proto, to, now_ns).ok_or(DropReason::NoMapping)?;
             if self.ports.has(datagram.destination) {
                 return Err(DropReason::NoMapping);
             }
@@ -298,8 +334,8 @@ impl Napt {
         if let Some(l4) = datagram.headers.l4 {
             correct(packet, l4, outer.end, &written);
         }
-        shared.errors += 1;
-        self.write(packet, &outer, way, shared)
+        ctx.shared().errors += 1;
+        self.write(packet, &outer, way, ctx.shared())
     }
 }
 
@@ -313,18 +349,21 @@ impl Nf for Napt {
         fields: FIELDS,
         may_drop: true,
         effect: Effect::Stateful,
-        // One block of ports for all of them.
-        affinity: Affinity::All,
+        affinity: Affinity::Ends,
         cost_cycles: 200,
+        flows: 1 << 20,
+        // Each mapping says itself how long it may be idle; so exactly its end is noticed: a sixteenth of this.
+        flow_idle_ns: 16 * SECOND,
         ..Descriptor::BASE
     };
     type Access = ReadWrite;
     type Config = Config;
-    type Flow = ();
+    type Flow = Mapping;
     type Shared = Translated;
 
     fn build(config: Config, env: &Env) -> Result<Self, ConfigError> {
-        let ports = Ports::new(config.addresses, config.ports.as_deref().unwrap_or(BLOCK))?;
+        let block = config.ports.as_deref().unwrap_or(BLOCK);
+        let ports = Ports::new(config.addresses, block, env.is_one_of_several())?;
         // "ports of" in ASCII, reversed: another hash than anybody else's of the same seed.
         let hasher = FlowHasher::new(u128::from(env.seed) | 0x666f_2073_7472_6f70 << 64);
         let ipv6 = config.ipv6.unwrap_or(Action::Pass);
@@ -338,27 +377,25 @@ impl Nf for Napt {
 
     fn process(&self, packets: &mut Packets<'_, ReadWrite>, ctx: &mut Ctx<'_, Self>) {
         let input = ctx.input();
-        ctx.shared().mappings.ready(
-            input == INSIDE,
-            packets.iter_mut().filter_map(|packet| {
-                let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
-                let (source, destination) = layers.ipv4(&bytes)?;
-                let (from, to) = layers.ports(&bytes)?;
-                let end = if input == INSIDE { (source, from) } else { (destination, to) };
-                Some((layers.proto, end))
-            }),
-        );
+        let side = if input == INSIDE { Side::Inside } else { Side::Outside };
+        ctx.ready(packets.iter_mut().filter_map(|packet| {
+            let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+            let (source, destination) = layers.ipv4(&bytes)?;
+            let (from, to) = layers.ports(&bytes)?;
+            let (address, port) = if input == INSIDE { (source, from) } else { (destination, to) };
+            Some(FlowKey::of_end(side, layers.proto, address, port))
+        }));
         for mut packet in packets.iter_mut() {
             let (now, layers) = (ctx.now(&packet), packet.layers(Depth::L4));
-            let shared = ctx.shared();
             let judged = match layers.kind {
-                L3::Ipv4 => self.translate(&mut packet, &layers, input, now, shared),
+                L3::Ipv4 => self.translate(&mut packet, &layers, input, now, ctx),
                 L3::Ipv6 if self.ipv6 == Action::Drop => Err(DropReason::Filtered),
                 _ => Ok(if input == INSIDE { OUTSIDE } else { INSIDE }),
             };
             match judged {
                 Ok(output) => packet.send(output),
                 Err(reason) => {
+                    let shared = ctx.shared();
                     match reason {
                         DropReason::NoPort => shared.no_port += 1,
                         DropReason::NoMapping => shared.no_mapping += 1,
@@ -368,9 +405,21 @@ impl Nf for Napt {
                     packet.drop(reason);
                 }
             }
-            ctx.shared().mappings.sweep(&self.ports, now, 2);
         }
     }
+
+    fn on_flow_end(&self, _key: &FlowKey, mapping: Mapping, shared: &mut Translated) {
+        shared.hosts.remove(mapping.inner.0);
+    }
+}
+
+/// Protocol, source and destination of a packet with a key, as far as they are translated.
+fn ends_of(key: &FlowKey, direction: Direction) -> Option<(u8, End, End)> {
+    let end = |side| match key.end_at(direction, side)?.upper() {
+        (IpAddr::V4(address), port) => Some((address, port)),
+        (IpAddr::V6(_), _) => None,
+    };
+    Some((key.proto(), end(Side::Inside)?, end(Side::Outside)?))
 }
 
 weir_nf::register!(Napt);

@@ -2,15 +2,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
 mod common;
+#[path = "common/nat.rs"]
+mod nat;
 
 use common::{DATA, v6};
+use nat::Nat;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::cell::Cell;
 use std::collections::HashMap;
 use weir_nf::checksum::{L4Checksum, verify_l4};
 use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
-use weir_nf::{Depth, DropReason, Env, check_ip};
+use weir_nf::{Depth, DropReason, check_ip};
 use weir_nfs::napt::Napt;
 use weir_packet::parse;
 
@@ -30,15 +34,35 @@ fn config() -> Value {
     json!({"addresses": ["198.51.100.1"]})
 }
 
-fn bench(config: Value) -> Bench {
-    Bench::new::<Napt>(config).unwrap()
+thread_local! {
+    /// How many instances a test's translator has.
+    static INSTANCES: Cell<usize> = const { Cell::new(1) };
 }
 
-fn at(bench: &mut Bench, input: u8, second: u64, frame: &[u8]) -> Seen {
-    bench.run_by(input, &[(frame, frame.len(), second * SECOND)]).remove(0)
+/// Tests that hold for one instance as for several.
+macro_rules! with_1_2_and_3_instances {
+    ($(fn $name:ident() $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            for count in 1..=3 {
+                println!("{count} instances");
+                INSTANCES.set(count);
+                // What ends early ends for this many.
+                (|| $body)();
+            }
+        }
+    )*};
 }
 
-fn from(bench: &mut Bench, input: u8, frame: &Frame<'_>) -> Seen {
+fn bench(config: Value) -> Nat {
+    Nat::new(INSTANCES.get(), config)
+}
+
+fn at(bench: &mut Nat, input: u8, second: u64, frame: &[u8]) -> Seen {
+    bench.run(input, frame, second * SECOND)
+}
+
+fn from(bench: &mut Nat, input: u8, frame: &Frame<'_>) -> Seen {
     at(bench, input, 1, &frame.build())
 }
 
@@ -64,100 +88,107 @@ fn dropped(seen: &Seen) -> DropReason {
     seen.verdict.unwrap_err()
 }
 
-#[test]
-fn a_connection_goes_out_by_an_outer_end_and_its_answers_come_back() {
-    for vlan in [false, true] {
-        let tag = |f: Frame<'static>| if vlan { f.tag(0x88a8, 5).vlan(7) } else { f };
-        let mut bench = bench(config());
-        let out = tag(Frame::ipv4(HOST, SERVER).options(&[1; 8]).tcp(5000, 80, SYN));
-        let seen = from(&mut bench, INSIDE, &out);
-        assert_eq!(ends(&seen, "outside"), ((OUTER, 5000), (SERVER, 80)));
-        let back = tag(Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK).payload(b"odd"));
-        let seen = from(&mut bench, OUTSIDE, &back);
-        assert_eq!(ends(&seen, "inside"), ((SERVER, 80), (HOST, 5000)));
-        // All but addresses, ports and checksums is as it was.
-        let expected = tag(Frame::ipv4(SERVER, HOST).tcp(80, 5000, SYN_ACK).payload(b"odd"));
-        assert_eq!(seen.bytes, expected.build());
-        let report = bench.report();
-        assert_eq!(
-            (&report["out"], &report["back"], &report["mappings"]),
-            (&json!(1), &json!(1), &json!(1))
-        );
-    }
-}
-
-#[test]
-fn an_inner_endpoint_has_one_outer_end_and_another_inner_one_another_of_the_same_parity() {
-    let mut bench = bench(config());
-    let udp = |host, port, to| Frame::ipv4(host, to).udp(port, 53);
-    let outer = |bench: &mut Bench, host, port, to| {
-        ends(&from(bench, INSIDE, &udp(host, port, to)), "outside").0
-    };
-    assert_eq!(outer(&mut bench, HOST, 5001, SERVER), (OUTER, 5001));
-    assert_eq!(outer(&mut bench, HOST, 5001, [192, 0, 2, 1]), (OUTER, 5001));
-    let other = outer(&mut bench, OTHER_HOST, 5001, SERVER);
-    assert!(other.1 != 5001 && other.1 % 2 == 1 && other.1 >= 1024, "{other:?}");
-    assert_eq!(outer(&mut bench, OTHER_HOST, 5001, [192, 0, 2, 1]), other);
-    // Other protocols have ports of their own.
-    let tcp = Frame::ipv4(OTHER_HOST, SERVER).tcp(5001, 80, SYN);
-    assert_eq!(ends(&from(&mut bench, INSIDE, &tcp), "outside").0, (OUTER, 5001));
-    // A well-known port is not in the block.
-    let low = outer(&mut bench, HOST, 500, SERVER);
-    assert!(low.1 >= 1024 && low.1 % 2 == 0, "{low:?}");
-}
-
-#[test]
-fn filtering_says_who_may_answer() {
-    let stranger = [192, 0, 2, 77];
-    for (filtering, may) in [
-        ("endpoint", [true, true, true]),
-        ("address", [true, true, false]),
-        ("port", [true, false, false]),
-    ] {
-        let mut config = config();
-        config["filtering"] = json!(filtering);
-        let mut bench = bench(config);
-        from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).udp(5000, 53));
-        for ((who, port), may) in [(SERVER, 53), (SERVER, 54), (stranger, 53)].into_iter().zip(may)
-        {
-            let seen = from(&mut bench, OUTSIDE, &Frame::ipv4(who, OUTER).udp(port, 5000));
-            match may {
-                true => assert_eq!(ends(&seen, "inside"), ((who, port), (HOST, 5000))),
-                false => assert_eq!(dropped(&seen), DropReason::NoMapping, "{filtering}"),
-            }
+with_1_2_and_3_instances! {
+    fn a_connection_goes_out_by_an_outer_end_and_its_answers_come_back() {
+        for vlan in [false, true] {
+            let tag = |f: Frame<'static>| if vlan { f.tag(0x88a8, 5).vlan(7) } else { f };
+            let mut bench = bench(config());
+            let out = tag(Frame::ipv4(HOST, SERVER).options(&[1; 8]).tcp(5000, 80, SYN));
+            let seen = from(&mut bench, INSIDE, &out);
+            assert_eq!(ends(&seen, "outside"), ((OUTER, 5000), (SERVER, 80)));
+            let back = tag(Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK).payload(b"odd"));
+            let seen = from(&mut bench, OUTSIDE, &back);
+            assert_eq!(ends(&seen, "inside"), ((SERVER, 80), (HOST, 5000)));
+            // All but addresses, ports and checksums is as it was.
+            let expected = tag(Frame::ipv4(SERVER, HOST).tcp(80, 5000, SYN_ACK).payload(b"odd"));
+            assert_eq!(seen.bytes, expected.build());
+            let report = bench.report();
+            assert_eq!(
+                (&report["out"], &report["back"], &report["mappings"]),
+                (&json!(1), &json!(1), &json!(1))
+            );
         }
-        let unasked = Frame::ipv4(SERVER, OUTER).udp(53, 5002);
-        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &unasked)), DropReason::NoMapping);
-        let not_ours = Frame::ipv4(SERVER, HOST).udp(53, 5000);
-        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &not_ours)), DropReason::NoMapping);
     }
 }
 
-#[test]
-fn inner_hosts_reach_each_other_by_outer_ends() {
-    let mut bench = bench(config());
-    from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, SERVER).udp(7000, 53));
-    let seen = from(&mut bench, INSIDE, &Frame::ipv4(HOST, OUTER).udp(5000, 7000));
-    assert_eq!(ends(&seen, "inside"), ((OUTER, 5000), (OTHER_HOST, 7000)));
-    let seen = from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, OUTER).udp(7000, 5000));
-    assert_eq!(ends(&seen, "inside"), ((OUTER, 7000), (HOST, 5000)));
-    assert_eq!(bench.report()["hairpinned"], 2);
+with_1_2_and_3_instances! {
+    fn an_inner_endpoint_has_one_outer_end_and_another_inner_one_another_of_the_same_parity() {
+        let mut bench = bench(config());
+        let udp = |host, port, to| Frame::ipv4(host, to).udp(port, 53);
+        let outer = |bench: &mut Nat, host, port, to| {
+            ends(&from(bench, INSIDE, &udp(host, port, to)), "outside").0
+        };
+        assert_eq!(outer(&mut bench, HOST, 5001, SERVER), (OUTER, 5001));
+        assert_eq!(outer(&mut bench, HOST, 5001, [192, 0, 2, 1]), (OUTER, 5001));
+        let other = outer(&mut bench, OTHER_HOST, 5001, SERVER);
+        assert!(other.1 != 5001 && other.1 % 2 == 1 && other.1 >= 1024, "{other:?}");
+        assert_eq!(outer(&mut bench, OTHER_HOST, 5001, [192, 0, 2, 1]), other);
+        // Other protocols have ports of their own.
+        let tcp = Frame::ipv4(OTHER_HOST, SERVER).tcp(5001, 80, SYN);
+        assert_eq!(ends(&from(&mut bench, INSIDE, &tcp), "outside").0, (OUTER, 5001));
+        // A well-known port is not in the block.
+        let low = outer(&mut bench, HOST, 500, SERVER);
+        assert!(low.1 >= 1024 && low.1 % 2 == 0, "{low:?}");
+    }
 }
 
-#[test]
-fn pings_are_told_apart_by_their_identifier() {
-    let mut bench = bench(config());
-    let echo = |from: [u8; 4], to: [u8; 4], kind, id: u16| {
-        let [a, b] = id.to_be_bytes();
-        Frame::ipv4(from, to).icmp(kind, 0, [a, b, 0, 1]).payload(b"ping")
-    };
-    let seen = from(&mut bench, INSIDE, &echo(HOST, SERVER, 8, 3000));
-    assert_eq!(ends(&seen, "outside").0, (OUTER, 3000));
-    let seen = from(&mut bench, INSIDE, &echo(OTHER_HOST, SERVER, 8, 3000));
-    let other = ends(&seen, "outside").0.1;
-    assert_ne!(other, 3000);
-    let seen = from(&mut bench, OUTSIDE, &echo(SERVER, OUTER, 0, other));
-    assert_eq!(ends(&seen, "inside").1, (OTHER_HOST, 3000));
+with_1_2_and_3_instances! {
+    fn filtering_says_who_may_answer() {
+        let stranger = [192, 0, 2, 77];
+        for (filtering, may) in [
+            ("endpoint", [true, true, true]),
+            ("address", [true, true, false]),
+            ("port", [true, false, false]),
+        ] {
+            let mut config = config();
+            config["filtering"] = json!(filtering);
+            let mut bench = bench(config);
+            from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).udp(5000, 53));
+            for ((who, port), may) in [(SERVER, 53), (SERVER, 54), (stranger, 53)].into_iter().zip(may)
+            {
+                let seen = from(&mut bench, OUTSIDE, &Frame::ipv4(who, OUTER).udp(port, 5000));
+                match may {
+                    true => assert_eq!(ends(&seen, "inside"), ((who, port), (HOST, 5000))),
+                    false => assert_eq!(dropped(&seen), DropReason::NoMapping, "{filtering}"),
+                }
+            }
+            let unasked = Frame::ipv4(SERVER, OUTER).udp(53, 5002);
+            assert_eq!(dropped(&from(&mut bench, OUTSIDE, &unasked)), DropReason::NoMapping);
+            let not_ours = Frame::ipv4(SERVER, HOST).udp(53, 5000);
+            assert_eq!(dropped(&from(&mut bench, OUTSIDE, &not_ours)), DropReason::NoMapping);
+        }
+    }
+}
+
+with_1_2_and_3_instances! {
+    fn inner_hosts_reach_each_other_by_outer_ends() {
+        let mut bench = bench(config());
+        from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, SERVER).udp(7000, 53));
+        let seen = from(&mut bench, INSIDE, &Frame::ipv4(HOST, OUTER).udp(5000, 7000));
+        assert_eq!(ends(&seen, "inside"), ((OUTER, 5000), (OTHER_HOST, 7000)));
+        let seen = from(&mut bench, INSIDE, &Frame::ipv4(OTHER_HOST, OUTER).udp(7000, 5000));
+        assert_eq!(ends(&seen, "inside"), ((OUTER, 7000), (HOST, 5000)));
+        let report = bench.report();
+        let sum = |a: &str| report[a].as_u64().unwrap();
+        assert_eq!((sum("hairpinned") + sum("back"), sum("mappings")), (2, 2));
+    }
+}
+
+with_1_2_and_3_instances! {
+    fn pings_are_told_apart_by_their_identifier() {
+        let mut bench = bench(config());
+        let echo = |from: [u8; 4], to: [u8; 4], kind, id: u16| {
+            let [a, b] = id.to_be_bytes();
+            Frame::ipv4(from, to).icmp(kind, 0, [a, b, 0, 1]).payload(b"ping")
+        };
+        let seen = from(&mut bench, INSIDE, &echo(HOST, SERVER, 8, 3000));
+        assert_eq!(ends(&seen, "outside").0, (OUTER, 3000));
+        let seen = from(&mut bench, INSIDE, &echo(OTHER_HOST, SERVER, 8, 3000));
+        let other = ends(&seen, "outside").0.1;
+        assert_ne!(other, 3000);
+        let seen = from(&mut bench, OUTSIDE, &echo(SERVER, OUTER, 0, other));
+        assert_eq!(ends(&seen, "inside").1, (OTHER_HOST, 3000));
+    }
 }
 
 /// The quoted packet, made whole: its checksums must be right, and what it says.
@@ -168,67 +199,69 @@ fn quote(seen: &Seen) -> (End, End) {
     ends(&Seen { verdict: Ok("outside"), bytes: frame, tags: seen.tags }, "outside")
 }
 
-#[test]
-fn icmp_errors_are_translated_with_what_they_quote_both_ways() {
-    for (out, back) in [
-        (
-            Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN),
-            Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK),
-        ),
-        (Frame::ipv4(HOST, SERVER).udp(5000, 80), Frame::ipv4(SERVER, OUTER).udp(80, 5000)),
-    ] {
-        let mut bench = bench(config());
-        let sent = from(&mut bench, INSIDE, &out.payload(b"12345678"));
-        let router = [192, 0, 2, 254];
-        let error =
-            Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..]).pad_to(200);
-        let seen = from(&mut bench, OUTSIDE, &error);
-        let layers = parse(&seen.bytes[..], Depth::L4);
-        assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
-        assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (router.into(), HOST.into()));
-        assert_eq!(seen.verdict, Ok("inside"));
-        assert_eq!(quote(&seen), ((HOST, 5000), (SERVER, 80)));
-        // The other way: the inner host refuses, or a router of its own does.
-        for who in [HOST, [10, 9, 9, 9]] {
-            let came = from(&mut bench, OUTSIDE, &back.payload(b"12345678"));
-            let error = Frame::ipv4(who, SERVER).icmp(3, 3, [0; 4]).payload(&came.bytes[14..]);
-            let seen = from(&mut bench, INSIDE, &error);
+with_1_2_and_3_instances! {
+    fn icmp_errors_are_translated_with_what_they_quote_both_ways() {
+        for (out, back) in [
+            (
+                Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN),
+                Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK),
+            ),
+            (Frame::ipv4(HOST, SERVER).udp(5000, 80), Frame::ipv4(SERVER, OUTER).udp(80, 5000)),
+        ] {
+            let mut bench = bench(config());
+            let sent = from(&mut bench, INSIDE, &out.payload(b"12345678"));
+            let router = [192, 0, 2, 254];
+            let error =
+                Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..]).pad_to(200);
+            let seen = from(&mut bench, OUTSIDE, &error);
             let layers = parse(&seen.bytes[..], Depth::L4);
             assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
-            assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (OUTER.into(), SERVER.into()));
-            assert_eq!(quote(&seen), ((SERVER, 80), (OUTER, 5000)));
+            assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (router.into(), HOST.into()));
+            assert_eq!(seen.verdict, Ok("inside"));
+            assert_eq!(quote(&seen), ((HOST, 5000), (SERVER, 80)));
+            // The other way: the inner host refuses, or a router of its own does.
+            for who in [HOST, [10, 9, 9, 9]] {
+                let came = from(&mut bench, OUTSIDE, &back.payload(b"12345678"));
+                let error = Frame::ipv4(who, SERVER).icmp(3, 3, [0; 4]).payload(&came.bytes[14..]);
+                let seen = from(&mut bench, INSIDE, &error);
+                let layers = parse(&seen.bytes[..], Depth::L4);
+                assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
+                assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (OUTER.into(), SERVER.into()));
+                assert_eq!(quote(&seen), ((SERVER, 80), (OUTER, 5000)));
+            }
+            // Only as much quoted as must be, with padding behind it.
+            let short =
+                Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..42]).pad_to(80);
+            let seen = from(&mut bench, OUTSIDE, &short);
+            let layers = parse(&seen.bytes[..], Depth::L4);
+            assert_eq!(
+                (seen.verdict, verify_l4(&seen.bytes[..], &layers)),
+                (Ok("inside"), L4Checksum::Good)
+            );
+            assert!(seen.bytes[usize::from(layers.end)..].iter().all(|byte| *byte == 0));
+            let unknown =
+                Frame::ipv4(SERVER, OUTER).icmp(3, 3, [0; 4]).payload(&back.build()[14..]).build();
+            assert_eq!(dropped(&at(&mut bench, OUTSIDE, 1, &unknown)), DropReason::NoMapping);
         }
-        // Only as much quoted as must be, with padding behind it.
-        let short =
-            Frame::ipv4(router, OUTER).icmp(11, 0, [0; 4]).payload(&sent.bytes[14..42]).pad_to(80);
-        let seen = from(&mut bench, OUTSIDE, &short);
-        let layers = parse(&seen.bytes[..], Depth::L4);
-        assert_eq!(
-            (seen.verdict, verify_l4(&seen.bytes[..], &layers)),
-            (Ok("inside"), L4Checksum::Good)
-        );
-        assert!(seen.bytes[usize::from(layers.end)..].iter().all(|byte| *byte == 0));
-        let unknown =
-            Frame::ipv4(SERVER, OUTER).icmp(3, 3, [0; 4]).payload(&back.build()[14..]).build();
-        assert_eq!(dropped(&at(&mut bench, OUTSIDE, 1, &unknown)), DropReason::NoMapping);
     }
 }
 
-#[test]
-fn fragments_follow_their_first_and_the_whole_has_a_right_checksum() {
-    let mut bench = bench(config());
-    let pieces = Frame::ipv4(HOST, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
-    let seen: Vec<_> = pieces.iter().map(|p| at(&mut bench, INSIDE, 1, p)).collect();
-    let whole = Frame::ipv4(OUTER, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
-    assert_eq!(seen.iter().map(|s| s.bytes.clone()).collect::<Vec<_>>(), whole);
-    assert!(seen.iter().all(|s| s.verdict == Ok("outside")));
-    let late = Frame::ipv4(HOST, SERVER).id(78).udp(5000, 53).payload(&[7; 100]).fragments(48);
-    assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &late[1])), DropReason::Fragment);
-    let tiny = Frame::ipv4(HOST, SERVER).id(79).tcp(5000, 80, SYN).payload(&[7; 40]).fragments(8);
-    assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &tiny[0])), DropReason::Truncated);
-    at(&mut bench, INSIDE, 1, &late[0]);
-    assert_eq!(at(&mut bench, INSIDE, 30, &late[1]).verdict, Ok("outside"));
-    assert_eq!(dropped(&at(&mut bench, INSIDE, 31, &late[2])), DropReason::Fragment);
+with_1_2_and_3_instances! {
+    fn fragments_follow_their_first_and_the_whole_has_a_right_checksum() {
+        let mut bench = bench(config());
+        let pieces = Frame::ipv4(HOST, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
+        let seen: Vec<_> = pieces.iter().map(|p| at(&mut bench, INSIDE, 1, p)).collect();
+        let whole = Frame::ipv4(OUTER, SERVER).id(77).udp(5000, 53).payload(&[7; 100]).fragments(48);
+        assert_eq!(seen.iter().map(|s| s.bytes.clone()).collect::<Vec<_>>(), whole);
+        assert!(seen.iter().all(|s| s.verdict == Ok("outside")));
+        let late = Frame::ipv4(HOST, SERVER).id(78).udp(5000, 53).payload(&[7; 100]).fragments(48);
+        assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &late[1])), DropReason::Fragment);
+        let tiny = Frame::ipv4(HOST, SERVER).id(79).tcp(5000, 80, SYN).payload(&[7; 40]).fragments(8);
+        assert_eq!(dropped(&at(&mut bench, INSIDE, 1, &tiny[0])), DropReason::Truncated);
+        at(&mut bench, INSIDE, 1, &late[0]);
+        assert_eq!(at(&mut bench, INSIDE, 30, &late[1]).verdict, Ok("outside"));
+        assert_eq!(dropped(&at(&mut bench, INSIDE, 32, &late[2])), DropReason::Fragment);
+    }
 }
 
 #[test]
@@ -253,7 +286,7 @@ fn a_host_has_its_quota_of_mappings_and_others_theirs() {
     let mut bench =
         bench(json!({"addresses": ["198.51.100.1"], "ports": "3000-3009", "per_host": 3}));
     let udp = |host, port| Frame::ipv4(host, SERVER).udp(port, 53).build();
-    let passes = |bench: &mut Bench, second, host| {
+    let passes = |bench: &mut Nat, second, host| {
         let send = |port| at(bench, INSIDE, second, &udp(host, port)).verdict;
         (1..=5).map(send).filter(Result::is_ok).count()
     };
@@ -264,7 +297,7 @@ fn a_host_has_its_quota_of_mappings_and_others_theirs() {
     // Those that have ended do not count; what was written down does.
     assert_eq!(passes(&mut bench, 301, HOST), 3);
     let mut new = self::bench(json!({"addresses": ["198.51.100.1"], "per_host": 3}));
-    new.restore(&bench.save()).unwrap();
+    new.restore(&bench.save());
     let seen = at(&mut new, INSIDE, 302, &udp(HOST, 9));
     assert_eq!(dropped(&seen), DropReason::NoPort);
 }
@@ -284,47 +317,48 @@ fn when_a_first_fragment_is_dropped_later_ones_take_no_older_way() {
     assert_eq!(dropped(&at(&mut bench, INSIDE, 2, &again[1])), DropReason::Fragment);
 }
 
-#[test]
-fn mappings_end_as_the_rfcs_say() {
-    let lasts = |frames: &[(u8, Frame<'_>)], seconds: u64| {
+with_1_2_and_3_instances! {
+    fn mappings_end_as_the_rfcs_say() {
+        let lasts = |frames: &[(u8, Frame<'_>)], seconds: u64| {
+            let mut bench = bench(config());
+            frames.iter().for_each(|(input, frame)| drop(from(&mut bench, *input, frame)));
+            let last = frames[0].1.build();
+            let udp = parse(&last[..], Depth::L4).proto == 17;
+            let back = Frame::ipv4(SERVER, OUTER);
+            let back = if udp { back.udp(80, 5000) } else { back.tcp(80, 5000, ACK) };
+            at(&mut bench, OUTSIDE, 1 + seconds, &back.build()).verdict.is_ok()
+        };
+        let udp = [(INSIDE, Frame::ipv4(HOST, SERVER).udp(5000, 80))];
+        assert!(lasts(&udp, 299) && !lasts(&udp, 300));
+        let tcp = |f: Frame<'static>| f;
+        let syn = (INSIDE, tcp(Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN)));
+        let open = [
+            syn,
+            (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK)),
+            (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA)),
+        ];
+        assert!(lasts(&open[..1], 239) && !lasts(&open[..1], 240));
+        assert!(lasts(&open, 7439) && !lasts(&open, 7440));
+        let closed = [
+            &open[..],
+            &[
+                (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, 17)),
+                (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, 17)),
+            ],
+        ]
+        .concat();
+        assert!(lasts(&closed, 239) && !lasts(&closed, 240));
+        // What comes from outside keeps no UDP mapping alive.
         let mut bench = bench(config());
-        frames.iter().for_each(|(input, frame)| drop(from(&mut bench, *input, frame)));
-        let last = frames[0].1.build();
-        let udp = parse(&last[..], Depth::L4).proto == 17;
-        let back = Frame::ipv4(SERVER, OUTER);
-        let back = if udp { back.udp(80, 5000) } else { back.tcp(80, 5000, ACK) };
-        at(&mut bench, OUTSIDE, 1 + seconds, &back.build()).verdict.is_ok()
-    };
-    let udp = [(INSIDE, Frame::ipv4(HOST, SERVER).udp(5000, 80))];
-    assert!(lasts(&udp, 299) && !lasts(&udp, 300));
-    let tcp = |f: Frame<'static>| f;
-    let syn = (INSIDE, tcp(Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN)));
-    let open = [
-        syn,
-        (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK)),
-        (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA)),
-    ];
-    assert!(lasts(&open[..1], 239) && !lasts(&open[..1], 240));
-    assert!(lasts(&open, 7439) && !lasts(&open, 7440));
-    let closed = [
-        &open[..],
-        &[
-            (INSIDE, Frame::ipv4(HOST, SERVER).tcp(5000, 80, 17)),
-            (OUTSIDE, Frame::ipv4(SERVER, OUTER).tcp(80, 5000, 17)),
-        ],
-    ]
-    .concat();
-    assert!(lasts(&closed, 239) && !lasts(&closed, 240));
-    // What comes from outside keeps no UDP mapping alive.
-    let mut bench = bench(config());
-    from(&mut bench, INSIDE, &udp[0].1);
-    let back = Frame::ipv4(SERVER, OUTER).udp(80, 5000).build();
-    assert!(at(&mut bench, OUTSIDE, 200, &back).verdict.is_ok());
-    assert!(at(&mut bench, OUTSIDE, 301, &back).verdict.is_err());
+        from(&mut bench, INSIDE, &udp[0].1);
+        let back = Frame::ipv4(SERVER, OUTER).udp(80, 5000).build();
+        assert!(at(&mut bench, OUTSIDE, 200, &back).verdict.is_ok());
+        assert!(at(&mut bench, OUTSIDE, 301, &back).verdict.is_err());
+    }
 }
 
 /// A connection that both sides have opened.
-fn opened() -> Bench {
+fn opened() -> Nat {
     let mut bench = bench(config());
     from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN));
     from(&mut bench, OUTSIDE, &Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN_ACK));
@@ -332,57 +366,61 @@ fn opened() -> Bench {
     bench
 }
 
-#[test]
-fn a_reset_connection_ends_after_four_minutes_unless_data_goes_on() {
-    let reset = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, RST).build();
-    let data = Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA).payload(b"x").build();
-    let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
-    for (more, lasts) in [(None, false), (Some(&data), true), (Some(&back), false)] {
-        let mut bench = opened();
-        at(&mut bench, OUTSIDE, 2, &reset);
-        more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
-        assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_ok());
-        let mut bench = opened();
-        at(&mut bench, OUTSIDE, 2, &reset);
-        more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
-        assert_eq!(at(&mut bench, OUTSIDE, 242, &back).verdict.is_ok(), lasts);
+with_1_2_and_3_instances! {
+    fn a_reset_connection_ends_after_four_minutes_unless_data_goes_on() {
+        let reset = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, RST).build();
+        let data = Frame::ipv4(HOST, SERVER).tcp(5000, 80, DATA).payload(b"x").build();
+        let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
+        for (more, lasts) in [(None, false), (Some(&data), true), (Some(&back), false)] {
+            let mut bench = opened();
+            at(&mut bench, OUTSIDE, 2, &reset);
+            more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
+            assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_ok());
+            let mut bench = opened();
+            at(&mut bench, OUTSIDE, 2, &reset);
+            more.map(|more| at(&mut bench, INSIDE + u8::from(more == &back), 2, more));
+            assert_eq!(at(&mut bench, OUTSIDE, 242, &back).verdict.is_ok(), lasts);
+        }
     }
 }
 
-#[test]
-fn strangers_neither_keep_a_mapping_nor_end_or_crowd_out_its_connections() {
-    let stranger = |n: u16, flags| {
-        let [a, b] = n.to_be_bytes();
-        Frame::ipv4([192, 0, a, b], OUTER).tcp(1, 5000, flags).build()
-    };
-    let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
-    // More of them than peers are told apart.
-    let mut bench = opened();
-    for n in 0..200 {
-        at(&mut bench, OUTSIDE, 2, &stranger(n, [SYN, RST][usize::from(n % 2)]));
+with_1_2_and_3_instances! {
+    fn strangers_neither_keep_a_mapping_nor_end_or_crowd_out_its_connections() {
+        let stranger = |n: u16, flags| {
+            let [a, b] = n.to_be_bytes();
+            Frame::ipv4([192, 0, a, b], OUTER).tcp(1, 5000, flags).build()
+        };
+        let back = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, ACK).build();
+        // More of them than peers are told apart.
+        let mut bench = opened();
+        for n in 0..200 {
+            at(&mut bench, OUTSIDE, 2, &stranger(n, [SYN, RST][usize::from(n % 2)]));
+        }
+        assert!(at(&mut bench, OUTSIDE, 7440, &back).verdict.is_ok());
+        let mut bench = self::bench(config());
+        from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN));
+        at(&mut bench, OUTSIDE, 200, &stranger(1, SYN));
+        assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_err());
     }
-    assert!(at(&mut bench, OUTSIDE, 7440, &back).verdict.is_ok());
-    let mut bench = self::bench(config());
-    from(&mut bench, INSIDE, &Frame::ipv4(HOST, SERVER).tcp(5000, 80, SYN));
-    at(&mut bench, OUTSIDE, 200, &stranger(1, SYN));
-    assert!(at(&mut bench, OUTSIDE, 241, &back).verdict.is_err());
 }
 
-#[test]
-fn mappings_end_when_a_new_configuration_does_not_have_their_outer_ends() {
-    for new in [
-        json!({"addresses": ["198.51.100.9"]}),
-        json!({"addresses": ["198.51.100.1"], "ports": "6000-7000"}),
-    ] {
-        let mut bench = bench(config());
-        let udp = Frame::ipv4(HOST, SERVER).udp(5000, 53);
-        from(&mut bench, INSIDE, &udp);
-        bench.instance().reconfigure(&new, &Env::default()).unwrap();
-        let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
-        assert_eq!(dropped(&from(&mut bench, OUTSIDE, &back)), DropReason::NoMapping);
-        let (address, port) = ends(&from(&mut bench, INSIDE, &udp), "outside").0;
-        assert!(address == [198, 51, 100, 9] || (6000..=7000).contains(&port));
-        assert_eq!(bench.report()["mappings"], 1);
+with_1_2_and_3_instances! {
+    fn mappings_end_when_a_new_configuration_does_not_have_their_outer_ends() {
+        for new in [
+            json!({"addresses": ["198.51.100.9"]}),
+            json!({"addresses": ["198.51.100.1"], "ports": "6000-24999"}),
+        ] {
+            let mut bench = bench(config());
+            let udp = Frame::ipv4(HOST, SERVER).udp(5000, 53);
+            from(&mut bench, INSIDE, &udp);
+            bench.reconfigure(&new);
+            let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
+            assert_eq!(dropped(&from(&mut bench, OUTSIDE, &back)), DropReason::NoMapping);
+            let (address, port) = ends(&from(&mut bench, INSIDE, &udp), "outside").0;
+            assert!(address == [198, 51, 100, 9] || (6000..=24_999).contains(&port));
+            // This one, and the one that has ended.
+            assert_eq!((bench.report()["mappings"].as_u64(), bench.mappings()), (Some(2), 1));
+        }
     }
 }
 
@@ -394,32 +432,34 @@ fn a_packet_to_an_outer_end_that_nobody_has_takes_no_port() {
     assert_eq!(bench.report()["mappings"], 0);
 }
 
-#[test]
-fn mappings_survive_a_restart() {
-    let mut old = bench(config());
-    let udp = |host| Frame::ipv4(host, SERVER).udp(5000, 53);
-    from(&mut old, INSIDE, &udp(HOST));
-    let other = ends(&from(&mut old, INSIDE, &udp(OTHER_HOST)), "outside").0;
-    let mut new = bench(config());
-    new.restore(&old.save()).unwrap();
-    assert_eq!(new.report(), old.report());
-    assert_eq!(ends(&from(&mut new, INSIDE, &udp(OTHER_HOST)), "outside").0, other);
-    let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
-    assert_eq!(ends(&from(&mut new, OUTSIDE, &back), "inside").1, (HOST, 5000));
+with_1_2_and_3_instances! {
+    fn mappings_survive_a_restart() {
+        let mut old = bench(config());
+        let udp = |host| Frame::ipv4(host, SERVER).udp(5000, 53);
+        from(&mut old, INSIDE, &udp(HOST));
+        let other = ends(&from(&mut old, INSIDE, &udp(OTHER_HOST)), "outside").0;
+        let mut new = bench(config());
+        new.restore(&old.save());
+        assert_eq!(new.report(), old.report());
+        assert_eq!(ends(&from(&mut new, INSIDE, &udp(OTHER_HOST)), "outside").0, other);
+        let back = Frame::ipv4(SERVER, OUTER).udp(53, 5000);
+        assert_eq!(ends(&from(&mut new, OUTSIDE, &back), "inside").1, (HOST, 5000));
+    }
 }
 
-#[test]
-fn ipv6_is_passed_or_refused_and_what_is_not_ip_passes() {
-    let arp = Frame::other(0x0806).payload(&[0; 28]);
-    for (ipv6, passes) in [("pass", true), ("drop", false)] {
-        let mut config = config();
-        config["ipv6"] = json!(ipv6);
-        let mut bench = bench(config);
-        for (input, output) in [(INSIDE, "outside"), (OUTSIDE, "inside")] {
-            let seen = from(&mut bench, input, &v6().udp(1, 2));
-            assert_eq!(seen.verdict.ok(), passes.then_some(output));
-            assert_eq!(seen.bytes, v6().udp(1, 2).build());
-            assert_eq!(from(&mut bench, input, &arp).verdict, Ok(output));
+with_1_2_and_3_instances! {
+    fn ipv6_is_passed_or_refused_and_what_is_not_ip_passes() {
+        let arp = Frame::other(0x0806).payload(&[0; 28]);
+        for (ipv6, passes) in [("pass", true), ("drop", false)] {
+            let mut config = config();
+            config["ipv6"] = json!(ipv6);
+            let mut bench = bench(config);
+            for (input, output) in [(INSIDE, "outside"), (OUTSIDE, "inside")] {
+                let seen = from(&mut bench, input, &v6().udp(1, 2));
+                assert_eq!(seen.verdict.ok(), passes.then_some(output));
+                assert_eq!(seen.bytes, v6().udp(1, 2).build());
+                assert_eq!(from(&mut bench, input, &arp).verdict, Ok(output));
+            }
         }
     }
 }
@@ -437,6 +477,87 @@ fn configurations_that_cannot_be_are_refused_by_place() {
         let error = Bench::new::<Napt>(config).err().unwrap().to_string();
         assert!(error.starts_with(place), "{error}");
     }
+}
+
+#[test]
+fn inner_hosts_of_different_instances_reach_each_other_by_an_edge_back() {
+    for count in [2, 3] {
+        let mut bench = Nat::new(count, config());
+        let (one, other) = ((HOST, 5000), (OTHER_HOST, 6000));
+        let udp = |from: End, to: End| Frame::ipv4(from.0, to.0).udp(from.1, to.1);
+        assert_ne!(bench.instance_of(INSIDE, &udp(one, (SERVER, 53)).build()), {
+            bench.instance_of(INSIDE, &udp(other, (SERVER, 53)).build())
+        });
+        from(&mut bench, INSIDE, &udp(other, (SERVER, 53)));
+        let seen = from(&mut bench, INSIDE, &udp(one, (OUTER, 6000)));
+        assert_eq!(ends(&seen, "inside"), ((OUTER, 5000), other));
+        let seen = from(&mut bench, INSIDE, &udp(other, (OUTER, 5000)));
+        assert_eq!(ends(&seen, "inside"), ((OUTER, 6000), one));
+        let whole = udp(one, (OUTER, 6000)).id(9).payload(&[7; 100]).fragments(48);
+        for piece in &whole {
+            assert_eq!(at(&mut bench, INSIDE, 1, piece).verdict, Ok("inside"));
+        }
+        // Without the edge it would be outside, as of another site.
+        bench.has_edge_back = false;
+        let seen = from(&mut bench, INSIDE, &udp(one, (OUTER, 6000)));
+        assert_eq!(ends(&seen, "outside"), ((OUTER, 5000), (OUTER, 6000)));
+    }
+}
+
+#[test]
+fn when_the_ports_of_a_lease_are_taken_others_still_have_some() {
+    let mut bench = Nat::new(2, json!({"addresses": ["198.51.100.1"], "ports": "16384-32767"}));
+    let udp = |host: u16, port| {
+        let [a, b] = host.to_be_bytes();
+        Frame::ipv4([10, 0, a, b], SERVER).udp(port, 53).build()
+    };
+    // 512 ports, half of them of the parity.
+    let mut outer = HashMap::new();
+    for host in 0..300 {
+        let seen = at(&mut bench, INSIDE, 1, &udp(host, 20_000));
+        if seen.verdict.is_ok() {
+            outer.insert(ends(&seen, "outside").0, host);
+        }
+    }
+    assert!((200..=256).contains(&outer.len()), "{}", outer.len());
+    assert_eq!(bench.report()["no_port"], 300 - outer.len());
+    assert!(at(&mut bench, INSIDE, 1, &udp(1, 20_064)).verdict.is_ok());
+    // They come back when their mappings are idle.
+    assert!(at(&mut bench, INSIDE, 301, &udp(299, 20_000)).verdict.is_ok());
+}
+
+#[test]
+fn too_few_ports_for_several_instances_are_refused() {
+    let env = weir_nf::Env::default().of_several(2);
+    let few = json!({"addresses": ["198.51.100.1"], "ports": "3000-9999"});
+    let error = Bench::with_env::<Napt>(few, &env).err().unwrap().to_string();
+    assert!(error.starts_with("/ports: 7000 ports are too few"), "{error}");
+}
+
+#[test]
+fn mappings_move_with_their_lease_and_its_free_ports() {
+    let mut bench = Nat::new(2, json!({"addresses": ["198.51.100.1"], "per_host": 4}));
+    let udp = |host, port| Frame::ipv4(host, SERVER).udp(port, 53);
+    let (mine, taken) = (udp(HOST, 5000), udp(OTHER_HOST, 5000));
+    from(&mut bench, INSIDE, &mine);
+    let outer = ends(&from(&mut bench, INSIDE, &taken), "outside").0;
+    let pieces = taken.id(5).payload(&[7; 100]).fragments(48);
+    at(&mut bench, INSIDE, 1, &pieces[0]);
+    let before = bench.instance_of(INSIDE, &mine.build());
+    assert_eq!(bench.move_lease(weir_nf::flow::lease(5000), 1 - before), 2);
+    assert_eq!(bench.instance_of(INSIDE, &mine.build()), 1 - before);
+    // What was under way goes on, also the rest of a datagram.
+    assert_eq!(at(&mut bench, INSIDE, 1, &pieces[1]).verdict, Ok("outside"));
+    assert_eq!(ends(&from(&mut bench, INSIDE, &taken), "outside").0, outer);
+    let back = Frame::ipv4(SERVER, OUTER).udp(53, outer.1);
+    assert_eq!(ends(&from(&mut bench, OUTSIDE, &back), "inside").1, (OTHER_HOST, 5000));
+    // Nobody else gets a port that is taken.
+    let third = ends(&from(&mut bench, INSIDE, &udp([10, 0, 0, 7], 5000)), "outside").0;
+    assert!(third != outer && third.1 != 5000);
+    // The host's mappings are counted where they are now.
+    let more = |bench: &mut Nat, port| from(bench, INSIDE, &udp(HOST, port)).verdict;
+    assert!((5001..=5003).all(|port| more(&mut bench, port).is_ok()));
+    assert_eq!(more(&mut bench, 5004), Err(DropReason::NoPort));
 }
 
 proptest! {
@@ -477,5 +598,45 @@ proptest! {
             let seen = at(&mut bench, OUTSIDE, now, &frame((SERVER, 80), outer));
             prop_assert_eq!(ends(&seen, "inside").1, inner);
         }
+    }
+
+    /// While ports do not collide several instances do to each packet what one does, whatever leases move meanwhile.
+    #[test]
+    fn several_instances_translate_as_one_does(
+        count in 2_usize..4,
+        steps in prop::collection::vec((0_u8..20, 0_u16..40, 0_u8..6, 0_u64..400), 1..150),
+    ) {
+        let config = json!({"addresses": ["198.51.100.1", "198.51.100.2"], "filtering": "port"});
+        let (mut one, mut several) = (Nat::new(1, config.clone()), Nat::new(count, config));
+        let mut now = 1;
+        for (host, n, what, wait) in steps {
+            now += if wait > 380 { wait } else { 0 };
+            // Ports that no two hosts use.
+            let inner: End = ([10, 0, 0, host], 1024 + u16::from(host) * 3000 + 64 * n);
+            let outer = |nat: &mut Nat| {
+                let seen = at(nat, INSIDE, now, &Frame::ipv4(inner.0, SERVER).udp(inner.1, 80).build());
+                ends(&seen, "outside").0
+            };
+            let (input, frame) = match what {
+                0 => (INSIDE, Frame::ipv4(inner.0, SERVER).tcp(inner.1, 80, SYN).build()),
+                1 => (INSIDE, Frame::ipv4(inner.0, SERVER).udp(inner.1, 80).build()),
+                2 => (OUTSIDE, Frame::ipv4(SERVER, OUTER).udp(80, inner.1).build()),
+                3 => (OUTSIDE, Frame::ipv4(SERVER, [198, 51, 100, 2]).tcp(80, inner.1, SYN_ACK).build()),
+                4 => {
+                    let to = outer(&mut one);
+                    prop_assert_eq!(outer(&mut several), to);
+                    (OUTSIDE, Frame::ipv4(SERVER, to.0).udp(80, to.1).build())
+                }
+                _ => {
+                    let lease = weir_nf::flow::lease(inner.1);
+                    several.move_lease(lease, usize::from(host) % count);
+                    continue;
+                }
+            };
+            let (seen, expected) =
+                (at(&mut several, input, now, &frame), at(&mut one, input, now, &frame));
+            prop_assert_eq!((seen.verdict, seen.bytes), (expected.verdict, expected.bytes));
+        }
+        prop_assert_eq!(several.report(), one.report());
     }
 }

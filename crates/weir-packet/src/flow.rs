@@ -4,10 +4,12 @@ mod fields;
 mod form;
 mod fragments;
 mod hash;
+mod leases;
 
 pub use fields::{FieldsError, FlowFields};
 pub use fragments::{FragmentTable, LIFETIME_NS};
 pub use hash::FlowHasher;
+pub use leases::{LEASE_BLOCK, LEASES, Side, lease};
 
 use crate::Bytes;
 use crate::headers::{Depth, Fragment, L3, Layers, proto};
@@ -46,6 +48,11 @@ pub enum PortKind {
     /// Nothing, because the packet is a later fragment: the key is that of all later fragments
     /// between these two addresses. [`FragmentTable`] finds their connection's hash. Both are 0.
     LaterFragment,
+    /// One end by itself, whomever it talks to: an inner one of an address translator, with its port or the identifier of
+    /// its queries. It is the upper end; the lower one is all zeros.
+    Inner,
+    /// The same of an outer end.
+    Outer,
 }
 
 /// The identity of a connection: the same for both directions.

@@ -53,6 +53,9 @@ pub enum Affinity {
     Flow,
     /// All packets of a source address.
     Source,
+    /// Of what comes to the first input packets of equal source ports, of the rest packets of equal destination ports: those of
+    /// one lease of ports.
+    Ends,
     /// One direction of a flow: packets with the same 5-tuple.
     Tuple,
     /// Packets that agree in these fields of the 5-tuple.

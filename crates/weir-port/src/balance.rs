@@ -10,6 +10,7 @@ mod director;
 pub use buckets::{BUCKETS, Buckets, BucketsError, MOST_INSTANCES};
 pub use director::{DirectError, FlowDirector};
 
+use weir_packet::flow::Side;
 use weir_packet::headers::Layers;
 use weir_packet::{Bytes, FlowFields, FlowHasher, FragmentTable};
 
@@ -28,6 +29,9 @@ pub enum Rule {
         /// The fields.
         fields: FlowFields,
     },
+    /// Packets go to who has the lease of the port of one of their ends, which one depends on the side that they come from
+    /// ([`weir_packet::flow::lease`]). What has none goes by its flow.
+    Ends,
 }
 
 /// Distributes packets.
@@ -52,6 +56,7 @@ impl Balance {
             Rule::Flow { fields } if fields.asks_ports() => {
                 Some(FragmentTable::new(FRAGMENTED, hasher))
             }
+            Rule::Ends => Some(FragmentTable::new(FRAGMENTED, hasher)),
             Rule::Flow { .. } | Rule::RoundRobin | Rule::LeastLoaded => None,
         };
         let buckets = Buckets::new(weights)?;
@@ -79,8 +84,37 @@ impl Balance {
     ) -> Option<u64> {
         match self.rule {
             Rule::Flow { fields } => Some(self.hash(bytes, layers, fields, now_ns)),
-            Rule::RoundRobin | Rule::LeastLoaded => None,
+            Rule::Ends | Rule::RoundRobin | Rule::LeastLoaded => None,
         }
+    }
+
+    /// The same of a rule that goes by ends, for a packet that comes from `side`.
+    #[inline]
+    pub fn end_hash<B: Bytes + ?Sized>(
+        &mut self,
+        bytes: &B,
+        layers: &Layers,
+        now_ns: u64,
+        side: Side,
+    ) -> u64 {
+        let flow = match &mut self.fragments {
+            Some(fragments) => fragments.key(bytes, layers, now_ns),
+            None => weir_packet::FlowKey::from_packet(bytes, layers),
+        };
+        match flow {
+            Some((key, direction)) => {
+                let end = key.end_at(direction, side);
+                self.hasher.place(&end.unwrap_or(key))
+            }
+            None => self.hasher.hash_frame(bytes),
+        }
+    }
+
+    /// The instance of a hash.
+    #[inline]
+    #[must_use]
+    pub fn of_hash(&self, hash: u64) -> u8 {
+        self.buckets.instance(hash)
     }
 
     /// The instance that a packet goes to. `layers` must have depth L4; `now_ns` is packet time.
@@ -101,6 +135,11 @@ impl Balance {
                 self.buckets.at(self.turn)
             }
             Rule::LeastLoaded => least(&self.weights, waiting),
+            // Without a side: as if it came from inside.
+            Rule::Ends => {
+                let hash = self.end_hash(bytes, layers, now_ns, Side::Inside);
+                self.of_hash(hash)
+            }
             Rule::Flow { fields } => {
                 let hash = self.hash(bytes, layers, fields, now_ns);
                 self.buckets.instance(hash)

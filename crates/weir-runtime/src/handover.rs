@@ -11,8 +11,10 @@
 use crate::moves::Placed;
 use crate::segment::{More, Node, Segment};
 use crate::spec::Handing;
+use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
 use weir_mem::{KeptState, Seq, TooLarge};
+use weir_nf::{Instance, Take, Walk};
 
 /// What one µNF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,8 @@ pub struct NfState {
     pub last: Option<u16>,
     /// Which flows and buckets were moved to it and away from it, of one whose flows can be; the same of all whose flows move together.
     pub placed: Option<Placed>,
+    /// Others get the same flows: who takes them keeps those that packets are divided to it for.
+    pub divides: bool,
 }
 
 /// What became of what was handed over.
@@ -93,7 +97,16 @@ impl Segment {
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
                 let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
-                all.push(NfState { name, kind, shared, flows, ports, last, placed: None });
+                all.push(NfState {
+                    name,
+                    kind,
+                    shared,
+                    flows,
+                    ports,
+                    last,
+                    placed: None,
+                    divides: false,
+                });
             }
         }
         Ok(all)
@@ -102,7 +115,7 @@ impl Segment {
     /// Gives its µNFs what others of their names and types knew. `comes`: bits of the sources that packets come from.
     pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
-        for NfState { name, kind, shared, flows, ports, last, .. } in states {
+        for NfState { name, kind, shared, flows, ports, last, divides, .. } in states {
             let of = |n: &&mut Node| {
                 n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
             };
@@ -117,6 +130,9 @@ impl Segment {
             }
             if let Err(e) = nf.restore_flows(&flows) {
                 taken.refused.push(format!("the flows of {name}: {e}"));
+            }
+            if let Some(leased) = node.leased.as_ref().filter(|_| divides) {
+                keep_own(nf.as_mut(), leased);
             }
             let now = nf.flows_doubled();
             if now > doubled {
@@ -158,6 +174,23 @@ impl More {
             let first = comes.trailing_zeros() as usize;
             self.sources |= bit(first);
             (self.last_source, self.stands_in) = (first, Some(first));
+        }
+    }
+}
+
+/// Forgets the flows whose packets come to other instances, which have them as well.
+fn keep_own(nf: &mut dyn Instance, leased: &Leased) {
+    let mut walk = Walk::default();
+    loop {
+        let take = Take {
+            look: usize::MAX,
+            take: usize::MAX,
+            chosen: &mut |key| !leased.has(key),
+            to: &mut |_, _| {},
+        };
+        // What cannot be written down could not have come here.
+        if !matches!(nf.take_flows(&mut walk, take), Ok(true)) {
+            return;
         }
     }
 }

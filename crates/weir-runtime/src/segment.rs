@@ -7,7 +7,7 @@ use crate::arrays::Pick;
 use crate::careful::{CLEAN, Careful};
 use crate::layout::{Layout, NODE_WORDS};
 use crate::spec::{ReplicateSpec, WorkerSpec};
-use crate::spread::{Balances, Part, Spread};
+use crate::spread::{Balances, Leased, Part, Spread};
 use crate::takes::Takes;
 use std::time::Instant;
 use weir_filter::CompileError;
@@ -123,6 +123,8 @@ pub(crate) struct Node {
     pub(crate) joins: usize,
     /// Whether what its µNF remembers is replicated.
     pub(crate) replicate: Option<ReplicateSpec>,
+    /// Of an instance whose packets divide by leases of ports: which are its own.
+    pub(crate) leased: Option<Leased>,
 }
 
 /// What is remembered of such a µNF's packets.

@@ -82,6 +82,17 @@ pub struct ShareSpec {
     pub group: u16,
     /// The instance.
     pub index: u8,
+    /// The NF's input that the packets come to.
+    pub input: u8,
+}
+
+/// One of the instances of an NF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartSpec {
+    /// The NF, by its place in [`WorkerSpec::groups`].
+    pub group: u16,
+    /// The instance.
+    pub index: u8,
 }
 
 /// How an NF's packets divide over its instances. All workers have the same of it and the same seed, so a flow's
@@ -107,6 +118,8 @@ pub enum SpreadSpec {
     Tuple,
     /// The flow: the 5-tuple in either direction.
     Flow,
+    /// Who has the lease of the source's port, of what comes to the first input; of the destination's, of the rest.
+    Ends,
     /// These fields of the 5-tuple; of ends the source's and the destination's.
     Fields {
         /// Addresses.
@@ -184,6 +197,8 @@ pub struct NodeSpec {
     /// Of the sync port of a parallel stage: its number of branches. For each branch but the last, in the order of the
     /// chain, a node with 0 stands before it, which counts what that branch drops.
     pub sync: Option<u16>,
+    /// Which instance of an NF it is, of several.
+    pub part: Option<PartSpec>,
     /// Whether what the µNF remembers outlives its worker, and as of when.
     pub replicate: Option<ReplicateSpec>,
 }

@@ -1,13 +1,14 @@
 //! Packets of an edge that divide over the instances of an NF.
 
 use crate::segment::Target;
-use crate::spec::{CrewSpec, GroupSpec, ShareSpec, SpreadSpec, WorkerSpec};
+use crate::spec::{CrewSpec, GroupSpec, PartSpec, ShareSpec, SpreadSpec, WorkerSpec};
 use std::collections::BTreeMap;
 use weir_flow::Party;
 use weir_mem::ArenaView;
+use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment, Layers};
-use weir_packet::{FieldsError, FlowFields, Packet, layers_of};
-use weir_port::balance::{Balance, BucketsError, FlowDirector, Rule};
+use weir_packet::{FieldsError, FlowFields, FlowHasher, FlowKey, Packet, layers_of};
+use weir_port::balance::{Balance, Buckets, BucketsError, FlowDirector, Rule};
 
 /// Why packets cannot be divided.
 #[derive(Debug, thiserror::Error)]
@@ -35,13 +36,15 @@ pub(crate) struct Part {
 pub(crate) struct Spread {
     /// Which of the segment's balances.
     balance: usize,
+    /// The side of an address translator that it leads to.
+    side: Side,
     parts: Vec<Part>,
 }
 
 impl Spread {
     /// Of the first instance's branch; the others' follow.
-    pub(crate) fn new(balance: usize, first: Part) -> Self {
-        Spread { balance, parts: vec![first] }
+    pub(crate) fn new(balance: usize, share: ShareSpec, first: Part) -> Self {
+        Spread { balance, side: side(share.input), parts: vec![first] }
     }
 
     /// The next instance's branch.
@@ -72,6 +75,8 @@ struct One {
     asks_load: bool,
     /// The rule looks into packets.
     by_flow: bool,
+    /// It goes by ends of packets.
+    by_ends: bool,
     /// Scratch memory.
     waiting: Vec<usize>,
 }
@@ -98,8 +103,9 @@ impl Balances {
         let instances = group.weights.len();
         let asks_load = group.spread == SpreadSpec::LeastLoaded;
         let by_flow = !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded);
+        let by_ends = group.spread == SpreadSpec::Ends;
         let waiting = vec![0; instances];
-        self.all.push(One { balance, director, instances, asks_load, by_flow, waiting });
+        self.all.push(One { balance, director, instances, asks_load, by_flow, by_ends, waiting });
         let place = self.all.len() - 1;
         self.places.insert(share.group, place);
         Ok(place)
@@ -150,18 +156,48 @@ impl Balances {
         };
         let now = arena.meta(entry).map_or(0, |meta| meta.time_ns.get());
         let bytes = arena.bytes(entry);
-        let instance = match &one.director {
-            Some(director) => {
-                let hash = one.balance.flow_hash(&bytes, &layers, now)?;
+        let hash = match one.by_ends {
+            true => Some(one.balance.end_hash(&bytes, &layers, now, spread.side)),
+            false if one.director.is_some() => one.balance.flow_hash(&bytes, &layers, now),
+            false => None,
+        };
+        let instance = match (&one.director, hash) {
+            (Some(director), Some(hash)) => {
                 // The first fragment may have gone to another instance: this one could not tell whose it is.
                 if layers.fragment() == Fragment::Later {
                     arena.meta(entry)?.flow_hash.set(hash);
                 }
                 director.at(hash)
             }
-            None => one.balance.instance(&bytes, &layers, now, &one.waiting),
+            (Some(_), None) => return None,
+            (None, Some(hash)) => one.balance.of_hash(hash),
+            (None, None) => one.balance.instance(&bytes, &layers, now, &one.waiting),
         };
         spread.parts.get(usize::from(instance)).copied()
+    }
+}
+
+/// The side of an address translator that an input is on: the first is inside.
+pub(crate) fn side(input: u8) -> Side {
+    if input == 0 { Side::Inside } else { Side::Outside }
+}
+
+/// Which leases of ports an instance has, when none was moved.
+pub(crate) struct Leased {
+    buckets: Buckets,
+    me: u8,
+    hasher: FlowHasher,
+}
+
+impl Leased {
+    pub(crate) fn new(group: &GroupSpec, part: PartSpec, seed: u64) -> Option<Self> {
+        let buckets = Buckets::new(&group.weights).ok()?;
+        Some(Leased { buckets, me: part.index, hasher: FlowHasher::new(u128::from(seed)) })
+    }
+
+    /// True for a key whose packets come to this instance.
+    pub(crate) fn has(&self, key: &FlowKey) -> bool {
+        self.buckets.instance(self.hasher.place(key)) == self.me
     }
 }
 
@@ -173,6 +209,7 @@ pub(crate) fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
         SpreadSpec::Source => flow(FlowFields::SOURCE),
         SpreadSpec::Tuple => flow(FlowFields::new((true, true), (true, true), true, false)?),
         SpreadSpec::Flow => flow(FlowFields::FLOW),
+        SpreadSpec::Ends => Rule::Ends,
         SpreadSpec::Fields { addresses, ports, proto } => {
             flow(FlowFields::new(addresses, ports, proto, false)?)
         }

@@ -152,7 +152,8 @@ fn when_the_translator_dies_downloads_go_on_and_when_the_firewall_dies_new_ones_
     }
     let (scratch, net) = (Scratch::new("live-nat-kill"), network());
     let (_nginx, page) = net.web_server(&scratch);
-    let args = ["--bind", "0=afp:m0", "--bind", "1=afp:m1", "--isolate", "each"];
+    let devices = ["--bind", "0=afp:m0", "--bind", "1=afp:m1"];
+    let args = [&devices[..], &["--isolate", "each", "--replicate", "nat=batch"]].concat();
     let mut run = net.run(&scratch.policy(POLICY), &args);
     net.wait_for_ping();
     let mut kill = |name: &str| {
@@ -161,7 +162,6 @@ fn when_the_translator_dies_downloads_go_on_and_when_the_firewall_dies_new_ones_
         run.wait_for_line("the successor", |line| line.contains(&again));
     };
     for _ in 0..2 {
-        // Its mapping is older than what the translator has not written down yet.
         let got = scratch.file("large");
         let mut large = net.client.command("curl");
         large.args(["-sS", "--fail", "--max-time", "60", "--limit-rate", "1M", "-o"]);

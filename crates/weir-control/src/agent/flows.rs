@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use weir_filter::Expr;
 use weir_packet::FlowKey;
 use weir_runtime::moves::{FlowLine, Order, What};
-use weir_runtime::spec::command;
+use weir_runtime::spec::{SpreadSpec, command};
 
 /// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
 const EXCUSED: Duration = Duration::from_secs(10);
@@ -38,6 +38,11 @@ pub enum MoveError {
         /// How many it has.
         count: usize,
     },
+    /// One by one they cannot.
+    #[error(
+        "mappings of {0} move together with the ports that are leased with them: write --share PERCENT or --all instead of a filter"
+    )]
+    Leased(String),
     /// The instance is not there.
     #[error("instance {1} of {0} was stopped for good; choose another")]
     Closed(String, u32),
@@ -207,6 +212,11 @@ impl Agent {
             return Err(MoveError::NoNf(order.nf.clone(), all));
         };
         let crew = crew.clone()?;
+        let group = self.setup.groups.get(usize::from(crew.group));
+        let leased = group.is_some_and(|group| group.spread == SpreadSpec::Ends);
+        if leased && matches!(order.what, What::Flows(_)) {
+            return Err(MoveError::Leased(crew.name));
+        }
         let count = crew.instances.len();
         let to = order.to.checked_sub(1).and_then(|to| u16::try_from(to).ok());
         let Some(to) = to.filter(|to| usize::from(*to) < count) else {
@@ -247,8 +257,7 @@ impl Agent {
         what: &What,
         scales: bool,
     ) -> Result<u64, MoveError> {
-        let is_same =
-            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
+        let is_same = |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
         if self.flows.open.values().any(is_same) {
             return Err(MoveError::Busy(crew.name.clone()));
         }
@@ -407,9 +416,10 @@ impl Agent {
             let node = |at: u16| {
                 let node = self.setup.workers[w].nodes.get(usize::from(at))?;
                 let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
-                let mut instances = crews.iter().flatten().filter_map(|crew| {
-                    Some(crew.replica_at(w, at)? as u32 + 1)
-                });
+                let mut instances = crews
+                    .iter()
+                    .flatten()
+                    .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
                 asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
             };
             for (at, flows, chosen) in totals {

@@ -2,10 +2,12 @@
 
 use super::{Wiring, stages};
 use weir_plan::{
-    Branch, EdgeId, EdgeKind, Field, Group, Key, Mark, Node, NodeId, NodeKind, Plan, Segment,
+    Branch, Edge, EdgeId, EdgeKind, Field, Group, Key, Mark, Node, NodeId, NodeKind, Plan, Segment,
     SegmentId, Share, Spread,
 };
-use weir_runtime::spec::{BranchSpec, GroupSpec, MarkSpec, ShareSpec, SpreadSpec, TargetSpec};
+use weir_runtime::spec::{
+    BranchSpec, GroupSpec, MarkSpec, PartSpec, ShareSpec, SpreadSpec, TargetSpec,
+};
 
 /// An NF of several instances, as workers are told of it.
 pub(super) fn group(group: &Group) -> GroupSpec {
@@ -15,6 +17,7 @@ pub(super) fn group(group: &Group) -> GroupSpec {
         Spread::By(Key::Source) => SpreadSpec::Source,
         Spread::By(Key::Tuple) => SpreadSpec::Tuple,
         Spread::By(Key::Flow) => SpreadSpec::Flow,
+        Spread::By(Key::Ends) => SpreadSpec::Ends,
         Spread::By(Key::Fields(fields)) => SpreadSpec::Fields {
             addresses: (fields.has(Field::IpSrc), fields.has(Field::IpDst)),
             ports: (fields.has(Field::L4Src), fields.has(Field::L4Dst)),
@@ -54,9 +57,14 @@ impl Wiring<'_> {
             }
         };
         let mark = |m: &Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
-        let share = |s: Share| ShareSpec { group: s.group as u16, index: s.index as u8 };
+        let share = |s: Share, input: usize| ShareSpec {
+            group: s.group as u16,
+            index: s.index as u8,
+            input: input as u8,
+        };
+        let shared = |edge: &Edge| edge.share.map(|s| share(s, edge.input));
         let branch = |b: &Branch| BranchSpec {
-            share: plan.graph.edge(b.edge).and_then(|edge| edge.share).map(share),
+            share: plan.graph.edge(b.edge).and_then(shared),
             filter: b.filter.as_ref().map(|filter| tags.place(filter)),
             edge: edges.iter().position(|e| *e == b.edge).map(|i| i as u16),
             target: target(b.edge),
@@ -92,6 +100,15 @@ impl Wiring<'_> {
         }
         node.outputs.iter().map(output).collect()
     }
+}
+
+/// Which instance a node is, of an NF that has several.
+pub(super) fn part_of(plan: &Plan, node: NodeId) -> Option<PartSpec> {
+    let mut groups = plan.groups.iter().zip(0..);
+    groups.find_map(|(group, number)| {
+        let index = group.nodes.iter().position(|own| *own == node)?;
+        Some(PartSpec { group: number, index: index as u8 })
+    })
 }
 
 /// The node of the segment whose instance `node` is too, where the plan has merged them.

@@ -116,6 +116,7 @@ impl Wiring<'_> {
                 tags: Vec::new(),
                 fan_in: 1,
                 instance_of: None,
+                part: None,
                 replicate: None,
                 sync: Some(if is_last { count as u16 } else { 0 }),
             }

@@ -180,6 +180,7 @@ impl<F: FlowState> FlowTable<F> {
                 self.write_record(flow, &mut record)?;
                 if let Some((key, _)) = self.remove(flow) {
                     moved(&key, &record);
+                    self.moved += 1;
                     taken += 1;
                 }
             }
@@ -203,6 +204,7 @@ impl<F: FlowState> FlowTable<F> {
             return Err(e);
         }
         self.remove(flow);
+        self.moved += 1;
         Ok(true)
     }
 
@@ -316,6 +318,7 @@ impl<F: FlowState> FlowTable<F> {
             records.push(record);
         }
         merge.replaced.append(&mut records);
+        self.moved += rivals.len() as u64;
         rivals.iter().for_each(|rival| drop(self.remove(*rival)));
         Ok(true)
     }

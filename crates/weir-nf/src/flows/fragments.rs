@@ -33,7 +33,7 @@ impl<F: FlowState> FlowTable<F> {
         }
         for _ in 0..count {
             let record = from.array::<{ FragmentTable::RECORD }>()?;
-            let own = |key: &FlowKey| self.index.keys(flow).any(|(own, _)| own == key);
+            let own = |key: &FlowKey| self.index.keys(flow).any(|(own, _)| own.covers(key));
             let is_own = FragmentTable::flow_of(record).is_some_and(|key| own(&key));
             if !is_own || !self.fragments().restore(record) {
                 return Err(RestoreError::Damaged("a fragment is not of the flow that it is with"));

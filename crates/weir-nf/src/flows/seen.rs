@@ -63,6 +63,21 @@ impl<F: FlowState> FlowTable<F> {
         true
     }
 
+    /// How many flows have come from elsewhere, or gone there.
+    pub fn moved(&self) -> u64 {
+        self.moved
+    }
+
+    /// Shows the state of each flow.
+    pub fn each(&self, mut show: impl FnMut(&F)) {
+        let mut from = Some(0);
+        while let Some(at) = from {
+            let (flow, next) = self.index.next(at, usize::MAX);
+            flow.and_then(|flow| self.slots.get(flow)).iter().for_each(|slot| show(&slot.state));
+            from = next;
+        }
+    }
+
     /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key, until
     /// [`FlowTable::take_news`].
     pub fn watch(&mut self, on: bool) {

@@ -73,6 +73,8 @@ pub struct FlowTable<F> {
     /// Numbers of flows that began, came, or got a key since that was asked last, while anybody asks.
     pub(super) news: Option<Vec<u32>>,
     pub(super) notes: Notes,
+    /// Flows that came from elsewhere, or went there.
+    pub(super) moved: u64,
 }
 
 impl<F: FlowState> FlowTable<F> {
@@ -97,6 +99,7 @@ impl<F: FlowState> FlowTable<F> {
             ended: Vec::new(),
             news: None,
             notes: Notes::default(),
+            moved: 0,
         }
     }
 
@@ -213,6 +216,13 @@ impl<F: FlowState> FlowTable<F> {
             self.notes.look(flow, slot, false);
         }
         Some(FlowOf { state: &mut slot.state, from_starter, is_new: false })
+    }
+
+    /// The state of the flow that was looked up last.
+    #[inline]
+    pub fn looked_up(&mut self) -> Option<&mut F> {
+        let (flow, _) = self.current?;
+        self.slots.get_mut(flow).map(|slot| &mut slot.state)
     }
 
     /// Keeps the flow that was looked up last for `idle_ns` from now on, if no packets come, instead of for as long as
@@ -361,6 +371,7 @@ impl<F: FlowState> FlowTable<F> {
         }
         self.wheel.put(flow, due, now);
         self.tell_of(flow);
+        self.moved += 1;
         Some(flow)
     }
 

@@ -87,6 +87,8 @@ impl FlowKey {
                 1 => PortKind::Ports,
                 2 => PortKind::QueryId,
                 3 => PortKind::LaterFragment,
+                4 => PortKind::Inner,
+                5 => PortKind::Outer,
                 _ => return None,
             },
         };
@@ -102,15 +104,27 @@ impl FlowKey {
             PortKind::Ports => true,
             PortKind::QueryId => ports.0 == ports.1,
             PortKind::None | PortKind::LaterFragment => ports == (0, 0),
+            PortKind::Inner | PortKind::Outer => {
+                (self.zone, self.lower, self.lower_port) == (0, 0, 0)
+            }
         };
         fits && meant && (self.lower, self.lower_port) <= (self.upper, self.upper_port)
     }
 }
 
 impl fmt::Display for FlowKey {
-    /// As in `proto 6 10.0.0.1:80-10.0.0.2:4000`, with the zone when there is one.
+    /// As in `proto 6 10.0.0.1:80-10.0.0.2:4000`, with the zone when there is one; of an end by itself `proto 6 10.0.0.1:80 inside`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "proto {} ", self.proto)?;
+        let side = match self.kind {
+            PortKind::Inner => Some("inside"),
+            PortKind::Outer => Some("outside"),
+            _ => None,
+        };
+        if let Some(side) = side {
+            let (address, port) = self.upper();
+            return write!(f, "{address}:{port} {side}");
+        }
         for (place, (address, port)) in [self.lower(), self.upper()].into_iter().enumerate() {
             let before = if place == 0 { "" } else { "-" };
             match (self.kind, address) {

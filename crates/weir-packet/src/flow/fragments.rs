@@ -1,6 +1,6 @@
 //! Giving later fragments the hash of the flow they belong to.
 
-use super::{Direction, FlowHasher, FlowKey, addresses, zone};
+use super::{Direction, FlowHasher, FlowKey, PortKind, Side, addresses, zone};
 use crate::Bytes;
 use crate::headers::{Fragment, L3, Layers};
 
@@ -67,7 +67,7 @@ pub struct FragmentTable {
     hasher: FlowHasher,
     buckets: Vec<[Option<Entry>; WAYS]>,
     clock: u64,
-    /// How many datagrams are remembered, by the hash of their flow.
+    /// How many datagrams are remembered, by the hash of their flow and of each of its ends.
     counts: Vec<u16>,
     /// The latest packet's time.
     now: u64,
@@ -144,7 +144,7 @@ impl FragmentTable {
         }
         let all = self.buckets.iter().flatten().flatten();
         let is_own = |entry: &&Entry| {
-            entry.is_alive(self.now) && keys.clone().any(|key| *key == entry.flow.0)
+            entry.is_alive(self.now) && keys.clone().any(|key| key.covers(&entry.flow.0))
         };
         let mut own: Vec<&Entry> = all.filter(is_own).collect();
         own.sort_by_key(|entry| entry.used);
@@ -155,17 +155,26 @@ impl FragmentTable {
 
     /// False for a flow of which no datagram is remembered; mostly, of no other.
     fn may_know(&self, key: &FlowKey) -> bool {
-        self.counts.get(self.count_of(key)).is_some_and(|count| *count > 0)
+        let key = match key.kind {
+            // Ends are counted alike, whichever side they are on.
+            PortKind::Outer => FlowKey { kind: PortKind::Inner, ..*key },
+            _ => *key,
+        };
+        self.counts.get(self.count_of(&key)).is_some_and(|count| *count > 0)
     }
 
     fn count_of(&self, key: &FlowKey) -> usize {
         self.hasher.hash(key) as usize % COUNTS
     }
 
+    /// By the flow's key, and by each of its ends by itself.
     fn count(&mut self, key: &FlowKey, entry: bool) {
-        let at = self.count_of(key);
-        if let Some(count) = self.counts.get_mut(at) {
-            *count = if entry { count.saturating_add(1) } else { count.saturating_sub(1) };
+        let end = |direction| key.end_at(direction, Side::Inside);
+        let keys = [Some(*key), end(Direction::Up), end(Direction::Down)];
+        for at in keys.map(|key| key.map(|key| self.count_of(&key))).into_iter().flatten() {
+            if let Some(count) = self.counts.get_mut(at) {
+                *count = if entry { count.saturating_add(1) } else { count.saturating_sub(1) };
+            }
         }
     }
 

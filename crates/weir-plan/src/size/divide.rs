@@ -21,6 +21,8 @@ pub enum Key {
     Tuple,
     /// The flow: the 5-tuple in either direction.
     Flow,
+    /// The lease that a port is of: the source's, of what comes to the NF's first input, the destination's of the rest.
+    Ends,
     /// These fields of the 5-tuple.
     Fields(FieldSet),
 }
@@ -35,6 +37,7 @@ impl Key {
             Affinity::Source => Key::Source,
             Affinity::Tuple => Key::Tuple,
             Affinity::Flow => Key::Flow,
+            Affinity::Ends => Key::Ends,
             Affinity::Fields(fields) => Key::Fields(fields),
         }
     }
@@ -45,7 +48,7 @@ impl Key {
         match self {
             Key::Any => FieldSet::EMPTY,
             Key::Source => FieldSet::of(&[Field::Vlan, Field::IpSrc]),
-            Key::Tuple | Key::Flow => FieldSet::of(&[
+            Key::Tuple | Key::Flow | Key::Ends => FieldSet::of(&[
                 Field::Vlan,
                 Field::IpSrc,
                 Field::IpDst,
@@ -64,7 +67,8 @@ impl Key {
     pub const fn satisfies(self, wanted: Key) -> bool {
         match (self, wanted) {
             (_, Key::Any) | (Key::Flow, Key::Flow) => true,
-            (Key::Any, _) => false,
+            // By which end depends on the NF's input.
+            (Key::Any | Key::Ends, _) | (_, Key::Ends) => false,
             (_, Key::Flow) => self.fields().and(ENDS).is_empty(),
             // Who is the same by more fields is the same by fewer.
             _ => self.fields().without(wanted.fields()).is_empty(),
@@ -79,6 +83,7 @@ impl fmt::Display for Key {
             Key::Source => "by source address",
             Key::Tuple => "by 5-tuple",
             Key::Flow => "by flow",
+            Key::Ends => "by leases of ports",
             Key::Fields(fields) => {
                 for (i, field) in fields.iter().enumerate() {
                     let name = field.name();
@@ -234,7 +239,9 @@ fn written(graph: &Graph, id: NodeId) -> FieldSet {
 
 /// True when instance i of one division may send all to instance i modulo n of the other.
 fn continues(before: Split, after: Split) -> bool {
-    before.key == after.key && before.count.checked_rem(after.count) == Some(0)
+    before.key == after.key
+        && before.key != Key::Ends
+        && before.count.checked_rem(after.count) == Some(0)
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ impl FlowDirector {
     #[inline]
     #[must_use]
     pub fn instance(&self, key: &FlowKey) -> u8 {
-        self.at(self.hasher.hash(key))
+        self.at(self.hasher.place(key))
     }
 
     /// The same, of a packet's hash under the director's seed: of its flow, or whatever it has instead of one.
@@ -126,14 +126,14 @@ impl FlowDirector {
     #[inline]
     #[must_use]
     pub fn bucket(&self, key: &FlowKey) -> u16 {
-        Buckets::bucket(self.hasher.hash(key))
+        Buckets::bucket(self.hasher.place(key))
     }
 
     /// The instance of a flow's bucket: where it goes unless it was moved alone.
     #[inline]
     #[must_use]
     pub fn home(&self, key: &FlowKey) -> u8 {
-        self.buckets.instance(self.hasher.hash(key))
+        self.buckets.instance(self.hasher.place(key))
     }
 
     /// From now on packets with these keys go to an instance; one that goes to its bucket's is an exception no
@@ -147,7 +147,7 @@ impl FlowDirector {
         to: u8,
     ) -> Result<(), DirectError> {
         self.check(to)?;
-        let hashes = keys.map(|key| self.hasher.hash(key));
+        let hashes = keys.map(|key| self.hasher.place(key));
         let away = |hash: &u64| self.buckets.instance(*hash) != to;
         let is_new = |hash: &u64| away(hash) && !self.exceptions.contains_key(hash);
         let new: HashSet<u64> = hashes.clone().filter(is_new).collect();
@@ -171,7 +171,7 @@ impl FlowDirector {
 
     /// From now on packets with a key go where its bucket goes.
     pub fn move_home(&mut self, key: &FlowKey) {
-        self.exceptions.remove(&self.hasher.hash(key));
+        self.exceptions.remove(&self.hasher.place(key));
     }
 
     /// From now on whole buckets go to an instance; flows that were moved alone stay where they are.

@@ -46,7 +46,7 @@ pub(super) fn frame(key: &FlowKey, direction: Direction) -> Vec<u8> {
 fn transport(key: &FlowKey, source_port: u16, destination_port: u16) -> Vec<u8> {
     let mut l4 = Vec::new();
     match key.port_kind() {
-        PortKind::Ports => {
+        PortKind::Ports | PortKind::Inner | PortKind::Outer if key.proto() != proto::ICMP => {
             l4.extend(source_port.to_be_bytes());
             l4.extend(destination_port.to_be_bytes());
             match key.proto() {
@@ -56,7 +56,7 @@ fn transport(key: &FlowKey, source_port: u16, destination_port: u16) -> Vec<u8> 
                 _ => l4.extend([0; 8]),
             }
         }
-        PortKind::QueryId => {
+        PortKind::Ports | PortKind::QueryId | PortKind::Inner | PortKind::Outer => {
             // An echo request.
             l4.extend([if key.version() == 4 { 8 } else { 128 }, 0, 0, 0]);
             l4.extend(source_port.to_be_bytes());

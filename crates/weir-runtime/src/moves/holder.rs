@@ -16,13 +16,14 @@ use self::wants::{Ordered, Ticket, Wanted};
 use super::waits::Waits;
 use super::{Awaited, Flows, GUESTS, Letter, Owed, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
-use crate::spec::{CrewSpec, FromWorker, GroupSpec, WorkerSpec};
+use crate::spec::{CrewSpec, FromWorker, GroupSpec, SpreadSpec, WorkerSpec};
 use crate::station::Station;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use weir_flow::{Effect, Fate, Going, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
+use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
 use weir_port::balance::{BUCKETS, Balance, Buckets};
@@ -49,6 +50,8 @@ pub(super) struct Holder {
     machine: Replica<Part>,
     /// Lanes in, each with its director.
     lanes: Vec<(usize, u16)>,
+    /// Of an NF whose packets divide by one of their ends: by lane in, of which.
+    sides: Option<BTreeMap<usize, Side>>,
     /// Hashes packets as directors do.
     keyer: Balance,
     seed: u64,
@@ -158,6 +161,12 @@ impl Holder {
         let mut all = Vec::with_capacity(BUCKETS);
         all.extend((0..=u16::MAX).map(|bucket| u16::from(initial.at(bucket)) == me));
         let rule = crate::spread::rule(group).ok()?;
+        let sides = (group.spread == SpreadSpec::Ends).then(|| {
+            let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
+            let side =
+                |lane: usize| Some((lane, crate::spread::side(spec.lanes_in.get(lane)?.input)));
+            lanes.filter_map(side).collect()
+        });
         Some(Holder {
             me,
             life: crew.life,
@@ -168,6 +177,7 @@ impl Holder {
             at_once,
             machine,
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
+            sides,
             keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
             seed,
             weights: group.weights.clone(),
@@ -240,7 +250,12 @@ impl Holder {
         let told = meta.filter(|_| layers.fragment() == Fragment::Later);
         let told = told.map(|meta| meta.flow_hash.get()).filter(|hash| *hash != 0);
         let now = meta.map_or(0, |meta| meta.time_ns.get());
-        match told.or_else(|| self.keyer.flow_hash(&view.bytes(entry), &layers, now)) {
+        let (bytes, keyer) = (view.bytes(entry), &mut self.keyer);
+        let hash = || match &self.sides {
+            Some(sides) => sides.get(&lane).map(|side| keyer.end_hash(&bytes, &layers, now, *side)),
+            None => keyer.flow_hash(&bytes, &layers, now),
+        };
+        match told.or_else(hash) {
             Some(hash) => self.machine.packet(&Part::of(hash)) != Fate::Wait,
             None => true,
         }
@@ -286,7 +301,11 @@ impl Holder {
     }
 
     /// Does what needs no table.
-    pub(super) fn apply_without_table(&mut self, effects: Vec<Effect<Part, Flows>>, post: &mut Post) {
+    pub(super) fn apply_without_table(
+        &mut self,
+        effects: Vec<Effect<Part, Flows>>,
+        post: &mut Post,
+    ) {
         for effect in effects {
             match effect {
                 Effect::Send(to, letter) => post.send(to, &letter),

@@ -4,8 +4,8 @@ use super::{Branch, More, Node, SegmentError, Target};
 use crate::arrays::Pick;
 use crate::careful::Careful;
 use crate::layout::{EDGE_WORDS, Layout};
-use crate::spec::{BranchSpec, NodeSpec, TargetSpec, WorkerSpec};
-use crate::spread::{Balances, Part, Spread, SpreadError};
+use crate::spec::{BranchSpec, NodeSpec, SpreadSpec, TargetSpec, WorkerSpec};
+use crate::spread::{Balances, Leased, Part, Spread, SpreadError};
 use crate::takes::Takes;
 use weir_mem::Seq;
 use weir_nf::{Descriptor, Env};
@@ -20,6 +20,7 @@ pub(super) fn node(
     picks: &mut Vec<(usize, Pick)>,
 ) -> Result<Node, SegmentError> {
     let layout = Layout::of(spec);
+    let group = n.part.and_then(|part| spec.groups.get(usize::from(part.group)));
     let build = |source| SegmentError::Build { name: n.name.clone(), source };
     // A quarantined node has no µNF, and needs none of another's.
     let lender = n.instance_of.filter(|_| n.nf.is_some()).map(usize::from);
@@ -32,7 +33,8 @@ pub(super) fn node(
         Some((kind, config)) => {
             let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
             let env = Env::new(&n.tags, spec.seed)
-                .map_err(|source| SegmentError::Tags { name: n.name.clone(), source })?;
+                .map_err(|source| SegmentError::Tags { name: n.name.clone(), source })?
+                .of_several(group.map_or(1, |group| group.weights.len() as u32));
             let made = weir_nf::find(kind).and_then(|r| r.make(&config, &env));
             Some(made.map_err(build)?)
         }
@@ -60,6 +62,8 @@ pub(super) fn node(
     let merges = n.fan_in > 1;
     let joins = n.sync.map_or(0, usize::from);
     let replicate = n.replicate;
+    let leased = group.filter(|group| group.spread == SpreadSpec::Ends).zip(n.part);
+    let leased = leased.and_then(|(group, part)| Leased::new(group, part, spec.seed));
     Ok(Node {
         name,
         nf,
@@ -73,6 +77,7 @@ pub(super) fn node(
         careful,
         joins,
         replicate,
+        leased,
     })
 }
 
@@ -116,7 +121,7 @@ fn list(
             None => None,
             Some(share) if share.index == 0 => {
                 let balance = balances.place(share, spec).map_err(spreads)?;
-                Some(Box::new(Spread::new(balance, part)))
+                Some(Box::new(Spread::new(balance, share, part)))
             }
             Some(_) => {
                 let first = list.last_mut().and_then(|branch| branch.spread.as_mut());

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use weir_control::{Agent, Event, Listed, MoveFlows};
 use weir_filter::Expr;
+use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
 use weir_port::Doorbell;
 use weir_runtime::moves::What;
@@ -169,7 +170,12 @@ fn told(listed: &Listed) -> Flows {
     let end = |(address, port): (std::net::IpAddr, u16)| {
         if address.is_ipv6() { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
     };
-    let ends = |key: &FlowKey| key.ends(Direction::Up).map(end);
+    // Of an end by itself there is no other.
+    let ends = |key: &FlowKey| match key.port_kind() {
+        PortKind::Inner => [end(key.upper()), "inside".to_owned()],
+        PortKind::Outer => [end(key.upper()), "outside".to_owned()],
+        _ => key.ends(Direction::Up).map(end),
+    };
     let flows = listed.rows.iter().map(|row| Flow {
         nf: row.nf.clone(),
         kind: row.kind.clone(),

@@ -51,13 +51,8 @@ pub struct Kind {
 }
 
 /// One NF.
-pub const ALONE: Kind = Kind {
-    policy: CHAIN,
-    longer: LONGER,
-    instances: "mon=3",
-    first: "mon#1",
-    nfs: &["mon"],
-};
+pub const ALONE: Kind =
+    Kind { policy: CHAIN, longer: LONGER, instances: "mon=3", first: "mon#1", nfs: &["mon"] };
 
 /// Three, replicas of a segment.
 pub const TOGETHER: Kind = Kind {

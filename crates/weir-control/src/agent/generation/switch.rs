@@ -6,7 +6,7 @@ use crate::setup::WorkerSetup;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_runtime::handover::NfState;
-use weir_runtime::spec::{EndSpec, Handing, command};
+use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
 /// for ever; a graph that is not through in that time has packets that take as long.
@@ -343,6 +343,16 @@ impl Agent {
     }
 }
 
+/// True for an NF, by name and type, whose packets divide by leases of ports.
+fn is_leased(setup: &crate::setup::Setup, (name, kind): &(String, String)) -> bool {
+    let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
+    let mut own = nodes.filter(|node| {
+        node.name == *name && node.nf.as_ref().is_some_and(|(found, _)| found == kind)
+    });
+    let group = |part: PartSpec| setup.groups.get(usize::from(part.group));
+    own.any(|node| node.part.and_then(group).is_some_and(|g| g.spread == SpreadSpec::Ends))
+}
+
 /// For each worker of `setup` what its µNFs go on from, of what is `known` by name and type. Of several instances each gets
 /// that of one; when there are fewer than before, the last gets the rest.
 fn share_out(
@@ -360,6 +370,18 @@ fn share_out(
     let mut shares = vec![Vec::new(); setup.workers.len()];
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
+        if takers.len() > 1 && takers.len() != states.len() && is_leased(setup, &key) {
+            // Each gets the flows of all, and keeps its own.
+            for (n, w) in takers.iter().enumerate() {
+                let Some(share) = shares.get_mut(*w) else { continue };
+                share.extend(states.iter().enumerate().map(|(i, state)| {
+                    let is_own = i.min(takers.len() - 1) == n;
+                    let shared = if is_own { state.shared.clone() } else { Vec::new() };
+                    NfState { shared, placed: None, divides: true, ..state.clone() }
+                }));
+            }
+            continue;
+        }
         for (i, mut state) in states.into_iter().enumerate() {
             // One instance has all flows, wherever they were.
             state.placed = state.placed.filter(|_| takers.len() > 1);

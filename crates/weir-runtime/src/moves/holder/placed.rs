@@ -50,7 +50,8 @@ impl Placed {
 
     /// True when the same is elsewhere, whichever migrations brought it there.
     fn is_as(&self, other: &Placed) -> bool {
-        let parts = |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
+        let parts =
+            |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
         self.away == other.away && parts(self) == parts(other)
     }
 }
@@ -180,7 +181,7 @@ impl Holder {
             while goes_on
                 && nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
                     hashes.clear();
-                    hashes.extend(seen.keys.iter().map(|key| hasher.hash(key)));
+                    hashes.extend(seen.keys.iter().map(|key| hasher.place(key)));
                     goes_on &= show(&hashes);
                 })
             {}

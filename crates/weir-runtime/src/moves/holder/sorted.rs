@@ -64,7 +64,7 @@ impl Sorted {
 
     fn add(&mut self, seen: FlowSeen<'_>) {
         for key in seen.keys {
-            let bucket = Buckets::bucket(self.hasher.hash(key));
+            let bucket = Buckets::bucket(self.hasher.place(key));
             let Some(head) = self.heads.get_mut(usize::from(bucket)) else { continue };
             let Ok(at) = u32::try_from(self.entries.len() + 1) else { return };
             self.entries.push((seen.number, std::mem::replace(head, at)));
@@ -86,12 +86,7 @@ impl Sorted {
     }
 
     /// Takes all flows of these parts out of the table; how many could not be written down.
-    pub(super) fn take(
-        &self,
-        nf: &mut dyn Instance,
-        parts: &BTreeSet<Part>,
-        to: Taken<'_>,
-    ) -> u64 {
+    pub(super) fn take(&self, nf: &mut dyn Instance, parts: &BTreeSet<Part>, to: Taken<'_>) -> u64 {
         let mut failed = 0;
         for part in parts {
             let bucket = match part {
@@ -103,7 +98,7 @@ impl Sorted {
                     look: 1,
                     take: 1,
                     chosen: &mut |key| {
-                        Part::of(self.hasher.hash(key)).iter().any(|part| parts.contains(part))
+                        Part::of(self.hasher.place(key)).iter().any(|part| parts.contains(part))
                     },
                     to: &mut |key, record| to(key, record),
                 };

@@ -18,8 +18,7 @@ impl Holder {
         if self.sorted.is_empty() {
             return false;
         }
-        let rests =
-            self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
+        let rests = self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
         // One table at a time: packets wait for one step.
         let mut may_look = true;
         for (sorted, node) in self.sorted.iter_mut().zip(&self.nodes) {
@@ -135,7 +134,7 @@ impl Holder {
                 Some(sorted) => sorted.take(table, parts, &mut to),
                 // An earlier life began it: what is here has begun since.
                 None => {
-                    let of = |key: &FlowKey| Part::of(hasher.hash(key));
+                    let of = |key: &FlowKey| Part::of(hasher.place(key));
                     let goes = |key: &FlowKey| of(key).iter().any(|part| parts.contains(part));
                     take_those(table, goes, &mut to)
                 }

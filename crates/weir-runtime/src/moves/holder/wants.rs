@@ -58,7 +58,7 @@ impl Found {
         let goes_on = segment.nf_ref(*node).is_some_and(|nf| {
             nf.look_at_flows(walk, LOOK, &mut |seen| {
                 if !seen.keys.is_empty() && chooser.takes(seen.keys) {
-                    let hashes = seen.keys.iter().map(|key| (*key, hasher.hash(key)));
+                    let hashes = seen.keys.iter().map(|key| (*key, hasher.place(key)));
                     add(pieces, places, hashes.collect(), (*table, nodes.len()));
                 }
             })
@@ -344,9 +344,8 @@ impl Holder {
             if !alone || !due {
                 break;
             }
-            let may = self.machine.is_ready()
-                && !self.expects()
-                && self.leaving.len() < self.at_once;
+            let may =
+                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.at_once;
             if !may {
                 break;
             }

@@ -1,0 +1,267 @@
+//! A firewall and a translator of addresses, each of two instances, in two graphs behind each other, between real hosts:
+//! nginx <- Napt <- ConnTrack <- curl. Instances die, and all their flows go to and fro, while a thousand downloads are under way.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+mod common_live;
+
+use common_crash::*;
+use common_live::*;
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Downloads at the same time, and inner hosts that they are of.
+const DOWNLOADS: usize = 1000;
+const HOSTS: usize = 8;
+/// Length of what is downloaded, and how fast, by each: for some seconds.
+const LENGTH: usize = 250_000;
+const RATE: &str = "20K";
+
+const OUTER: &str = "192.0.2.100";
+
+const FIREWALL: &str = "
+Port<0> lan;  Port<1> wan;
+ConnTrack fw { rules: [{ action: \"pass\", src: \"10.0.0.0/8\" }], default: \"drop\" };
+pipelet { lan -> fw;  wan -> fw;  fw [ingress == 0] -> wan;  fw [ingress == 1] -> lan; }";
+
+const TRANSLATOR: &str = "
+Port<0> lan;  Port<1> wan;
+Napt nat { addresses: [\"192.0.2.100\"] };
+pipelet {
+  lan -> [inside] nat;   nat [nat.outside] -> wan;
+  wan -> [outside] nat;  nat [nat.inside] -> lan;
+}";
+
+/// client c0 ── m0 firewall f0 ── n0 translator m1 ── s0 server
+struct Site {
+    net: Network,
+    translator: Namespace,
+}
+
+impl Site {
+    fn new() -> Self {
+        let site = Site { net: Network::new(), translator: Namespace::new("n") };
+        let (net, translator) = (&site.net, &site.translator);
+        let (m, n) = (net.weir.name(), translator.name());
+        net.weir.ip(&format!("link set m1 netns {n}"));
+        translator.ip("link set m1 up");
+        must("ip", &format!("link add f0 netns {m} type veth peer name n0 netns {n}"));
+        net.weir.ip("link set f0 up");
+        translator.ip("link set n0 up");
+        // Both sides know each other's hardware addresses: nobody answers for the outer address.
+        let mac = |ns: &Namespace, interface: &str| {
+            let output = ns.exec("cat", &[&format!("/sys/class/net/{interface}/address")]);
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        };
+        net.client.ip("-4 addr flush dev c0");
+        for host in 1..=HOSTS {
+            net.client.ip(&format!("addr add 10.0.0.{host}/8 dev c0"));
+        }
+        net.client.ip("route add 192.0.2.0/24 dev c0");
+        net.client.ip(&format!("neigh replace {SERVER} lladdr {} dev c0", mac(&net.server, "s0")));
+        net.server.ip(&format!("neigh replace {OUTER} lladdr {} dev s0", mac(&net.client, "c0")));
+        site
+    }
+
+    /// Downloads, all at the same time; the clients.
+    fn download(&self, scratch: &Scratch) -> Vec<Child> {
+        let of_each = (DOWNLOADS / HOSTS).to_string();
+        let start = |host: usize| {
+            let dir = scratch.file(&format!("got{host}"));
+            std::fs::create_dir_all(&dir).unwrap();
+            let url = format!("http://{SERVER}/middle?n=[1-{of_each}]");
+            let mut command = self.net.client.command("curl");
+            command.args([
+                "-sS",
+                "--no-progress-meter",
+                "--fail",
+                "--max-time",
+                "60",
+                "--parallel",
+            ]);
+            command.args(["--parallel-immediate", "--parallel-max", &of_each]);
+            command.args(["--limit-rate", RATE, "--interface", &format!("10.0.0.{host}")]);
+            command.args(["-o", dir.join("#1").to_str().unwrap(), &url]);
+            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        (1..=HOSTS).map(start).collect()
+    }
+
+    /// Waits for the end of all downloads; what is wrong with them, if anything is: all have come whole, and nobody has counted a
+    /// reset or a wrong checksum.
+    fn faults(&self, scratch: &Scratch, curls: Vec<Child>, page: &[u8]) -> Vec<String> {
+        let mut faults = Vec::new();
+        for curl in curls {
+            let output = curl.wait_with_output().unwrap();
+            if !output.status.success() {
+                faults.push(String::from_utf8_lossy(&output.stderr).into_owned());
+            }
+        }
+        for host in 1..=HOSTS {
+            for n in 1..=DOWNLOADS / HOSTS {
+                let file = scratch.file(&format!("got{host}")).join(n.to_string());
+                let got = std::fs::read(&file).unwrap_or_default();
+                if got != page {
+                    faults.push(format!("{}: {} bytes", file.display(), got.len()));
+                }
+            }
+        }
+        for end in [&self.net.client, &self.net.server] {
+            if end.counter("Tcp", "EstabResets") > 0 {
+                faults.push(format!("resets in {}", end.name()));
+            }
+        }
+        self.net.assert_checksums();
+        (1..=HOSTS).for_each(|h| drop(std::fs::remove_dir_all(scratch.file(&format!("got{h}")))));
+        faults
+    }
+}
+
+/// The firewall and the translator, running.
+struct Chain {
+    fw: (Run, PathBuf),
+    nat: (Run, PathBuf),
+}
+
+impl Chain {
+    fn start(site: &Site, scratch: &Scratch, args: &[&str]) -> Self {
+        let start = |space: &Namespace, nf: &str, policy: &str, devices: [&str; 2]| {
+            let (file, socket) = (scratch.file(&format!("{nf}.weir")), scratch.file(nf));
+            std::fs::write(&file, policy).unwrap();
+            let [lan, wan] = [0, 1].map(|i| format!("{i}=afp:{}", devices[i]));
+            let (instances, path) = (format!("{nf}=2"), socket.display().to_string());
+            let own = ["--bind", &lan, "--bind", &wan, "--isolate", "each"];
+            let more = ["--instances", &instances, "--control", &path, "--restart-delay", "0"];
+            let own_args = args.iter().map(|arg| arg.replace("NF", nf)).collect::<Vec<_>>();
+            let own_args: Vec<&str> = own_args.iter().map(String::as_str).collect();
+            let weir = space.command(env!("CARGO_BIN_EXE_weir"));
+            (Run::start_by(weir, &file, &[&own[..], &more, &own_args].concat()), socket)
+        };
+        let fw = start(&site.net.weir, "fw", FIREWALL, ["m0", "f0"]);
+        let nat = start(&site.translator, "nat", TRANSLATOR, ["n0", "m1"]);
+        site.net.wait_for_ping();
+        Chain { fw, nat }
+    }
+
+    /// Ends both; their reports, of runs in which everything is accounted for.
+    fn finish(self) -> [Value; 2] {
+        [("fw", self.fw.0), ("nat", self.nat.0)].map(|(name, run)| {
+            run.signal(Signal::INT);
+            let finished = run.finish();
+            finished.assert_sound(name);
+            finished.report
+        })
+    }
+}
+
+/// What was dropped, and what the NFs say.
+fn told(reports: &[Value; 2]) -> String {
+    let nfs = |report: &Value| report["nodes"].as_array().unwrap().clone();
+    let told = reports.iter().flat_map(nfs).map(|node| {
+        let instances: Vec<Value> =
+            node["instances"].as_array().into_iter().flatten().cloned().collect();
+        format!("{}: {} {:#?}", node["name"], node["drops"], instances)
+    });
+    let restarts = reports.iter().map(|report| format!("{:#?}", report["workers"]));
+    told.chain(restarts).collect::<Vec<_>>().join("\n")
+}
+
+/// The page that is downloaded, of the web server that is started with it.
+fn page(site: &Site, scratch: &Scratch) -> (Service, Vec<u8>) {
+    let (nginx, page) = site.net.web_server(scratch);
+    std::fs::write(scratch.file("site").join("middle"), &page[..LENGTH]).unwrap();
+    (nginx, page[..LENGTH].to_vec())
+}
+
+/// How much has been downloaded.
+fn downloaded(scratch: &Scratch) -> u64 {
+    let files = (1..=HOSTS).filter_map(|h| scratch.file(&format!("got{h}")).read_dir().ok());
+    let lens = files.flatten().filter_map(|file| file.ok()?.metadata().ok());
+    lens.map(|meta| meta.len()).sum()
+}
+
+fn is_under_way(curls: &mut [Child]) -> bool {
+    curls.iter_mut().any(|curl| curl.try_wait().unwrap().is_none())
+}
+
+#[test]
+fn a_thousand_downloads_survive_the_death_of_every_replica_of_firewall_and_translator() {
+    if skipped("a_thousand_downloads_survive_the_death_of_every_replica") {
+        return;
+    }
+    let (scratch, site) = (Scratch::new("nat-replicas"), Site::new());
+    let (_nginx, page) = page(&site, &scratch);
+    let mut chain = Chain::start(&site, &scratch, &["--replicate", "NF=batch"]);
+    let mut curls = site.download(&scratch);
+    wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
+    let mut kills = 0;
+    for round in 0..3 {
+        for name in ["fw#1", "nat#1", "fw#2", "nat#2"] {
+            let run = if name.starts_with("fw") { &mut chain.fw.0 } else { &mut chain.nat.0 };
+            // The first round is part of the test; others as long as there is something to disturb.
+            if round == 0 || is_under_way(&mut curls) {
+                assert!(is_under_way(&mut curls), "all are over before {name} dies");
+                kill_process(run.workers()[name], Signal::KILL).unwrap();
+                let again = format!("worker {name} runs again after ");
+                run.wait_for_line("the successor", |line| line.contains(&again));
+                kills += 1;
+            }
+        }
+    }
+    let faults = site.faults(&scratch, curls, &page);
+    let reports = chain.finish();
+    assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
+    let recovered = |report: &Value| -> u64 {
+        let workers = report["workers"].as_array().unwrap().iter();
+        workers.filter_map(|worker| worker["recovered"]["flows"].as_u64()).sum()
+    };
+    let [fw, nat] = reports.each_ref().map(recovered);
+    println!("{kills} kills, flows recovered: {fw} of the firewall, {nat} of the translator");
+    assert!(fw > 0 && nat > 0, "{reports:#?}");
+}
+
+/// Has flows moved; how many were.
+fn move_all(socket: &Path, nf: &str, to: u32) -> u64 {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["flow", "move", nf, "--all", "--to", &to.to_string(), "--json"]);
+    let output = command.arg("--control").arg(socket).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{nf} to {to}: {said}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    said["moved"]["flows"].as_u64().unwrap()
+}
+
+#[test]
+fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_firewall_and_translator() {
+    if skipped("a_thousand_downloads_survive_twenty_migrations_of_all_flows") {
+        return;
+    }
+    let (scratch, site) = (Scratch::new("nat-moves"), Site::new());
+    let (_nginx, page) = page(&site, &scratch);
+    // On a busy machine a worker may be without a sign of life for long: its flows would be gone with it.
+    let chain = Chain::start(&site, &scratch, &["--patience", "20"]);
+    let (mut moved, mut migrations, mut faults) = ([0, 0], 0, Vec::new());
+    // Again, where the machine is so slow that downloads are over before that.
+    while migrations < 20 && faults.is_empty() {
+        let mut curls = site.download(&scratch);
+        wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
+        while migrations < 20 && is_under_way(&mut curls) {
+            let to = migrations % 2 + 1;
+            let flows = [move_all(&chain.fw.1, "fw", to), move_all(&chain.nat.1, "nat", to)];
+            (0..2).for_each(|nf| moved[nf] += flows[nf]);
+            migrations += u32::from(is_under_way(&mut curls));
+        }
+        faults = site.faults(&scratch, curls, &page);
+    }
+    let reports = chain.finish();
+    println!("{moved:?} flows of firewall and translator moved, {migrations} times");
+    assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
+    assert!(moved.iter().all(|flows| *flows >= 10 * DOWNLOADS as u64), "{moved:?}");
+    let [_, nat] = reports;
+    let nat = nat["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "nat").unwrap();
+    let lost = ["no_port", "fragments"].map(|what| nat["report"][what].as_u64().unwrap());
+    assert_eq!(lost, [0, 0], "{nat:#}");
+}

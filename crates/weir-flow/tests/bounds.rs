@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 use weir_flow::{
-    Director, DirectorEffect, Effect, Fate, Going, Limits, Message, MoveId, Party, Refusal, Replica,
-    Stage, StartError, Told,
+    Director, DirectorEffect, Effect, Fate, Going, Limits, Message, MoveId, Party, Refusal,
+    Replica, Stage, StartError, Told,
 };
 
 type Done = Effect<u8, ()>;
@@ -47,7 +47,8 @@ fn who_sends_flows_away_takes_none_so_two_never_wait_for_each_other() {
 }
 
 #[test]
-fn who_announces_flows_and_does_not_send_them_is_not_waited_for_and_keeps_nobody_else_from_moving() {
+fn who_announces_flows_and_does_not_send_them_is_not_waited_for_and_keeps_nobody_else_from_moving()
+{
     let mut target = replica(1);
     let hostile = |number| MoveId { source: 0, life: 0, number };
     for number in 1..=4 {

@@ -54,7 +54,8 @@ fn neighbours_of_a_worker_that_is_stopped_stall_for_less_than_a_second() {
     let policy = scratch.policy(WAYS);
     let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
     write_capture(&input, 1_000_000);
-    let (rx, tx) = (format!("0=pcap:rx={}", input.display()), format!("2=pcap:tx={}", out.display()));
+    let (rx, tx) =
+        (format!("0=pcap:rx={}", input.display()), format!("2=pcap:tx={}", out.display()));
     let mut args = vec!["--bind", &rx, "--bind", "1=null", "--bind", &tx];
     args.extend(["--ring", "64", "--restart-delay", "0", "--offences", "100"]);
     let mut run = Run::start(&policy, &args);

@@ -95,8 +95,8 @@ fn an_instance_that_writes_nonsense_to_the_others_of_its_nf_harms_nobody_else_an
 #[test]
 fn who_announces_flows_and_never_sends_them_has_nobody_wait_for_long_and_nobody_is_ended_for_it() {
     let scratch = Scratch::new("hostile-announces");
-    let policy =
-        scratch.policy("Port<0> lan;  Port<1> wan;  FlowMonitor mon;  pipelet { lan -> mon -> wan; }");
+    let policy = scratch
+        .policy("Port<0> lan;  Port<1> wan;  FlowMonitor mon;  pipelet { lan -> mon -> wan; }");
     let out = scratch.file("out.pcap");
     let tx = format!("1=pcap:tx={}", out.display());
     let mut args = vec!["--bind", "0=gen:size=64,flows=400,rate=20000", "--bind", &tx];

@@ -63,7 +63,9 @@ fn round(seed: u64) -> usize {
     }
     let len = |path| std::fs::metadata(path).map_or(0, |m| m.len());
     for _ in 0..READERS {
-        run.wait_for_line("what was refused", |line| line.contains("records of the replica are refused"));
+        run.wait_for_line("what was refused", |line| {
+            line.contains("records of the replica are refused")
+        });
         let before = len(&wan);
         let deadline = Instant::now() + PATIENCE;
         while len(&wan) <= before {

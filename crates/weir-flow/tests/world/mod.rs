@@ -545,7 +545,10 @@ impl World {
     pub fn is_well(&self, case: &Case) -> bool {
         let there = || self.workers.iter().filter(|worker| !worker.gone);
         let quiet = there().all(|worker| {
-            worker.machine.is_quiet() && worker.machine.overdue() == 0 && worker.buffers.is_empty() && worker.copies.is_empty()
+            worker.machine.is_quiet()
+                && worker.machine.overdue() == 0
+                && worker.buffers.is_empty()
+                && worker.copies.is_empty()
         });
         let sent = self.sent.iter().all(|sent| *sent == case.packets);
         let all = usize::from(case.packets) * usize::from(case.directors);

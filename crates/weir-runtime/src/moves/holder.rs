@@ -12,7 +12,7 @@ use self::sorted::Sorted;
 use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::waits::Waits;
-use super::{Awaited, Flows, GUESTS, Letter, Owed, Part, Post, READING, SOON_NS, WAITS_NS};
+use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
 use crate::spec::{CrewSpec, FromWorker, GroupSpec, WorkerSpec};
 use crate::station::Station;
@@ -280,7 +280,11 @@ impl Holder {
     }
 
     /// Does what needs no table.
-    pub(super) fn apply_without_table(&mut self, effects: Vec<Effect<Part, Flows>>, post: &mut Post) {
+    pub(super) fn apply_without_table(
+        &mut self,
+        effects: Vec<Effect<Part, Flows>>,
+        post: &mut Post,
+    ) {
         for effect in effects {
             match effect {
                 Effect::Send(to, letter) => post.send(to, &letter),

@@ -260,9 +260,8 @@ impl Holder {
             if !alone || !due {
                 break;
             }
-            let may = self.machine.is_ready()
-                && !self.expects()
-                && self.leaving.len() < self.at_once;
+            let may =
+                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.at_once;
             if !may {
                 break;
             }

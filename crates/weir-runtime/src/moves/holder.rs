@@ -14,7 +14,7 @@ use self::sorted::Sorted;
 use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
 use super::waits::Waits;
-use super::{Awaited, Flows, GUESTS, Letter, Owed, Part, Post, READING, SOON_NS, WAITS_NS};
+use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
 use crate::spec::{CrewSpec, FromWorker, GroupSpec, SpreadSpec, WorkerSpec};
 use crate::station::Station;

@@ -29,7 +29,7 @@ impl Moves {
                     let number = self.announced;
                     self.announced += 1;
                     let id = MoveId { source, life, number };
-                    post.send(to, &Message::Prepare { id, parts, home: true, flows: 0 });
+                    post.send(to, &Message::Prepare { id, parts, home: true, flows: Vec::new() });
                 }
             }
         }

@@ -93,8 +93,9 @@ impl Sender {
         let unheard = self.machine.unheard();
         let unheard = unheard.into_iter().map(|replica| (Party::Replica(replica), Owed::Word));
         let ms = now.saturating_duration_since(self.begun).as_millis() as u64;
+        let group = self.group();
         for (from, owed) in self.waits.look(now, unheard) {
-            let awaited = Awaited { group: self.group, from, owed };
+            let awaited = Awaited { group, from, owed };
             self.notes.push(FromWorker::Waits { awaited, ms });
         }
     }

@@ -37,7 +37,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         for (director, life) in std::mem::take(&mut self.asking) {
             let tell = Message::Tell(life, self.all_known());
             effects.push(Effect::Send(Party::Director(director), tell));
-            for coming in self.coming.values_mut() {
+            for coming in self.coming.values_mut().chain(self.overdue.values_mut()) {
                 coming.curious.insert(director);
             }
         }

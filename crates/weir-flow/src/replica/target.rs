@@ -67,9 +67,9 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         let late: Vec<MoveId> = self.coming.keys().filter(from).copied().collect();
         for id in late {
             let Some(mut coming) = self.no_more_expected(id) else { continue };
-            // Directors that were started anew wait to hear how it ends: the source has to tell them itself.
-            for director in std::mem::take(&mut coming.curious) {
-                effects.push(Effect::Send(Party::Director(director), Message::Dropped(id)));
+            // Directors that were started anew wait no longer to hear how it ends either. They still hear when it comes.
+            for director in &coming.curious {
+                effects.push(Effect::Send(Party::Director(*director), Message::Dropped(id)));
             }
             coming.buffered = 0;
             self.remember_overdue(id, coming);

@@ -568,13 +568,15 @@ impl World {
         let at_home =
             !case.back || self.moved < 2 || self.directors.iter().all(|d| d.exceptions() == 0);
         let whole = whole || self.hurried;
+        // What comes after nobody waited for it any more a director that was started anew may hear of too late.
+        let split = self.hurried && self.deaths > 0;
         quiet
             && sent
             && every
             && no_guest
             && obeyed
             && ways.len() == 1
-            && (self.harmed || (self.lost.is_empty() && places == 1 && whole && at_home))
-            && places <= 1
+            && (self.harmed || (self.lost.is_empty() && (places == 1 || split) && whole && at_home))
+            && (places <= 1 || split)
     }
 }

@@ -10,6 +10,8 @@ use crate::census::Census;
 
 /// For how long nothing may have moved: looks in a row, a tenth of a second each.
 const LOOKS: u32 = 5;
+/// So many looks in a row must miss some. An NF may give one back in the very moment of a look.
+const CERTAIN: u32 = 3;
 
 /// What was seen of a domain at the last look.
 #[derive(Default)]
@@ -20,6 +22,8 @@ pub(super) struct Missing {
     looks: u32,
     /// All buffers were there since.
     whole: bool,
+    /// In so many looks in a row some were not.
+    found: u32,
     /// Buffers that were missing so far.
     count: u64,
 }
@@ -31,8 +35,11 @@ impl Agent {
             let moved = self.entries_moved(d);
             let seen = &mut self.trust.missing[d];
             let same = std::mem::replace(&mut seen.moved, moved) == moved;
-            (seen.looks, seen.whole) =
-                if same { (seen.looks.saturating_add(1), seen.whole) } else { (0, false) };
+            if same {
+                seen.looks = seen.looks.saturating_add(1);
+            } else {
+                (seen.looks, seen.whole, seen.found) = (0, false, 0);
+            }
             if seen.looks < LOOKS || seen.whole || !self.is_between_batches(d) {
                 continue;
             }
@@ -44,9 +51,14 @@ impl Agent {
             let seen = &mut self.trust.missing[d];
             seen.whole = missing == 0;
             if seen.whole {
+                seen.found = 0;
                 continue;
             }
-            (seen.looks, seen.count) = (0, seen.count + missing);
+            seen.found += 1;
+            if seen.found < CERTAIN {
+                continue;
+            }
+            (seen.looks, seen.found, seen.count) = (0, 0, seen.count + missing);
             if let Some(only) = self.only_nf(d) {
                 self.convict(only, "kept packets that it took");
                 continue;

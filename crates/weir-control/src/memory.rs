@@ -7,7 +7,7 @@ mod told;
 pub(crate) use self::told::FdList;
 use crate::setup::{ArraySetup, Setup};
 use std::hash::BuildHasher;
-use weir_device::Place;
+use weir_device::{Place, at_new_socket};
 use weir_mem::TooLarge;
 use weir_mem::entry::CarriesBuffer;
 use weir_mem::shared::Plain;
@@ -374,6 +374,18 @@ impl Memory {
         let worker = &self.workers[w];
         let words = worker.ledger.read().unwrap_or_default();
         std::array::from_fn(|i| words.get(worker.layout.place + i).copied().unwrap_or(0))
+    }
+
+    /// The device of worker `w`, which has ended, is to go on with another packet socket than its predecessor's.
+    pub(crate) fn begin_at_new_socket(&mut self, w: usize) {
+        let place = at_new_socket(self.place(w));
+        let own = &self.workers[w];
+        let mut words = own.ledger.read().unwrap_or_default();
+        let its = words.get_mut(own.layout.place..own.layout.seq).unwrap_or_default();
+        its.iter_mut().zip(place).for_each(|(word, new)| *word = new);
+        if let Ok(mut writer) = LedgerWriter::attach(&own.ledger_region, own.layout.len) {
+            writer.commit(&words);
+        }
     }
 
     /// See [`Agent::kept`](crate::Agent::kept).

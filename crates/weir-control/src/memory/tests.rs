@@ -65,6 +65,22 @@ fn a_worker_is_lent_the_doorbells_of_those_whom_it_wakes_and_no_others() {
 }
 
 #[test]
+fn a_service_with_another_packet_socket_does_not_go_on_at_the_place_in_the_old_ones_ring() {
+    let setup = guest_in_the_middle();
+    let mut memory = Memory::new(&setup).unwrap();
+    let rx = worker(&setup, "rx:lan");
+    let layout = memory.workers[rx].layout;
+    let mut words = vec![9; layout.len];
+    words[layout.place..layout.seq].copy_from_slice(&[1000, 77, 2048, 3, 0, 1]);
+    memory.workers[rx].ledger.reset(&words);
+    memory.begin_at_new_socket(rx);
+    assert_eq!(memory.place(rx), [1000, 0, 0, 0, 0, 1]);
+    // Nothing else of its record is concerned.
+    words[layout.place..layout.seq].copy_from_slice(&[1000, 0, 0, 0, 0, 1]);
+    assert_eq!(memory.workers[rx].ledger.read(), Some(words));
+}
+
+#[test]
 fn who_brings_packets_to_a_core_wakes_those_behind_it_there_and_in_its_domain() {
     let followers = |setup: &Setup, name: &str| -> Vec<String> {
         let found = setup.followers(worker(setup, name));

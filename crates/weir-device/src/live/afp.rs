@@ -39,6 +39,13 @@ pub fn leaves_socket(place: &Place) -> bool {
     Geometry::of_frames(place[FRAME]).is_some()
 }
 
+/// The place of a service that goes on with another socket: it has a ring of its own, which begins anew. What was counted stays.
+pub fn at_new_socket(place: Place) -> Place {
+    let mut new = place;
+    (new[NEXT], new[FRAME], new[SEGMENT]) = (0, 0, 0);
+    new
+}
+
 /// Words of a place: which frame is next, their size, and what of the next one was taken.
 const NEXT: usize = 1;
 const FRAME: usize = 2;
@@ -164,7 +171,7 @@ impl Queue {
     /// Takes in the packet whose beginning is `frame`; false when room ran out.
     fn take(
         &mut self,
-        socket: &PacketSocket,
+        socket: &impl AsFd,
         frame: &Frame<'_>,
         cutter: &mut Cutter,
         room: &mut Room<'_>,
@@ -192,35 +199,50 @@ impl Queue {
     }
 
     /// Whether the queue's next packet is that of `frame`. What was read is read in order, so else it is a later one's.
-    fn is_next(&mut self, socket: &PacketSocket, frame: &Frame<'_>) -> bool {
-        let mut vnet = [0; VnetHeader::LEN];
-        let mut parts = [IoSliceMut::new(&mut vnet), IoSliceMut::new(&mut self.bytes)];
-        let mut control = RecvAncillaryBuffer::default();
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        let got = recvmsg(socket, &mut parts, &mut control, flags);
-        let len = got.map_or(0, |got| got.bytes.saturating_sub(VnetHeader::LEN));
-        len == frame.len && self.bytes.starts_with(frame.bytes)
+    fn is_next(&mut self, socket: &impl AsFd, frame: &Frame<'_>) -> bool {
+        let Some(got) = self.receive(socket, RecvFlags::PEEK) else { return false };
+        // Of one that is longer than any the end is not to be seen.
+        (got.len == frame.len || got.is_cut) && self.bytes.starts_with(frame.bytes)
     }
 
-    fn read(&mut self, socket: &PacketSocket) -> Result<(VnetHeader, usize), DropReason> {
+    fn read(&mut self, socket: &impl AsFd) -> Result<(VnetHeader, usize), DropReason> {
+        match self.receive(socket, RecvFlags::empty()) {
+            Some(got) if got.is_cut => Err(DropReason::Oversize),
+            Some(got) => Ok((got.header, got.len)),
+            None => Err(DropReason::KernelFull),
+        }
+    }
+
+    /// The queue's next packet; `None` when there is none.
+    fn receive(&mut self, socket: &impl AsFd, flags: RecvFlags) -> Option<Got> {
         let mut vnet = [0; VnetHeader::LEN];
-        // Twice: an error that waits to be told (the interface went down) comes before the packet.
-        for _ in 0..2 {
+        for _ in 0..ERRORS {
             let mut parts = [IoSliceMut::new(&mut vnet), IoSliceMut::new(&mut self.bytes)];
             let mut control = RecvAncillaryBuffer::default();
-            match recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT) {
-                Ok(got) if got.flags.contains(ReturnFlags::TRUNC) => {
-                    return Err(DropReason::Oversize);
-                }
+            match recvmsg(socket, &mut parts, &mut control, RecvFlags::DONTWAIT | flags) {
                 Ok(got) => {
                     let len = got.bytes.saturating_sub(VnetHeader::LEN);
-                    return Ok((VnetHeader::parse(&vnet), len));
+                    let is_cut = got.flags.contains(ReturnFlags::TRUNC);
+                    return Some(Got { header: VnetHeader::parse(&vnet), len, is_cut });
                 }
+                Err(Errno::AGAIN) => return None,
                 Err(_) => {}
             }
         }
-        Err(DropReason::KernelFull)
+        None
     }
+}
+
+/// An error that waits to be told (the interface went down) comes before the packet, and is told once. So often another may
+/// have come meanwhile.
+const ERRORS: usize = 8;
+
+/// What the queue had.
+struct Got {
+    header: VnetHeader,
+    len: usize,
+    /// It is longer than there is room for.
+    is_cut: bool,
 }
 
 /// Whether a frame begins with a VLAN tag (IEEE 802.1Q) behind its addresses.
@@ -350,5 +372,85 @@ impl Send for PacketTx {
 
     fn commit(&mut self) -> Result<Place, DeviceError> {
         Ok([self.sent, 0, 0, 0, 0, 1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+
+    /// A queue of packets, and who writes into it: as with a packet socket they come whole, in order, each with its header in front,
+    /// and an error comes before them.
+    fn pair() -> (OwnedFd, OwnedFd) {
+        let flags = SocketFlags::CLOEXEC;
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+    }
+
+    fn write(to: &OwnedFd, packet: &[u8]) {
+        let bytes = [&[0; VnetHeader::LEN], packet].concat();
+        send(to, &bytes, SendFlags::empty()).unwrap();
+    }
+
+    /// Has the reader's next call fail: the writer goes and has not read what was said to it.
+    fn fail(reader: &OwnedFd, writer: OwnedFd) {
+        send(reader, b"unread", SendFlags::empty()).unwrap();
+        drop(writer);
+    }
+
+    fn queue(longest: usize) -> Queue {
+        Queue { bytes: vec![0; longest], held: None, doubtful: true }
+    }
+
+    fn frame(bytes: &[u8], len: usize) -> Frame<'_> {
+        let header = VnetHeader::parse(&[0; VnetHeader::LEN]);
+        Frame { bytes, header, vlan: None, len, time_ns: 0, queued: true, losing: false }
+    }
+
+    #[test]
+    fn an_error_that_waits_to_be_told_is_not_taken_for_a_packet_that_was_read() {
+        let (reader, writer) = pair();
+        write(&writer, &[7; 100]);
+        fail(&reader, writer);
+        assert!(queue(1000).is_next(&reader, &frame(&[7; 20], 100)));
+    }
+
+    #[test]
+    fn a_packet_is_read_behind_an_error() {
+        let (reader, writer) = pair();
+        write(&writer, &[7; 100]);
+        fail(&reader, writer);
+        assert_eq!(queue(1000).read(&reader).map(|(_, len)| len), Ok(100));
+    }
+
+    #[test]
+    fn what_a_predecessor_has_read_is_told_from_what_it_has_not() {
+        let (reader, writer) = pair();
+        write(&writer, &[8; 100]);
+        let mut queue = queue(1000);
+        assert!(!queue.is_next(&reader, &frame(&[7; 20], 100)));
+        assert!(!queue.is_next(&reader, &frame(&[8; 20], 99)));
+        assert!(queue.is_next(&reader, &frame(&[8; 20], 100)));
+        assert!(queue.read(&reader).is_ok());
+        // Nothing is left.
+        assert!(!queue.is_next(&reader, &frame(&[8; 20], 100)));
+    }
+
+    #[test]
+    fn a_packet_longer_than_any_is_passed_over_and_the_next_one_is_read() {
+        let (reader, writer) = pair();
+        write(&writer, &[7; 300]);
+        write(&writer, &[8; 100]);
+        let mut queue = queue(200);
+        assert!(queue.is_next(&reader, &frame(&[7; 20], 300)));
+        assert_eq!(queue.read(&reader).err(), Some(DropReason::Oversize));
+        assert!(queue.is_next(&reader, &frame(&[8; 20], 100)));
+    }
+
+    #[test]
+    fn who_goes_on_with_another_socket_begins_at_its_beginning_and_counts_on() {
+        let place = [1000, 77, 2048, 3, 5, 1];
+        assert!(leaves_socket(&place) && !leaves_socket(&at_new_socket(place)));
+        assert_eq!(at_new_socket(place), [1000, 0, 0, 0, 5, 1]);
     }
 }

@@ -29,6 +29,7 @@ use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_device::Place;
+use weir_runtime::moves::Owed;
 use weir_runtime::spec::command;
 
 /// How workers that die are restarted: at once the first time, and with a growing delay when they
@@ -156,6 +157,15 @@ pub enum Event {
         /// Index of the worker.
         worker: usize,
     },
+    /// A worker waits no longer for what another of its crew owes it.
+    WaitsNoLonger {
+        /// Index of the worker.
+        worker: usize,
+        /// Of the other.
+        by: usize,
+        /// What.
+        owed: Owed,
+    },
     /// Where each buffer of a domain is was found out anew.
     Audited {
         /// Index of the domain.
@@ -224,6 +234,8 @@ struct Worker {
     crashes: u32,
     /// How often its successor had to begin with nothing remembered.
     forgotten: u32,
+    /// How often another waited no longer for flows that it had announced.
+    unsent: u32,
     /// Deaths in a row, each within the policy's window of the one before.
     deaths: u32,
     restarts: u32,
@@ -368,6 +380,7 @@ impl Agent {
                 stillborn: 0,
                 crashes: 0,
                 forgotten: 0,
+                unsent: 0,
                 deaths: 0,
                 restarts: 0,
                 was_away: None,
@@ -502,6 +515,11 @@ impl Agent {
                 self.memory.begin_life(w);
                 // A fault that a test asked for is the first process's alone.
                 let socket = self.workers[w].left.take();
+                if socket.is_none() && self.setup.packets(w).is_some() {
+                    // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's
+                    // place for that.
+                    self.memory.begin_at_new_socket(w);
+                }
                 let how = Beginning { socket, ..Beginning::default() };
                 let process = Process::start(&self.programs, &self.setup, &self.memory, w, how)?;
                 self.workers[w].state = State::Running(process);

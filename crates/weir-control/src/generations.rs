@@ -86,6 +86,7 @@ fn add_worker(workers: &mut Vec<WorkerReport>, earlier: WorkerReport) {
     own.rejected = own.rejected.wrapping_add(earlier.rejected);
     own.forgotten = own.forgotten.saturating_add(earlier.forgotten);
     own.recovered.add(earlier.recovered);
+    own.unsent = own.unsent.saturating_add(earlier.unsent);
     own.offences = own.offences.saturating_add(earlier.offences);
 }
 

@@ -87,6 +87,8 @@ pub struct WorkerReport {
     pub forgotten: u32,
     /// What its successors have got back from the replica ([`RunOptions::replicate`](crate::wiring::RunOptions)).
     pub recovered: Recovered,
+    /// How often another of its NF's instances waited no longer for flows that it had announced, by that one's word.
+    pub unsent: u32,
     /// How often it was named for nonsense and ended. What it says of itself is not exact then.
     pub offences: u32,
 }
@@ -384,7 +386,7 @@ impl Report {
         let offences = agent.offences(w);
         let name = worker.name.clone();
         let forgotten = agent.forgotten(w);
-        let recovered = agent.recovered(w);
+        let (recovered, unsent) = (agent.recovered(w), agent.unsent(w));
         self.workers.push(WorkerReport {
             name,
             restarts,
@@ -392,6 +394,7 @@ impl Report {
             rejected,
             forgotten,
             recovered,
+            unsent,
             offences,
         });
     }

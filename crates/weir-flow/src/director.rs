@@ -190,6 +190,17 @@ impl<K: Ord + Clone + Debug> Director<K> {
         lost.map(|(part, _)| DirectorEffect::Undivert(part)).collect()
     }
 
+    /// After a restart: replicas of which is not known yet what they know, or how what comes to them ends.
+    pub fn unheard(&self) -> BTreeSet<u16> {
+        self.unheard.iter().chain(self.open.values()).copied().collect()
+    }
+
+    /// Waits no longer for what a replica is to tell: packets go on as if it had told that it knows nothing.
+    pub fn go_on_without(&mut self, replica: u16) {
+        self.unheard.remove(&replica);
+        self.open.retain(|_, target| *target != replica);
+    }
+
     /// A replica was started anew of which this director waited to hear how migrations end: that is
     /// forgotten there, so it is asked what it knows now.
     fn ask_again<R>(&mut self, replica: u16, effects: &mut Vec<DirectorEffect<K, R>>) {

@@ -25,6 +25,9 @@ pub enum Effect<K: Ord, R> {
     /// Process the packets that were buffered for a migration, in the order in which they came; before any other
     /// packet.
     Release(MoveId),
+    /// The same, though the flows have not come: they begin anew. They are not here as those of [`Effect::Release`] are, and may
+    /// still come.
+    Overdue(MoveId),
     /// A migration is over: the flows are elsewhere, the copy can go.
     Moved(MoveId),
     /// A migration has been given up: the flows are here.
@@ -118,7 +121,9 @@ pub struct Replica<K: Ord> {
     replicas: BTreeSet<u16>,
     leaving: BTreeMap<MoveId, Leaving<K>>,
     coming: BTreeMap<MoveId, Coming<K>>,
-    /// The parts of those.
+    /// Those to here that are not waited for any more ([`Replica::forsake`]).
+    overdue: BTreeMap<MoveId, Coming<K>>,
+    /// The parts of those that are.
     expected: BTreeMap<K, MoveId>,
     /// Parts that were moved here, by which migration.
     guests: BTreeMap<K, MoveId>,
@@ -149,6 +154,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             replicas: replicas.into_iter().filter(|replica| *replica != me).collect(),
             leaving: BTreeMap::new(),
             coming: BTreeMap::new(),
+            overdue: BTreeMap::new(),
             expected: BTreeMap::new(),
             guests: BTreeMap::new(),
             buffered: 0,
@@ -202,7 +208,12 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         self.unheard.is_empty()
     }
 
-    /// True when nothing is under way.
+    /// Who has not told yet what he knows, after a restart.
+    pub fn unheard(&self) -> impl Iterator<Item = Party> {
+        self.unheard.iter().copied()
+    }
+
+    /// True when nothing is under way, but for what was to have come long ago.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.is_ready() && self.leaving.is_empty() && self.coming.is_empty()
@@ -213,10 +224,16 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         self.leaving.iter().map(|(id, leaving)| (*id, leaving.going.stage))
     }
 
-    /// True while the state of a migration is to come here.
+    /// True while the state of a migration is to come here, late or not.
     #[must_use]
     pub fn is_coming(&self, id: MoveId) -> bool {
-        self.coming.contains_key(&id)
+        self.coming.contains_key(&id) || self.overdue.contains_key(&id)
+    }
+
+    /// Migrations to here that are not waited for any more and have not come.
+    #[must_use]
+    pub fn overdue(&self) -> usize {
+        self.overdue.len()
     }
 
     /// Parts that were moved here and do not have their bucket here.

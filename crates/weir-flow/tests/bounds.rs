@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 use weir_flow::{
-    Director, DirectorEffect, Effect, Limits, Message, MoveId, Party, Refusal, Replica, StartError,
-    Told,
+    Director, DirectorEffect, Effect, Fate, Going, Limits, Message, MoveId, Party, Refusal,
+    Replica, Stage, StartError, Told,
 };
 
 type Done = Effect<u8, ()>;
@@ -44,6 +44,87 @@ fn who_sends_flows_away_takes_none_so_two_never_wait_for_each_other() {
     assert_eq!(second.start::<()>([3].into(), 2, false, 1), Err(StartError::Busy));
     second.message(Party::Replica(0), Message::State(there, ()));
     assert!(second.start::<()>([3].into(), 2, false, 1).is_ok());
+}
+
+#[test]
+fn who_announces_flows_and_does_not_send_them_is_not_waited_for_and_keeps_nobody_else_from_moving()
+{
+    let mut target = replica(1);
+    let hostile = |number| MoveId { source: 0, life: 0, number };
+    for number in 1..=4 {
+        prepare(&mut target, hostile(number), number as u8);
+    }
+    let busy = MoveId { source: 2, ..hostile(9) };
+    assert_eq!(prepare(&mut target, busy, 9), refused(busy, Refusal::Busy));
+    assert_eq!(target.packet(&[1]), Fate::Wait);
+    let overdue: Vec<Done> = (1..=4).map(|number| Effect::Overdue(hostile(number))).collect();
+    assert_eq!(target.forsake(0), overdue);
+    assert_eq!((target.packet(&[1]), target.is_quiet()), (Fate::Process, true));
+    assert_eq!(target.forsake::<()>(0), []);
+    let prepared = Effect::Send(Party::Replica(2), Message::Prepared(busy));
+    assert_eq!(prepare(&mut target, busy, 9), [prepared]);
+    // However often it does so, no more is remembered than may be under way.
+    for number in 10..20 {
+        prepare(&mut target, hostile(number), number as u8);
+        target.forsake::<()>(0);
+    }
+    assert_eq!(target.overdue(), 4);
+    // What was to come from the other is still waited for.
+    assert_eq!(target.packet(&[9]), Fate::Wait);
+}
+
+#[test]
+fn what_comes_late_is_taken_and_answered() {
+    let mut target = replica(1);
+    let id = MoveId { source: 0, life: 0, number: 1 };
+    prepare(&mut target, id, 1);
+    target.forsake::<()>(0);
+    let late = target.message(Party::Replica(0), Message::State(id, ()));
+    let done = Effect::Send(Party::Replica(0), Message::Done { id, lost: 0 });
+    assert_eq!(late, [Effect::Adopt(id, ()), Effect::Release(id), done.clone()]);
+    assert_eq!((target.overdue(), target.guests()), (0, 1));
+    // Asked for again it says so again.
+    assert_eq!(target.message(Party::Replica(0), Message::State(id, ())), [done]);
+}
+
+#[test]
+fn nobody_tells_of_flows_that_another_is_to_send() {
+    let limits = Limits { moves: 4, packets: 0, guests: 100 };
+    let (mut target, _) = Replica::<u8>::restarted::<()>(1, 1, 0..3, 0..1, limits);
+    let going = |source| {
+        let id = MoveId { source, life: 0, number: 1 };
+        let (parts, stage) = ([source as u8].into(), Stage::Handing);
+        (id, Going { parts, to: 1, home: false, stage })
+    };
+    let told = Told { going: vec![going(0), going(2)], ..Told::default() };
+    target.message::<()>(Party::Replica(0), Message::Tell(1, told));
+    assert!(target.is_coming(going(0).0) && !target.is_coming(going(2).0));
+}
+
+#[test]
+fn after_a_restart_nobody_waits_for_ever_for_who_does_not_answer() {
+    let limits = Limits { moves: 4, packets: 0, guests: 100 };
+    let (mut replica, _) = Replica::<u8>::restarted::<()>(1, 1, 0..3, 0..1, limits);
+    let tell = |machine: &mut Replica<u8>, who| {
+        machine.message::<()>(who, Message::Tell(1, Told::default()));
+    };
+    tell(&mut replica, Party::Director(0));
+    tell(&mut replica, Party::Replica(0));
+    assert_eq!(replica.unheard().collect::<Vec<_>>(), [Party::Replica(2)]);
+    replica.go_on_without::<()>(Party::Replica(2));
+    assert!(replica.is_ready());
+
+    let (mut director, _) = Director::<u8>::restarted::<()>(1, 0..3);
+    let id = MoveId { source: 2, life: 0, number: 1 };
+    // One tells of flows that another is to send it, and that one of none.
+    let coming = vec![(id, [7].into(), false)];
+    let told = |coming| Message::<u8, ()>::Tell(1, Told { coming, ..Told::default() });
+    director.message(Party::Replica(0), told(coming), |_, _| 0);
+    director.message(Party::Replica(1), told(Vec::new()), |_, _| 0);
+    assert_eq!(director.unheard(), [0, 2].into());
+    director.go_on_without(2);
+    director.go_on_without(0);
+    assert!(director.is_ready());
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn a_broken_protocol_is_found_out() {
         case(Broken::NoBuffer, 0),
         case(Broken::AsksNobody, 1),
         Case { deaths: 1, broken: Some(Broken::ObeysAtOnce), ..ordered },
+        Case { impatient: true, ..case(Broken::Forgets, 0) },
     ] {
         let broken = case.broken;
         let checker = case.checker().spawn_bfs().join();
@@ -128,6 +129,15 @@ fn what_was_on_its_way_to_who_dies_may_die_with_it() {
 fn a_replica_is_gone_for_good_at_any_step() {
     check(Case { packets: 2, gone: true, ..Case::default() });
     check(Case { packets: 2, directors: 1, gone: true, timeouts: 1, ..Case::default() });
+}
+
+#[test]
+fn who_waits_no_longer_processes_all_packets_and_takes_what_comes_late() {
+    let impatient = Case { impatient: true, ..Case::default() };
+    check(Case { packets: 2, ..impatient.clone() });
+    check(Case { packets: 2, room: 0, never_buffers: true, ..impatient.clone() });
+    check(Case { packets: 3, directors: 1, timeouts: 1, ..impatient.clone() });
+    check(Case { packets: 2, directors: 1, deaths: 1, ..impatient });
 }
 
 #[test]

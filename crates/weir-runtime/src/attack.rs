@@ -44,6 +44,8 @@ enum Manner {
     Lies,
     /// Seed 3: takes packets, and neither passes them on nor says that it has them.
     Keeps,
+    /// Seed 4: does its work, and announces to the others of its NF again and again that their flows move to them.
+    Announces,
     /// Seeds of [`LETTERS`]: writes letters about flows that move, and random bytes into others' mailboxes.
     Writes,
     /// Seeds of [`REPLICA`]: writes random bytes into what its successor takes over.
@@ -76,6 +78,8 @@ pub(crate) enum Next {
     Keep,
     /// A letter, then a step of its work.
     Write,
+    /// Announcements of what it does not send, then a step of its work.
+    Announce,
 }
 
 /// The hostile part of a worker.
@@ -114,6 +118,7 @@ impl Attack {
             1 => Manner::Pretends,
             2 => Manner::Lies,
             3 => Manner::Keeps,
+            4 => Manner::Announces,
             seed if LETTERS.contains(&seed) => Manner::Writes,
             seed if REPLICA.contains(&seed) => Manner::Spoils,
             REACHES.. => match WAYS.get((seed - REACHES) as usize) {
@@ -180,6 +185,9 @@ impl Attack {
         if self.manner == Manner::Keeps {
             std::thread::sleep(std::time::Duration::from_millis(1));
             return Next::Keep;
+        }
+        if self.manner == Manner::Announces {
+            return if self.below(64) == 0 { Next::Announce } else { Next::Work };
         }
         if self.manner == Manner::Writes && self.below(4) != 0 {
             return Next::Write;

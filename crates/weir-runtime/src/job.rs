@@ -8,7 +8,7 @@ use crate::early::Early;
 use crate::gate::{self, Gate};
 use crate::handover::{self, NfState};
 use crate::keep::Keeper;
-use crate::moves::{Listing, Moves, Order, Placed, Turn};
+use crate::moves::{Awaited, Listing, Moves, Order, Placed, Turn};
 use crate::replica::{Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, Handing, WorkerSpec};
@@ -388,11 +388,26 @@ impl Job {
         Some(turn)
     }
 
+    /// The agent says that this is not worth waiting for.
+    pub(crate) fn wait_no_longer(&mut self, awaited: Awaited) {
+        if let Some(moves) = &mut self.moves {
+            moves.wait_no_longer(awaited);
+        }
+    }
+
     /// Writes letters to those with whom it moves flows that no sound one writes.
     #[cfg(feature = "attacks")]
     pub(crate) fn write_nonsense(&mut self, random: crate::moves::attack::Random<'_>) {
         if let Some(moves) = &mut self.moves {
             moves.write_nonsense(random);
+        }
+    }
+
+    /// Announces flows to those with whom it moves flows, and sends none.
+    #[cfg(feature = "attacks")]
+    pub(crate) fn announce(&mut self) {
+        if let Some(moves) = &mut self.moves {
+            moves.announce();
         }
     }
 

@@ -19,10 +19,12 @@ mod order;
 mod part;
 mod post;
 mod sender;
+mod waits;
 
 pub use holder::Placed;
 pub use order::{FlowLine, Order, What};
 pub use part::{Flows, Part};
+pub use waits::{Awaited, Owed};
 
 pub(crate) use look::Listing;
 pub(crate) use post::{Channel, Post};
@@ -62,6 +64,9 @@ pub(crate) struct Moves {
     /// Lanes in of the first holder whose packets are looked at, if any is.
     gates: bool,
     notes: Vec<FromWorker>,
+    /// Migrations that a hostile one has announced and does not mean.
+    #[cfg(feature = "attacks")]
+    announced: u64,
 }
 
 struct Crew {
@@ -95,7 +100,13 @@ impl Moves {
             Some(Crew { post, role })
         };
         let crews: Vec<_> = spec.crews.iter().zip(posts).filter_map(crew).collect();
-        (!crews.is_empty()).then_some(Moves { crews, gates: false, notes: Vec::new() })
+        (!crews.is_empty()).then_some(Moves {
+            crews,
+            gates: false,
+            notes: Vec::new(),
+            #[cfg(feature = "attacks")]
+            announced: 1,
+        })
     }
 
     /// Reads and answers letters, takes and sends markers, moves what is to move.
@@ -128,7 +139,7 @@ impl Moves {
             if post.waits() {
                 turn.did |= post.pump();
             }
-            let later = later.or(post.waits().then_some(SOON_NS));
+            let later = later.or((post.waits() || post.defers()).then_some(SOON_NS));
             turn.later = [turn.later, later].into_iter().flatten().min();
         }
         turn
@@ -172,11 +183,27 @@ impl Moves {
         }
     }
 
+    /// The agent says that this is not worth waiting for.
+    pub(crate) fn wait_no_longer(&mut self, awaited: Awaited) {
+        for Crew { post, role } in &mut self.crews {
+            match role {
+                Role::Holder(holder) if holder.group() == awaited.group => {
+                    holder.wait_no_longer(awaited, post);
+                }
+                Role::Sender(sender) if sender.group() == awaited.group => {
+                    sender.wait_no_longer(awaited);
+                }
+                Role::Holder(_) | Role::Sender(_) | Role::Deaf(_) => {}
+            }
+        }
+    }
+
     /// What the agent is to be told.
     pub(crate) fn notes(&mut self) -> Vec<FromWorker> {
         let notes = |crew: &mut Crew| match &mut crew.role {
             Role::Holder(holder) => holder.notes(),
-            Role::Sender(_) | Role::Deaf(_) => Vec::new(),
+            Role::Sender(sender) => sender.notes(),
+            Role::Deaf(_) => Vec::new(),
         };
         let own = std::mem::take(&mut self.notes);
         own.into_iter().chain(self.crews.iter_mut().flat_map(notes)).collect()
@@ -195,3 +222,5 @@ impl Role {
 
 /// When to look again for what waits for room, or for somebody else.
 const SOON_NS: u64 = 1_000_000;
+/// The same, where only the agent is to be told in time.
+const WAITS_NS: u64 = 20_000_000;

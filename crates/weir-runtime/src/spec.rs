@@ -4,7 +4,7 @@ mod lanes;
 
 pub use lanes::{ArenaSpec, CarriesSpec, HomeSpec, LaneInSpec, LaneOutSpec, ReturnSpec, RingSpec};
 
-use crate::moves::FlowLine;
+use crate::moves::{Awaited, FlowLine};
 use serde::{Deserialize, Serialize};
 use weir_device::DeviceSpec;
 use weir_filter::Expr;
@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -450,6 +450,13 @@ pub enum FromWorker {
         /// The first of those.
         lines: Vec<FlowLine>,
     },
+    /// Somebody of its crew has it wait. Answered by [`Awaited::to_command`], if that is not worth it.
+    Waits {
+        /// For what.
+        awaited: Awaited,
+        /// For how long, the oldest of it.
+        ms: u64,
+    },
 }
 
 /// How a worker handed over.
@@ -502,4 +509,5 @@ pub mod command {
     pub const ORDER: u32 = 13;
     /// Take up what was handed over, say how that went, and go on to wait for `GO`.
     pub const TAKE_OVER: u32 = 14;
+    // Those of `Awaited::to_command` are above 2^31.
 }

@@ -6,7 +6,7 @@ use crate::attack::{Attack, Next as Strike};
 use crate::idle::{Idle, Look, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
-use crate::moves::{Order, Turn};
+use crate::moves::{Awaited, Order, Turn};
 use crate::replica::Recovered;
 use crate::sandbox::{self, SandboxError};
 use crate::segment::{Segment, SegmentError};
@@ -210,6 +210,7 @@ impl Worker<'_> {
                         self.job.write_nonsense(&mut |below| attack.below(below));
                     }
                 }
+                Some(Strike::Announce) => self.job.announce(),
                 Some(Strike::Work) | None => {}
             }
             let later = match self.job.step(&mut self.station)? {
@@ -346,7 +347,12 @@ impl Worker<'_> {
                     link::send(self.agent, &reports, &[])?;
                     self.station.pause(self.agent, &FromWorker::HandedOver(handing))?
                 }
-                _ => continue,
+                word => {
+                    if let Some(awaited) = Awaited::of_command(word) {
+                        self.job.wait_no_longer(awaited);
+                    }
+                    continue;
+                }
             };
             waiting.extend(rested.meanwhile);
             if rested.goes {

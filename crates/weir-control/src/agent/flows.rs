@@ -1,5 +1,8 @@
 //! Flows from outside: which there are, and that some go to another instance.
 
+mod waits;
+
+use self::waits::Waiting;
 use super::{Agent, Event, State};
 use crate::crews::{Crew, Unmovable};
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,6 +127,7 @@ pub(super) struct Desk {
     later: Vec<(usize, Order)>,
     /// Until when instances may let packets wait.
     excused: Option<Instant>,
+    waiting: Waiting,
     /// What became of orders by which an NF's instances become more or fewer.
     pub(super) scaled: Vec<Scaled>,
 }
@@ -304,6 +308,7 @@ impl Agent {
         let (waits, untold) = (BTreeSet::new(), BTreeSet::new());
         let mut open = Open { begun: Instant::now(), order: order(ticket), waits, untold, answer };
         for w in workers {
+            self.flows.waiting.note(w, &open.order);
             match self.give(w, &open.order) {
                 Given::Told => drop(open.waits.insert(w)),
                 Given::Later => {
@@ -370,6 +375,7 @@ impl Agent {
         let Some(open) = self.flows.waits_for(ticket, w) else {
             return self.convict(w, "said that it had moved flows that it was not asked for");
         };
+        let order = open.order.clone();
         self.trust.forgive_message(w);
         match (&mut open.answer, why) {
             (Answer::Moved { flows, .. }, None) => *flows += count,
@@ -379,6 +385,7 @@ impl Agent {
             }
             (Answer::Listed { .. }, _) => {}
         }
+        self.flows.waiting.note(w, &order);
         self.close_if_answered(ticket);
     }
 
@@ -469,6 +476,8 @@ impl Agent {
         for (ticket, open) in self.flows.open.iter_mut().filter(|(_, open)| which(open)) {
             open.untold.remove(&w);
             if open.waits.remove(&w) {
+                // What is under way goes on.
+                self.flows.waiting.note(w, &open.order);
                 open.fail(name, why);
                 left.push(*ticket);
             }
@@ -503,6 +512,7 @@ impl Agent {
     /// Those who were asked have retired with their generation.
     pub(super) fn flows_of_retired(&mut self) {
         self.flows.later.clear();
+        self.flows.waiting = Waiting::default();
         for ticket in self.flows.open.keys().copied().collect::<Vec<_>>() {
             if let Some(open) = self.flows.open.get_mut(&ticket) {
                 open.waits.clear();

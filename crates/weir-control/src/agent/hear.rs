@@ -114,6 +114,7 @@ impl Agent {
             FromWorker::Flows { ticket, totals, lines } => {
                 self.flows_listed(w, ticket, totals, lines);
             }
+            FromWorker::Waits { awaited, ms } => self.heard_of_waiting(w, awaited, ms),
             FromWorker::Done if early => {
                 self.convict(w, "said that it was done before its input had ended");
             }

@@ -65,8 +65,8 @@ pub(super) struct Liveness {
 struct Pulse {
     /// When this incarnation was started.
     started: Option<Instant>,
-    /// It has said that it is ready.
-    ready: bool,
+    /// Since when it has been ready, by its word.
+    ready: Option<Instant>,
     /// For how long it has been seen stopped before it was; time in which the agent itself stood still
     /// does not count.
     stopped: Duration,
@@ -134,12 +134,22 @@ impl Liveness {
 
     /// Worker `w` is ready; from now on it has to answer.
     pub(super) fn ready(&mut self, w: usize) {
-        self.pulses[w].ready = true;
+        self.pulses[w].ready = Some(Instant::now());
     }
 
     /// Whether this incarnation of worker `w` is ready.
     pub(super) fn is_ready(&self, w: usize) -> bool {
-        self.pulses[w].ready
+        self.pulses[w].ready.is_some()
+    }
+
+    /// For how long this incarnation of worker `w` has been ready, if it is.
+    pub(super) fn ready_for(&self, w: usize) -> Option<Duration> {
+        self.pulses[w].ready.map(|at| at.elapsed())
+    }
+
+    /// Worker `w` could do nothing until now.
+    pub(super) fn spare(&mut self, w: usize) {
+        self.pulses[w].refused = (Duration::ZERO, 0);
     }
 
     /// Worker `w` has closed its control socket.
@@ -242,7 +252,7 @@ impl Agent {
         let is_rx = matches!(self.setup.workers[w].end, EndSpec::Rx { .. });
         let rest = if is_rx { RX } else { IDLE };
         let pulse = &mut self.liveness.pulses[w];
-        if !pulse.ready {
+        if pulse.ready.is_none() {
             // One that builds may take its time; one that is stopped builds nothing.
             let stopped = look(pid).is_some_and(|seen| matches!(seen.state, 'T' | 't'));
             pulse.stopped = if stopped { pulse.stopped + passed } else { Duration::ZERO };

@@ -68,6 +68,11 @@ impl Agent {
         self.workers.get(w).map_or(0, |w| w.forgotten)
     }
 
+    /// How often another waited no longer for flows that worker `w` had announced.
+    pub fn unsent(&self, w: usize) -> u32 {
+        self.workers.get(w).map_or(0, |w| w.unsent)
+    }
+
     /// What worker `w`'s successors have got back from the replica.
     pub fn recovered(&self, w: usize) -> Recovered {
         self.workers.get(w).map_or_else(Recovered::default, |w| w.recovered)

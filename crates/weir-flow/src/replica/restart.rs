@@ -14,7 +14,11 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         }
         match from {
             Party::Replica(target) => {
-                effects.push(Effect::Send(from, Message::Tell(life, self.all_known())));
+                let mut told = self.all_known();
+                // Its later life may send what its earlier one did not.
+                let late = self.overdue.iter().filter(|(id, _)| id.source == target);
+                told.coming.extend(late.map(|(id, c)| (*id, c.parts.clone(), c.home)));
+                effects.push(Effect::Send(from, Message::Tell(life, told)));
                 self.hand_again(target, effects);
             }
             Party::Director(director) => {
@@ -33,7 +37,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         for (director, life) in std::mem::take(&mut self.asking) {
             let tell = Message::Tell(life, self.all_known());
             effects.push(Effect::Send(Party::Director(director), tell));
-            for coming in self.coming.values_mut() {
+            for coming in self.coming.values_mut().chain(self.overdue.values_mut()) {
                 coming.curious.insert(director);
             }
         }
@@ -64,9 +68,9 @@ impl<K: Ord + Clone + Debug> Replica<K> {
                 self.clock = self.clock.max(id.number);
             }
         }
-        // Migrations to here: go on waiting for them.
+        // Migrations to here: go on waiting for them. Nobody tells of another's.
         for (id, going) in told.going {
-            if going.to == self.me {
+            if going.to == self.me && from == Party::Replica(id.source) {
                 self.expect(id, going.parts, going.home);
                 if going.stage == Stage::Preparing {
                     let prepared = Message::Prepared(id);
@@ -124,6 +128,15 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         self.answer_directors(effects);
     }
 
+    /// Waits no longer for what somebody is to tell after this one's restart: it goes on as if he had told that he knows nothing.
+    pub fn go_on_without<R>(&mut self, who: Party) -> Vec<Effect<K, R>> {
+        let mut effects = Vec::new();
+        if self.unheard.remove(&who) && self.unheard.is_empty() {
+            self.all_told(&mut effects);
+        }
+        effects
+    }
+
     /// A replica is gone for good: nobody of its number comes any more. Directors are told by the same
     /// hand ([`Director::gone`](crate::Director::gone)), before the replicas.
     pub fn gone<R>(&mut self, replica: u16) -> Vec<Effect<K, R>> {
@@ -131,9 +144,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         self.replicas.remove(&replica);
         self.target_gone(replica, &mut effects);
         self.source_gone(replica, &mut effects);
-        if self.unheard.remove(&Party::Replica(replica)) && self.unheard.is_empty() {
-            self.all_told(&mut effects);
-        }
+        effects.extend(self.go_on_without(Party::Replica(replica)));
         effects
     }
 }

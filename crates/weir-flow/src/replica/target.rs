@@ -14,7 +14,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         effects: &mut Vec<Effect<K, R>>,
     ) {
         let source = Party::Replica(id.source);
-        let answer = if self.coming.contains_key(&id) {
+        let answer = if self.is_coming(id) {
             Message::Prepared(id)
         } else if self.guests.values().any(|by| *by == id) {
             // An earlier life of the source did not hear it.
@@ -51,13 +51,52 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     fn no_more_expected(&mut self, id: MoveId) -> Option<Coming<K>> {
         let coming = self.coming.remove(&id)?;
         for part in &coming.parts {
-            self.expected.remove(part);
+            if self.expected.get(part) == Some(&id) {
+                self.expected.remove(part);
+            }
         }
         self.buffered = self.buffered.saturating_sub(coming.buffered);
         Some(coming)
     }
 
+    /// Waits no longer for the state of what `source` has announced: no sound one has it come so late. Packets that wait for it are
+    /// processed, so flows begin anew. Should the state come all the same it is taken, as far as its flows have not begun.
+    pub fn forsake<R>(&mut self, source: u16) -> Vec<Effect<K, R>> {
+        let mut effects = Vec::new();
+        let from = |id: &&MoveId| id.source == source;
+        let late: Vec<MoveId> = self.coming.keys().filter(from).copied().collect();
+        for id in late {
+            let Some(mut coming) = self.no_more_expected(id) else { continue };
+            // Directors that were started anew wait no longer to hear how it ends either. They still hear when it comes.
+            for director in &coming.curious {
+                effects.push(Effect::Send(Party::Director(*director), Message::Dropped(id)));
+            }
+            coming.buffered = 0;
+            self.remember_overdue(id, coming);
+            effects.push(Effect::Overdue(id));
+        }
+        effects
+    }
+
+    /// As many are remembered as may be under way: who announces more loses his own first.
+    fn remember_overdue(&mut self, id: MoveId, coming: Coming<K>) {
+        if self.overdue.len() >= self.limits.moves.max(1) {
+            let own = self.overdue.keys().find(|other| other.source == id.source);
+            if let Some(oldest) = own.or_else(|| self.overdue.keys().next()).copied() {
+                self.overdue.remove(&oldest);
+            }
+        }
+        self.overdue.insert(id, coming);
+    }
+
+    /// What comes, or was to have come long ago, does not come any more.
+    fn forget_coming(&mut self, id: MoveId) -> Option<Coming<K>> {
+        let overdue = self.overdue.remove(&id);
+        self.no_more_expected(id).or(overdue)
+    }
+
     pub(super) fn cancel<R>(&mut self, id: MoveId, effects: &mut Vec<Effect<K, R>>) {
+        self.overdue.remove(&id);
         let Some(coming) = self.no_more_expected(id) else { return };
         for director in coming.curious {
             effects.push(Effect::Send(Party::Director(director), Message::Dropped(id)));
@@ -70,7 +109,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
 
     pub(super) fn state<R>(&mut self, id: MoveId, state: R, effects: &mut Vec<Effect<K, R>>) {
         let done = Effect::Send(Party::Replica(id.source), Message::Done { id, lost: 0 });
-        if let Some(coming) = self.no_more_expected(id) {
+        if let Some(coming) = self.forget_coming(id) {
             for part in &coming.parts {
                 self.guests.insert(part.clone(), id);
             }
@@ -89,10 +128,10 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// A source is gone for good, and the flows' state with it: they begin anew here, and the
     /// directors that it had not asked are asked in its place.
     pub(super) fn source_gone<R>(&mut self, source: u16, effects: &mut Vec<Effect<K, R>>) {
-        let gone: Vec<MoveId> =
-            self.coming.keys().filter(|id| id.source == source).copied().collect();
+        let all = self.coming.keys().chain(self.overdue.keys());
+        let gone: Vec<MoveId> = all.filter(|id| id.source == source).copied().collect();
         for id in gone {
-            let Some(coming) = self.no_more_expected(id) else { continue };
+            let Some(coming) = self.forget_coming(id) else { continue };
             for director in &self.directors {
                 let (parts, to) = (coming.parts.clone(), self.me);
                 let director = Party::Director(*director);

@@ -23,6 +23,8 @@ pub enum Broken {
     AsksNobody,
     /// Who is ordered to send away all that it has does so before it has been told what it has.
     ObeysAtOnce,
+    /// Who waits no longer for flows that were announced forgets them: when they come nobody says that they have.
+    Forgets,
 }
 
 /// What is looked at.
@@ -47,6 +49,8 @@ pub struct Case {
     pub lossy: bool,
     /// Whether one replica may go for good.
     pub gone: bool,
+    /// Whether a target may once be told to wait no longer.
+    pub impatient: bool,
     pub broken: Option<Broken>,
 }
 
@@ -63,6 +67,7 @@ impl Default for Case {
             deaths: 0,
             lossy: false,
             gone: false,
+            impatient: false,
             broken: None,
         }
     }
@@ -83,6 +88,8 @@ pub enum Action {
     /// A message arrives.
     Arrive(Party, Party),
     Timeout(u16, MoveId),
+    /// A replica waits no longer for what the other has announced.
+    Forsake(u16),
     Die(Party),
     Go(u16),
 }
@@ -127,6 +134,8 @@ pub struct World {
     deaths: usize,
     /// Whether a worker died or is gone: flows may be lost with it.
     harmed: bool,
+    /// Whether somebody did not wait for flows that come: they may begin anew, and their packets meet in two places.
+    hurried: bool,
     broken: Option<Broken>,
     pub wrong: Option<&'static str>,
 }
@@ -162,6 +171,7 @@ impl World {
             timeouts: 0,
             deaths: 0,
             harmed: false,
+            hurried: false,
             broken: case.broken,
             wrong: None,
         }
@@ -240,6 +250,13 @@ impl World {
             actions.extend(self.living().into_iter().map(|me| Action::Die(Party::Replica(me))));
             actions.extend((0..case.directors).map(|me| Action::Die(Party::Director(me))));
         }
+        if case.impatient && !self.hurried {
+            let waits = |me: &u16| {
+                let mut machine = self.workers[usize::from(*me)].machine.clone();
+                !machine.forsake::<Flows>(1 - me).is_empty()
+            };
+            actions.extend(self.living().into_iter().filter(waits).map(Action::Forsake));
+        }
         if case.gone && self.workers.iter().all(|worker| !worker.gone) {
             actions.extend((0..2).map(Action::Go));
         }
@@ -314,6 +331,25 @@ impl World {
                 let effects = self.workers[usize::from(me)].machine.timeout(id);
                 self.effects(me, effects);
             }
+            Action::Forsake(me) => {
+                self.hurried = true;
+                let machine = &mut self.workers[usize::from(me)].machine;
+                let mut effects = machine.clone().forsake(1 - me);
+                match self.broken {
+                    Some(Broken::Forgets) => {
+                        let late = effects.iter().filter_map(|effect| match effect {
+                            Effect::Overdue(id) => Some(*id),
+                            _ => None,
+                        });
+                        let late: Vec<MoveId> = late.collect();
+                        let from = Party::Replica(1 - me);
+                        let forget = |id| machine.message(from, Message::Cancel(id));
+                        effects = late.into_iter().flat_map(forget).collect();
+                    }
+                    _ => effects = machine.forsake(1 - me),
+                }
+                self.effects(me, effects);
+            }
             Action::Die(Party::Replica(me)) => self.die(case, me),
             Action::Die(Party::Director(me)) => {
                 self.deaths += 1;
@@ -352,20 +388,21 @@ impl World {
         if !self.processed.insert(packet) {
             self.wrong = Some("a packet is processed twice");
         }
-        if self.processed.iter().any(|(by, later)| *by == director && *later > number) {
+        let later = |(by, later): &Packet| *by == director && *later > number;
+        if !self.hurried && self.processed.iter().any(later) {
             self.wrong = Some("a packet is processed out of order");
         }
         let other = &self.workers[usize::from(1 - replica)];
-        if other.table.contains_key(&FLOW) {
+        if !self.hurried && other.table.contains_key(&FLOW) {
             self.wrong = Some("the flow is at two places");
         }
         let table = &self.workers[usize::from(replica)].table;
-        if !table.contains_key(&FLOW) && self.is_kept() {
+        if !self.hurried && !table.contains_key(&FLOW) && self.is_kept() {
             self.wrong = Some("the flow begins anew though somebody living has its state");
         }
         let flow = self.workers[usize::from(replica)].table.entry(FLOW).or_default();
         flow.push(packet);
-        if !self.harmed && flow.len() != self.processed.len() {
+        if !self.harmed && !self.hurried && flow.len() != self.processed.len() {
             self.wrong = Some("the flow begins anew though its state is elsewhere");
         }
     }
@@ -407,13 +444,16 @@ impl World {
                     worker.table.extend(worker.copies.remove(&id).unwrap_or_default());
                 }
                 Effect::Adopt(_, flows) => {
-                    if flows.keys().any(|key| worker.table.contains_key(key)) {
-                        self.wrong = Some("the target had the flow already");
+                    for (key, flow) in flows {
+                        if !self.hurried && worker.table.contains_key(&key) {
+                            self.wrong = Some("the target had the flow already");
+                        }
+                        // What has begun anew stays.
+                        worker.table.entry(key).or_insert(flow);
                     }
-                    self.workers[usize::from(me)].table.extend(flows);
                 }
-                Effect::Release(id) => {
-                    worker.here = true;
+                Effect::Release(id) | Effect::Overdue(id) => {
+                    worker.here |= matches!(effect, Effect::Release(_));
                     for packet in worker.buffers.remove(&id).unwrap_or_default() {
                         self.process(me, packet);
                     }
@@ -505,7 +545,10 @@ impl World {
     pub fn is_well(&self, case: &Case) -> bool {
         let there = || self.workers.iter().filter(|worker| !worker.gone);
         let quiet = there().all(|worker| {
-            worker.machine.is_quiet() && worker.buffers.is_empty() && worker.copies.is_empty()
+            worker.machine.is_quiet()
+                && worker.machine.overdue() == 0
+                && worker.buffers.is_empty()
+                && worker.copies.is_empty()
         });
         let sent = self.sent.iter().all(|sent| *sent == case.packets);
         let all = usize::from(case.packets) * usize::from(case.directors);
@@ -524,13 +567,16 @@ impl World {
             || (ways.contains(&0) && !self.workers[1].table.contains_key(&FLOW));
         let at_home =
             !case.back || self.moved < 2 || self.directors.iter().all(|d| d.exceptions() == 0);
+        let whole = whole || self.hurried;
+        // What comes after nobody waited for it any more a director that was started anew may hear of too late.
+        let split = self.hurried && self.deaths > 0;
         quiet
             && sent
             && every
             && no_guest
             && obeyed
             && ways.len() == 1
-            && (self.harmed || (self.lost.is_empty() && places == 1 && whole && at_home))
-            && places <= 1
+            && (self.harmed || (self.lost.is_empty() && (places == 1 || split) && whole && at_home))
+            && (places <= 1 || split)
     }
 }

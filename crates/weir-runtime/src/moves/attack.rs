@@ -1,9 +1,9 @@
 //! Letters that no sound party writes, and sound ones that mean harm, for tests. Only in builds with the feature
 //! `attacks`.
 
-use super::{Flows, Letter, Moves, Part, Post};
+use super::{Crew, Flows, Letter, Moves, Part, Post, Role};
 use std::collections::BTreeSet;
-use weir_flow::{Going, Message, MoveId, Refusal, Route, Stage, Told};
+use weir_flow::{Going, Message, MoveId, Party, Refusal, Route, Stage, Told};
 
 /// Gives a number below another.
 pub(crate) type Random<'r> = &'r mut dyn FnMut(u64) -> u64;
@@ -12,6 +12,27 @@ impl Moves {
     /// Writes one letter to somebody of each crew.
     pub(crate) fn write_nonsense(&mut self, random: Random<'_>) {
         self.crews.iter_mut().for_each(|crew| crew.post.write_nonsense(random));
+    }
+
+    /// Has all other instances of its crews wait for the flows of all buckets.
+    pub(crate) fn announce(&mut self) {
+        for Crew { post, role } in &mut self.crews {
+            let Role::Holder(holder) = role else { continue };
+            let (source, life) = holder.who();
+            let others: Vec<Party> = post.channels.iter().map(|channel| channel.with).collect();
+            for to in others.into_iter().filter(|to| matches!(to, Party::Replica(_))) {
+                // Who may have been started anew may say so of what the other has.
+                post.send(to, &Message::Hello(life));
+                for half in 0..2u16 {
+                    let buckets = (0..=u16::MAX).filter(|bucket| bucket >> 15 == half);
+                    let parts = buckets.map(Part::Bucket).collect();
+                    let number = self.announced;
+                    self.announced += 1;
+                    let id = MoveId { source, life, number };
+                    post.send(to, &Message::Prepare { id, parts, home: true, flows: 0 });
+                }
+            }
+        }
     }
 }
 

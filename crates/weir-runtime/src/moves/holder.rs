@@ -3,19 +3,22 @@
 mod placed;
 mod sorted;
 mod table;
+mod waits;
 mod wants;
 
 pub use self::placed::Placed;
 
 use self::sorted::Sorted;
+use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
-use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS};
+use super::waits::Waits;
+use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
 use crate::spec::{CrewSpec, FromWorker, GroupSpec, WorkerSpec};
 use crate::station::Station;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
-use weir_flow::{Effect, Fate, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
+use weir_flow::{Effect, Fate, Going, Limits, Message, MoveId, Party, Refusal, Replica, Stage};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
 use weir_packet::headers::{Depth, Fragment};
@@ -53,8 +56,13 @@ pub(super) struct Holder {
     /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
     /// go along when their bucket does.
     visitors: BTreeSet<u64>,
-    /// What comes: which parts, and how many flows, about.
-    coming: BTreeMap<MoveId, (BTreeSet<Part>, u64)>,
+    /// What comes.
+    coming: BTreeMap<MoveId, Come>,
+    /// For whom it has waited, and how long.
+    waits: Waits,
+    /// Who announced what did not come, and until when nothing is taken from him.
+    shunned: BTreeMap<u16, Instant>,
+    begun: Instant,
     /// What goes.
     leaving: BTreeMap<MoveId, Leave>,
     /// What the agent wants and has not been cut into migrations.
@@ -162,6 +170,9 @@ impl Holder {
             owned: all,
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),
+            waits: Waits::default(),
+            shunned: BTreeMap::new(),
+            begun: Instant::now(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
             sorted: None,
@@ -179,13 +190,19 @@ impl Holder {
         self.group
     }
 
+    /// Its number, and which of its lives this is.
+    #[cfg(feature = "attacks")]
+    pub(super) fn who(&self) -> (u16, u32) {
+        (self.me, self.life)
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.machine.is_ready()
     }
 
     /// True while the state of some flows is to come.
     pub(super) fn expects(&self) -> bool {
-        !self.coming.is_empty()
+        self.coming.values().any(|come| !come.overdue)
     }
 
     pub(super) fn notes(&mut self) -> Vec<FromWorker> {
@@ -199,7 +216,10 @@ impl Holder {
 
     pub(super) fn later(&self) -> Option<u64> {
         let waits = !self.leaving.is_empty() || !self.wanted.is_empty() || !self.orders.is_empty();
-        waits.then_some(5 * SOON_NS)
+        match waits {
+            true => Some(5 * SOON_NS),
+            false => (self.expects() || !self.is_ready()).then_some(WAITS_NS),
+        }
     }
 
     /// True for a packet that may be taken: the state of its flow is here, or it has none that comes.
@@ -245,6 +265,9 @@ impl Holder {
             did |= self.judge_marks(post, station, segment);
         }
         self.ask_again(post, segment);
+        if self.expects() || !self.is_ready() {
+            self.note_waits();
+        }
         did |= self.cut_orders(segment);
         did | self.begin_wanted(post, segment)
     }
@@ -253,11 +276,21 @@ impl Holder {
     pub(super) fn gone(&mut self, replica: u16, post: &mut Post) {
         // What is to be done with the table waits for the next turn, which comes before any packet.
         let effects = self.machine.gone(replica);
+        self.apply_without_table(effects, post);
+    }
+
+    /// Does what needs no table.
+    pub(super) fn apply_without_table(
+        &mut self,
+        effects: Vec<Effect<Part, Flows>>,
+        post: &mut Post,
+    ) {
         for effect in effects {
             match effect {
                 Effect::Send(to, letter) => post.send(to, &letter),
                 Effect::TakeBack(id) => self.take_back(id),
                 Effect::Release(id) => self.arrive(id),
+                Effect::Overdue(id) => self.overdue(id),
                 Effect::Failed(id, _) => self.returned(id),
                 _ => {}
             }
@@ -276,8 +309,11 @@ impl Holder {
                         Part::Flow(_) => {}
                     }
                 }
-                for (id, going) in told.going.iter().filter(|(_, going)| going.to == self.me) {
-                    self.coming.insert(*id, (going.parts.clone(), 0));
+                let to_here = |(id, going): &&(MoveId, Going<Part>)| {
+                    going.to == self.me && from == Party::Replica(id.source)
+                };
+                for (id, going) in told.going.iter().filter(to_here) {
+                    self.coming.insert(*id, Come::new(going.parts.clone(), 0));
                 }
             }
             Message::Hello(_) => {
@@ -289,7 +325,7 @@ impl Holder {
                 if let Some(why) = self.refuses(*id, parts, *flows, segment) {
                     return post.send(from, &Message::Refused(*id, why));
                 }
-                self.coming.insert(*id, (parts.clone(), *flows));
+                self.coming.insert(*id, Come::new(parts.clone(), *flows));
             }
             Message::Done { id, lost } => {
                 if let Some(leave) = self.leaving.get_mut(id) {
@@ -313,8 +349,12 @@ impl Holder {
         flows: u64,
         segment: &Segment,
     ) -> Option<Refusal> {
+        if self.shunned.get(&id.source).is_some_and(|until| Instant::now() < *until) {
+            return Some(Refusal::Busy);
+        }
         let nf = segment.nf_ref(self.node)?;
-        let coming = self.coming.values().map(|(_, flows)| *flows).fold(0, u64::saturating_add);
+        let coming = self.coming.values().filter(|come| !come.overdue).map(|come| come.flows);
+        let coming = coming.fold(0, u64::saturating_add);
         let then = (nf.flows().0 as u64).saturating_add(coming).saturating_add(flows);
         // With no flows it may be one of an earlier life, which has to go on.
         if flows > 0 && then > nf.descriptor().flows as u64 {
@@ -360,6 +400,7 @@ impl Holder {
                 Effect::TakeBack(id) => self.take_back(id),
                 Effect::Adopt(_, flows) => self.refused = self.put(&flows, segment),
                 Effect::Release(id) => self.arrive(id),
+                Effect::Overdue(id) => self.overdue(id),
                 Effect::Moved(id) => self.moved(id),
                 Effect::Failed(id, why) => self.failed(id, why),
             }
@@ -378,7 +419,8 @@ impl Holder {
 
     /// What a migration brings is here.
     fn arrive(&mut self, id: MoveId) {
-        for part in self.coming.remove(&id).unwrap_or_default().0 {
+        let Some(come) = self.coming.remove(&id) else { return };
+        for part in come.parts {
             match part {
                 Part::Bucket(bucket) => self.own(bucket, true),
                 Part::Flow(hash) => drop(self.visitors.insert(hash)),

@@ -3,6 +3,7 @@
 use super::Letter;
 use super::MOST_PARTS;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use weir_flow::{Message, MoveId, Party};
 use weir_mem::fault::{self, Step};
 use weir_mem::{MailIn, MailOut};
@@ -17,9 +18,30 @@ pub(crate) struct Channel {
     pub(crate) bell: Rc<Doorbell>,
 }
 
+/// How long nobody is told anew what is known here, by byte of what he was told last: he who asks again and again has a tenth of
+/// this worker's time, or less.
+const REST: Duration = Duration::from_nanos(100);
+
+/// What somebody is told who asks what is known here.
+#[derive(Default)]
+struct Asker {
+    /// He has asked in this life, and was told too much just before. What he wrote since waits behind.
+    asks: Option<u32>,
+    /// He is told nothing more until then.
+    rests: Option<Instant>,
+}
+
+impl Asker {
+    fn may_ask(&self) -> bool {
+        self.rests.is_none_or(|until| Instant::now() >= until)
+    }
+}
+
 /// All letters of a worker in one crew.
 pub(crate) struct Post {
     pub(super) channels: Vec<Channel>,
+    /// By channel.
+    askers: Vec<Asker>,
     /// Which channel is read next: nobody's letters keep back another's.
     turn: usize,
     /// Letters that cannot be, or that nobody takes.
@@ -28,16 +50,22 @@ pub(crate) struct Post {
 
 impl Post {
     pub(crate) fn new(channels: Vec<Channel>) -> Self {
-        Post { channels, turn: 0, nonsense: 0 }
+        let askers = channels.iter().map(|_| Asker::default()).collect();
+        Post { channels, askers, turn: 0, nonsense: 0 }
     }
 
     /// Sends a letter. One that cannot be sent is as one to somebody who died: time-outs see to it.
     pub(crate) fn send(&mut self, to: Party, letter: &Letter) {
-        let Some(channel) = self.channels.iter_mut().find(|channel| channel.with == to) else {
+        let mut channels = self.channels.iter_mut().zip(&mut self.askers);
+        let Some((channel, asker)) = channels.find(|(channel, _)| channel.with == to) else {
             return;
         };
-        let sent = postcard::to_stdvec(letter).ok().map(|bytes| channel.out.post(bytes));
-        match sent {
+        let bytes = postcard::to_stdvec(letter).ok();
+        if let (Message::Tell(..), Some(bytes)) = (letter, &bytes) {
+            let rest = REST.saturating_mul(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
+            asker.rests = Some(Instant::now() + rest);
+        }
+        match bytes.map(|bytes| channel.out.post(bytes)) {
             Some(Ok(true)) => channel.bell.ring(),
             Some(Ok(false)) => {}
             Some(Err(_)) | None => self.nonsense += 1,
@@ -65,7 +93,16 @@ impl Post {
     /// True when there is something to read.
     #[inline]
     pub(crate) fn has_some(&mut self) -> bool {
-        self.channels.iter_mut().any(|channel| channel.mail.has_some())
+        let mut channels = self.channels.iter_mut().zip(&self.askers);
+        channels.any(|(channel, asker)| match asker.asks {
+            Some(_) => asker.may_ask(),
+            None => channel.mail.has_some(),
+        })
+    }
+
+    /// True while somebody who asks waits for his turn.
+    pub(crate) fn defers(&self) -> bool {
+        self.askers.iter().any(|asker| asker.asks.is_some())
     }
 
     /// The next letter, and whose it is.
@@ -74,6 +111,14 @@ impl Post {
             let at = self.turn;
             self.turn = (self.turn + 1) % self.channels.len().max(1);
             let Some(channel) = self.channels.get_mut(at) else { continue };
+            let Some(asker) = self.askers.get_mut(at) else { continue };
+            if let Some(life) = asker.asks {
+                if asker.may_ask() {
+                    asker.asks = None;
+                    return Some((channel.with, Message::Hello(life)));
+                }
+                continue;
+            }
             let Some(bytes) = channel.mail.take() else { continue };
             // Room for what the other has to send.
             channel.bell.ring();
@@ -82,6 +127,7 @@ impl Post {
                 continue;
             }
             match postcard::from_bytes(&bytes) {
+                Ok(Message::Hello(life)) if !asker.may_ask() => asker.asks = Some(life),
                 Ok(letter) if may_say(channel.with, &letter) && may_be(&letter) => {
                     fault::step(Step::LetterTaken);
                     return Some((channel.with, letter));
@@ -208,6 +254,41 @@ mod tests {
         let guests = (0..20 * most).map(|hash| (Part::Flow(hash), id)).collect();
         assert_eq!(hear(&Message::Tell(0, Told { guests, ..Told::default() })), (true, 2));
         assert_eq!(hear(&Message::State(id, Flows(vec![0; 17 * MOST_PARTS]))), (true, 2));
+    }
+
+    #[test]
+    fn who_asks_again_and_again_what_is_known_is_told_it_now_and_then() {
+        let (mut post, mut hostile) = post(Party::Replica(1));
+        let id = MoveId { source: 1, life: 0, number: 1 };
+        let hello = |life| Some((Party::Replica(1), Message::Hello(life)));
+        say(&mut hostile, &Message::Hello(1));
+        assert_eq!(hear(&mut post), hello(1));
+        // What is short costs nothing.
+        post.send(Party::Replica(1), &Message::Tell(1, Told::default()));
+        say(&mut hostile, &Message::Hello(2));
+        assert_eq!(hear(&mut post), hello(2));
+        let guests = (0..1 << 20).map(|hash| (Part::Flow(hash), id)).collect();
+        let told = Instant::now();
+        post.send(Party::Replica(1), &Message::Tell(2, Told { guests, ..Told::default() }));
+        say(&mut hostile, &Message::Hello(3));
+        say(&mut hostile, &Message::Cancel(id));
+        assert_eq!((post.take(), post.defers()), (None, true));
+        // Then in the order in which he wrote.
+        assert_eq!(hear(&mut post), hello(3));
+        assert!(told.elapsed() >= Duration::from_millis(300), "{:?}", told.elapsed());
+        let cancel = Some((Party::Replica(1), Message::Cancel(id)));
+        assert_eq!((hear(&mut post), post.defers()), (cancel, false));
+    }
+
+    /// The next letter, within ten seconds.
+    fn hear(post: &mut Post) -> Option<(Party, Letter)> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            let heard = if post.has_some() { post.take() } else { None };
+            if heard.is_some() || Instant::now() > end {
+                return heard;
+            }
+        }
     }
 
     #[test]

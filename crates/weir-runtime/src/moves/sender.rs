@@ -1,8 +1,9 @@
 //! A director: a worker that divides an NF's packets over its instances.
 
-use super::{GUESTS, Part, Post, READING, SOON_NS};
+use super::waits::Waits;
+use super::{Awaited, GUESTS, Owed, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
-use crate::spec::{CrewSpec, GroupSpec};
+use crate::spec::{CrewSpec, FromWorker, GroupSpec};
 use crate::station::Station;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -28,6 +29,10 @@ pub(super) struct Sender {
     marks: VecDeque<(usize, Entry)>,
     /// What is to be done as an instance is gone.
     undone: Vec<DirectorEffect<Part, super::Flows>>,
+    /// Since it was started: for which instances it has waited.
+    waits: Waits,
+    begun: Instant,
+    notes: Vec<FromWorker>,
 }
 
 impl Sender {
@@ -55,6 +60,9 @@ impl Sender {
             initial: Buckets::new(&group.weights).ok()?,
             marks: VecDeque::new(),
             undone: Vec::new(),
+            waits: Waits::default(),
+            begun: Instant::now(),
+            notes: Vec::new(),
         })
     }
 
@@ -68,7 +76,34 @@ impl Sender {
     }
 
     pub(super) fn later(&self) -> Option<u64> {
-        (!self.marks.is_empty()).then_some(SOON_NS)
+        match self.marks.is_empty() {
+            false => Some(SOON_NS),
+            true => (!self.machine.is_ready()).then_some(WAITS_NS),
+        }
+    }
+
+    pub(super) fn notes(&mut self) -> Vec<FromWorker> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// After a restart: has the agent hear of instances that do not tell what they know.
+    fn note_waits(&mut self) {
+        let now = Instant::now();
+        let unheard = self.machine.unheard();
+        let unheard = unheard.into_iter().map(|replica| (Party::Replica(replica), Owed::Word));
+        let ms = now.saturating_duration_since(self.begun).as_millis() as u64;
+        for (from, owed) in self.waits.look(now, unheard) {
+            let awaited = Awaited { group: self.group, from, owed };
+            self.notes.push(FromWorker::Waits { awaited, ms });
+        }
+    }
+
+    /// The agent says that this is not worth waiting for.
+    pub(super) fn wait_no_longer(&mut self, awaited: Awaited) {
+        if let (Party::Replica(replica), Owed::Word) = (awaited.from, awaited.owed) {
+            self.machine.go_on_without(replica);
+            self.waits.stop((awaited.from, awaited.owed));
+        }
     }
 
     /// A replica is gone for good. What was moved to it goes where its buckets go, from the next turn on.
@@ -108,6 +143,9 @@ impl Sender {
         }
         if !self.marks.is_empty() && segment.has_no_backlog() {
             did |= self.mark(station);
+        }
+        if !self.machine.is_ready() {
+            self.note_waits();
         }
         did
     }

@@ -7,6 +7,7 @@ use weir_control::devices::Captures;
 use weir_control::{Agent, Crash, Event};
 use weir_device::DeviceSpec;
 use weir_runtime::layout::NodeCounts;
+use weir_runtime::moves::Owed;
 use weir_runtime::spec::EndSpec;
 
 /// A crash in words: which µNF, of what, at which packet.
@@ -103,6 +104,16 @@ impl Live {
             Event::Quarantined { worker } => self.say(&format!(
                 "worker {} is not started again: what comes for it is dropped",
                 name(*worker)
+            )),
+            Event::WaitsNoLonger { worker, by, owed: Owed::Flows } => self.say(&format!(
+                "worker {} waits no longer for flows that {} announced and did not send",
+                name(*worker),
+                name(*by)
+            )),
+            Event::WaitsNoLonger { worker, by, owed: Owed::Word } => self.say(&format!(
+                "worker {} waits no longer for {} to tell what it knows of flows that moved",
+                name(*worker),
+                name(*by)
             )),
             Event::Audited { domain, voided } => {
                 let domain = match agent.setup().domains.get(*domain).map_or("", String::as_str) {

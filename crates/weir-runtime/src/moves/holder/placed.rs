@@ -69,7 +69,7 @@ impl Holder {
     fn is_quiet(&self) -> bool {
         self.machine.is_quiet()
             && self.leaving.is_empty()
-            && self.coming.is_empty()
+            && !self.expects()
             && self.orders.is_empty()
             && self.wanted.is_empty()
             && self.returning.is_empty()

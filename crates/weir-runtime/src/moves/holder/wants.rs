@@ -109,7 +109,7 @@ impl Holder {
     /// Cuts orders into migrations, a step at a time. Not before it is known what is here: one that was just started anew is told that by the
     /// others, and what is on its way here, as an earlier order ended early, is here when it has come. True when it did something.
     pub(super) fn cut_orders(&mut self, segment: &mut Segment) -> bool {
-        if !self.machine.is_ready() || !self.coming.is_empty() {
+        if !self.machine.is_ready() || self.expects() {
             return false;
         }
         let Some(mut order) = self.orders.pop_front() else { return false };
@@ -260,9 +260,8 @@ impl Holder {
             if !alone || !due {
                 break;
             }
-            let may = self.machine.is_ready()
-                && self.coming.is_empty()
-                && self.leaving.len() < self.at_once;
+            let may =
+                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.at_once;
             if !may {
                 break;
             }

@@ -1,0 +1,104 @@
+//! Who of a crew has others wait for what he announced or knows. They say so themselves; the agent knows which flows were to
+//! move, and says when something is not worth waiting for. Nobody is ended on another's word.
+
+use super::EXCUSED;
+use crate::agent::{Agent, Event};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use weir_flow::Party;
+use weir_runtime::moves::{Awaited, Order, Owed};
+
+/// How long somebody who is ready may take to tell one who was started anew what he knows. He may wait himself, as a replica
+/// does for other replicas: so who divides packets waits longer.
+const HEARS: Duration = Duration::from_secs(5);
+const HEARS_ALL: Duration = Duration::from_secs(8);
+/// Time between two times that somebody is told the same.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the agent knows of who may wait for whom.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// By NF, worker and instance: when an order to move flows from there to there was given, or was over.
+    ordered: BTreeMap<(u16, usize, u16), Instant>,
+    /// Who was told not to wait for what, and when.
+    told: BTreeMap<(usize, Awaited), Instant>,
+    /// By worker, when it began anew to have to work, as it was told so.
+    spared: BTreeMap<usize, Instant>,
+}
+
+impl Waiting {
+    /// Worker `w` has been given this order, or is through with it.
+    pub(super) fn note(&mut self, w: usize, order: &Order) {
+        if let Order::Move { group, to, .. } = order {
+            self.ordered.insert((*group, w, *to), Instant::now());
+        }
+    }
+
+    /// True when worker `w` was ordered to move flows to an instance lately.
+    fn was_ordered(&self, group: u16, w: usize, to: u16) -> bool {
+        self.ordered.get(&(group, w, to)).is_some_and(|at| at.elapsed() < EXCUSED)
+    }
+}
+
+impl Agent {
+    /// Worker `w` says that somebody has it wait.
+    pub(in crate::agent) fn heard_of_waiting(&mut self, w: usize, awaited: Awaited, ms: u64) {
+        let Awaited { group, from, owed } = awaited;
+        let its = |crew: &&crate::crews::Crew| crew.group == group && crew.has(w);
+        let Some(crew) = self.memory.crews().iter().flatten().find(its) else {
+            return self.convict(w, "said that it waits for flows, and none are moved to it");
+        };
+        let by = match from {
+            Party::Replica(i) => crew.instances.get(usize::from(i)).map(|(w, _)| *w),
+            Party::Director(i) => crew.senders.get(usize::from(i)).copied(),
+        };
+        let to = crew.instances.iter().position(|(own, _)| *own == w);
+        let Some(by) = by.filter(|by| *by != w) else {
+            return self.convict(w, "said that it waits for somebody that there is not");
+        };
+        let waited = Duration::from_millis(ms);
+        let is_worth_it = match (owed, to.and_then(|to| u16::try_from(to).ok())) {
+            (Owed::Flows, Some(to)) => waited < EXCUSED && self.may_send_flows(group, by, to),
+            (Owed::Flows, None) => false,
+            // Who is not ready cannot tell yet.
+            (Owed::Word, to) => {
+                let most = if to.is_some() { HEARS } else { HEARS_ALL };
+                self.liveness.ready_for(by).is_none_or(|ready| ready.min(waited) < most)
+            }
+        };
+        if !is_worth_it {
+            self.tell_not_to_wait(w, by, awaited);
+        }
+    }
+
+    /// True when flows of an NF may be on their way from worker `from` to an instance.
+    fn may_send_flows(&self, group: u16, from: usize, to: u16) -> bool {
+        let is_open = |open: &super::Open| {
+            matches!(open.order, Order::Move { group: g, to: t, .. } if (g, t) == (group, to))
+                && open.waits.contains(&from)
+        };
+        self.flows.open.values().any(is_open) || self.flows.waiting.was_ordered(group, from, to)
+    }
+
+    fn tell_not_to_wait(&mut self, w: usize, by: usize, awaited: Awaited) {
+        let Some(command) = awaited.to_command() else { return };
+        let lately = |at: &Instant, most| at.elapsed() < most;
+        if self.flows.waiting.told.get(&(w, awaited)).is_some_and(|at| lately(at, AGAIN)) {
+            return;
+        }
+        if self.memory.workers[w].command.room(1) < 1 {
+            return;
+        }
+        self.order(w, command);
+        self.flows.waiting.told.insert((w, awaited), Instant::now());
+        // It could not take packets until now. Who says so again and again gains nothing.
+        if !self.flows.waiting.spared.get(&w).is_some_and(|at| lately(at, EXCUSED)) {
+            self.flows.waiting.spared.insert(w, Instant::now());
+            self.liveness.spare(w);
+        }
+        if awaited.owed == Owed::Flows {
+            self.workers[by].unsent += 1;
+        }
+        self.events.push_back(Event::WaitsNoLonger { worker: w, by, owed: awaited.owed });
+    }
+}

@@ -39,6 +39,60 @@ fn each_kind_of_worker_that_is_stopped_is_named_and_replaced() {
     assert!(restarts.values().all(|&r| r == 1), "{restarts:?}");
 }
 
+/// Two ways from one port: who stops on one holds up the other, when its ring is full.
+const WAYS: &str = "
+Port<0> lan;  Port<1> wan;  Port<2> out;
+MacSwap stops;  Busy goes { cycles: 100000 };
+pipelet {
+  lan [udp dst portrange 6000-6003] -> stops;  lan [!(udp dst portrange 6000-6003)] -> goes;
+  stops -> wan;  goes -> out;
+}";
+
+#[test]
+fn neighbours_of_a_worker_that_is_stopped_stall_for_less_than_a_second() {
+    let scratch = Scratch::new("hung-neighbours");
+    let policy = scratch.policy(WAYS);
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    write_capture(&input, 1_000_000);
+    let (rx, tx) =
+        (format!("0=pcap:rx={}", input.display()), format!("2=pcap:tx={}", out.display()));
+    let mut args = vec!["--bind", &rx, "--bind", "1=null", "--bind", &tx];
+    args.extend(["--ring", "64", "--restart-delay", "0", "--offences", "100"]);
+    let mut run = Run::start(&policy, &args);
+    let len = || std::fs::metadata(&out).map_or(0, |m| m.len());
+    let mut gaps = Vec::new();
+    // What others on the machine take of the time is nobody's fault: one of these must do.
+    while gaps.len() < 5 && gaps.iter().all(|gap| *gap >= SOON) {
+        let before = len();
+        wait_until("packets of the neighbour", PATIENCE, || len() > before);
+        kill_process(run.wait_for_workers(5)["stops"], Signal::STOP).unwrap();
+        let (end, mut again) = (Instant::now() + PATIENCE, false);
+        let (mut grown, mut at, mut longest) = (len(), Instant::now(), Duration::ZERO);
+        loop {
+            assert!(Instant::now() < end, "it stands still:\n{}", run.said.join("\n"));
+            let line = run.next_line(Duration::from_millis(1));
+            again |= line.is_some_and(|(_, l)| l.contains("worker stops runs again"));
+            if len() > grown {
+                longest = longest.max(at.elapsed());
+                (grown, at) = (len(), Instant::now());
+                if again {
+                    break;
+                }
+            }
+        }
+        gaps.push(longest);
+    }
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("neighbours");
+    assert!(gaps.iter().any(|gap| *gap < SOON), "{gaps:?}");
+    // It did wait for it: else this says nothing.
+    assert!(gaps.iter().all(|gap| *gap > SOON / 20), "{gaps:?}");
+    println!("longest silence of the neighbour: {gaps:?}");
+    let restarts = finished.restarts();
+    assert!(restarts.iter().all(|(name, n)| name == "stops" || *n == 0), "{restarts:?}");
+}
+
 /// Four billion cycles a packet: longer than anybody waits. Beside it goes what has nothing to do with it.
 const ENDLESS: &str = "
 Port<0> lan;  Port<1> other;  Port<2> out;  Port<3> away;

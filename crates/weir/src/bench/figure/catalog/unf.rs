@@ -27,7 +27,7 @@ pub const ALL: &[Figure] = &[
         set_up: "n isolated MacSwaps on one core are offered 14.88 Mpps, which a generator makes and drops if they find no room; no network card.",
         x: LENGTH,
         y: Scale::of("packets that arrive, %"),
-        seconds: 65,
+        seconds: 150,
         measure: Own(unf::line_rate),
         judge: unf::judge_line_rate,
     },

@@ -2,9 +2,9 @@
 
 mod replicas;
 
+use self::replicas::{Formed, formed};
 use crate::scale::Way;
 use crate::setup::{LaneCarries, LaneSetup, Setup};
-use replicas::{Formed, formed};
 use std::collections::BTreeSet;
 use weir_runtime::spec::{EndSpec, SpreadSpec, TargetSpec};
 

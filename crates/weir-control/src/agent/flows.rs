@@ -212,7 +212,7 @@ impl Agent {
             return Err(MoveError::NoNf(order.nf.clone(), all));
         };
         let crew = crew.clone()?;
-        let group = self.setup.groups.get(usize::from(crew.group));
+        let group = self.setup.groups.get(usize::from(crew.group()));
         let leased = group.is_some_and(|group| group.spread == SpreadSpec::Ends);
         if leased && matches!(order.what, What::Flows(_)) {
             return Err(MoveError::Leased(crew.name));

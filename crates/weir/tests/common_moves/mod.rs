@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A capture through an NF of several instances, slowly enough that flows can be moved meanwhile.
 pub const CHAIN: &str = "

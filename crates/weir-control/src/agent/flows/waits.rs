@@ -44,15 +44,15 @@ impl Agent {
     /// Worker `w` says that somebody has it wait.
     pub(in crate::agent) fn heard_of_waiting(&mut self, w: usize, awaited: Awaited, ms: u64) {
         let Awaited { group, from, owed } = awaited;
-        let its = |crew: &&crate::crews::Crew| crew.group == group && crew.has(w);
+        let its = |crew: &&crate::crews::Crew| crew.group() == group && crew.has(w);
         let Some(crew) = self.memory.crews().iter().flatten().find(its) else {
             return self.convict(w, "said that it waits for flows, and none are moved to it");
         };
         let by = match from {
-            Party::Replica(i) => crew.instances.get(usize::from(i)).map(|(w, _)| *w),
+            Party::Replica(i) => crew.instances.get(usize::from(i)).map(|i| i.worker),
             Party::Director(i) => crew.senders.get(usize::from(i)).copied(),
         };
-        let to = crew.instances.iter().position(|(own, _)| *own == w);
+        let to = crew.instances.iter().position(|own| own.worker == w);
         let Some(by) = by.filter(|by| *by != w) else {
             return self.convict(w, "said that it waits for somebody that there is not");
         };

@@ -2,9 +2,9 @@
 
 mod replicas;
 
+use self::replicas::{Formed, formed};
 use crate::scale::Way;
 use crate::setup::{LaneCarries, LaneSetup, Setup};
-use replicas::{Formed, formed};
 use std::collections::BTreeSet;
 use weir_runtime::spec::{EndSpec, SpreadSpec, TargetSpec};
 
@@ -87,7 +87,9 @@ pub enum Unmovable {
     )]
     Entered(String, String),
     /// What leaves later is not where its flow is.
-    #[error("{1} makes packets by a timer, and {0} behind it in the same worker would get them after the flow has gone")]
+    #[error(
+        "{1} makes packets by a timer, and {0} behind it in the same worker would get them after the flow has gone"
+    )]
     Late(String, String),
     /// Whoever merges behind the instances would wait for packets that wait for each other.
     #[error(

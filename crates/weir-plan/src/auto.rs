@@ -229,7 +229,7 @@ fn order(graph: &Graph, options: &Options, units: &[usize]) -> Vec<NodeId> {
         let like = order.last().and_then(|last| ready.iter().rposition(|id| alike(*last, *id)));
         let id = ready.remove(like.unwrap_or(top));
         let together = members.get(unit(id)).cloned().unwrap_or_default();
-        let mut next = Vec::new();
+        let mut next: Vec<NodeId> = Vec::new();
         for id in &together {
             order.push(*id);
             let edges = leaving.get(id.index()).into_iter().flatten();

@@ -18,8 +18,8 @@ pub(crate) mod error;
 mod segments;
 
 pub use error::PlanError;
-pub(crate) use segments::{program_of, runs};
 use segments::segments;
+pub(crate) use segments::{program_of, runs};
 
 /// The most lanes of a plan.
 pub const MAX_LANES: usize = 1_000_000;

@@ -49,9 +49,8 @@ fn planned(
     cores: &[usize],
     asked: &[(&str, &[u32])],
 ) -> Result<(Plan, weir_plan::Instances), PlanError> {
-    let weigh = |(name, weights): &(&str, &[u32])| {
-        ((*name).to_owned(), Asked::weighted(weights.to_vec()))
-    };
+    let weigh =
+        |(name, weights): &(&str, &[u32])| ((*name).to_owned(), Asked::weighted(weights.to_vec()));
     planned_as(text, isolate, cores, &asked.iter().map(weigh).collect())
 }
 
@@ -199,10 +198,21 @@ fn a_segments_replicas_are_a_worker_each_and_packets_are_divided_over_them_once(
 #[test]
 fn who_cannot_be_a_replica_with_others_is_refused_with_why() {
     for (text, names, why) in [
-        ("BySource a; ByFlow b; pipelet { lan -> a -> b -> wan; }", "a+b", "packets do not go on to b"),
-        ("ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a -> x -> b -> wan; }", "a+b", "do not go on to b"),
-        ("ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a; a [tcp] -> b; a [!tcp] -> x; x -> b; b -> wan; }", "a+b",
-         "x stands between these"),
+        (
+            "BySource a; ByFlow b; pipelet { lan -> a -> b -> wan; }",
+            "a+b",
+            "packets do not go on to b",
+        ),
+        (
+            "ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a -> x -> b -> wan; }",
+            "a+b",
+            "do not go on to b",
+        ),
+        (
+            "ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a; a [tcp] -> b; a [!tcp] -> x; x -> b; b -> wan; }",
+            "a+b",
+            "x stands between these",
+        ),
         ("ByFlow a; ByFlow b; pipelet { lan -> a -> b -> wan; }", "a+nobody", "has no NF nobody"),
     ] {
         let asked = replicas(names, Asked::equal(2));

@@ -392,9 +392,7 @@ pub fn replicas_of(names: &str) -> Result<Vec<String>, String> {
     let all: Vec<String> = names.split('+').map(str::to_owned).collect();
     let is_twice = |(at, name): (usize, &String)| all.iter().take(at).any(|other| other == name);
     if all.iter().any(String::is_empty) || all.iter().enumerate().any(is_twice) {
-        return Err(format!(
-            "`{names}`: write the NFs of a segment's replicas as A+B, each once"
-        ));
+        return Err(format!("`{names}`: write the NFs of a segment's replicas as A+B, each once"));
     }
     Ok(if all.len() > 1 { all } else { Vec::new() })
 }

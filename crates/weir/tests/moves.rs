@@ -200,10 +200,9 @@ fn nfs_behind_each_other_that_share_no_worker_are_refused_with_what_to_do() {
     let more = ["--bind", "2=null", "--instances", "mon=2", "--instances", "both=2"];
     let moving = Moving::start("apart", TWO_ENTRIES, &[&args[..], &more].concat());
     wait_until("the socket", PATIENCE, || moving.socket.exists());
-    for (nf, why) in [
-        ("mon", "`--instances mon+both=N`"),
-        ("both", "packets reach both from mon#1 besides"),
-    ] {
+    for (nf, why) in
+        [("mon", "`--instances mon+both=N`"), ("both", "packets reach both from mon#1 besides")]
+    {
         let said = moving.ask(&["flow", "move", nf, "--all", "--to", "1"]);
         assert_eq!(said.code, Some(2), "{nf}: {said:?}");
         assert!(said.error.contains(why), "{nf}: {}", said.error);

@@ -243,8 +243,7 @@ impl Agent {
         what: &What,
         scales: bool,
     ) -> Result<u64, MoveError> {
-        let is_same =
-            |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
+        let is_same = |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
         if self.flows.open.values().any(is_same) {
             return Err(MoveError::Busy(crew.name.clone()));
         }
@@ -400,9 +399,10 @@ impl Agent {
             let node = |at: u16| {
                 let node = self.setup.workers[w].nodes.get(usize::from(at))?;
                 let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
-                let mut instances = crews.iter().flatten().filter_map(|crew| {
-                    Some(crew.replica_at(w, at)? as u32 + 1)
-                });
+                let mut instances = crews
+                    .iter()
+                    .flatten()
+                    .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
                 asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
             };
             for (at, flows, chosen) in totals {

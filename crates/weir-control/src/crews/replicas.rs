@@ -57,12 +57,11 @@ fn part(setup: &Setup, group: usize) -> Option<Part> {
     let instances: Vec<_> = instances.into_values().collect();
     let (first, at) = *instances.first()?;
     let name = node(setup, first, at)?.name.clone();
-    let reached = |(w, n): &(usize, u16)| {
-        let nodes = walk(setup, *w, &[*n]).inside;
+    let of = |(w, n): &(usize, u16)| {
         let w = *w;
-        nodes.into_iter().map(move |n| (w, n))
+        reached(setup, w, &[*n]).into_iter().map(move |n| (w, n))
     };
-    let inside = instances.iter().flat_map(reached).collect();
+    let inside = instances.iter().flat_map(of).collect();
     let group = u16::try_from(group).ok()?;
     Some(Part { group, name, instances, senders, fused, inside })
 }
@@ -94,13 +93,13 @@ fn crew_of(setup: &Setup, parts: &[Part], mut crossed: Option<Unmovable>) -> Opt
         let mut entries: Vec<u16> = parts.iter().filter_map(entry).collect();
         entries.sort_unstable();
         entries.dedup();
-        let inside = walk(setup, *worker, &entries).inside;
-        let name = |n: &u16| node(setup, *worker, *n).map(|node| node.name.clone());
-        let remembers =
-            |n: &&u16| name(n).and_then(|name| registered(setup, &name)).is_some_and(|r| r.follows);
+        let inside: Vec<u16> = reached(setup, *worker, &entries).into_iter().collect();
+        let remembers = |n: &&u16| {
+            let found = node(setup, *worker, **n).and_then(|node| registered(setup, &node.name));
+            found.is_some_and(|found| found.follows)
+        };
         let nodes: Vec<u16> = inside.iter().filter(remembers).copied().collect();
-        let of = |nodes: &mut dyn Iterator<Item = &u16>| nodes.filter_map(name).collect();
-        names.push([of(&mut inside.iter()), of(&mut nodes.iter())]);
+        names.push([named(setup, *worker, &inside), named(setup, *worker, &nodes)]);
         instances.push(Instance { worker: *worker, entries, nodes });
     }
     let [nfs, remember] = names.first()?.clone();
@@ -127,8 +126,8 @@ fn crew_of(setup: &Setup, parts: &[Part], mut crossed: Option<Unmovable>) -> Opt
 pub(super) fn misses(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let divided = crew.divided(setup);
     for (index, Instance { worker, entries, nodes }) in crew.instances.iter().enumerate() {
-        let walked = walk(setup, *worker, entries);
-        if let Some(behind) = walked.remembers_outside {
+        let inside = reached(setup, *worker, entries);
+        if let Some(behind) = follower(setup, *worker, &inside) {
             return Some(Unmovable::Followed(crew.name.clone(), behind));
         }
         let before = before(setup, *worker, nodes);
@@ -155,19 +154,26 @@ pub(super) fn misses(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     None
 }
 
-/// What packets reach without being divided anew.
-#[derive(Default)]
-struct Walked {
-    /// In the worker itself.
-    inside: BTreeSet<u16>,
-    /// The first NF elsewhere that remembers something of flows, of which there are several instances.
-    remembers_outside: Option<String>,
+/// The nodes of a worker that packets come to from `starts` within it as they were divided: where there is one instance all meet again.
+fn reached(setup: &Setup, worker: usize, starts: &[u16]) -> BTreeSet<u16> {
+    let mut reached: BTreeSet<u16> = starts.iter().copied().collect();
+    let mut ways = starts.to_vec();
+    while let Some(at) = ways.pop() {
+        for to in node(setup, worker, at).into_iter().flat_map(next_in) {
+            let several = node(setup, worker, to).is_some_and(|to| instances(setup, &to.name) > 1);
+            if several && reached.insert(to) {
+                ways.push(to);
+            }
+        }
+    }
+    reached
 }
 
-/// From nodes of a worker on, as far as packets go as they were divided: where there is one instance all meet again.
-fn walk(setup: &Setup, worker: usize, starts: &[u16]) -> Walked {
-    let (mut walked, mut reached) = (Walked::default(), BTreeSet::new());
-    let mut ways: Vec<(usize, u16)> = starts.iter().map(|n| (worker, *n)).collect();
+/// The first NF in another worker that remembers something of flows, of which there are several instances, and whose packets come from
+/// these nodes as they were divided.
+fn follower(setup: &Setup, worker: usize, nodes: &BTreeSet<u16>) -> Option<String> {
+    let mut reached: BTreeSet<(usize, u16)> = BTreeSet::new();
+    let mut ways: Vec<(usize, u16)> = nodes.iter().map(|n| (worker, *n)).collect();
     while let Some((w, n)) = ways.pop() {
         if !reached.insert((w, n)) {
             continue;
@@ -180,17 +186,17 @@ fn walk(setup: &Setup, worker: usize, starts: &[u16]) -> Walked {
             continue;
         }
         let Some(node) = of.nodes.get(usize::from(n)) else { continue };
-        let is_start = w == worker && starts.contains(&n);
-        if !is_start && instances(setup, &node.name) < 2 {
-            continue;
-        }
-        if w == worker {
-            walked.inside.insert(n);
-        } else if node.nf.is_some() && registered(setup, &node.name).is_none_or(|nf| nf.follows) {
+        if w != worker {
+            if instances(setup, &node.name) < 2 {
+                // All of it meets here again.
+                continue;
+            }
             // Nobody knows of a foreign one what it remembers.
-            walked.remembers_outside.get_or_insert(node.name.clone());
+            if node.nf.is_some() && registered(setup, &node.name).is_none_or(|nf| nf.follows) {
+                return Some(node.name.clone());
+            }
+            ways.extend(next_in(node).map(|to| (w, to)));
         }
-        ways.extend(next_in(node).map(|to| (w, to)));
         for branch in node.outputs.iter().flatten().filter(|branch| branch.share.is_none()) {
             if let (TargetSpec::Lane | TargetSpec::Back, Some(edge)) = (&branch.target, branch.edge)
             {
@@ -199,7 +205,7 @@ fn walk(setup: &Setup, worker: usize, starts: &[u16]) -> Walked {
             }
         }
     }
-    walked
+    None
 }
 
 /// The nodes of the same worker that a node's packets go on to as they were divided.
@@ -226,6 +232,10 @@ fn before(setup: &Setup, worker: usize, nodes: &[u16]) -> BTreeSet<u16> {
 
 fn node(setup: &Setup, worker: usize, node: u16) -> Option<&NodeSpec> {
     setup.workers.get(worker)?.nodes.get(usize::from(node))
+}
+
+fn named(setup: &Setup, worker: usize, nodes: &[u16]) -> Vec<String> {
+    nodes.iter().filter_map(|n| Some(node(setup, worker, *n)?.name.clone())).collect()
 }
 
 /// What there is to know of an NF; of an instance that was named too often by another one.

@@ -30,9 +30,7 @@ pub(crate) fn replicas(
         asked.values().map(|asked| asked.replica_of.as_slice()).filter(|s| s.len() > 1).collect();
     let mut all = Vec::new();
     for names in sets {
-        let of_set = |id: &&NodeId| {
-            graph.node(**id).is_some_and(|node| names.contains(&node.name))
-        };
+        let of_set = |id: &&NodeId| graph.node(**id).is_some_and(|node| names.contains(&node.name));
         let set: Vec<NodeId> = graph.order().iter().filter(of_set).copied().collect();
         check(graph, options, instances, &set).map_err(|(why, node)| {
             let node = graph.node(node).map_or_else(String::new, |node| node.name.clone());
@@ -64,7 +62,8 @@ fn check(
     let inside = |edge: &Edge| set.contains(&edge.from) && set.contains(&edge.to);
     // Each but the first has packets of one before it, as they were divided for that.
     for to in set.iter().skip(1) {
-        let mut comes = graph.edges().iter().zip(&instances.edges).filter(|(edge, _)| edge.to == *to);
+        let mut comes =
+            graph.edges().iter().zip(&instances.edges).filter(|(edge, _)| edge.to == *to);
         let parted = |(edge, sized): (&Edge, &super::SizedEdge)| {
             inside(edge) && !matches!(sized.way, Way::Direct(_))
         };

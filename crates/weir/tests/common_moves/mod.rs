@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A capture through an NF of several instances, slowly enough that flows can be moved meanwhile.
 pub const CHAIN: &str = "
@@ -51,13 +51,8 @@ pub struct Kind {
 }
 
 /// One NF.
-pub const ALONE: Kind = Kind {
-    policy: CHAIN,
-    longer: LONGER,
-    instances: "mon=3",
-    first: "mon#1",
-    nfs: &["mon"],
-};
+pub const ALONE: Kind =
+    Kind { policy: CHAIN, longer: LONGER, instances: "mon=3", first: "mon#1", nfs: &["mon"] };
 
 /// Three, replicas of a segment.
 pub const TOGETHER: Kind = Kind {

@@ -43,9 +43,7 @@ mod tests {
     #[test]
     fn what_several_nfs_remember_of_a_flow_stands_together() {
         let ends = |port| ([10, 0, 0, 1].into(), port);
-        let key = |port| {
-            FlowKey::between(ends(port), ends(80), 6, PortKind::Ports, 0).unwrap().0
-        };
+        let key = |port| FlowKey::between(ends(port), ends(80), 6, PortKind::Ports, 0).unwrap().0;
         let mut gathered = Gathered::default();
         for (port, nf, record) in [(1, 0, b"a0"), (2, 0, b"b0"), (2, 1, b"b1"), (1, 2, b"a2")] {
             gathered.add(&key(port), nf, record);

@@ -29,7 +29,8 @@ impl Placed {
 
     /// True when the same is elsewhere, whichever migrations brought it there.
     fn is_as(&self, other: &Placed) -> bool {
-        let parts = |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
+        let parts =
+            |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
         self.away == other.away && parts(self) == parts(other)
     }
 }

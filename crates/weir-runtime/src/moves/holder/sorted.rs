@@ -86,12 +86,7 @@ impl Sorted {
     }
 
     /// Takes all flows of these parts out of the table; how many could not be written down.
-    pub(super) fn take(
-        &self,
-        nf: &mut dyn Instance,
-        parts: &BTreeSet<Part>,
-        to: Taken<'_>,
-    ) -> u64 {
+    pub(super) fn take(&self, nf: &mut dyn Instance, parts: &BTreeSet<Part>, to: Taken<'_>) -> u64 {
         let mut failed = 0;
         for part in parts {
             let bucket = match part {

@@ -18,8 +18,7 @@ impl Holder {
         if self.sorted.is_empty() {
             return false;
         }
-        let rests =
-            self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
+        let rests = self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
         // One table at a time: packets wait for one step.
         let mut may_look = true;
         for (sorted, node) in self.sorted.iter_mut().zip(&self.nodes) {

@@ -115,6 +115,7 @@ impl Namespace {
                server {{
                  listen 80; listen [::]:80 ipv6only=on; root {dir};
                  location = /product {{ return 200 'an answer'; }}
+                 location = /slow {{ limit_rate 20k; }}
                }}
              }}"
         );

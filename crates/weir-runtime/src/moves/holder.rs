@@ -288,6 +288,8 @@ impl Holder {
         self.ask_again(post, segment);
         if self.expects() || !self.is_ready() {
             self.note_waits();
+        } else {
+            self.waits.rest();
         }
         did |= self.cut_orders(segment);
         did | self.begin_wanted(post, segment)

@@ -147,6 +147,8 @@ impl Sender {
         }
         if !self.machine.is_ready() {
             self.note_waits();
+        } else {
+            self.waits.rest();
         }
         did
     }

@@ -2,7 +2,7 @@
 //! tell a slow one from one that announced what it does not send.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_flow::Party;
 
@@ -66,6 +66,8 @@ impl Awaited {
 #[derive(Default)]
 pub(super) struct Waits {
     looked: Option<Instant>,
+    /// For what he waited then.
+    waits: BTreeSet<(Party, Owed)>,
     waited: BTreeMap<(Party, Owed), Waited>,
 }
 
@@ -85,18 +87,25 @@ impl Waits {
         waits_for: impl Iterator<Item = (Party, Owed)>,
     ) -> Vec<(Party, Owed)> {
         let passed = self.looked.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let (mut any, mut due) = (false, Vec::new());
-        for of in waits_for {
-            any = true;
-            let waited = self.waited.entry(of).or_default();
+        let before = std::mem::replace(&mut self.waits, waits_for.collect());
+        let mut due = Vec::new();
+        // What he did not wait for then he does not wait for since then.
+        for of in self.waits.intersection(&before) {
+            let waited = self.waited.entry(*of).or_default();
             waited.all += passed;
             if waited.all.saturating_sub(waited.told) >= TELL {
                 waited.told = waited.all;
-                due.push(of);
+                due.push(*of);
             }
         }
-        self.looked = any.then_some(now);
+        self.looked = Some(now);
         due
+    }
+
+    /// He waits for nobody: time that passes does not count.
+    pub(super) fn rest(&mut self) {
+        self.looked = None;
+        self.waits.clear();
     }
 
     /// He waits for this no longer.
@@ -136,12 +145,14 @@ mod tests {
         assert_eq!(look(1, &[one, two]), []);
         assert_eq!(look(2, &[one, two]), [one]);
         // Nobody waits meanwhile: that does not count, what was before does.
-        assert_eq!(look(3, &[]), []);
+        waits.rest();
+        let mut look = |n, all: &[(Party, Owed)]| waits.look(at(n), all.iter().copied());
         assert_eq!(look(40, &[one, two]), []);
         assert_eq!(look(41, &[two]), [two]);
         assert_eq!(look(42, &[one]), []);
-        assert_eq!(look(43, &[one]), [one]);
+        assert_eq!(look(43, &[one]), []);
+        assert_eq!(look(44, &[one]), [one]);
         waits.stop(one);
-        assert_eq!(waits.look(at(44), [one].into_iter()), []);
+        assert_eq!(waits.look(at(45), [one].into_iter()), []);
     }
 }

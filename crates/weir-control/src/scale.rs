@@ -23,8 +23,8 @@ pub const LOOK: Duration = Duration::from_millis(100);
 const OVERLOADED: u32 = 5;
 /// An NF is idle when it was found so in so many looks in a row: two seconds.
 const IDLE: u32 = 20;
-/// An input counts as full from so many hundredths on. Not more: a worker takes a quarter of a ring at once.
-const FULL: u8 = 50;
+/// A ring counts as full from so many hundredths on. Not more: a worker takes a quarter of a ring at once.
+pub(crate) const FULL: u8 = 50;
 /// The same while packets are dropped where they come from.
 const FULL_WITH_DROPS: u8 = 25;
 
@@ -185,12 +185,6 @@ impl Scaler {
         self.in_use().count() as u16
     }
 
-    /// True while flows are on their way.
-    #[must_use]
-    pub fn is_changing(&self) -> bool {
-        self.change.is_some()
-    }
-
     /// True while other instances are in use than at first, or are about to be.
     #[must_use]
     pub fn has_moved(&self) -> bool {
@@ -247,7 +241,9 @@ impl Scaler {
         if now < self.quiet {
             return;
         }
-        if self.count() < self.rule.min {
+        // Of nobody's flows there is nothing to take.
+        let can_give = self.rule.way == Way::Rebalance || self.count() > 0;
+        if self.count() < self.rule.min && can_give {
             self.begin_out(now, format!("there are to be {} at least", self.rule.min));
         } else if let Some(why) = self.overload(loads) {
             self.begin_out(now, why);
@@ -269,7 +265,9 @@ impl Scaler {
         for (((one, rate), load), i) in each {
             let count = Count { at: now, packets: load.packets, drops: load.drops };
             let Some(last) = one.last.replace(count).filter(|last| last.at < now) else { continue };
-            if one.standing == Standing::StandsBy && load.packets != last.packets {
+            let rests = load.packets == last.packets;
+            // What packets without a share come to otherwise is left of the one that it had.
+            if one.standing == Standing::StandsBy && !rests && self.rule.way == Way::Moves {
                 by_hand.push(i);
             }
             if one.standing != Standing::InUse {
@@ -280,6 +278,10 @@ impl Scaler {
             let full = if dropped { FULL_WITH_DROPS } else { FULL };
             if load.filled < full || load.hindered {
                 (one.over, one.since) = (0, None);
+                continue;
+            }
+            if rests {
+                // It does not do as much as it can: it hangs, or its batch lasts. Either is seen to elsewhere.
                 continue;
             }
             one.over += 1;
@@ -337,6 +339,7 @@ impl Scaler {
                 let last = self.rule.max.saturating_sub(1);
                 self.say(Happened::AtMost, last, 0, format!("{why}; there are no more instances"));
             }
+            self.quiet = now + self.rule.cool;
             return;
         };
         let sources: Vec<u16> = self.in_use().collect();
@@ -372,7 +375,24 @@ impl Scaler {
         if std::mem::replace(&mut one.standing, Standing::Gone) == Standing::Gone {
             return;
         }
-        self.say(Happened::Gone, i, 0, "it was stopped for good".into());
+        let mut why = "it was stopped for good".to_owned();
+        if self.count() == 0 && self.rule.way == Way::Moves {
+            why.push_str(
+                ", and no other is in use: what comes for them is dropped until the graph is changed",
+            );
+        }
+        self.say(Happened::Gone, i, 0, why);
+        self.lose_from_change(now, i);
+        if self.count() < self.rule.min {
+            self.quiet = now;
+        }
+        if self.rule.way == Way::Rebalance && self.change.is_none() && self.count() > 0 {
+            // What its share was goes to the others now.
+            self.change = Some(Change::back(&self.rule, now, i, &[]));
+        }
+    }
+
+    fn lose_from_change(&mut self, now: Duration, i: u16) {
         let Some(change) = &mut self.change else { return };
         let goes_on = change.without(i);
         let (is_out, instance) = (change.is_out(), change.instance());
@@ -413,14 +433,17 @@ impl Scaler {
     fn end(&mut self, now: Duration, why: Option<String>) {
         let Some(change) = self.change.take() else { return };
         let (i, flows) = (change.instance(), change.flows());
-        if !change.is_out() && why.is_none() {
+        let is_in_use = self.instance(i).is_some_and(|one| one.standing == Standing::InUse);
+        if !change.is_out() && why.is_none() && is_in_use {
             self.stand(i, Standing::StandsBy);
         }
         let what = if why.is_some() { Happened::GivenUp } else { Happened::Done };
         let took = now.saturating_sub(change.begun());
         let how = why.unwrap_or_else(|| format!("it took {:.1} ms", took.as_secs_f64() * 1e3));
         self.say(what, i, flows, how);
-        self.quiet = now + self.rule.cool;
+        // Where too few are in use nothing is waited for, but after a failure.
+        let is_short = self.count() < self.rule.min && what == Happened::Done;
+        self.quiet = if is_short { now } else { now + self.rule.cool };
         self.count_anew();
     }
 }

@@ -15,6 +15,7 @@ use self::signals::{HangUp, Signals};
 use crate::planning::PlanningArgs;
 use crate::policy::PolicyFailure;
 use crate::{BAD_INPUT, FAILED, limits, say};
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ use weir_control::setup::WorkerSetup;
 use weir_control::wiring::WiringError;
 use weir_control::{Agent, AgentError, Event, Report, RestartPolicy, Scaling};
 use weir_device::DeviceSpec;
+
+/// So many decisions about the number of instances are kept for the report, the last ones.
+const SCALINGS: usize = 1000;
 
 /// Runs a policy.
 #[derive(clap::Args)]
@@ -222,7 +226,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     };
     let mut live = Live::new(args.quiet, &planner.captures(), &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
-    let mut scalings = Vec::new();
+    let mut scalings = VecDeque::new();
     // A policy is read and planned beside the loop, which has to look after the workers.
     let ended = std::thread::scope(|scope| {
         let mut reload = Reload::new(scope, &planner, plan, files);
@@ -258,7 +262,10 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                     Event::NotRelinked { .. } => reload.not_relinked(),
                     Event::Scaled { nf, decision } => {
                         let at = start.elapsed().as_secs_f64();
-                        scalings.push(Scaling { at, nf, decision });
+                        if scalings.len() >= SCALINGS {
+                            scalings.pop_front();
+                        }
+                        scalings.push_back(Scaling { at, nf, decision });
                     }
                     _ => {}
                 }
@@ -291,7 +298,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
         report.add_earlier(earlier);
     }
     report.relinks = relinks;
-    report.scalings = scalings;
+    report.scalings = scalings.into();
     print_report(&report, args.json).map_err(RunError::Print)?;
     if !report.sound {
         crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");

@@ -1,7 +1,7 @@
 //! `--scale`: NFs whose instances become more and fewer while they run.
 
 use crate::policy::{self, PolicyFailure};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use weir_control::scale::{Decision, Happened, Way};
 use weir_control::wiring::ScaleOptions;
@@ -36,7 +36,16 @@ pub fn parse(text: &str) -> Result<(String, ScaleOptions), String> {
     }
     let cool = Duration::from_secs_f64(COOL);
     let mut options = ScaleOptions { limits, way: None, step: STEP, cool };
+    let mut given = BTreeSet::new();
     for part in parts {
+        let kind = match part.split_once('=') {
+            Some((kind, _)) => kind,
+            None => "way",
+        };
+        if !given.insert(kind) {
+            let what = if kind == "way" { "how its instances share what comes" } else { kind };
+            return Err(format!("`{text}` says twice {what}: {form}"));
+        }
         match part.split_once('=') {
             None if part == "moves" => options.way = Some(Way::Moves),
             None if part == "rebalance" => options.way = Some(Way::Rebalance),
@@ -129,6 +138,8 @@ mod tests {
             ("fw=a:2", "`a` is not a number"),
             ("fw=0:2", "`0:2`: at least one instance"),
             ("fw=2:2", "the second number larger"),
+            ("fw=1:2,step=1,step=9", "says twice step"),
+            ("fw=1:2,moves,rebalance", "says twice how its instances share"),
             ("fw=1:65", "at most 64"),
             ("fw=1:2,step=0", "`0` flows"),
             ("fw=1:2,cool=-1", "`-1` seconds"),

@@ -89,7 +89,7 @@ fn an_overloaded_nf_gets_an_instance_whatever_else_happens_and_gives_it_back_whe
     assert_eq!(node("mon")["instances"][1]["packets"], 0);
 }
 
-/// What `weir check` says against such a rule.
+/// What `weir run` says against such a rule.
 fn refused(policy: &Path, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let output = command

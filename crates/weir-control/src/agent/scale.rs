@@ -4,7 +4,7 @@ use super::flows::{Given, Scaled};
 use super::{Agent, Event, State};
 use crate::crews::{self, Crew, Instance};
 use crate::memory::Memory;
-use crate::scale::{Answer, Ask, LOOK, Load, Part, Rule, Scaler, Way};
+use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler, Way};
 use crate::setup::{LaneSetup, ScaleSetup, Setup};
 use std::time::{Duration, Instant};
 use weir_packet::DropReason;
@@ -64,11 +64,13 @@ impl Scales {
         let crews = crews::of(next);
         let parts = |one: &&One| {
             let name = &one.crew.name;
-            let mut nodes = next.workers.iter().flat_map(|worker| &worker.nodes);
+            let nodes = || next.workers.iter().flat_map(|worker| &worker.nodes);
             let own = &one.crew.nfs;
+            // One instance has all flows.
+            let several = |nf: &String| nodes().filter(|node| node.name == *nf).count() > 1;
             let same = crews.iter().flatten().find(|crew| crew.name == *name);
             let stays = same.is_some_and(|crew| weights(next, crew) == weights(before, &one.crew));
-            nodes.any(|node| own.contains(&node.name)) && !stays
+            own.iter().any(several) && !stays
         };
         self.all.iter().filter(moved).find(parts).map(|one| one.crew.name.clone())
     }
@@ -177,7 +179,7 @@ impl Agent {
                 drops = drops.wrapping_add(dropped(&self.setup, &self.memory, source));
             }
         }
-        let goes = self.liveness.is_ready(w) && self.can_take(w) && behind < HALF;
+        let goes = self.liveness.is_ready(w) && self.can_take(w) && behind < FULL;
         let count = |node: &u16| counts(&self.memory, w, (*node).into());
         let packets = entries.iter().filter_map(count).map(|counts| counts.packets);
         let packets = packets.fold(0, u64::wrapping_add);
@@ -185,9 +187,6 @@ impl Agent {
         Load { there, filled, hindered: !goes, packets, drops }
     }
 }
-
-/// Hundredths of a lane from which on who fills it waits for who is behind.
-const HALF: u8 = 50;
 
 /// What an order's answer means.
 fn answer(flows: u64, failures: &[String]) -> Answer {

@@ -63,6 +63,8 @@ pub(super) struct Change {
     /// The first step was asked for.
     asked: bool,
     tries: u32,
+    /// How often the first step has moved some flows.
+    repeats: usize,
     not_before: Duration,
 }
 
@@ -75,7 +77,17 @@ enum Step {
 impl Change {
     fn new(now: Duration, out: bool, instance: u16, steps: VecDeque<Step>) -> Self {
         let (begun, not_before) = (now, now);
-        Change { out, instance, begun, flows: 0, steps, asked: false, tries: 0, not_before }
+        Change {
+            out,
+            instance,
+            begun,
+            flows: 0,
+            steps,
+            asked: false,
+            tries: 0,
+            repeats: 0,
+            not_before,
+        }
     }
 
     /// `instance` gets as many buckets as each of `sources` keeps.
@@ -154,13 +166,15 @@ impl Change {
         }
         match answer {
             Answer::Done(flows) => {
-                self.flows += flows;
+                self.flows = self.flows.saturating_add(flows);
                 self.tries = 0;
-                // A step that moved some may have left some.
+                self.repeats += 1;
+                // A step that moved some may have left some. It has moved a bucket at least, so there is an end, whatever is said.
                 let part = self.steps.front().copied();
                 let again = matches!(part, Some(Step::Move { part: Part::Some { .. }, .. }));
-                if !again || flows == 0 {
+                if !again || flows == 0 || self.repeats >= BUCKETS {
                     self.steps.pop_front();
+                    self.repeats = 0;
                 }
                 None
             }
@@ -169,7 +183,7 @@ impl Change {
                 None
             }
             Answer::Failed(flows, why) => {
-                self.flows += flows;
+                self.flows = self.flows.saturating_add(flows);
                 self.tries += 1;
                 self.not_before = now + AGAIN;
                 (self.tries >= TRIES).then(|| format!("it failed {TRIES} times, at last: {why}"))

@@ -331,3 +331,42 @@ proptest! {
         prop_assert_eq!(world.decisions.len(), settled, "{:?}", world.decisions);
     }
 }
+
+#[test]
+fn an_instance_that_hangs_with_a_full_input_is_not_taken_for_overloaded() {
+    let mut world = World::new(rule(1, 2, Way::Moves));
+    let stuck = Load { there: true, filled: 100, hindered: false, packets: 7, drops: 0 };
+    let idle = Load { filled: 0, packets: 0, ..stuck };
+    for _ in 0..30 {
+        world.now += LOOK;
+        world.look(&[stuck, idle]);
+    }
+    assert_eq!(world.whats(), []);
+}
+
+#[test]
+fn the_share_of_one_that_was_stopped_for_good_goes_to_the_others_at_once_where_packets_divide_anew()
+{
+    let mut world = World::new(rule(2, 4, Way::Rebalance));
+    world.run(1_000, 5);
+    world.gone[1] = true;
+    world.run(1_000, 2);
+    assert_eq!(world.buckets[1], 0);
+    assert!(world.buckets[0] > 0);
+    // And another takes its place without waiting for the pause after a change.
+    world.run(1_000, 3);
+    assert_eq!(world.in_use(), [0, 2]);
+    assert_eq!(world.buckets.iter().filter(|b| **b > 0).count(), 2);
+}
+
+#[test]
+fn a_step_of_which_it_is_always_said_that_it_moved_some_has_an_end() {
+    let mut change = Change::out(&rule(1, 2, Way::Moves), Duration::ZERO, 1, &[0]);
+    let mut steps = 0;
+    while !change.is_done() {
+        assert!(change.ask(Duration::ZERO, Vec::new).is_some());
+        assert_eq!(change.answered(Duration::ZERO, Answer::Done(u64::MAX)), None);
+        steps += 1;
+        assert!(steps <= 65_536);
+    }
+}

@@ -12,7 +12,6 @@ use crate::handover::NfState;
 use crate::moves::look::LOOK;
 use crate::moves::{GUESTS, Moves, Part, Role};
 use crate::segment::Segment;
-use crate::spec::FromWorker;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
@@ -122,7 +121,12 @@ impl Moves {
             let kept = match std::mem::take(&mut holder.handed) {
                 Handed::None => Ok(0),
                 Handed::As(placed) => {
-                    holder.take_over(placed, &nfs);
+                    if let Err(guests) = holder.take_over(placed, &nfs) {
+                        refused.push(format!(
+                            "the flows of {}: that {guests} flows or buckets were moved here cannot be, by what was handed over",
+                            names.join(", ")
+                        ));
+                    }
                     Ok(0)
                 }
                 Handed::Otherwise => holder.keep_in_place(&nfs),
@@ -188,8 +192,9 @@ impl Holder {
         }
     }
 
-    /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on.
-    fn take_over(&mut self, mut placed: Placed, nfs: &[&dyn Instance]) {
+    /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on. Or nothing
+    /// has changed, and so many guests were too many, or of migrations that nobody can have come to.
+    fn take_over(&mut self, mut placed: Placed, nfs: &[&dyn Instance]) -> Result<(), usize> {
         let is_flow = |part: &Part| matches!(part, Part::Flow(_));
         if placed.guests.iter().any(|(part, _)| is_flow(part)) {
             let mut here = BTreeSet::new();
@@ -198,6 +203,10 @@ impl Holder {
                 true
             });
             placed.guests.retain(|(part, _)| !is_flow(part) || here.contains(part));
+        }
+        // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
+        if !self.machine.carry_on(placed.clock, placed.guests.clone()) {
+            return Err(placed.guests.len());
         }
         for bucket in placed.away {
             self.own(bucket, false);
@@ -208,14 +217,7 @@ impl Holder {
                 Part::Flow(hash) => drop(self.visitors.insert(*hash)),
             }
         }
-        // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
-        let guests = placed.guests.len();
-        if !self.machine.carry_on(placed.clock, placed.guests) {
-            let text = format!(
-                "{guests} flows or buckets that had been moved here cannot have been, by what was handed over: they do not stay where they were moved to"
-            );
-            self.notes.push(FromWorker::Warning(text));
-        }
+        Ok(())
     }
 
     /// Takes in as guests all flows that are here and whose buckets are not; how many, or how many keys of such there may be at most.

@@ -101,7 +101,13 @@ fn plans(graph: &Graph) {
     assert!(!(graph.to_text().is_empty() || graph.to_dot().is_empty()));
     for isolate in [Isolate::Each, Isolate::None] {
         for cores in [None, Some(vec![0, 1])] {
-            let options = Options { isolate, cores, online: 2, domains: Default::default() };
+            let options = Options {
+                isolate,
+                cores,
+                online: 2,
+                domains: Default::default(),
+                ..Options::default()
+            };
             // Refused only for its number of rings.
             let Ok(plan) = Plan::build(graph, &options) else { continue };
             // Everything flows forwards, but for what closes a cycle.

@@ -69,7 +69,8 @@ fn runs(request: &Request) {
     planted(graph.nodes().iter().any(|node| node.vnf.is_some() && node.name.contains('z')));
     assert_eq!(graph.order().len(), graph.nodes().iter().filter(|node| node.is_nf()).count());
     let domains = BTreeMap::default();
-    let options = Options { isolate: Isolate::Each, cores: None, online: 2, domains };
+    let options =
+        Options { isolate: Isolate::Each, cores: None, online: 2, domains, ..Options::default() };
     if let Ok(plan) = Plan::build(graph, &options) {
         assert!(plan.lanes.iter().all(|lane| lane.from < lane.to));
     }

@@ -3,7 +3,7 @@
 //! The rule: two runs of the same differ at a place when their error bars, which reach from the least to the most of all samples, do
 //! not touch. Of five samples each that is so by chance once in 126 times; so a figure agrees as long as no more than one place
 //! in ten differs, and one in any case. Places at which words crossed cores at another speed (medians more than a fifth apart) show
-//! the machine's mood and count for neither.
+//! the machine's mood and count for neither; where they are more than the others, nothing is compared.
 
 use super::data::{Place, Record, Series};
 use crate::bench::sample::spread;
@@ -15,7 +15,7 @@ const ONE_IN: usize = 10;
 
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch; a figure agrees when no more than one of ten places differs, and one in any case. Places at which \
-                        words crossed cores at another speed (by more than a fifth) are not counted.";
+                        words crossed cores at another speed (by more than a fifth) are not counted; where they are more than the others, nothing is compared.";
 
 /// What came of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,16 +100,21 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         true => String::new(),
         false => format!("{} against {}; ", now.version, before.version),
     };
+    let (count, differ) = (changes.len(), apart.len());
+    let too_few = count < moods;
     let moods = match moods {
         0 => String::new(),
         places => format!("; {places} places not counted: words crossed cores at another speed"),
     };
     changes.sort_by(f64::total_cmp);
-    let (count, differ) = (changes.len(), apart.len());
     let Some(middle) = changes.get(count / 2) else {
         return (Outcome::Open, format!("{builds}no place in common{moods}"));
     };
-    let outcome = if differ <= count.div_ceil(ONE_IN) { Outcome::Agrees } else { Outcome::Differs };
+    if too_few {
+        return (Outcome::Open, format!("{builds}{count} places in common{moods}"));
+    }
+    let outcome =
+        if differ <= (count / ONE_IN).max(1) { Outcome::Agrees } else { Outcome::Differs };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
     let text = format!(
         "{builds}{middle:+.1} % at the median place, {differ} of {count} places beyond the error bars{which}{moods}"
@@ -193,6 +198,26 @@ mod tests {
         let now = against(now);
         assert_eq!(now.outcome, Outcome::Agrees, "{now}");
         assert!(now.text.contains("of 15 places"), "{now}");
+    }
+
+    #[test]
+    fn of_few_places_one_may_differ_and_most_have_to_be_comparable() {
+        // The first `moody` of twenty in another mood, and the next `apart` of the others far off.
+        let taken = |moody: usize, apart: usize| {
+            let mut now = of(|_| 100.0, 80.0);
+            for (at, place) in now.series[0].places.iter_mut().enumerate() {
+                place.samples.iter_mut().for_each(|s| match at {
+                    at if at < moody => s.round_trip_ns = [400.0; 2],
+                    at if at < moody + apart => s.value = 20.0,
+                    _ => {}
+                });
+            }
+            against(now).outcome
+        };
+        assert_eq!(taken(5, 1), Outcome::Agrees);
+        assert_eq!(taken(5, 2), Outcome::Differs, "two of fifteen");
+        assert_eq!(taken(10, 1), Outcome::Agrees);
+        assert_eq!(taken(11, 0), Outcome::Open, "nine of twenty");
     }
 
     #[test]

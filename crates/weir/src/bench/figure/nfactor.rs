@@ -288,7 +288,7 @@ pub fn judge_replicated(series: &[Series]) -> (Verdict, String) {
         cost(4.0),
         of(TENTH, 4.0)
     );
-    (Verdict::of(cost(1.0) < 60.0), text)
+    (Verdict::DifferentSetUp, text)
 }
 
 const FIRST: &str = "until the first packet";
@@ -318,5 +318,5 @@ pub fn judge_recovered(series: &[Series]) -> (Verdict, String) {
         of(1e4),
         of(6e4)
     );
-    (Verdict::of(of(1e4) <= 100.0), text)
+    (Verdict::DifferentSetUp, text)
 }

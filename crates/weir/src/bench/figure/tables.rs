@@ -23,8 +23,6 @@ pub const TYPES: &[&str] = &[
     "ValidateUrl",
     OVERALL,
 ];
-/// The paper's savings, in percent: by hand in one process (Table I), and as µNFs (Table II).
-const CLAIMED: [f64; 2] = [29.5, 16.8];
 const APART: &str = "veth: each VNF apart (i)";
 /// Fused is what the paper did by hand, isolated are its µNFs.
 const MERGED: [&str; 2] = ["veth: merged, fused", "veth: merged, isolated"];
@@ -138,7 +136,8 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         told("CheckIpHeader"),
         told("HttpClassifier")
     );
-    (Verdict::of(fused >= CLAIMED[0] && isolated >= CLAIMED[1]), text)
+    // Most of it is devices here, and next to nothing there.
+    (Verdict::DifferentSetUp, text)
 }
 
 #[cfg(test)]
@@ -164,7 +163,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("CheckIpHeader 67 and 50 %"), "{text}");
-        assert_eq!(verdict, Verdict::Reached);
+        assert_eq!(verdict, Verdict::DifferentSetUp);
         assert_eq!(judge(&[]).0, Verdict::DifferentSetUp);
     }
 }

@@ -135,7 +135,8 @@ pub const ALL: &[Figure] = &[
         title: "Throughput by packet size, beside dpdk-testpmd and Open vSwitch",
         claim: "none: side by side in the same run",
         set_up: "Weir: generator and sink on one core, one MacSwap in a process of its own on the other. Rivals: two null devices, forwarded by one core. All \
-                 take buffers and give them back, but testpmd between two rings, where the same 128 packets go round.",
+                 take buffers and give them back, but testpmd between two rings, where the same 128 packets go round. Rivals use ordinary pages and bursts of 32, their default; Weir \
+                 batches of up to 256, and huge pages where some are reserved.",
         x: Scale::log("bytes per packet"),
         y: Scale::log("million packets a second"),
         seconds: 110,

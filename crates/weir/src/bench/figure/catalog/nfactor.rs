@@ -38,8 +38,8 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 6a",
         title: "Time until all flows have moved, by how many",
         claim: "almost linear in the number of flows",
-        set_up: "All flows of one FlowMonitor go to a second one, one by one (by name), while packets of all come. The paper moves flows of the chain of three: flows of a \
-                 chain do not move together in Weir yet.",
+        set_up: "All flows of the chain of three (FlowMonitor, ConnTrack and HttpParser; each replica one worker) go to a second replica, one by one (by name), while \
+                 packets of all come. They are UDP, of which the parser remembers nothing.",
         x: Scale::log("flows"),
         y: Scale::log("ms until all have moved"),
         seconds: 15,
@@ -63,7 +63,7 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 7a",
         title: "Time until 6,000 flows have moved, by how many migrate at a time",
         claim: "1,000 at a time is best: less leaves flows waiting, more makes each slower",
-        set_up: "6,000 flows of one FlowMonitor, 50 packets a second of each, in migrations of 500, so many of them at a time.",
+        set_up: "6,000 flows of the chain of three, 50 packets a second of each, in migrations of 500, so many of them at a time.",
         x: Scale::of("flows that migrate at a time, at most"),
         y: Scale::of("ms until all have moved"),
         seconds: 10,

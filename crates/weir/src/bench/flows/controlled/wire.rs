@@ -77,20 +77,22 @@ pub fn write(mut stream: &UnixStream, message: &Message) -> io::Result<()> {
 /// Reads messages.
 pub struct Inbox {
     stream: UnixStream,
+    /// What one read brings.
+    piece: Box<[u8]>,
     /// What has come of messages that are not whole yet.
     begun: Vec<u8>,
 }
 
 impl Inbox {
     pub fn new(stream: UnixStream) -> Self {
-        Inbox { stream, begun: Vec::new() }
+        let piece = vec![0; 1 << 16].into_boxed_slice();
+        Inbox { stream, piece, begun: Vec::new() }
     }
 
     /// What one read brings; `None` when the other end is gone.
     pub fn read(&mut self) -> io::Result<Option<Vec<Message>>> {
-        let mut piece = [0; 1 << 16];
-        let read = self.stream.read(&mut piece)?;
-        self.begun.extend_from_slice(piece.get(..read).unwrap_or_default());
+        let read = self.stream.read(&mut self.piece)?;
+        self.begun.extend_from_slice(self.piece.get(..read).unwrap_or_default());
         if read == 0 {
             return Ok(None);
         }

@@ -209,7 +209,7 @@ impl Cross {
                 first: spans.map(|span| span.0),
                 more: spans.map(|span| span.1.saturating_sub(span.0)),
                 other,
-                index: u16::try_from(rule.index).ok()?,
+                index: u16::try_from(rule.index).ok().filter(|index| *index != NONE)?,
             };
             let reach = entry.more.map(|more| usize::from(more) + 1);
             let cells = |span: Span| u32::from(span.0)..=u32::from(span.1);

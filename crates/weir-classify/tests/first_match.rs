@@ -440,6 +440,25 @@ fn adversarial_rule_sets_of_full_size_build() {
     }
 }
 
+/// Cells number rules by 16 bits, of which one value says that there is none.
+#[test]
+fn the_last_rule_of_a_list_counts_on_both_sides_of_what_cells_can_number() {
+    for n in [65_534, 65_535, 65_536, 70_000] {
+        let mut rules = generate(3, n - 1, Kind::Acl);
+        rules.retain(|rule| *rule != Rule::default());
+        rules.resize(n - 1, Rule { proto: Some(250), ..Rule::default() });
+        rules.push(Rule::default());
+        let strange = Headers {
+            net: Net::V4 { src: 0xdead_beef, dst: 0xfeed_0001 },
+            proto: Some(251),
+            ..Headers::default()
+        };
+        let mut headers = headers_hitting(5, &rules, 200);
+        headers.push(strange);
+        same_as_walk(&rules, &headers);
+    }
+}
+
 #[test]
 fn later_fragments_do_not_match_rules_that_test_ports() {
     let rules = [

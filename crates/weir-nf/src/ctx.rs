@@ -216,6 +216,12 @@ impl<'c, N: Nf> Ctx<'c, N> {
         self.flows.known(key, Direction::Up, self.clock.now_ns)
     }
 
+    /// What is remembered under a key, if there is anything: a look only, after which the flow is as before, for replicas too.
+    #[inline]
+    pub fn peek_by(&self, key: &FlowKey) -> Option<&N::Flow> {
+        self.flows.peek(key, self.clock.now_ns)
+    }
+
     /// The same, made when there is none; `None` when the table is full.
     #[inline]
     pub fn flow_by(&mut self, key: FlowKey) -> Option<FlowOf<'_, N::Flow>> {

@@ -110,7 +110,7 @@ fn mappings_whose_leases_move_at_random_translate_as_if_they_had_stayed() {
 }
 
 #[test]
-fn when_instances_are_added_and_removed_mappings_go_to_who_has_their_lease() {
+fn when_instances_or_their_weights_change_mappings_go_to_who_has_their_lease() {
     let scratch = Scratch::new();
     let (still, changed) = (scratch.file("still.pcap"), scratch.file("changed.pcap"));
     let undisturbed = start(&run_args(&scratch, &demo_capture(), &still, 1)).end().json();
@@ -123,10 +123,10 @@ fn when_instances_are_added_and_removed_mappings_go_to_who_has_their_lease() {
     weir.args(run_args(&scratch, &demo_capture(), &changed, cycles)).args(["--options", &file]);
     let mut run = spawn(weir);
     let written = || std::fs::metadata(&changed).map_or(0, |m| m.len());
-    for count in [3, 2, 4] {
+    for asked in ["3", "2", "1:3", "4"] {
         let before = written();
         run.wait_until("packets to flow", || written() > before + 50_000);
-        options(&format!("--instances nat={count}"));
+        options(&format!("--instances nat={asked}"));
         run.signal(rustix::process::Signal::HUP);
         run.wait_for(": relinked in ");
     }

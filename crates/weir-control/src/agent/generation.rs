@@ -149,6 +149,12 @@ pub enum RelinkError {
         /// What it cannot, and why.
         what: String,
     },
+    /// What was apart would have to be together.
+    #[error("{why}")]
+    Parted {
+        /// Of which NFs.
+        why: String,
+    },
     /// State that cannot be handed over.
     #[error("what the NFs of worker {worker} know cannot be handed over: {why}")]
     State {

@@ -274,7 +274,8 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
 
 proptest! {
     /// Whatever happens: limits hold while nobody is stopped, changes do not overlap, and each begins some time after
-    /// the end of the one before; and where packets go is in use.
+    /// Whatever happens: limits hold while nobody is stopped, changes do not overlap, and each begins some time after the end
+    /// of the one before, but where too few are left.
     #[test]
     fn limits_and_pauses_hold_whatever_happens(
         (min, more) in (1..4_u16, 0..4_u16), way in way(), turns in turns()
@@ -297,21 +298,29 @@ proptest! {
             prop_assert!(stopped > 0 || used.len() >= usize::from(min), "{used:?}");
         }
         let mut ended: Option<Duration> = None;
-        let mut open = false;
+        let (mut open, mut lost) = (false, false);
         for (at, decision) in &world.decisions {
             prop_assert!(decision.instances <= max && (1..=max).contains(&decision.instance));
             match decision.what {
                 Happened::Out | Happened::In => {
                     prop_assert!(!open, "two at once: {:?}", world.decisions);
-                    prop_assert!(ended.is_none_or(|ended| *at >= ended + COOL), "too soon");
+                    // Where too few are left the next does not wait.
+                    let short = decision.what == Happened::Out && decision.instances <= min;
+                    let late = ended.is_none_or(|ended| *at >= ended + COOL);
+                    prop_assert!(short || late, "too soon: {:?}", world.decisions);
                     open = true;
                 }
                 Happened::Done | Happened::GivenUp => {
-                    prop_assert!(open);
-                    (open, ended) = (false, Some(*at));
+                    prop_assert!(open, "nothing had begun: {:?}", world.decisions);
+                    ended = Some(*at);
+                    // The change ends with the one that it was of, whose share goes to the others then.
+                    open = lost && decision.what == Happened::GivenUp;
                 }
+                // What a lost one's share was goes to the others.
+                Happened::Gone if way == Way::Rebalance && decision.instances > 0 => open = true,
                 Happened::AtMost | Happened::Gone | Happened::ByHand => {}
             }
+            lost = decision.what == Happened::Gone && way == Way::Rebalance && decision.instances > 0;
         }
     }
 

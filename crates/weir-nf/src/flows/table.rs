@@ -218,6 +218,14 @@ impl<F: FlowState> FlowTable<F> {
         Some(FlowOf { state: &mut slot.state, from_starter, is_new: false })
     }
 
+    /// The state of the flow that `key` leads to, if there is one; nothing is changed or noted by it.
+    #[inline]
+    pub fn peek(&self, key: &FlowKey, now_ns: u64) -> Option<&F> {
+        let (flow, _) = self.index.find(key, self.index.hash(key))?;
+        let slot = self.slots.get(flow).filter(|_| self.is_alive(flow, now_ns))?;
+        Some(&slot.state)
+    }
+
     /// The state of the flow that was looked up last.
     #[inline]
     pub fn looked_up(&mut self) -> Option<&mut F> {

@@ -93,11 +93,15 @@ impl Napt {
     fn find(&self, ctx: &mut Ctx<'_, Self>, key: FlowKey, now_ns: u64) -> Option<(End, End)> {
         let mapping = ctx.known_by(key)?.state;
         let (inner, outer) = (mapping.inner, mapping.outer);
-        if now_ns < mapping.until_ns && self.ports.fits(inner, outer) {
+        if self.holds(mapping, now_ns) {
             return Some((inner, outer));
         }
         ctx.end_flow();
         None
+    }
+
+    fn holds(&self, mapping: &Mapping, now_ns: u64) -> bool {
+        now_ns < mapping.until_ns && self.ports.fits(mapping.inner, mapping.outer)
     }
 
     fn make(
@@ -115,11 +119,15 @@ impl Napt {
         }
         let is_free = |end: End| {
             let key = FlowKey::of_end(Side::Outside, sent.proto, end.0, end.1);
-            self.find(ctx, key, sent.now_ns).is_none()
+            // Looking for a free port does not make other hosts' mappings look used.
+            let holds = ctx.peek_by(&key).is_some_and(|mapping| self.holds(mapping, sent.now_ns));
+            !holds && self.find(ctx, key, sent.now_ns).is_none()
         };
         let outer = self.ports.choose(inner, start, is_free).ok_or(NoRoom::Ports)?;
         *ctx.flow_by(key).ok_or(NoRoom::Ports)?.state = Mapping::new(inner, outer);
-        ctx.shared().hosts.add(inner.0);
+        if self.quota < u32::MAX {
+            ctx.shared().hosts.add(inner.0);
+        }
         let key = FlowKey::of_end(Side::Outside, sent.proto, outer.0, outer.1);
         if ctx.alias((key, Direction::Up)).is_err() {
             ctx.end_flow();

@@ -12,7 +12,7 @@ pub const LIFETIME_NS: u64 = 30_000_000_000;
 const WAYS: usize = 8;
 
 /// Counts by which most flows without fragments are known at once.
-const COUNTS: usize = 8192;
+const COUNTS: usize = 1 << 15;
 
 /// What the fragments of one datagram share. In IPv6 the protocol does not count: the next header
 /// of later fragments may differ (RFC 8200 §4.5).

@@ -68,7 +68,6 @@ pub(super) struct Holder {
     waits: Waits,
     /// Who announced what did not come, and until when nothing is taken from him.
     shunned: BTreeMap<u16, Instant>,
-    begun: Instant,
     /// What goes.
     leaving: BTreeMap<MoveId, Leave>,
     /// What the agent wants and has not been cut into migrations.
@@ -187,7 +186,6 @@ impl Holder {
             coming: BTreeMap::new(),
             waits: Waits::default(),
             shunned: BTreeMap::new(),
-            begun: Instant::now(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
             sorted: Vec::new(),

@@ -32,7 +32,6 @@ pub(super) struct Sender {
     undone: Vec<DirectorEffect<Part, super::Flows>>,
     /// Since it was started: for which instances it has waited.
     waits: Waits,
-    begun: Instant,
     notes: Vec<FromWorker>,
 }
 
@@ -62,7 +61,6 @@ impl Sender {
             marks: VecDeque::new(),
             undone: Vec::new(),
             waits: Waits::default(),
-            begun: Instant::now(),
             notes: Vec::new(),
         })
     }
@@ -90,11 +88,14 @@ impl Sender {
     /// After a restart: has the agent hear of instances that do not tell what they know.
     fn note_waits(&mut self) {
         let now = Instant::now();
+        if !self.waits.is_due(now) {
+            return;
+        }
         let unheard = self.machine.unheard();
         let unheard = unheard.into_iter().map(|replica| (Party::Replica(replica), Owed::Word));
-        let ms = now.saturating_duration_since(self.begun).as_millis() as u64;
         let group = self.group();
-        for (from, owed) in self.waits.look(now, unheard) {
+        for ((from, owed), all) in self.waits.look(now, unheard) {
+            let ms = all.as_millis() as u64;
             let awaited = Awaited { group, from, owed };
             self.notes.push(FromWorker::Waits { awaited, ms });
         }

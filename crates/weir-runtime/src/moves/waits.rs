@@ -10,6 +10,9 @@ use weir_flow::Party;
 /// anything is left then.
 const TELL: Duration = Duration::from_millis(100);
 
+/// How often it is looked who is waited for.
+const LOOK: Duration = Duration::from_millis(10);
+
 /// What somebody of a crew waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Awaited {
@@ -80,12 +83,17 @@ struct Waited {
 }
 
 impl Waits {
-    /// He waits for these now. Says of which of them the agent is to hear.
+    /// True when it is worth to look again: not at each of a busy worker's turns.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|at| now.saturating_duration_since(at) >= LOOK)
+    }
+
+    /// He waits for these now. Says of which of them the agent is to hear, and how long he has waited for each.
     pub(super) fn look(
         &mut self,
         now: Instant,
         waits_for: impl Iterator<Item = (Party, Owed)>,
-    ) -> Vec<(Party, Owed)> {
+    ) -> Vec<((Party, Owed), Duration)> {
         let passed = self.looked.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let before = std::mem::replace(&mut self.waits, waits_for.collect());
         let mut due = Vec::new();
@@ -95,7 +103,7 @@ impl Waits {
             waited.all += passed;
             if waited.all.saturating_sub(waited.told) >= TELL {
                 waited.told = waited.all;
-                due.push(*of);
+                due.push((*of, waited.all));
             }
         }
         self.looked = Some(now);
@@ -143,15 +151,15 @@ mod tests {
         let mut look = |n, all: &[(Party, Owed)]| waits.look(at(n), all.iter().copied());
         assert_eq!(look(0, &[one]), []);
         assert_eq!(look(1, &[one, two]), []);
-        assert_eq!(look(2, &[one, two]), [one]);
+        assert_eq!(look(2, &[one, two]), [(one, TELL)]);
         // Nobody waits meanwhile: that does not count, what was before does.
         waits.rest();
         let mut look = |n, all: &[(Party, Owed)]| waits.look(at(n), all.iter().copied());
         assert_eq!(look(40, &[one, two]), []);
-        assert_eq!(look(41, &[two]), [two]);
+        assert_eq!(look(41, &[two]), [(two, TELL)]);
         assert_eq!(look(42, &[one]), []);
         assert_eq!(look(43, &[one]), []);
-        assert_eq!(look(44, &[one]), [one]);
+        assert_eq!(look(44, &[one]), [(one, 2 * TELL)]);
         waits.stop(one);
         assert_eq!(waits.look(at(45), [one].into_iter()), []);
     }

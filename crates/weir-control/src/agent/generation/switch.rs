@@ -3,7 +3,7 @@
 use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_runtime::handover::NfState;
 use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
@@ -275,7 +275,10 @@ impl Agent {
             }
         }
         let to = &mut next.agent;
-        let shares = share_out(&to.setup, known);
+        if let Some(why) = parted(to, &known) {
+            return Err(RelinkError::Parted { why });
+        }
+        let shares = share_out(&self.setup, &to.setup, known);
         let carried = shares.iter().map(Vec::len).sum();
         let mut takers = Vec::new();
         for (w, states) in shares.iter().enumerate().filter(|(_, states)| !states.is_empty()) {
@@ -343,19 +346,41 @@ impl Agent {
     }
 }
 
-/// True for an NF, by name and type, whose packets divide by leases of ports.
-fn is_leased(setup: &crate::setup::Setup, (name, kind): &(String, String)) -> bool {
+/// The weights of an NF, by name and type, whose packets divide by leases of ports.
+fn leased<'s>(
+    setup: &'s crate::setup::Setup,
+    (name, kind): &(String, String),
+) -> Option<&'s [u32]> {
     let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
     let mut own = nodes.filter(|node| {
         node.name == *name && node.nf.as_ref().is_some_and(|(found, _)| found == kind)
     });
     let group = |part: PartSpec| setup.groups.get(usize::from(part.group));
-    own.any(|node| node.part.and_then(group).is_some_and(|g| g.spread == SpreadSpec::Ends))
+    let group = own.find_map(|node| node.part.and_then(group))?;
+    (group.spread == SpreadSpec::Ends).then_some(&group.weights)
+}
+
+/// NFs whose flows are to move together and that had other numbers of instances: what they remember of one flow may be at two places.
+fn parted(next: &Agent, known: &BTreeMap<(String, String), Vec<NfState>>) -> Option<String> {
+    let count = |nf: &str| {
+        known.iter().filter(|((name, _), _)| name == nf).map(|(_, states)| states.len()).sum()
+    };
+    let is_parted = |crew: &&crate::crews::Crew| {
+        let counts: BTreeSet<usize> =
+            crew.name.split('+').map(count).filter(|count| *count > 0).collect();
+        counts.len() > 1
+    };
+    let crew = next.memory.crews().iter().flatten().find(is_parted)?;
+    Some(format!(
+        "the flows of {} are to move together, and these had different numbers of instances; give them the same number first",
+        crew.name
+    ))
 }
 
 /// For each worker of `setup` what its µNFs go on from, of what is `known` by name and type. Of several instances each gets
 /// that of one; when there are fewer than before, the last gets the rest.
 fn share_out(
+    before: &crate::setup::Setup,
     setup: &crate::setup::Setup,
     mut known: BTreeMap<(String, String), Vec<NfState>>,
 ) -> Vec<Vec<NfState>> {
@@ -370,8 +395,10 @@ fn share_out(
     let mut shares = vec![Vec::new(); setup.workers.len()];
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
-        if takers.len() > 1 && takers.len() != states.len() && is_leased(setup, &key) {
-            // Each gets the flows of all, and keeps its own.
+        let weights = leased(setup, &key);
+        let divides_as_before = weights == leased(before, &key) && takers.len() == states.len();
+        if takers.len() > 1 && weights.is_some() && !divides_as_before {
+            // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
             for (n, w) in takers.iter().enumerate() {
                 let Some(share) = shares.get_mut(*w) else { continue };
                 share.extend(states.iter().enumerate().map(|(i, state)| {

@@ -13,7 +13,7 @@ use crate::moves::look::LOOK;
 use crate::moves::{GUESTS, Moves, Part, Role};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use weir_flow::MoveId;
 use weir_nf::{Instance, Walk};
 use weir_packet::FlowHasher;
@@ -55,6 +55,16 @@ impl Placed {
     }
 }
 
+/// True when what two µNFs, or two instances of one, had been moved was the same, as far as one instance of each is concerned.
+fn agree(one: Option<&Placed>, other: Option<&Placed>) -> bool {
+    match (one, other) {
+        (Some(a), Some(b)) => a.me != b.me || (a.weights == b.weights && a.is_as(b)),
+        // One whose flows could not move had none moved.
+        (Some(placed), None) | (None, Some(placed)) => !placed.is_moved(),
+        (None, None) => true,
+    }
+}
+
 impl Moves {
     /// True when nothing is under way.
     pub(crate) fn is_quiet(&self) -> bool {
@@ -87,24 +97,32 @@ impl Moves {
             let own = states.iter_mut().filter(|state| holder.keeps(segment, &state.name));
             let own: Vec<(&str, Option<Placed>)> =
                 own.map(|state| (state.name.as_str(), state.placed.take())).collect();
-            let Some((first, _)) = own.first() else { continue };
+            if own.is_empty() {
+                continue;
+            }
+            let agree = |i: usize, j: usize| match (own.get(i), own.get(j)) {
+                (Some((_, a)), Some((_, b))) => agree(a.as_ref(), b.as_ref()),
+                _ => true,
+            };
+            let pairs = (1..own.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
+            if let Some((i, j)) = pairs.into_iter().find(|(i, j)| !agree(*i, *j)) {
+                let name = |i: usize| own.get(i).map_or("?", |(name, _)| *name);
+                refused.push(format!(
+                    "the flows of {} and {}: they were moved or divided apart, and those of the new graph move together; move them \
+                     back first (--all to each)",
+                    name(i),
+                    name(j)
+                ));
+                continue;
+            }
             let suiting = own.iter().map(|(_, placed)| placed.as_ref().filter(|p| holder.suits(p)));
             // Where one does not suit, instances have come or gone, or that µNF had no part in this.
             let Some(suiting) = suiting.collect::<Option<Vec<&Placed>>>() else {
                 holder.handed = Handed::Otherwise;
                 continue;
             };
-            let Some((placed, others)) = suiting.split_first() else { continue };
-            if let Some(at) = others.iter().position(|other| !other.is_as(placed)) {
-                let other = own.get(at.saturating_add(1)).map_or("others", |(name, _)| name);
-                refused.push(format!(
-                    "the flows of {first} and {other}: they were moved apart, and those of the new graph move together; move them \
-                     back first (--all to each)"
-                ));
-                continue;
-            }
-            let placed = Placed::clone(placed);
-            holder.handed = Handed::As(placed);
+            let Some(placed) = suiting.first() else { continue };
+            holder.handed = Handed::As(Placed::clone(placed));
         }
         refused
     }
@@ -195,14 +213,18 @@ impl Holder {
     /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on. Or nothing
     /// has changed, and so many guests were too many, or of migrations that nobody can have come to.
     fn take_over(&mut self, mut placed: Placed, nfs: &[&dyn Instance]) -> Result<(), usize> {
-        let is_flow = |part: &Part| matches!(part, Part::Flow(_));
-        if placed.guests.iter().any(|(part, _)| is_flow(part)) {
-            let mut here = BTreeSet::new();
+        let hash = |part: &Part| match part {
+            Part::Flow(hash) => Some(*hash),
+            Part::Bucket(_) => None,
+        };
+        let moved: HashSet<u64> = placed.guests.iter().filter_map(|(part, _)| hash(part)).collect();
+        if !moved.is_empty() {
+            let mut here: HashSet<u64> = HashSet::new();
             self.each_flow(nfs, |hashes| {
-                here.extend(hashes.iter().map(|hash| Part::Flow(*hash)));
-                true
+                here.extend(hashes.iter().filter(|hash| moved.contains(*hash)));
+                here.len() < moved.len()
             });
-            placed.guests.retain(|(part, _)| !is_flow(part) || here.contains(part));
+            placed.guests.retain(|(part, _)| hash(part).is_none_or(|hash| here.contains(&hash)));
         }
         // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
         if !self.machine.carry_on(placed.clock, placed.guests.clone()) {

@@ -30,17 +30,22 @@ impl Holder {
     /// Has the agent hear of who is waited for.
     pub(super) fn note_waits(&mut self) {
         let now = Instant::now();
+        if !self.waits.is_due(now) {
+            return;
+        }
         let flows = self.coming.iter().filter(|(_, come)| !come.overdue);
         let sources: BTreeSet<u16> = flows.map(|(id, _)| id.source).collect();
         let flows = sources.into_iter().map(|source| (Party::Replica(source), Owed::Flows));
         let words = self.machine.unheard().map(|party| (party, Owed::Word));
-        for (from, owed) in self.waits.look(now, flows.chain(words)) {
-            let since = match owed {
-                Owed::Word => Some(self.begun),
-                Owed::Flows => self.oldest(from),
+        for ((from, owed), all) in self.waits.look(now, flows.chain(words)) {
+            let waited = match owed {
+                Owed::Word => all,
+                Owed::Flows => {
+                    let oldest = self.oldest(from);
+                    oldest.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+                }
             };
-            let waited = since.map(|since| now.saturating_duration_since(since));
-            let ms = waited.unwrap_or_default().as_millis() as u64;
+            let ms = waited.as_millis() as u64;
             let awaited = Awaited { group: self.group, from, owed };
             self.notes.push(FromWorker::Waits { awaited, ms });
         }

@@ -115,6 +115,6 @@ pub(crate) fn place(entry: &Entry, shape: ArenaShape) -> Option<u32> {
     let fits = entry.is_packet() && entry.index() < shape.buffers() && end <= shape.stride();
     // Bits that no packet has, or the entry would be admitted nowhere.
     let plain =
-        Entry::packet(entry.index(), entry.offset(), entry.len(), entry.seq(), entry.bucket());
+        Entry::packet(entry.index(), entry.offset(), entry.len(), entry.seq(), entry.aside());
     (fits && plain == *entry).then(|| entry.index())
 }

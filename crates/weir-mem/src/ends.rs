@@ -1,4 +1,4 @@
-//! How far a source has come, and whether it has really ended: the word of its Rx service, which
+//! How far a source has come, by sequence and by time, and whether it has really ended: the word of its Rx service, which
 //! nobody else can write. An end-of-stream marker or a watermark on a ring is only its producer's
 //! word, and a producer need not be trusted: an end believed too early would end a chain for good, and
 //! a watermark held back would hold up a merge.
@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 
 /// One source's word.
 pub struct StreamEnd {
-    /// Whether it has ended; how far it has come.
-    words: NonNull<[AtomicU64; 2]>,
+    /// Whether it has ended; how far it has come; its latest time stamp.
+    words: NonNull<[AtomicU64; 3]>,
     writable: bool,
     _backing: Option<Mapping>,
 }
@@ -21,7 +21,7 @@ unsafe impl Send for StreamEnd {}
 
 impl StreamEnd {
     /// Bytes that it takes.
-    pub const LEN: usize = size_of::<[AtomicU64; 2]>();
+    pub const LEN: usize = size_of::<[AtomicU64; 3]>();
 
     /// Maps it: for writing in the source's Rx service, for reading in all other workers.
     pub fn attach(region: &Region, writable: bool) -> Result<Self, RegionError> {
@@ -33,7 +33,7 @@ impl StreamEnd {
     }
 
     #[inline(always)]
-    fn words(&self) -> &[AtomicU64; 2] {
+    fn words(&self) -> &[AtomicU64; 3] {
         // SAFETY: within the mapping (checked by `attach`), page-aligned; atomics may be shared.
         unsafe { self.words.as_ref() }
     }
@@ -53,6 +53,23 @@ impl StreamEnd {
     pub fn reached(&self) -> Seq {
         // Relaxed: as in `progress`.
         Seq::new(self.words()[1].load(Ordering::Relaxed))
+    }
+
+    /// Says which time stamp the latest packet has that is about to be sent. To be called before it is. Nothing happens where
+    /// this process may only read.
+    #[inline]
+    pub fn say_time(&self, time_ns: u64) {
+        if self.writable {
+            // Relaxed: no data is behind it. Who gets the packet by a ring sees it by the ring's index.
+            self.words()[2].store(time_ns, Ordering::Relaxed);
+        }
+    }
+
+    /// The time stamp of the latest packet that the source has sent, or is about to.
+    #[inline]
+    pub fn time(&self) -> u64 {
+        // Relaxed: as in `say_time`.
+        self.words()[2].load(Ordering::Relaxed)
     }
 
     /// Says that the stream has ended. To be called before the marker is published. Nothing happens
@@ -88,5 +105,9 @@ mod tests {
         assert_eq!(other.reached(), Seq::new(0));
         service.progress(Seq::new(9));
         assert_eq!(other.reached(), Seq::new(9));
+        other.say_time(7);
+        assert_eq!(other.time(), 0);
+        service.say_time(7);
+        assert_eq!(other.time(), 7);
     }
 }

@@ -1,7 +1,7 @@
 //! What a ring carries: 16 bytes that are either a packet or an in-band marker.
 //!
 //! The entry holds everything the next stage needs to find the bytes and keep the order (buffer,
-//! offset, length, sequence, hash bucket), so that a stage which looks only at packet bytes never
+//! offset, length, sequence, a number aside), so that a stage which looks only at packet bytes never
 //! touches the metadata line: a second line per packet that crosses cores costs more than the
 //! wider entry (docs/decisions/0001-ring-entry.md has the measurement).
 //!
@@ -9,7 +9,7 @@
 //! word 0   63      56 55      48 47          32 31          16 15           0
 //!          [  flags  ][ index 23..16 ][ index 15..0 ][   offset   ][   length   ]
 //! word 1   63                    48 47                                       0
-//!          [        bucket         ][               sequence                  ]
+//!          [         aside         ][               sequence                  ]
 //! ```
 
 /// Number of bits of a sequence number that travel with a packet.
@@ -90,10 +90,10 @@ pub struct Entry(u64, u64);
 impl Entry {
     /// A packet: buffer `index` (below 2²⁴) holds `len` bytes from `offset` on.
     #[inline(always)]
-    pub const fn packet(index: u32, offset: u16, len: u16, seq: Seq, bucket: u16) -> Self {
+    pub const fn packet(index: u32, offset: u16, len: u16, seq: Seq, aside: u16) -> Self {
         Entry(
             ((index & (MAX_BUFFERS - 1)) as u64) << 32 | (offset as u64) << 16 | len as u64,
-            (bucket as u64) << 48 | seq.get(),
+            (aside as u64) << 48 | seq.get(),
         )
     }
 
@@ -183,9 +183,9 @@ impl Entry {
         Entry(self.0, self.1 & !SEQ_MASK | seq.get())
     }
 
-    /// The top 16 bits of the flow hash: the balance port's bucket.
+    /// A number that goes with the packet: see [`Entry::with_aside`]. 0 as a packet comes.
     #[inline(always)]
-    pub const fn bucket(&self) -> u16 {
+    pub const fn aside(&self) -> u16 {
         (self.1 >> 48) as u16
     }
 
@@ -193,8 +193,8 @@ impl Entry {
     /// often it has, an answer of a parallel stage's branch what that says of it.
     #[inline(always)]
     #[must_use]
-    pub const fn with_bucket(self, bucket: u16) -> Self {
-        Entry(self.0, self.1 & SEQ_MASK | (bucket as u64) << SEQ_BITS)
+    pub const fn with_aside(self, aside: u16) -> Self {
+        Entry(self.0, self.1 & SEQ_MASK | (aside as u64) << SEQ_BITS)
     }
 
     /// The same packet with its bytes elsewhere in the buffer (headers added or removed).
@@ -237,14 +237,14 @@ mod tests {
     proptest! {
         #[test]
         fn an_entry_gives_back_what_it_was_made_of(
-            index in 0..MAX_BUFFERS, offset: u16, len: u16, seq in 0u64..1 << 48, bucket: u16,
+            index in 0..MAX_BUFFERS, offset: u16, len: u16, seq in 0u64..1 << 48, aside: u16,
         ) {
-            let e = Entry::packet(index, offset, len, Seq::new(seq), bucket);
+            let e = Entry::packet(index, offset, len, Seq::new(seq), aside);
             prop_assert!(e.is_packet());
             prop_assert_eq!((e.index(), e.offset(), e.len()), (index, offset, len));
-            prop_assert_eq!((e.seq().get(), e.bucket()), (seq, bucket));
-            let other = e.with_bucket(!bucket);
-            prop_assert_eq!((other.bucket(), other.seq(), other.first_word()), (!bucket, e.seq(), e.first_word()));
+            prop_assert_eq!((e.seq().get(), e.aside()), (seq, aside));
+            let other = e.with_aside(!aside);
+            prop_assert_eq!((other.aside(), other.seq(), other.first_word()), (!aside, e.seq(), e.first_word()));
             let moved = e.with_span(7, 9);
             prop_assert_eq!((moved.index(), moved.offset(), moved.len(), moved.seq()), (index, 7, 9, e.seq()));
         }

@@ -1,22 +1,15 @@
 //! Packet metadata: one fixed, versioned struct per buffer, in a mapping of its own.
 //!
-//! What the next stage always needs (buffer, offset, captured length, sequence, hash bucket)
+//! What the next stage always needs (buffer, offset, captured length, sequence)
 //! travels in the ring entry instead; see [`crate::entry`].
 
 use crate::shared::Shared;
 
 /// Version of [`Meta`], the ring entry and the ring header. Workers of another version are refused.
-pub const LAYOUT_VERSION: u32 = 4;
+pub const LAYOUT_VERSION: u32 = 5;
 
 /// Number of planner-assigned tag slots.
 pub const TAG_SLOTS: usize = 8;
-
-/// The transport checksum was verified (by the device, or by a µNF).
-pub const CHECKSUM_GOOD: u8 = 1;
-/// The transport checksum is unfinished: the sender left it to the device.
-pub const CHECKSUM_PARTIAL: u8 = 2;
-/// The device took the outer VLAN tag out of the bytes.
-pub const VLAN_STRIPPED: u8 = 4;
 
 /// Metadata of one packet, 128 bytes: a line for the stack, a line for tags. Written by whoever
 /// holds the packet. Numbers are in host order: the memory never leaves the machine.
@@ -39,15 +32,7 @@ pub struct Meta {
     pub layers: [Shared<u64>; 3],
     /// Drop reason, 0 while the packet lives.
     pub drop_reason: Shared<u8>,
-    /// [`CHECKSUM_GOOD`], [`CHECKSUM_PARTIAL`], [`VLAN_STRIPPED`]; 0: checksums unknown, VLAN tags
-    /// (if any) in the bytes.
-    pub flags: Shared<u8>,
-    /// Where a partial checksum starts, in bytes from the start of the packet.
-    pub checksum_start: Shared<u16>,
-    /// Where, from its start, a partial checksum is to be stored.
-    pub checksum_offset: Shared<u16>,
-    /// VLAN tag (TCI) that the device stripped.
-    pub vlan_tci: Shared<u16>,
+    _free: [Shared<u8>; 7],
     /// Tags that µNFs attach and policies match. Which slot is which tag is the planner's choice.
     pub tags: [Shared<u64>; TAG_SLOTS],
 }
@@ -120,7 +105,7 @@ const _: () = assert!(
     std::mem::offset_of!(Meta, wire_len) == 24
         && std::mem::offset_of!(Meta, time_format) == 28
         && std::mem::offset_of!(Meta, source_port) == 30
-        && std::mem::offset_of!(Meta, vlan_tci) == 62
+        && std::mem::offset_of!(Meta, drop_reason) == 56
 );
 
 #[cfg(all(test, not(loom)))]
@@ -135,10 +120,6 @@ mod tests {
         meta.flow_hash.set(1);
         meta.layers.iter().for_each(|w| w.set(2));
         meta.drop_reason.set(3);
-        meta.flags.set(4);
-        meta.checksum_start.set(5);
-        meta.checksum_offset.set(6);
-        meta.vlan_tci.set(7);
         meta.tags[7].set(8);
         let arrival = Arrival { time_ns: 10, raw_time: 11, wire_len: 12, time_format: 13 };
         meta.arrive(&Arrived::new(&arrival, 14), false);
@@ -146,9 +127,7 @@ mod tests {
         assert_eq!((meta.wire_len.get(), meta.time_format.get()), (12, 13));
         assert_eq!((meta.source_port.get(), meta.flow_hash.get()), (14, 0));
         assert!(meta.layers.iter().all(|w| w.get() == 0));
-        assert_eq!((meta.drop_reason.get(), meta.flags.get()), (0, 0));
-        assert_eq!((meta.checksum_start.get(), meta.checksum_offset.get()), (0, 0));
-        assert_eq!((meta.vlan_tci.get(), meta.tags[7].get()), (0, 8));
+        assert_eq!((meta.drop_reason.get(), meta.tags[7].get()), (0, 8));
         meta.arrive(&Arrived::new(&arrival, 14), true);
         assert_eq!(meta.tags[7].get(), 0);
     }

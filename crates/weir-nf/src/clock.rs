@@ -47,14 +47,16 @@ impl Clock {
         if stamp_ns < BEYOND_NS
             && let Some(source) = self.sources.get_mut(usize::from(port) % SOURCES)
         {
-            self.now_ns = self.now_ns.max(source.see(stamp_ns, self.floor_ns));
+            // µNFs add to it: it stays where that cannot overflow.
+            let now_ns = source.see(stamp_ns, self.floor_ns);
+            self.reach(now_ns);
         }
         self.now_ns
     }
 
     /// Time has gone on to here without a packet.
     pub(crate) fn reach(&mut self, now_ns: u64) {
-        self.now_ns = self.now_ns.max(now_ns);
+        self.now_ns = self.now_ns.max(now_ns.min(BEYOND_NS));
     }
 
     /// Goes on from the time of another, of which flows and timers were taken over, if that is later.
@@ -103,5 +105,24 @@ impl Source {
             self.offset_ns = before.offset_ns;
             self.before = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_stamps_say_time_does_not_go_back_and_leaves_room_to_add_to_it() {
+        let mut clock = Clock::default();
+        let mut before = 0;
+        for stamp in [BEYOND_NS - 1, 0, BEYOND_NS - 1, 1, BEYOND_NS / 2, 3, BEYOND_NS - 2, u64::MAX]
+        {
+            let now = clock.see(0, stamp);
+            assert!(before <= now && now <= BEYOND_NS, "{stamp}: {now}");
+            before = now;
+        }
+        clock.resume(u64::MAX);
+        assert_eq!(clock.see(0, 7), BEYOND_NS);
     }
 }

@@ -127,10 +127,6 @@ impl<'c> Fresh<'c> {
         if let (Some(from), Some(to)) = (arena.meta(of), entry.and_then(|e| arena.meta(&e))) {
             to.wire_len.set(from.wire_len.get());
             to.flow_hash.set(from.flow_hash.get());
-            to.flags.set(from.flags.get());
-            to.checksum_start.set(from.checksum_start.get());
-            to.checksum_offset.set(from.checksum_offset.get());
-            to.vlan_tci.set(from.vlan_tci.get());
             to.layers.iter().zip(&from.layers).for_each(|(to, from)| to.set(from.get()));
             to.tags.iter().zip(&from.tags).for_each(|(to, from)| to.set(from.get()));
         }

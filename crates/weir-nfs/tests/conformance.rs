@@ -159,7 +159,17 @@ fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), Str
 }
 
 fn conform(subjects: &mut [Subject], packets: &[Captured]) -> Result<(), String> {
-    let cut: Vec<_> = packets.iter().map(|(b, wire)| (&b[..], *wire, 7)).collect();
+    conform_at(subjects, packets, &[7])
+}
+
+/// The packets come at these times, in turn.
+fn conform_at(
+    subjects: &mut [Subject],
+    packets: &[Captured],
+    stamps: &[u64],
+) -> Result<(), String> {
+    let at = packets.iter().zip(stamps.iter().cycle());
+    let cut: Vec<_> = at.map(|((b, wire), stamp)| (&b[..], *wire, *stamp)).collect();
     for Subject { descriptor, bench } in subjects {
         let mut seen = Vec::new();
         // By each input in turn; what it makes may go to its outputs only, and is no more than declared.
@@ -219,6 +229,27 @@ fn every_nf_keeps_to_its_descriptor_on_well_formed_packets_and_every_cut_of_them
         let sent: Vec<_> = cuts.map(|cut| (cut.clone(), cut.len())).collect();
         conform(&mut subjects, &captured).unwrap();
         conform(&mut subjects, &sent).unwrap();
+    }
+}
+
+/// A capture may say anything: the year 1970, the end of numbers, back and forth.
+#[test]
+fn every_nf_keeps_to_its_descriptor_whatever_time_stamps_say() {
+    let packets: Vec<_> = built().into_iter().map(|f| (f.clone(), f.len())).collect();
+    const END: u64 = u64::MAX;
+    let day = 86_400_000_000_000;
+    let orders: [&[u64]; 4] = [
+        &[0, END],
+        &[1 << 62, 0, 1 << 62, (1 << 63) - 1, 0, (1 << 63) - 1],
+        &[END, 1 << 63, (1 << 63) - 1, 1 << 62, day, 1, 0],
+        &[0, day, 3 * day, END - day, 2, END - 1, (1 << 63) - 2],
+    ];
+    for stamps in orders {
+        // Anew: what the one before has made of the time is not to help.
+        let mut subjects = subjects();
+        for _ in 0..5 {
+            conform_at(&mut subjects, &packets, stamps).unwrap();
+        }
     }
 }
 

@@ -266,11 +266,11 @@ impl Oracle {
             }
             self.outcome.edges.entry(edge.name.clone()).or_default().count(bytes.len());
             if edge.closes {
-                let rounds = packet.entry().bucket().saturating_add(1);
+                let rounds = packet.entry().aside().saturating_add(1);
                 if rounds > MOST_ROUNDS {
                     return Next::Nowhere(DropReason::Loop);
                 }
-                *packet.entry_mut() = packet.entry().with_bucket(rounds);
+                *packet.entry_mut() = packet.entry().with_aside(rounds);
             }
             if let Some(NodeKind::Port { first, last }) = self.graph.node(edge.to).map(|n| &n.kind)
             {

@@ -126,6 +126,19 @@ impl Ingress {
         }
     }
 
+    /// Says what time stamp the latest packet has that is about to be sent, if this worker is its service.
+    #[inline]
+    pub fn say_time(&self, source: usize, time_ns: u64) {
+        if let Some(end) = self.ends.get(source) {
+            end.say_time(time_ns);
+        }
+    }
+
+    /// The time stamp that `source` has come to, as its service says.
+    pub fn time_of(&self, source: usize) -> Option<u64> {
+        self.ends.get(source).map(StreamEnd::time)
+    }
+
     /// How far `source` has come, as its service says.
     pub fn reached(&self, source: usize) -> Option<Seq> {
         self.ends.get(source).map(StreamEnd::reached)

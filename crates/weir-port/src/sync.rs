@@ -39,7 +39,7 @@ pub struct Answer {
 /// A branch's answer as an entry: what it was asked about, with the verdict as its bucket.
 #[must_use]
 pub const fn answer(asked: &Entry, verdict: Verdict) -> Entry {
-    asked.with_bucket(verdict.number())
+    asked.with_aside(verdict.number())
 }
 
 /// What stands in an answer lane for a packet with which the branch's worker died.
@@ -115,9 +115,9 @@ impl Sync {
             for (i, (packet, judged)) in packets.iter().zip(out.iter_mut()).enumerate() {
                 let place = usize::try_from(stale.saturating_add(i as i64)).ok();
                 let entry = place.and_then(|place| lane.ring.peek(place));
-                let of = |e: &Entry| *e == answer(packet.entry(), Verdict::from_number(e.bucket()));
+                let of = |e: &Entry| *e == answer(packet.entry(), Verdict::from_number(e.aside()));
                 let verdict = match entry {
-                    Some(entry) if of(&entry) => Verdict::from_number(entry.bucket()),
+                    Some(entry) if of(&entry) => Verdict::from_number(entry.aside()),
                     Some(entry) if entry.as_marker() != Some(Marker::Void) => {
                         lane.reject();
                         *lost

@@ -15,7 +15,7 @@ use crate::station::{Progress, Station};
 use std::time::{Duration, Instant};
 use weir_mem::arena::HEADROOM;
 use weir_mem::fault::{self, Step};
-use weir_mem::meta::{Arrival, Arrived, CHECKSUM_GOOD, CHECKSUM_PARTIAL, VLAN_STRIPPED};
+use weir_mem::meta::{Arrival, Arrived};
 use weir_mem::{Arena, Entry, Meta, Seq};
 use weir_nf::Pool;
 use weir_packet::{BATCH, DropReason, Packet};
@@ -31,6 +31,9 @@ const EARNED: Duration = Duration::from_millis(10);
 /// How often it looks meanwhile. Longer waits count as this much: then the whole machine stood still.
 const GLANCE: Duration = Duration::from_millis(50);
 
+/// How far a packet's time stamp may be from those around it: as far as a µNF's clock takes for nothing.
+const LEEWAY_NS: u64 = 1_000_000_000;
+
 /// Bytes that are copied at a time.
 const PIECE: usize = 2048;
 
@@ -38,10 +41,14 @@ const PIECE: usize = 2048;
 pub(crate) struct Gate {
     /// By source: the last packet's place in the stream.
     last: Vec<Option<Seq>>,
+    /// By source: the last packet's time stamp.
+    last_ns: Vec<u64>,
     /// By source: the port that its packets came in by, if any come here.
     ports: Vec<Option<u16>>,
     piece: Box<[u8; PIECE]>,
     finished: Vec<Packet>,
+    /// What of a batch is dropped, by its place there.
+    drops: Vec<(usize, DropReason)>,
     /// Free buffers, while copies are made for the ports of an array.
     pool: Pool,
     /// It leads into a domain that need not be trusted, or out of one.
@@ -115,12 +122,14 @@ impl Gate {
         let comes = |source: u16| spec.lanes_in.iter().any(|lane| lane.source == source);
         Gate {
             last: vec![None; sources],
+            last_ns: vec![0; sources],
             ports: (0..)
                 .zip(&spec.source_ports)
                 .map(|(s, port)| comes(s).then_some(*port))
                 .collect(),
             piece: Box::new([0; PIECE]),
             finished: Vec::with_capacity(BATCH),
+            drops: Vec::with_capacity(BATCH),
             pool: Pool::default(),
             into,
             out_of,
@@ -169,8 +178,9 @@ impl Gate {
         if let Some((silent, ..)) = self.silent.get_mut(pulled.source) {
             silent.over();
         }
-        let (mut bytes, mut drops) = (0, Vec::new());
+        let (mut bytes, mut drops) = (0, std::mem::take(&mut self.drops));
         let reached = ingress.reached(pulled.source);
+        let latest = ingress.time_of(pulled.source).filter(|_| self.out_of);
         for (i, packet) in packets.iter().enumerate() {
             let last = self.last.get_mut(pulled.source);
             let seq = packet.entry().seq();
@@ -179,7 +189,10 @@ impl Gate {
                 Some(last) => {
                     *last = Some(seq);
                     let ports = (self.ports.as_slice(), pulled.source);
-                    copy(packet.entry(), arena, outward, ports, &mut self.piece, || pool.take())
+                    let last_ns = self.last_ns.get_mut(pulled.source);
+                    let as_it_came = |theirs: &Meta| arrived(theirs, ports, latest, last_ns);
+                    let buffer = || pool.take();
+                    copy(packet.entry(), arena, outward, &mut self.piece, as_it_came, buffer)
                 }
                 None => Err(DropReason::BadEntry),
             };
@@ -223,7 +236,8 @@ impl Gate {
         add(station, base, count);
         add(station, base + 1, bytes);
         add(station, station.layout.copied, copied);
-        drops.into_iter().for_each(|(_, reason)| add(station, base + 4 + reason as usize, 1));
+        drops.drain(..).for_each(|(_, reason)| add(station, base + 4 + reason as usize, 1));
+        self.drops = drops;
         station.commit();
         station.pass_watermarks();
         station.ingress.wake_producers();
@@ -373,13 +387,13 @@ fn add(station: &mut Station, word: usize, n: u64) {
     station.set(word, so_far.wrapping_add(n));
 }
 
-/// The packet of `entry` in a buffer of `to`.
+/// The packet of `entry` in a buffer of `to`. `arrived` makes of what the other domain says what is believed.
 fn copy(
     entry: &Entry,
     from: &Arena,
     to: &Arena,
-    ports: (&[Option<u16>], usize),
     piece: &mut [u8; PIECE],
+    arrived: impl FnOnce(&Meta) -> (Arrival, u16),
     buffer: impl FnOnce() -> Option<u32>,
 ) -> Result<Packet, DropReason> {
     let len = entry.len();
@@ -391,7 +405,8 @@ fn copy(
     };
     // As many as packets were taken for.
     let buffer = buffer().ok_or(DropReason::BadEntry)?;
-    let mut made = Entry::packet(buffer, HEADROOM, len, entry.seq(), entry.bucket());
+    // No packet comes through a gate around a cycle: it has made no rounds, whatever is said.
+    let mut made = Entry::packet(buffer, HEADROOM, len, entry.seq(), 0);
     if let (Some(mut out), bytes) = (to.bytes_mut(&mut made), from.bytes(entry)) {
         for at in (0..usize::from(len)).step_by(PIECE) {
             let n = bytes.copy_to(at, piece.as_mut_slice());
@@ -399,10 +414,45 @@ fn copy(
         }
     }
     if let Some(ours) = to.meta(&made) {
-        let port = port_of(theirs.source_port.get(), ports.0, ports.1);
-        describe(theirs, ours, len, port);
+        let (mut arrival, port) = arrived(theirs);
+        arrival.wire_len = arrival.wire_len.max(len.into());
+        ours.arrive(&Arrived::new(&arrival, port), false);
+        // Plain numbers, that whoever reads them checks anyway.
+        for (ours, theirs) in ours.tags.iter().zip(&theirs.tags) {
+            ours.set(theirs.get());
+        }
     }
     Packet::admit(made, to.view()).ok_or(DropReason::BadEntry)
+}
+
+/// How a packet came of which another domain's metadata is this: by a port that packets come by, and at a time that can be.
+/// What can be reckoned anew (headers, flow hash) is.
+fn arrived(
+    theirs: &Meta,
+    (ports, source): (&[Option<u16>], usize),
+    latest_ns: Option<u64>,
+    last_ns: Option<&mut u64>,
+) -> (Arrival, u16) {
+    let mut time_ns = theirs.time_ns.get();
+    if let (Some(latest_ns), Some(last_ns)) = (latest_ns, last_ns) {
+        time_ns = time_that_can_be(time_ns, *last_ns, latest_ns);
+        *last_ns = time_ns;
+    }
+    let arrival = Arrival {
+        time_ns,
+        raw_time: theirs.raw_time.get(),
+        wire_len: theirs.wire_len.get(),
+        time_format: theirs.time_format.get(),
+    };
+    (arrival, port_of(theirs.source_port.get(), ports, source))
+}
+
+/// A time stamp that another domain gives, held between the last one's and that which the source's service has come to: flows of
+/// µNFs behind the gate end by it, also those that never came through that domain. Some leeway, as packets overtake each
+/// other; and a source goes back now and then, which its service tells.
+fn time_that_can_be(said_ns: u64, last_ns: u64, latest_ns: u64) -> u64 {
+    let earliest_ns = last_ns.min(latest_ns).saturating_sub(LEEWAY_NS);
+    said_ns.clamp(earliest_ns, latest_ns.saturating_add(LEEWAY_NS))
 }
 
 /// The port that a packet came in by of which another domain says `said`: one of those by which packets
@@ -413,31 +463,6 @@ fn port_of(said: u16, ports: &[Option<u16>], source: usize) -> u16 {
         return said;
     }
     own.unwrap_or(said)
-}
-
-/// Makes a packet's metadata from a copy of what another domain says of it: what can be reckoned
-/// anew (headers, flow hash) is, and what cannot be right is made harmless.
-fn describe(theirs: &Meta, ours: &Meta, len: u16, port: u16) {
-    let arrival = Arrival {
-        time_ns: theirs.time_ns.get(),
-        raw_time: theirs.raw_time.get(),
-        wire_len: theirs.wire_len.get().max(len.into()),
-        time_format: theirs.time_format.get(),
-    };
-    ours.arrive(&Arrived::new(&arrival, port), false);
-    let (start, offset) = (theirs.checksum_start.get(), theirs.checksum_offset.get());
-    let mut flags = theirs.flags.get() & (CHECKSUM_GOOD | CHECKSUM_PARTIAL | VLAN_STRIPPED);
-    if u32::from(start) + u32::from(offset) + 2 > u32::from(len) {
-        flags &= !CHECKSUM_PARTIAL;
-    }
-    ours.checksum_start.set(start);
-    ours.checksum_offset.set(offset);
-    ours.vlan_tci.set(theirs.vlan_tci.get());
-    ours.flags.set(flags);
-    // Plain numbers, that whoever reads them checks anyway.
-    for (ours, theirs) in ours.tags.iter().zip(&theirs.tags) {
-        ours.set(theirs.get());
-    }
 }
 
 #[cfg(test)]
@@ -459,6 +484,19 @@ mod tests {
             credit.took(packets, now);
         }
         None
+    }
+
+    #[test]
+    fn a_domain_cannot_make_time_pass_that_its_source_has_not_told_of() {
+        const S: u64 = 1_000_000_000;
+        let at = |said, last, latest| time_that_can_be(said, last, latest) / S;
+        assert_eq!(at(50 * S, 49 * S, 60 * S), 50, "as it should be");
+        assert_eq!(at(86_400 * S, 49 * S, 60 * S), 61, "days ahead");
+        assert_eq!(at(u64::MAX, u64::MAX, u64::MAX) * S, u64::MAX / S * S);
+        assert_eq!(at(0, 49 * S, 60 * S), 48, "long ago");
+        assert_eq!(at(3 * S, 49 * S, 4 * S), 3, "the source has gone back");
+        assert_eq!(at(49 * S, 49 * S, 4 * S), 5, "what was under way then");
+        assert_eq!(at(7, 0, 0), 0, "the first");
     }
 
     #[test]

@@ -24,8 +24,8 @@ impl Answers {
     /// Takes a token out of the bucket, if there is one (RFC 1812 §4.3.2.8, RFC 4443 §2.4 (f)). The
     /// bucket is one number: when it will be full again.
     pub(super) fn admit(&mut self, now_ns: u64, interval_ns: u64, burst_ns: u64) -> bool {
-        let full_at = self.full_at_ns.max(now_ns) + interval_ns;
-        let fits = full_at - now_ns <= burst_ns;
+        let full_at = self.full_at_ns.max(now_ns).saturating_add(interval_ns);
+        let fits = full_at.saturating_sub(now_ns) <= burst_ns;
         if fits {
             self.full_at_ns = full_at;
         }

@@ -122,6 +122,10 @@ impl Job {
             device.receive(&mut room)?
         };
         let (received, mut refused) = (room.received, room.refused);
+        let latest = self.packets.last().and_then(|packet| arena.meta(packet.entry()));
+        if let Some(latest) = latest {
+            station.ingress.say_time(*source, latest.time_ns.get());
+        }
         if let Some(early) = early {
             let counts = words.get_mut(layout.classes..).unwrap_or_default();
             let mut way = EarlyWay { arena, pool, egress, source: *source };

@@ -35,11 +35,11 @@ impl Segment {
         mut packet: Packet,
         way: &mut Way<'_>,
     ) {
-        let rounds = packet.entry().bucket().saturating_add(1);
+        let rounds = packet.entry().aside().saturating_add(1);
         if rounds > MOST_ROUNDS {
             return self.discard(packet, DropReason::Loop, i, way);
         }
-        *packet.entry_mut() = packet.entry().with_bucket(rounds);
+        *packet.entry_mut() = packet.entry().with_aside(rounds);
         let sent = match way.egress.lane(edge, way.source) {
             Some(lane) => way.egress.send(lane, packet),
             None => Err(packet),

@@ -7,7 +7,7 @@
 //!
 //! Red under `broken-sync` (the sync port waits for the first branch only), `broken-answer` (a branch's successor
 //! does not own up to what was never answered), `broken-stale` (the sync port's successor takes the first answers that it
-//! finds), and, for the doorbell, `weir-mem`'s `broken-doorbell`.
+//! finds) and `broken-sleep` (it looks for the last time before it says that it sleeps).
 
 mod rig;
 mod workers;

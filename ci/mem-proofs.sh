@@ -2,7 +2,7 @@
 # The concurrency proofs of weir-mem and weir-port: loom models, the same models against deliberately broken
 # builds (they must turn red), and ThreadSanitizer. What they cover: docs/decisions/0004-proofs.md.
 #
-#   ci/mem-proofs.sh                          everything, about three minutes
+#   ci/mem-proofs.sh                          everything, about three and a half minutes
 #   LOOM_MAX_PREEMPTIONS=4 ci/mem-proofs.sh   a deeper search; each model has a default of 2 or 3
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

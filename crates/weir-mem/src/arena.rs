@@ -144,6 +144,13 @@ impl Arena {
         )
     }
 
+    /// As [`Arena::private`], with owner words that the model checker follows.
+    #[cfg(loom)]
+    pub fn modelled(shape: ArenaShape) -> Result<Self, RegionError> {
+        let owners = Owners::in_process(shape.buffers);
+        Ok(Arena { owners, ..Self::private(shape)? })
+    }
+
     /// Its shape.
     pub fn shape(&self) -> ArenaShape {
         self.shape
@@ -273,6 +280,11 @@ impl<'a> ArenaView<'a> {
         // only after this process has ended.
         unsafe { self.witness.as_ref() }.store(entry.first_word(), Ordering::Relaxed);
     }
+
+    /// Models have no witness.
+    #[cfg(loom)]
+    #[inline(always)]
+    pub fn note(&self, _: &Entry) {}
 
     /// As [`Arena::admits`].
     #[inline(always)]

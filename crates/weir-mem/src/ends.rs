@@ -88,6 +88,13 @@ impl StreamEnd {
     }
 }
 
+/// A word inside this process, in the source's service and in another worker, for models; leaked.
+#[cfg(all(test, loom))]
+pub(crate) fn heap_ends() -> [StreamEnd; 2] {
+    let words = NonNull::from(Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)])));
+    [true, false].map(|writable| StreamEnd { words, writable, _backing: None })
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

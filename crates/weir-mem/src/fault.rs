@@ -101,45 +101,11 @@ pub fn arm(step: u32, nth: u32) {
     armed::STEP.store(step, Ordering::Relaxed);
 }
 
-/// Death in a model: the stack of the worker's thread is unwound from the step on.
-#[cfg(all(test, loom))]
-pub(crate) mod model {
-    use super::Step;
-    use std::cell::Cell;
-    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-
-    thread_local! {
-        // Not loom's: all threads of a model run on one, and only the worker passes steps.
-        static DIES_AT: Cell<Option<Step>> = const { Cell::new(None) };
-    }
-
-    struct Killed;
-
-    /// Runs `work` until it passes `step`; true when it came there and died.
-    pub(crate) fn dies_at(step: Step, work: impl FnOnce()) -> bool {
-        DIES_AT.set(Some(step));
-        let end = catch_unwind(AssertUnwindSafe(work));
-        DIES_AT.set(None);
-        match end {
-            Ok(()) => false,
-            Err(killed) if killed.is::<Killed>() => true,
-            Err(failure) => resume_unwind(failure),
-        }
-    }
-
-    pub(super) fn step(step: Step) {
-        if DIES_AT.get() == Some(step) {
-            // Not `panic!`: nothing is wrong, so nothing is to be printed.
-            resume_unwind(Box::new(Killed));
-        }
-    }
-}
-
 /// Passes a step.
 #[inline(always)]
 pub fn step(step: Step) {
-    #[cfg(all(test, loom))]
-    model::step(step);
+    #[cfg(loom)]
+    crate::model::step(step);
     #[cfg(feature = "faults")]
     if armed::STEP.load(std::sync::atomic::Ordering::Relaxed) == step as u32 {
         armed::hit();

@@ -36,6 +36,8 @@ pub mod fault;
 pub mod ledger;
 pub mod mail;
 pub mod meta;
+#[cfg(loom)]
+pub mod model;
 #[cfg(all(test, loom))]
 mod models;
 pub mod muster;

@@ -5,7 +5,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests, some of them in helpers
 
+use crate::model::{dies_at, explore};
+
 mod doorbell;
+mod ends;
 mod ledger;
 mod mail;
 mod origins;
@@ -14,11 +17,3 @@ mod ring;
 mod state;
 mod sweep;
 mod watermark;
-
-/// Explores every interleaving of `model` with at most `LOOM_MAX_PREEMPTIONS` (by default
-/// `preemptions`) involuntary switches per execution, and every value that a load may return.
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
-    builder.check(model);
-}

@@ -204,7 +204,7 @@ fn exchange(word: Option<&AtomicU64>, old: u64, new: u64) -> bool {
 }
 
 /// Handles of a table inside this process, for models and tests; leaked.
-#[cfg(any(test, loom))]
+#[cfg(test)]
 pub(crate) fn heap_origins<const N: usize>(buckets: usize) -> [Origins; N] {
     let len = HEADER_WORDS + buckets * WAYS;
     let all: Vec<AtomicU64> = (0..len).map(|_| AtomicU64::new(0)).collect();

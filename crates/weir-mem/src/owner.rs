@@ -54,9 +54,14 @@ impl Owners {
     /// Owner words inside this process, for models and tests; leaked.
     #[cfg(any(test, loom))]
     pub fn heap(buffers: u32) -> &'static Self {
+        Box::leak(Box::new(Self::in_process(buffers)))
+    }
+
+    #[cfg(any(test, loom))]
+    pub(crate) fn in_process(buffers: u32) -> Self {
         let words: Vec<AtomicU32> = (0..buffers).map(|_| AtomicU32::new(0)).collect();
         let words = NonNull::from(Box::leak(words.into_boxed_slice())).cast();
-        Box::leak(Box::new(Owners { words, len: buffers as usize, _backing: None }))
+        Owners { words, len: buffers as usize, _backing: None }
     }
 
     /// Number of buffers.

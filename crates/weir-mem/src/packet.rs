@@ -141,7 +141,7 @@ fn take_each(
                 next.write(Packet(entry));
                 next = next.add(1);
             }
-            #[cfg(feature = "faults")]
+            #[cfg(any(loom, feature = "faults"))]
             if next == first.wrapping_add(1) {
                 fault::step(Step::HalfOwned);
             }
@@ -217,7 +217,7 @@ pub fn collect(
                     next.write(buffer);
                     next = next.add(1);
                 }
-                #[cfg(feature = "faults")]
+                #[cfg(any(loom, feature = "faults"))]
                 if next == first_free.wrapping_add(n.div_ceil(2)) {
                     fault::step(Step::HalfOwned);
                 }

@@ -210,8 +210,8 @@ pub fn heap_ring_inspected<E: Plain>(
 }
 
 /// The ends that a restarted worker attaches to a ring inside this process.
-#[cfg(all(test, loom))]
-pub(crate) fn heap_successors<E: Plain>(agent: &RingInspector<E>) -> (Producer<E>, Consumer<E>) {
+#[cfg(loom)]
+pub fn heap_successors<E: Plain>(agent: &RingInspector<E>) -> (Producer<E>, Consumer<E>) {
     let again = || RingMemory {
         producer: agent.memory.producer,
         consumer: agent.memory.consumer,

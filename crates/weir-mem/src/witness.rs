@@ -69,6 +69,7 @@ impl Witness {
     }
 
     /// Where the entry of the packet that is looked at is written.
+    #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn entry(&self) -> NonNull<AtomicU64> {
         // SAFETY: the second of the words that are there.

@@ -463,8 +463,12 @@ impl Ingress {
     /// Says that this worker is going to sleep; true when there is something to do after all.
     pub fn sleep(&mut self) -> bool {
         // All before any is looked at: a packet that is there may wait for another lane's answer.
+        #[cfg(not(feature = "broken-sleep"))]
         self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
-        self.waits()
+        let waits = self.waits();
+        #[cfg(feature = "broken-sleep")]
+        self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
+        waits
     }
 
     /// True when there is something to take.

@@ -9,6 +9,8 @@ mod doorbell;
 mod early;
 mod egress;
 mod ingress;
+#[cfg(all(test, loom))]
+mod models;
 mod pool;
 mod sync;
 

@@ -49,7 +49,10 @@ impl HomePool {
         let pool = (self.first, self.len);
         for (i, (ring, foreign)) in self.rings.iter_mut().zip(&mut self.foreign).enumerate() {
             // A predecessor that died between owning and claiming has written its number already.
+            #[cfg(not(feature = "broken-pool"))]
             let own = self.own == Some(i) || self.first_time;
+            #[cfg(feature = "broken-pool")]
+            let own = self.own == Some(i);
             let strange = packet::collect(ring, owners, self.owner, pool, own, &mut self.free);
             *foreign += strange.foreign;
             self.doubled += strange.doubled;

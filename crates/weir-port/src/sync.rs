@@ -91,10 +91,15 @@ impl Sync {
     /// How many of the next entries of the reference lane every branch has answered on, looked up to `want`.
     pub(crate) fn answered(&self, lanes: &mut [LaneIn], want: usize) -> usize {
         // A predecessor may have left as many stale answers as there is room for.
+        #[cfg(not(feature = "broken-stale"))]
         self.catch_up(lanes);
         let taken = self.taken(lanes);
         let mut least = want;
-        for (at, _) in &self.branches {
+        #[cfg(not(feature = "broken-sync"))]
+        let branches = &self.branches;
+        #[cfg(feature = "broken-sync")]
+        let branches = &self.branches[..1];
+        for (at, _) in branches {
             let Some(answers) = lanes.get_mut(*at).map(|lane| &mut lane.ring) else { return 0 };
             let stale = stale(answers, taken);
             let needed = usize::try_from(stale.saturating_add(least as i64)).unwrap_or(0);
@@ -111,7 +116,10 @@ impl Sync {
         out.resize(packets.len(), pass);
         for (branch, (at, lost)) in self.branches.iter().enumerate() {
             let Some(lane) = lanes.get_mut(*at) else { continue };
+            #[cfg(not(feature = "broken-stale"))]
             let stale = stale(&lane.ring, taken);
+            #[cfg(feature = "broken-stale")]
+            let stale = 0_i64;
             for (i, (packet, judged)) in packets.iter().zip(out.iter_mut()).enumerate() {
                 let place = usize::try_from(stale.saturating_add(i as i64)).ok();
                 let entry = place.and_then(|place| lane.ring.peek(place));

@@ -2,7 +2,7 @@
 //!
 //! Red under `broken-ledger`: a generation is seen before its bank.
 
-use super::explore;
+use super::{dies_at, explore};
 use crate::fault::{self, Step};
 use crate::ledger::heap_ledger;
 use loom::thread;
@@ -37,7 +37,7 @@ fn a_writer_that_dies_before_the_generation_leaves_the_commit_before() {
         let (mut writer, reader) = heap_ledger(2);
         let worker = thread::spawn(move || {
             writer.commit(&[1, 10]);
-            fault::model::dies_at(Step::Banked, || writer.commit(&[2, 20]));
+            dies_at(Step::Banked, || writer.commit(&[2, 20]));
         });
         let read = reader.read();
         assert!(read == Some(vec![0, 0]) || read == Some(vec![1, 10]), "torn copy: {read:?}");

@@ -2,7 +2,7 @@
 //!
 //! Red under `broken-replica`: a record is written over the one that counts.
 
-use super::explore;
+use super::{dies_at, explore};
 use crate::fault::{self, Step};
 use crate::ledger::heap_ledger;
 use crate::replica::{ReplicaTable, heap_replica};
@@ -57,7 +57,7 @@ fn a_writer_that_dies_at_any_step_leaves_exactly_what_was_committed() {
                     write(&mut replica, batch);
                     writer.commit(&[batch]);
                 }
-                fault::model::dies_at(step, || {
+                dies_at(step, || {
                     write(&mut replica, 3);
                     writer.commit(&[3]);
                 })

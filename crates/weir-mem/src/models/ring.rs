@@ -5,7 +5,7 @@
 
 use super::explore;
 use crate::entry::{Entry, Seq};
-use crate::ring::{Producer, heap_ring, heap_ring_inspected};
+use crate::ring::{Indices, Judgement, Producer, heap_ring, heap_ring_inspected};
 use loom::thread;
 
 /// Twice round the ring.
@@ -133,4 +133,30 @@ fn peek_packets(ring: &mut crate::Consumer<Entry>, out: &mut [Entry]) -> (usize,
         }
     }
     (n, None)
+}
+
+/// Who judges looks at the indices one after the other, while both ends go on.
+#[test]
+fn the_agent_never_finds_fault_with_two_ends_that_are_sound() {
+    explore(2, || {
+        let (mut p, mut c, agent) = heap_ring_inspected::<u64>(2);
+        let producer = thread::spawn(move || {
+            for i in 0..2 {
+                p.stage(i);
+                p.publish();
+            }
+        });
+        let consumer = thread::spawn(move || {
+            for _ in 0..2 {
+                let n = c.refresh();
+                c.claim(n);
+            }
+        });
+        let mut last = Indices::default();
+        for _ in 0..2 {
+            assert_eq!(agent.judge(&mut last), Judgement::Sound, "judged unsound");
+        }
+        producer.join().unwrap();
+        consumer.join().unwrap();
+    });
 }

@@ -8,7 +8,7 @@
 //! Red under `broken-sweep` (buffers in W's output ring are freed as well: doubled) and
 //! `broken-claim` (the agent sees D's claim without D's owner words: doubled).
 
-use super::explore;
+use super::{dies_at, explore};
 use crate::entry::{Entry, Seq};
 use crate::fault::{self, Step};
 use crate::ledger::{LedgerWriter, heap_ledger};
@@ -138,7 +138,7 @@ fn killed_at(step: Step, preemptions: usize, published: u32) {
             })
         });
         let worker = Worker { from: from_p, to: to_d, ledger: writer, owners, polls: 2 };
-        let worker = thread::spawn(move || fault::model::dies_at(step, || worker.run()));
+        let worker = thread::spawn(move || dies_at(step, || worker.run()));
         let downstream = thread::spawn(move || {
             let mut held = claim(&mut from_w, 1, owners, D);
             held.extend(claim(&mut from_w, 2, owners, D));
@@ -224,7 +224,7 @@ fn a_worker_killed_between_two_publications_has_both_rolled_forward() {
         owners.set(0, W);
         owners.set(1, W);
         let worker = thread::spawn(move || {
-            fault::model::dies_at(Step::HalfPublished, || {
+            dies_at(Step::HalfPublished, || {
                 assert!(to_one.stage(packet(0)) && to_two.stage(packet(1)));
                 writer.commit(&[to_one.staged(), to_two.staged()]);
                 to_one.publish();
@@ -266,7 +266,7 @@ fn a_buffer_that_comes_round_again_during_the_sweep_is_not_freed() {
             assert!(to_w.stage(packet(0)));
             to_w.publish();
             let worker = Worker { from: from_p, to: to_d, ledger: writer, owners, polls: 1 };
-            let worker = thread::spawn(move || fault::model::dies_at(step, || worker.run()));
+            let worker = thread::spawn(move || dies_at(step, || worker.run()));
             // D and P in one thread: with a thread each, the circle closes only after more
             // preemptions than can be explored.
             let others = thread::spawn(move || {

@@ -22,8 +22,9 @@ const LEGEND: u32 = 250;
 /// Height of a line of text there.
 const LINE: i32 = 20;
 /// The most lines in one chart: so many colours can be told apart.
-pub const MOST_SERIES: usize = 7;
-/// Okabe and Ito's colours, which those who see few colours can tell apart.
+pub const MOST_SERIES: usize = 8;
+/// Okabe and Ito's colours, which those who see few colours can tell apart; a dark brown in the place of their yellow, which is hard to
+/// see on white.
 const COLOURS: [RGBColor; MOST_SERIES] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -32,6 +33,7 @@ const COLOURS: [RGBColor; MOST_SERIES] = [
     RGBColor(86, 180, 233),
     RGBColor(230, 159, 0),
     RGBColor(70, 70, 70),
+    RGBColor(101, 55, 20),
 ];
 const SOFT: RGBColor = RGBColor(226, 232, 238);
 const TEXT: RGBColor = RGBColor(27, 39, 51);
@@ -368,7 +370,8 @@ mod tests {
             let texts: Vec<_> =
                 document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
             // Which axis is no even one is said beside it.
-            let axes = if log { ["length (log scale)", "Mpps (log scale)"] } else { ["length", "Mpps"] };
+            let axes =
+                if log { ["length (log scale)", "Mpps (log scale)"] } else { ["length", "Mpps"] };
             for wanted in ["T & U", "a < b", "last"].into_iter().chain(axes) {
                 assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
             }

@@ -8,18 +8,23 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 const SIZE: (u32, u32) = (880, 460);
 /// Height of a line of notes, and how many characters one has at most.
 const NOTE: i32 = 17;
-const NOTE_LENGTH: usize = 125;
+const NOTE_LENGTH: usize = 150;
 /// Width that a label below the horizontal axis takes.
 const LABEL: i32 = 34;
-/// How far points of one kind stand apart, as a part of the way to the next kind.
-const ASIDE: f64 = 0.14;
+/// How far points of several lines at one place stand apart, in pixels, so that no bar hides another: between kinds, and along lines.
+const ASIDE: [i32; 2] = [10, 4];
+/// Half of an error bar's end.
+const CAP: i32 = 3;
+/// The most marks of the vertical axis.
+const TICKS: f64 = 9.0;
 /// Width of what stands beside the plot: the names of the lines.
 const LEGEND: u32 = 250;
 /// Height of a line of text there.
 const LINE: i32 = 20;
 /// The most lines in one chart: so many colours can be told apart.
-pub const MOST_SERIES: usize = 7;
-/// Okabe and Ito's colours, which those who see few colours can tell apart.
+pub const MOST_SERIES: usize = 8;
+/// Okabe and Ito's colours, which those who see few colours can tell apart; a dark brown in the place of their yellow, which is hard to
+/// see on white.
 const COLOURS: [RGBColor; MOST_SERIES] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -28,6 +33,7 @@ const COLOURS: [RGBColor; MOST_SERIES] = [
     RGBColor(86, 180, 233),
     RGBColor(230, 159, 0),
     RGBColor(70, 70, 70),
+    RGBColor(101, 55, 20),
 ];
 const SOFT: RGBColor = RGBColor(226, 232, 238);
 const TEXT: RGBColor = RGBColor(27, 39, 51);
@@ -122,7 +128,8 @@ impl Chart {
         let up = reach(points().flat_map(|p| [p.low, p.high]), self.y.log);
         let mut up = up.ok_or(ChartError::Empty)?;
         if !self.y.log {
-            up.start = up.start.min(0.0);
+            let is_below = points().any(|p| p.low < 0.0);
+            up.start = if is_below { up.start } else { 0.0 };
         }
         let mut svg = String::new();
         let drawn = {
@@ -140,11 +147,12 @@ impl Chart {
             let title = Text::new(self.title.clone(), (16, 14), text(17));
             whole.draw(&title).map_err(|e| failed(&e))?;
             let (_, root) = whole.split_vertically(below);
+            let marks = ticks(&up, self.y.log);
             match (self.x.log, self.y.log) {
-                (false, false) => self.draw(&root, across, up),
-                (true, false) => self.draw(&root, across.log_scale(), up),
-                (false, true) => self.draw(&root, across, up.log_scale()),
-                (true, true) => self.draw(&root, across.log_scale(), up.log_scale()),
+                (false, false) => self.draw(&root, across, up, &marks),
+                (true, false) => self.draw(&root, across.log_scale(), up, &marks),
+                (false, true) => self.draw(&root, across, up.log_scale(), &marks),
+                (true, true) => self.draw(&root, across.log_scale(), up.log_scale(), &marks),
             }
         };
         drawn.map_err(|e| ChartError::Draw(e.to_string()))?;
@@ -156,6 +164,7 @@ impl Chart {
         root: &DrawingArea<SVGBackend<'s>, plotters::coord::Shift>,
         across: X,
         up: Y,
+        ticks: &[f64],
     ) -> Result<(), Box<dyn std::error::Error + 's>>
     where
         X: AsRangedCoord<Value = f64>,
@@ -172,25 +181,35 @@ impl Chart {
             .build_cartesian_2d(across, up)?;
         chart
             .configure_mesh()
-            .x_desc(&self.x.label)
-            .y_desc(&self.y.label)
+            .x_desc(self.x.described())
+            .y_desc(self.y.described())
             .axis_desc_style(text(14))
             .label_style(text(12))
-            .bold_line_style(SOFT)
-            .light_line_style(WHITE)
-            .disable_x_mesh()
-            .set_tick_mark_size(LabelAreaPosition::Bottom, 0)
+            .disable_mesh()
+            .set_all_tick_mark_size(0)
             .x_label_formatter(&|_| String::new())
-            .y_labels(8)
-            .y_label_formatter(&|v| short(*v))
+            .y_label_formatter(&|_| String::new())
             .draw()?;
-        // What was measured is what is written below: between there is nothing but lines.
-        let bottom = chart.plotting_area().get_pixel_range().1.end;
-        let places = self.series.iter().flat_map(|s| &s.points);
-        let places = places.map(|p| (p.x, chart.backend_coord(&(p.x, p.middle)).0));
         let (left, top) = root.get_base_pixel();
+        let (across, up) = chart.plotting_area().get_pixel_range();
+        let bottom = up.end - top;
+        let (start, end) = (across.start - left, across.end - left);
+        let some_x = self.series.iter().flat_map(|s| &s.points).map(|p| p.x).next().unwrap_or(1.0);
+        let pixel = |x: f64, y: f64| {
+            let (x, y) = chart.backend_coord(&(x, y));
+            (x - left, y - top)
+        };
+        for &tick in ticks {
+            let (_, at) = pixel(some_x, tick);
+            root.draw(&PathElement::new([(start, at), (end, at)], SOFT))?;
+            root.draw(&PathElement::new([(start - 5, at), (start, at)], TEXT))?;
+            let beside = Pos::new(HPos::Right, VPos::Center);
+            root.draw(&Text::new(short(tick), (start - 9, at), text(12).pos(beside)))?;
+        }
+        // What was measured is what is written below: between there is nothing but lines.
+        let places = self.series.iter().flat_map(|s| &s.points);
+        let places = places.map(|p| (p.x, pixel(p.x, p.middle).0));
         for (i, (x, at)) in labelled(places.collect()).into_iter().enumerate() {
-            let (at, bottom) = (at - left, bottom - top);
             root.draw(&PathElement::new([(at, bottom), (at, bottom + 5)], TEXT))?;
             let centred = Pos::new(HPos::Center, VPos::Top);
             // Names are longer than numbers: every second one stands below its neighbours.
@@ -198,20 +217,29 @@ impl Chart {
             let label = self.x.names.get(x as usize).cloned().unwrap_or_else(|| short(x));
             root.draw(&Text::new(label, (at, bottom + 8 + lower), text(12).pos(centred)))?;
         }
-        for (i, (series, colour)) in self.series.iter().zip(COLOURS).enumerate() {
-            // Kinds have no order that a line could follow; so points stand beside each other.
-            let aside = match self.x.names.is_empty() {
-                true => 0.0,
-                false => (i as f64 - (self.series.len() - 1) as f64 / 2.0) * ASIDE,
+        let [kinds, lines] = ASIDE;
+        let step = if self.x.names.is_empty() { lines } else { kinds };
+        let count = i32::try_from(self.series.len()).unwrap_or(0);
+        for ((i, series), colour) in (0..).zip(&self.series).zip(COLOURS) {
+            let aside = (2 * i - (count - 1)) * step / 2;
+            let at = |p: &Point, value: f64| {
+                let (x, y) = pixel(p.x, value);
+                (x + aside, y)
             };
+            // Kinds have no order that a line could follow.
             if self.x.names.is_empty() {
-                let line = series.points.iter().map(|p| (p.x, p.middle));
-                chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+                let line: Vec<_> = series.points.iter().map(|p| at(p, p.middle)).collect();
+                root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
             }
-            chart.draw_series(series.points.iter().map(|p| {
-                ErrorBar::new_vertical(p.x + aside, p.low, p.middle, p.high, colour.filled(), 8)
-            }))?;
-            let y = 48 + LINE * i32::try_from(i).unwrap_or(0);
+            for p in &series.points {
+                let ends = [at(p, p.low), at(p, p.high)];
+                root.draw(&PathElement::new(ends, colour))?;
+                for (x, y) in ends {
+                    root.draw(&PathElement::new([(x - CAP, y), (x + CAP, y)], colour))?;
+                }
+                root.draw(&Circle::new(at(p, p.middle), 4, colour.filled()))?;
+            }
+            let y = 48 + LINE * i;
             legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
             legend.draw(&Circle::new((16, y), 4, colour.filled()))?;
             legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
@@ -219,6 +247,36 @@ impl Chart {
         root.present()?;
         Ok(())
     }
+}
+
+impl Axis {
+    /// What stands beside it.
+    fn described(&self) -> String {
+        if self.log { format!("{} (log scale)", self.label) } else { self.label.clone() }
+    }
+}
+
+/// Values that are marked on an axis: round ones, at least two in any reach that measurements have.
+fn ticks(reach: &std::ops::Range<f64>, log: bool) -> Vec<f64> {
+    let within = |v: &f64| *v >= reach.start * (1.0 - 1e-9) && *v <= reach.end * (1.0 + 1e-9);
+    let power = |v: f64| v.log10().floor() as i32;
+    if !log {
+        let least = (reach.end - reach.start) / TICKS;
+        let of_ten = 10_f64.powi(power(least));
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|part| part * of_ten);
+        let step = steps.into_iter().find(|step| *step >= least).unwrap_or(of_ten * 10.0);
+        let (first, last) = ((reach.start / step).ceil() as i64, (reach.end / step).floor() as i64);
+        return (first..=last).map(|n| n as f64 * step).collect();
+    }
+    let decades = power(reach.start)..=power(reach.end);
+    let all = |parts: &[f64]| -> Vec<f64> {
+        let marks = decades.clone().flat_map(|ten| parts.iter().map(move |p| p * 10_f64.powi(ten)));
+        marks.filter(within).collect()
+    };
+    // As fine as there is room for.
+    let fine = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
+    let marks = fine.into_iter().map(all);
+    marks.clone().find(|m| m.len() as f64 <= TICKS).or(marks.last()).unwrap_or_default()
 }
 
 /// Of places, with their pixels, those that are labelled: all, where labels have room beside each other; the first and the last in any case.
@@ -311,7 +369,10 @@ mod tests {
             let document = roxmltree::Document::parse(&svg).unwrap();
             let texts: Vec<_> =
                 document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
-            for wanted in ["T & U", "length", "Mpps", "a < b", "last"] {
+            // Which axis is no even one is said beside it.
+            let axes =
+                if log { ["length (log scale)", "Mpps (log scale)"] } else { ["length", "Mpps"] };
+            for wanted in ["T & U", "a < b", "last"].into_iter().chain(axes) {
                 assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
             }
             // Each text is an element's and its text node's.
@@ -319,7 +380,7 @@ mod tests {
                 texts.iter().filter(|text| text.starts_with("word word")).collect();
             words.dedup();
             let words = words.iter();
-            assert_eq!(words.map(|text| text.split(' ').count()).collect::<Vec<_>>(), [25, 15]);
+            assert_eq!(words.map(|text| text.split(' ').count()).collect::<Vec<_>>(), [30, 10]);
         }
     }
 
@@ -357,6 +418,35 @@ mod tests {
         let svg = kinds.to_svg().unwrap();
         assert!(svg.contains("FromDevice") && svg.contains("ToDevice"), "{svg}");
         assert_eq!(lines(&svg) + 1, joined, "the line of the values is all that is not there");
+    }
+
+    #[test]
+    fn marks_are_round_and_few_and_never_alone() {
+        assert_eq!(ticks(&(0.0..105.0), false), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        assert_eq!(ticks(&(-0.5..1.6), false), [-0.5, 0.0, 0.5, 1.0, 1.5]);
+        assert_eq!(ticks(&(6.0..29.0), true), [7.0, 10.0, 15.0, 20.0]);
+        assert_eq!(ticks(&(4.0..900.0), true), [5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0]);
+        for end in [1.5, 2.0, 8.0, 70.0, 1e5, 1e9] {
+            for log in [false, true] {
+                let marks = ticks(&(1.0..end), log);
+                assert!((2..=10).contains(&marks.len()), "1 to {end}: {marks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_even_axis_begins_at_zero_and_bars_of_two_lines_stand_apart() {
+        let mut two = chart(false, vec![point(1.0, 90.0), point(2.0, 100.0)]);
+        two.series.push(two.series[0].clone());
+        let svg = two.to_svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let texts: Vec<_> =
+            document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
+        assert!(texts.contains(&"0") && !texts.iter().any(|t| t.starts_with('-')), "{texts:?}");
+        let circles = document.descendants().filter(|n| n.has_tag_name("circle"));
+        let at: std::collections::BTreeSet<_> =
+            circles.filter_map(|n| Some((n.attribute("cx")?, n.attribute("cy")?))).collect();
+        assert_eq!(at.len(), 6, "two lines of two points, and two names: {at:?}");
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! Whether a run agrees with an earlier one.
 //!
 //! The rule: two runs of the same differ at a place when their error bars, which reach from the least to the most of all samples, do
-//! not touch. Of five samples each that is so by chance once in 126 times; so a figure agrees as long as no more than one place
-//! in ten differs, and one in any case. Places at which words crossed cores at another speed (medians more than a fifth apart) show
-//! the machine's mood and count for neither; where they are more than the others, nothing is compared.
+//! not touch. Of five samples, whatever their distribution, such a bar has the true median in it in 94 of 100 cases (all five are on
+//! one side of it once in 16 times), and two such bars of the same do not touch once in 126 times (2 of the 252 ways in which ten
+//! values can be ranked). So some places of a figure differ by chance: it agrees as long as no more do than chance gives 99 of 100
+//! figures. Places whose samples are of the same measurements, as percentiles of the same packets are, count as one.
+//!
+//! That holds for samples that are independent. They are taken minutes apart for it (see `make.rs`), and places where words crossed
+//! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
+//! where they are more than the others, nothing is compared.
 
 use super::data::{Place, Record, Series};
-use crate::bench::sample::spread;
 
 /// A difference of the time that words take from core to core beyond which places are not compared.
 const ALIKE: f64 = 1.2;
-/// Of so many places one may differ.
-const ONE_IN: usize = 10;
+/// How often a figure may be said to differ of which both runs are the same.
+const WRONGLY: f64 = 0.01;
 
 /// The rule, for who reads what came of it.
-pub const RULE: &str = "A place differs when the error bars of both runs do not touch; a figure agrees when no more than one of ten places differs, and one in any case. Places at which \
-                        words crossed cores at another speed (by more than a fifth) are not counted; where they are more than the others, nothing is compared.";
+pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
+                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two). Places of the same measurements count as one. Places at which words crossed cores at \
+                        another speed (the middle halves of all times more than a fifth apart) are not counted; where they are more than the others, nothing is compared.";
 
 /// What came of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +83,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
     if (before.effort.samples, before.effort.seconds) != (now.effort.samples, now.effort.seconds) {
         return (Outcome::Open, "other samples: of another number, or another length".to_owned());
     }
-    let (mut changes, mut apart, mut moods) = (Vec::new(), Vec::new(), 0);
+    let (mut groups, mut apart, mut moods): (Vec<Group<'_>>, _, _) = (Vec::new(), Vec::new(), 0);
     for (series, place) in places(now) {
         let same = |(s, p): &(&Series, &Place)| s.name == series.name && p.x == place.x;
         let Some((_, old)) = places(before).find(same) else { continue };
@@ -91,44 +96,100 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
             continue;
         }
         let change = (middle / was - 1.0) * 100.0;
-        changes.push(change);
-        if low > most || high < least {
+        let differs = low > most || high < least;
+        if differs {
             apart.push(format!("{} at {} {change:+.0} %", series.name, place.x));
+        }
+        match groups.iter_mut().find(|group| of_one(group.first, place)) {
+            Some(group) => group.places.push((change, differs)),
+            None => groups.push(Group { first: place, places: vec![(change, differs)] }),
         }
     }
     let builds = match before.version == now.version {
         true => String::new(),
         false => format!("{} against {}; ", now.version, before.version),
     };
-    let (count, differ) = (changes.len(), apart.len());
-    let too_few = count < moods;
+    let mut changes: Vec<f64> = groups.iter().flat_map(|g| &g.places).map(|(c, _)| *c).collect();
+    let too_few = changes.len() < moods;
     let moods = match moods {
         0 => String::new(),
         places => format!("; {places} places not counted: words crossed cores at another speed"),
     };
     changes.sort_by(f64::total_cmp);
-    let Some(middle) = changes.get(count / 2) else {
+    let Some(middle) = changes.get(changes.len() / 2) else {
         return (Outcome::Open, format!("{builds}no place in common{moods}"));
     };
     if too_few {
-        return (Outcome::Open, format!("{builds}{count} places in common{moods}"));
+        return (Outcome::Open, format!("{builds}{} places in common{moods}", changes.len()));
     }
-    let outcome =
-        if differ <= (count / ONE_IN).max(1) { Outcome::Agrees } else { Outcome::Differs };
+    let (count, differ) = (groups.len(), groups.iter().filter(|g| g.differs()).count());
+    let may = by_chance(count, now.effort.samples);
+    let outcome = match differ {
+        // So few samples that whatever they are is chance.
+        _ if may >= count && differ > 0 => Outcome::Open,
+        differ if differ <= may => Outcome::Agrees,
+        _ => Outcome::Differs,
+    };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
     let text = format!(
-        "{builds}{middle:+.1} % at the median place, {differ} of {count} places beyond the error bars{which}{moods}"
+        "{builds}{middle:+.1} % at the median place, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}"
     );
     (outcome, text)
 }
 
-/// Whether words crossed cores about as fast around both places' samples. Where no second core took part they did.
+/// Places whose samples are of the same measurements.
+struct Group<'r> {
+    first: &'r Place,
+    /// By how many percent each changed, and whether it is beyond the error bars.
+    places: Vec<(f64, bool)>,
+}
+
+impl Group<'_> {
+    /// Whether most of its places are.
+    fn differs(&self) -> bool {
+        self.places.iter().filter(|(_, differs)| *differs).count() * 2 > self.places.len()
+    }
+}
+
+/// Whether two places' samples are of the same measurements: percentiles of the same packets, or a limit that is drawn at both ends.
+fn of_one(a: &Place, b: &Place) -> bool {
+    let trips = |place: &Place| place.samples.iter().map(|s| s.round_trip_ns).collect::<Vec<_>>();
+    let known = a.samples.iter().flat_map(|s| s.round_trip_ns).any(|ns| ns > 0.0);
+    known && trips(a) == trips(b) && (a.x == b.x || a.samples == b.samples)
+}
+
+/// How many of so many places may differ: the fewest so that chance gives more to no more than one figure of a hundred.
+fn by_chance(places: usize, samples: usize) -> usize {
+    // Of 2n values each way to rank them is as likely; in two of them all of one run are before all of the other.
+    let rankings: f64 = (1..=samples).map(|i| (samples + i) as f64 / i as f64).product();
+    let once = 2.0 / rankings;
+    if once >= 1.0 {
+        return places;
+    }
+    // Of the binomial distribution: none, one, two and so on.
+    let (mut differ, mut exactly) = (0, (1.0 - once).powf(places as f64));
+    let mut up_to = exactly;
+    while 1.0 - up_to > WRONGLY && differ < places {
+        exactly *= (places - differ) as f64 / (differ + 1) as f64 * once / (1.0 - once);
+        up_to += exactly;
+        differ += 1;
+    }
+    differ
+}
+
+/// Whether words crossed cores about as fast around both places' samples: the middle halves of all times touch, or nearly so. Where no
+/// second core took part they did.
 fn alike(a: &Place, b: &Place) -> bool {
-    let trip = |place: &Place| {
-        spread(place.samples.iter().flat_map(|s| s.round_trip_ns).collect()).map(|[_, m, _]| m)
+    let trips = |place: &Place| {
+        let mut all: Vec<f64> = place.samples.iter().flat_map(|s| s.round_trip_ns).collect();
+        all.sort_by(f64::total_cmp);
+        let outside = all.len() / 4;
+        Some([*all.get(outside)?, *all.get(all.len() - 1 - outside)?])
     };
-    match (trip(a), trip(b)) {
-        (Some(a), Some(b)) if a > 0.0 && b > 0.0 => a.max(b) <= ALIKE * a.min(b),
+    match (trips(a), trips(b)) {
+        (Some([low, high]), Some([least, most])) if low > 0.0 && least > 0.0 => {
+            low <= ALIKE * most && least <= ALIKE * high
+        }
         _ => true,
     }
 }
@@ -147,8 +208,8 @@ mod tests {
     fn of(value: impl Fn(usize) -> f64, trip: f64) -> Record {
         let mut record = record("a");
         for at in 0..20 {
-            for part in [0.97, 1.0, 1.02] {
-                let sample = Sample::of(value(at) * part, [trip; 2]);
+            for part in [0.97, 0.98, 1.0, 1.01, 1.02] {
+                let sample = Sample::of(value(at) * part, [trip, trip + at as f64 / 10.0]);
                 add(&mut record.series, "fused", at as f64, sample);
             }
         }
@@ -169,6 +230,41 @@ mod tests {
         assert_eq!(lucky.outcome, Outcome::Agrees, "{lucky}");
         let odd = against(of(|at| if at < 3 { 90.0 } else { 100.0 }, 80.0));
         assert_eq!(odd.outcome, Outcome::Differs, "{odd}");
+    }
+
+    #[test]
+    fn as_many_places_may_differ_as_chance_gives_99_of_100_figures() {
+        assert_eq!([1, 2, 4, 19, 20, 30].map(|places| by_chance(places, 5)), [0, 1, 1, 1, 2, 2]);
+        assert_eq!(by_chance(20, 3), 6, "one of ten differs by chance");
+        assert_eq!(by_chance(20, 1), 20, "one sample is always beyond the other");
+        let one = |value: f64| {
+            let mut record = of(|_| value, 80.0);
+            record.effort.samples = 1;
+            record.series[0].places.iter_mut().for_each(|place| place.samples.truncate(1));
+            record
+        };
+        assert_eq!(all(&[one(100.0)], &[one(50.0)])[0].outcome, Outcome::Open);
+        assert_eq!(all(&[one(100.0)], &[one(100.0)])[0].outcome, Outcome::Agrees);
+    }
+
+    #[test]
+    fn places_of_the_same_measurements_count_as_one() {
+        // Two lines' percentiles of the same packets, and a limit that is drawn at both ends: each of them alone is one place.
+        let twice = |value: f64, limit: f64| {
+            let mut record = of(|_| 100.0, 80.0);
+            for part in [0.97, 0.98, 1.0, 1.01, 1.02] {
+                for name in ["p50", "p99"] {
+                    add(&mut record.series, name, 1.0, Sample::of(value * part, [81.0, part]));
+                }
+                for x in [0.0, 20.0] {
+                    add(&mut record.series, "limit", x, Sample::of(limit * part, [82.0, part]));
+                }
+            }
+            record
+        };
+        let compared = all(&[twice(50.0, 300.0)], &[twice(40.0, 200.0)]).remove(0);
+        assert!(compared.text.contains("2 of 22 places"), "{compared}");
+        assert_eq!(compared.outcome, Outcome::Agrees, "{compared}");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub fn fewest(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, whole, cores)| LENGTHS.map(|n| (name, n as f64, (n, whole, cores))))
         .collect();
-    effort.rounds_below(limit, &points, |(length, whole, cores)| {
+    effort.round_below(limit, &points, |(length, whole, cores)| {
         let plan = plan(effort, length, whole, cores)?;
         Ok(of_line_rate(effort.sampling.run(&plan, source())?.into()))
     })

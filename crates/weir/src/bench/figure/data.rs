@@ -16,7 +16,7 @@ pub const VERSION: &str = if cfg!(feature = "slowed") {
 };
 
 /// One measurement.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     pub value: f64,
     /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
@@ -182,12 +182,36 @@ pub struct Record {
     pub effort: Taken,
     pub took_seconds: f64,
     pub series: Vec<Series>,
+    /// What could not be had.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 impl Record {
-    /// Whether it is what would be measured now: same machine, version and effort.
+    /// Whether it is what would be measured now, or its beginning: same machine, version and effort, and no more samples.
     pub fn is_of(&self, machine: &Machine, args: &SampleArgs) -> bool {
-        self.machine == *machine && self.version == VERSION && self.effort == args.into()
+        let mut wanted = Taken::from(args);
+        wanted.samples = self.effort.samples.min(wanted.samples.max(1));
+        self.machine == *machine && self.version == VERSION && self.effort == wanted
+    }
+
+    /// Takes in what one more round gave. `left_out`: what could not be had, in it or before: a line that not all rounds have has no place
+    /// then beside others, as which it would look.
+    pub fn take_in(&mut self, round: Vec<Series>, left_out: Vec<String>) {
+        let has = |all: &[Series], name: &str| all.iter().any(|s| s.name == name);
+        let every = self.effort.samples == 0 || left_out.is_empty();
+        self.series.retain(|s| every || has(&round, &s.name));
+        let mine: Vec<Series> =
+            round.into_iter().filter(|s| every || has(&self.series, &s.name)).collect();
+        for line in mine {
+            for place in line.places {
+                for sample in place.samples {
+                    add(&mut self.series, &line.name, place.x, sample);
+                }
+            }
+        }
+        self.left_out = left_out;
+        self.effort.samples += 1;
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
@@ -247,6 +271,10 @@ impl Record {
             notes: vec![
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
+                format!(
+                    "Points are medians of {} samples, bars reach from the least to the most.",
+                    self.effort.samples
+                ),
             ],
             x: self.x.clone(),
             y: self.y.clone(),
@@ -316,6 +344,7 @@ pub(super) mod tests {
             effort,
             took_seconds: 1.0,
             series: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -331,5 +360,49 @@ pub(super) mod tests {
         assert_eq!(series[0].places[0].spread(), Some([1.0, 3.0, 900.0]));
         assert_eq!(median(&series, "b", 4.0), 6.0);
         assert!(median(&series, "b", 5.0).is_nan());
+    }
+
+    /// Lines of one place with one sample each.
+    fn round(lines: &[&str]) -> Vec<Series> {
+        let mut series = Vec::new();
+        lines.iter().for_each(|name| add(&mut series, name, 1.0, sample(1.0)));
+        series
+    }
+
+    #[test]
+    fn a_figure_grows_by_rounds_and_a_beginning_counts_as_one() {
+        let args = SampleArgs {
+            samples: 2,
+            seconds: 0.4,
+            ring: 1,
+            pool: 1,
+            device_core: 0,
+            chain_core: 1,
+            no_real_time: false,
+        };
+        let mut figure = record("a");
+        figure.version = VERSION.to_owned();
+        figure.effort = Taken { samples: 0, ..(&args).into() };
+        for samples in 1..=2 {
+            figure.take_in(round(&["a", "b"]), Vec::new());
+            assert_eq!(figure.series[1].places[0].samples.len(), samples);
+            assert!(figure.is_of(&figure.machine, &args), "{samples} of two");
+        }
+        figure.take_in(round(&["a", "b"]), Vec::new());
+        assert!(!figure.is_of(&figure.machine, &args), "more than asked for");
+    }
+
+    #[test]
+    fn a_line_that_one_round_could_not_have_is_gone_for_all() {
+        let names = |figure: &Record| -> Vec<String> {
+            figure.series.iter().map(|s| s.name.clone()).collect()
+        };
+        let mut figure = record("a");
+        figure.effort.samples = 0;
+        figure.take_in(round(&["a", "b"]), Vec::new());
+        figure.take_in(round(&["a"]), vec!["b (why)".to_owned()]);
+        assert_eq!(names(&figure), ["a"]);
+        figure.take_in(round(&["a", "b"]), vec!["b (why)".to_owned()]);
+        assert_eq!(names(&figure), ["a"], "it came back with fewer samples than the others");
     }
 }

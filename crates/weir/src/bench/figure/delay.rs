@@ -63,7 +63,7 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n, i))).collect();
     let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
-    effort.rounds_of(&points, |(name, n, isolated)| {
+    effort.round_of(&points, |(name, n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
         let (run, trips) = effort.around(|| {
             let goal = Goal { loss: BEHIND, width: 0.1, trials: vec![span / 2], most: 8 };

@@ -32,7 +32,7 @@ pub fn chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
         .collect();
     let source = || DeviceSpec::Generator(GeneratorSpec::default());
-    effort.rounds_below(
+    effort.round_below(
         || effort.echo(source()),
         &points,
         |(n, isolated)| {
@@ -57,7 +57,7 @@ pub fn judge_chain(series: &[Series]) -> (Verdict, String) {
 
 /// The firewall's throughput by rules that flows hit evenly.
 pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    // Made once: to generate, write and read thousands of rules takes longer than a sample.
+    // Made once a round: to generate, write and read thousands of rules takes longer than a sample.
     let mut made = Vec::new();
     for n in RULES {
         let (policy, source) = firewall::counted(n, RuleKind::Acl, None);
@@ -71,7 +71,7 @@ pub fn rules(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             places.map(move |(n, made)| (name, n as f64, (real, made)))
         })
         .collect();
-    effort.rounds(&points, |(real, (plan, source))| {
+    effort.round(&points, |(real, (plan, source))| {
         let plan = if real { plan } else { &echo };
         Ok(effort.sampling.run(plan, source.clone())?.into())
     })
@@ -87,7 +87,7 @@ pub fn judge_rules(series: &[Series]) -> (Verdict, String) {
 /// Nanoseconds a packet that rules cost, without packets.
 pub fn lookup(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = LOOKED_UP.map(|n| (LOOKUP, n as f64, n));
-    effort.rounds(&points, |n| {
+    effort.round(&points, |n| {
         let core = effort.sampling.chain_core;
         let (ns, trips) = effort.around(|| firewall::lookup_ns(n, RuleKind::Acl, core))?;
         Ok(Sample::of(ns, trips))
@@ -104,7 +104,7 @@ pub fn judge_lookup(series: &[Series]) -> (Verdict, String) {
 
 pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = NFS.map(|n| ("check, merge, consolidate, plan", (n * 3) as f64, n));
-    effort.rounds(&points, |n| {
+    effort.round(&points, |n| {
         let text = filtered(n);
         let (took, trips) = effort.around(|| {
             let (start, path) = (Instant::now(), Path::new("(bench)"));

@@ -71,7 +71,7 @@ pub fn by_nf(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|(name, nfs)| REPLICAS.map(|n| (name, f64::from(n), (nfs, n))))
         .collect();
     let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
-    effort.rounds_below(limit, &points, |(nfs, replicas)| {
+    effort.round_below(limit, &points, |(nfs, replicas)| {
         capacity(sampling, &plan(sampling, nfs, replicas)?, 1_000, &sampling.options())
     })
 }
@@ -96,7 +96,7 @@ pub fn by_replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|&(name, flows)| REPLICAS.map(|n| (name, f64::from(n), (flows, n))))
         .collect();
     let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
-    effort.rounds_below(limit, &points, |(flows, replicas)| {
+    effort.round_below(limit, &points, |(flows, replicas)| {
         capacity(sampling, &plan(sampling, &NFS, replicas)?, flows, &sampling.options())
     })
 }
@@ -125,7 +125,7 @@ pub fn moved_by_flows(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             COUNTS.map(case)
         })
         .collect();
-    effort.rounds(&points, |case| moved(effort, case))
+    effort.round(&points, |case| moved(effort, case))
 }
 
 fn moved(effort: &Effort<'_>, case: Case) -> Result<Sample, BenchError> {
@@ -183,7 +183,7 @@ pub fn moved_by_concurrency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchErr
         let case = Case { nf, how, flows: SEVENTH, each_pps, at_once: Some(n) };
         (SEVEN, f64::from(n) * f64::from(MIGRATION), case)
     });
-    effort.rounds(&points, |case| moved(effort, case))
+    effort.round(&points, |case| moved(effort, case))
 }
 
 pub fn judge_moved_by_concurrency(series: &[Series]) -> (Verdict, String) {
@@ -226,7 +226,7 @@ pub fn moved_by_a_controller(effort: &Effort<'_>) -> Result<Vec<Series>, BenchEr
         .iter()
         .flat_map(|&(name, weir, pps)| COUNTS.map(|n| (name, f64::from(n), (weir, n, pps))))
         .collect();
-    effort.rounds(&points, |(weir, flows, each_pps)| {
+    effort.round(&points, |(weir, flows, each_pps)| {
         if weir {
             let (nf, how) = (Nf::Monitor, How::Each);
             return moved(effort, Case { nf, how, flows, each_pps, at_once: None });
@@ -273,7 +273,7 @@ pub fn replicated(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|&(name, spec)| REPLICAS.map(|n| (name, f64::from(n), (spec, n))))
         .collect();
     let limit = || effort.echo(DeviceSpec::Listed(rates::source(128)));
-    effort.rounds_below(limit, &points, |(spec, replicas): (Option<ReplicateSpec>, u32)| {
+    effort.round_below(limit, &points, |(spec, replicas): (Option<ReplicateSpec>, u32)| {
         let options = RunOptions { replicate: replication::all(spec), ..sampling.options() };
         capacity(sampling, &plan(sampling, &NFS, replicas)?, 128, &options)
     })
@@ -299,7 +299,7 @@ const KILLED: [u32; 3] = [1_000, 10_000, 60_000];
 pub fn recovered(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let sampling = effort.sampling;
     let plan = replication::plan(sampling)?;
-    effort.rounds_of(&KILLED, |flows| {
+    effort.round_of(&KILLED, |flows| {
         let source = DeviceSpec::Generator(GeneratorSpec { flows, ..GeneratorSpec::default() });
         let (all, trips) = effort.around(|| replication::recover(sampling, &plan, source, 1))?;
         let lines = all.iter().flat_map(|recovery| {

@@ -17,16 +17,18 @@ section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--so
 pub fn page(records: &[Record], compared: Option<&[Compared]>, failed: &[String]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out.</p>\n"
+         <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out. \
+         Of five samples, whatever their distribution, such a bar has the true median in it in 94 of 100 cases.</p>\n"
     );
     // Writing to a string cannot fail: here and below.
     out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th></th></tr>\n");
     for record in records {
         let _ = writeln!(
             out,
-            "<tr><td><a href=\"#{}\">{}</a></td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
+            "<tr><td><a href=\"#{}\">{}</a><br>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
             record.name,
             escaped(&record.source),
+            record.name,
             escaped(&record.claim),
             escaped(&record.finding),
             match record.verdict {

@@ -36,8 +36,8 @@ pub enum RivalError {
 enum Who {
     /// Weir with so many MacSwaps, isolated.
     Weir(usize),
-    /// dpdk-testpmd with a forwarding mode.
-    Testpmd(&'static str, Devices),
+    /// dpdk-testpmd with a forwarding mode, between such devices, by bursts of so many packets.
+    Testpmd(&'static str, Devices, Burst),
     /// Open vSwitch, two ports, a flow each way.
     Ovs,
 }
@@ -51,13 +51,23 @@ enum Devices {
     Ring,
 }
 
-const ALL: [(&str, Who); 7] = [
+/// How many packets testpmd takes at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Burst {
+    /// 32.
+    Usual,
+    /// As many as Weir does, and the largest cache of buffers that DPDK has, which two such bursts fit into.
+    AsWeir,
+}
+
+const ALL: [(&str, Who); 8] = [
     ("Weir: no µNF", Who::Weir(0)),
     ("Weir: one MacSwap", Who::Weir(1)),
-    ("testpmd io, null", Who::Testpmd("io", Devices::Null)),
-    ("testpmd macswap, null", Who::Testpmd("macswap", Devices::Null)),
-    ("testpmd io, rings", Who::Testpmd("io", Devices::Ring)),
-    ("testpmd macswap, rings", Who::Testpmd("macswap", Devices::Ring)),
+    ("testpmd io, null", Who::Testpmd("io", Devices::Null, Burst::Usual)),
+    ("testpmd macswap, null", Who::Testpmd("macswap", Devices::Null, Burst::Usual)),
+    ("testpmd macswap, null, bursts of 256", Who::Testpmd("macswap", Devices::Null, Burst::AsWeir)),
+    ("testpmd io, rings", Who::Testpmd("io", Devices::Ring, Burst::Usual)),
+    ("testpmd macswap, rings", Who::Testpmd("macswap", Devices::Ring, Burst::Usual)),
     ("Open vSwitch, two flows", Who::Ovs),
 ];
 
@@ -103,9 +113,9 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         Who::Testpmd(..) => testpmd,
         Who::Ovs => ovs,
     };
-    // In a ring the same packets go round, and nobody touches more than their headers: their size is nothing to it.
+    // Nobody in testpmd touches more than headers, so that size is nothing to it: once is enough to show it.
     let sizes = |who: &Who| match who {
-        Who::Testpmd(_, Devices::Ring) => &SIZES[..1],
+        Who::Testpmd(_, Devices::Ring, _) | Who::Testpmd(_, _, Burst::AsWeir) => &SIZES[..1],
         _ => &SIZES[..],
     };
     let points: Vec<_> = ALL
@@ -114,13 +124,15 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
         .collect();
     let mut gone = BTreeSet::new();
-    let mut series = effort.rounds_of(&points, |(name, x, (who, size))| {
+    let mut series = effort.round_of(&points, |(name, x, (who, size))| {
         if gone.contains(name) {
             return Ok(Vec::new());
         }
         let sample = match who {
             Who::Weir(n) => Ok(weir(effort, n, size)?),
-            Who::Testpmd(mode, devices) => testpmd_sample(effort, mode, devices, size),
+            Who::Testpmd(mode, devices, burst) => {
+                testpmd_sample(effort, (mode, devices, burst), size)
+            }
             Who::Ovs => ovs::sample(effort, size),
         };
         match sample {
@@ -176,8 +188,7 @@ struct Testpmd {
 
 impl Testpmd {
     fn start(
-        mode: &str,
-        devices: Devices,
+        (mode, devices, burst): (&str, Devices, Burst),
         size: u16,
         cores: [usize; 2],
     ) -> Result<Self, RivalError> {
@@ -194,6 +205,10 @@ impl Testpmd {
             .args([device(0), device(1)])
             .args(["--", "-i", "--total-num-mbufs=16384", "--no-mlockall"])
             .arg(format!("--forward-mode={mode}"))
+            .args(match burst {
+                Burst::Usual => &[][..],
+                Burst::AsWeir => &["--burst=256", "--mbcache=512"],
+            })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -260,16 +275,15 @@ impl Drop for Testpmd {
 
 fn testpmd_sample(
     effort: &Effort<'_>,
-    mode: &str,
-    devices: Devices,
+    forwards: (&str, Devices, Burst),
     size: u16,
 ) -> Result<Sample, RivalError> {
     let sampling = effort.sampling;
     let cores = [sampling.device_core, sampling.chain_core];
     let before = round_trip(cores[0], cores[1]);
     let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
-    let mut testpmd = Testpmd::start(mode, devices, size, cores)?;
-    testpmd.tell(match devices {
+    let mut testpmd = Testpmd::start(forwards, size, cores)?;
+    testpmd.tell(match forwards.1 {
         Devices::Null => "start",
         // Two bursts of 32 from each port.
         Devices::Ring => "start tx_first 2",

@@ -37,7 +37,7 @@ pub fn rates(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .collect();
     // To make packets of many flows costs the source more, too.
     points.extend([1_000, 1_000_000].map(|n| (ECHO, n as f64, (Subject::Echo, n))));
-    effort.rounds(&points, |(nf, flows)| Ok(rates::sample(effort.sampling, nf, flows)?.into()))
+    effort.round(&points, |(nf, flows)| Ok(rates::sample(effort.sampling, nf, flows)?.into()))
 }
 
 pub fn judge_rates(series: &[Series]) -> (Verdict, String) {
@@ -78,7 +78,7 @@ pub fn table(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         flows.push(10_000_000);
     }
     let points: Vec<_> = flows.into_iter().map(|n: u32| (LOOKUP, f64::from(n), n)).collect();
-    effort.rounds(&points, |flows| {
+    effort.round(&points, |flows| {
         let (ns, trips) = effort.around(|| Ok(looked_up(flows)))?;
         Ok(Sample::of(ns, trips))
     })
@@ -156,7 +156,7 @@ pub fn moving(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     for (name, how) in [(EACH, How::Each), (BUCKETS, How::Buckets)] {
         points.extend([100, 1_000, 10_000, 100_000].map(|n| (name, f64::from(n), case(how, n))));
     }
-    effort.rounds(&points, |case| {
+    effort.round(&points, |case| {
         let (moved, trips) = effort.around(|| moves::measure(effort.sampling, case))?;
         Ok(Sample::of(moved.took.as_secs_f64() * 1e6 / moved.flows.max(1) as f64, trips))
     })
@@ -187,7 +187,7 @@ pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     for flows in [128, 10_000, 1_000_000] {
         points.push((Subject::ConnTrack, flows));
     }
-    effort.rounds_of(&points, |(nf, flows)| {
+    effort.round_of(&points, |(nf, flows)| {
         let plan = plan(effort, &nf.policy(), Isolate::None)?;
         let run = |spec: Option<ReplicateSpec>| {
             let names = ["mon", "fw", "http"].into_iter().map(str::to_owned);

@@ -51,7 +51,7 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         return Ok(Vec::new());
     }
     let file = std::env::temp_dir().join(format!("weir-tables-{}.json", std::process::id()));
-    let series = effort.rounds_of(&[()], |()| {
+    let series = effort.round_of(&[()], |()| {
         let (results, trips) = effort.around(|| costs(effort, &file))?;
         Ok(samples(&results, trips))
     });

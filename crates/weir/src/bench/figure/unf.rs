@@ -115,7 +115,7 @@ fn by_class() -> Vec<(&'static str, f64, (usize, Class))> {
 pub fn classes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let shown = |mpps: f64| mpps.max(NOTHING);
     let limit = || effort.echo(generator(60, Rate::Max));
-    effort.rounds_below(limit, &by_class(), |point| {
+    effort.round_below(limit, &by_class(), |point| {
         Ok(with_value(of_class(effort, point, Rate::Max)?, shown))
     })
 }
@@ -147,7 +147,7 @@ pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
 /// Fig. 5b.
 pub fn line_rate(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let limit = || Ok(of_line_rate(effort.echo(generator(60, Rate::PerSecond(LINE_RATE)))?));
-    effort.rounds_below(limit, &by_class(), |point| {
+    effort.round_below(limit, &by_class(), |point| {
         Ok(of_line_rate(of_class(effort, point, Rate::PerSecond(LINE_RATE))?))
     })
 }
@@ -190,7 +190,7 @@ pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let (found, trips) = effort.around(|| sustainable(&goal, MOST, trial))?;
         Ok(Sample::of(found / 1e6, trips))
     };
-    effort.rounds_below(|| found((0, true)), &points, found)
+    effort.round_below(|| found((0, true)), &points, found)
 }
 
 pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
@@ -213,7 +213,7 @@ pub fn sizes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let kinds = [(ECHO, 0), ("one MacSwap", 1)];
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, n)| SIZES.map(|s| (name, f64::from(s), (n, s)))).collect();
-    effort.rounds(&points, |(n, size)| {
+    effort.round(&points, |(n, size)| {
         // Sizes are with the check sequence, which no buffer has.
         let source = generator(size - 4, Rate::Max);
         let sample: Sample = effort.sampling.take(&chain_policy(n), Isolate::Each, source)?.into();
@@ -240,7 +240,7 @@ pub fn prefetch(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, i)| AHEAD.map(|a| (name, f64::from(a), (a, i)))).collect();
     let limit = || effort.echo(generator(60, Rate::Max));
-    effort.rounds_below(limit, &points, |(ahead, isolated)| {
+    effort.round_below(limit, &points, |(ahead, isolated)| {
         let plan = plan(effort, &chain_policy(2), isolate(isolated))?;
         let options = RunOptions { prefetch: Some(ahead), ..effort.sampling.options() };
         Ok(effort.sampling.run_with(&plan, generator(60, Rate::Max), &options)?.into())
@@ -265,7 +265,7 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&c| kinds.map(|(name, side)| (name, f64::from(c), (c, side))))
         .collect();
-    effort.rounds(&points, |(cycles, side)| {
+    effort.round(&points, |(cycles, side)| {
         let sampling = effort.sampling;
         let cores = [sampling.chain_core, sampling.device_core];
         let plan = parallel::plan(sampling.device_core, &cores, cycles, side)?;
@@ -308,7 +308,7 @@ pub fn latency_by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError>
     let kinds = [("isolated", true), (FUSED, false)];
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n as f64, (n, i)))).collect();
-    effort.rounds(&points, |(n, isolated)| {
+    effort.round(&points, |(n, isolated)| {
         latency(effort, &plan(effort, &chain_policy(n), isolate(isolated))?, 1, false)
     })
 }
@@ -319,7 +319,7 @@ pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let kinds = [("4 µNFs", 4), ("5 µNFs", 5), ("6 µNFs", 6)];
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, n)| CYCLES.map(|c| (name, f64::from(c), (n, c)))).collect();
-    effort.rounds(&points, |(n, cycles)| {
+    effort.round(&points, |(n, cycles)| {
         let text = chain_of(n, &format!("Busy {{ cycles: {cycles} }}"));
         // What a process takes for one packet is thousands of cycles, whatever the µNF does with it.
         latency(effort, &plan(effort, &text, Isolate::Each)?, 128, false)
@@ -359,7 +359,7 @@ pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
         .collect();
     let limit = || effort.echo(generator(60, Rate::Max));
-    effort.rounds_below(limit, &points, |(n, isolated)| {
+    effort.round_below(limit, &points, |(n, isolated)| {
         let text = chain_of(n, "TtlDecrement");
         Ok(effort.sampling.take(&text, isolate(isolated), generator(60, Rate::Max))?.into())
     })
@@ -387,7 +387,7 @@ pub fn service_chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, l)| [1, 2].map(|n| (name, f64::from(n), (n, l)))).collect();
     let limit = || effort.echo(DeviceSpec::Listed(requests()));
-    effort.rounds_below(limit, &points, |(instances, least_loaded)| {
+    effort.round_below(limit, &points, |(instances, least_loaded)| {
         let asked = Asked { least_loaded, ..Asked::equal(instances) };
         let plan = instances::plan(effort.sampling, &chain::minimal(), "http", asked)?;
         Ok(effort.sampling.run(&plan, DeviceSpec::Listed(requests()))?.into())

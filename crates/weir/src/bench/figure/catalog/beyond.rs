@@ -63,7 +63,7 @@ pub const ALL: &[Figure] = &[
                  10,000 flows that hit the rules evenly, 64-byte packets.",
         x: Scale::log("rules"),
         y: MPPS,
-        seconds: 40,
+        seconds: 55,
         measure: Own(growth::rules),
         judge: growth::judge_rules,
     },
@@ -135,11 +135,11 @@ pub const ALL: &[Figure] = &[
         title: "Throughput by packet size, beside dpdk-testpmd and Open vSwitch",
         claim: "none: side by side in the same run",
         set_up: "Weir: generator and sink on one core, one MacSwap in a process of its own on the other. Rivals: two null devices, forwarded by one core. All \
-                 take buffers and give them back, but testpmd between two rings, where the same 128 packets go round. Rivals use ordinary pages and bursts of 32, their default; Weir \
-                 batches of up to 256, and huge pages where some are reserved.",
+                 take buffers and give them back, but testpmd between two rings, where the same 128 packets go round. Rivals use ordinary pages and bursts of 32, their default, testpmd once \
+                 of 256; Weir batches of up to 256, and huge pages where some are reserved.",
         x: Scale::log("bytes per packet"),
         y: Scale::log("million packets a second"),
-        seconds: 110,
+        seconds: 115,
         measure: Own(rivals::measure),
         judge: rivals::judge,
     },

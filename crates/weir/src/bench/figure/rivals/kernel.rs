@@ -80,7 +80,7 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let mut gone: BTreeSet<Between> = BTreeSet::new();
     let points: Vec<_> =
         ALL.iter().flat_map(|&(name, between)| SIZES.map(|size| (name, between, size))).collect();
-    let mut series = effort.rounds_of(&points, |(name, between, size)| {
+    let mut series = effort.round_of(&points, |(name, between, size)| {
         if gone.contains(&between) {
             return Ok(Vec::new());
         }

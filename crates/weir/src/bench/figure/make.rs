@@ -1,0 +1,220 @@
+//! Makes figures: in rounds, of which each gives every point of all figures one sample. So the samples of a point lie minutes apart, and
+//! an error bar has in it what the machine does in such times; a figure whose samples follow each other closely would show one mood of it,
+//! and the next run another. What each round gave is kept at once: an interrupted run is taken up where it was.
+
+use super::catalog::{self, Figure, Measure};
+use super::data::{self, Record, Series, Verdict};
+use super::{Effort, OutArgs, compare, page};
+use crate::bench::machine::Machine;
+use crate::bench::sample::{BenchError, prepare, progress};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Instant;
+
+/// Samples for which the catalogue says how long a figure takes.
+const USUAL: u32 = 5;
+
+/// A run, as far as it is.
+struct Run<'a> {
+    machine: Machine,
+    to: &'a OutArgs,
+    /// Samples of each point.
+    rounds: usize,
+    /// Figures that this run has measured: with `--fresh` nothing else counts.
+    begun: BTreeSet<&'static str>,
+}
+
+pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
+    let out = &to.out;
+    let mut run =
+        Run { machine: prepare()?, to, rounds: to.sampling.samples.max(1), begun: BTreeSet::new() };
+    std::fs::create_dir_all(out)
+        .map_err(|source| BenchError::Write { path: out.clone(), source })?;
+    // Before anything is measured: half an hour later it would be late.
+    let before = to.against.as_deref().map(data::read_all).transpose()?;
+    let mut failed: Vec<(&str, String)> = Vec::new();
+    // What is to be measured, and how many samples of it there are.
+    let mut open: Vec<(&'static Figure, usize)> = Vec::new();
+    for &figure in figures {
+        let there = run.kept(figure).map_or(0, |record| record.effort.samples);
+        if there >= run.rounds {
+            println!("{}: there already (--fresh measures it again)", figure.name);
+            continue;
+        }
+        if there > 0 {
+            println!("{}: {there} of {} samples there already", figure.name, run.rounds);
+        }
+        open.push((figure, there));
+    }
+    for round in 1..=run.rounds {
+        for at in 0..open.len() {
+            let Some(&(figure, there)) = open.get(at) else { continue };
+            if there >= round || failed.iter().any(|(name, _)| *name == figure.name) {
+                continue;
+            }
+            println!(
+                "{} (round {round} of {}, {} of {}; some {} s, {} min for all that follow)",
+                figure.name,
+                run.rounds,
+                at + 1,
+                open.len(),
+                figure.seconds.div_ceil(USUAL),
+                left(&open, run.rounds).div_ceil(60)
+            );
+            // The others are worth having without it.
+            match run.advance(figure, round) {
+                Ok(record) => {
+                    if let Some(figure) = open.get_mut(at) {
+                        figure.1 = record.effort.samples;
+                    }
+                    if record.effort.samples >= run.rounds {
+                        println!(
+                            "    {}\n    claim: {}\n    seen:  {} ({})",
+                            figure.title, figure.claim, record.finding, record.verdict
+                        );
+                    }
+                }
+                Err(e) => {
+                    progress("");
+                    println!("    failed: {e}");
+                    failed.push((figure.name, format!("{}: {e}", figure.name)));
+                }
+            }
+        }
+    }
+    finish_report(out, before.as_deref(), failed.into_iter().map(|(_, why)| why).collect())
+}
+
+/// Seconds, about, that the samples take which there are not yet.
+fn left(open: &[(&'static Figure, usize)], rounds: usize) -> u32 {
+    let samples = |there: usize| u32::try_from(rounds.saturating_sub(there)).unwrap_or(u32::MAX);
+    let of =
+        |(figure, there): &(&Figure, usize)| figure.seconds.saturating_mul(samples(*there)) / USUAL;
+    open.iter().map(of).fold(0, u32::saturating_add)
+}
+
+impl Run<'_> {
+    /// What the folder has of a figure, if it is what would be measured now, with however many of the samples.
+    fn kept(&self, figure: &Figure) -> Option<Record> {
+        if self.to.fresh && !self.begun.contains(figure.name) {
+            return None;
+        }
+        let there = data::read(&self.to.out.join(format!("{}.json", figure.name))).ok()?;
+        there.is_of(&self.machine, &self.to.sampling).then_some(there)
+    }
+
+    /// Brings a figure to `round` samples of each point, and leaves it in the folder.
+    fn advance(&mut self, figure: &'static Figure, round: usize) -> Result<Record, BenchError> {
+        let there = self.kept(figure);
+        let mut record = there.unwrap_or_else(|| empty(figure, &self.machine, self.to));
+        if record.effort.samples >= round {
+            return Ok(record);
+        }
+        let began = Instant::now();
+        match figure.measure {
+            Measure::Own(measure) => {
+                let left_out = RefCell::new(record.left_out.clone());
+                let (sampling, name) = (&self.to.sampling, figure.name);
+                let effort = Effort { sampling, name, round, began, left_out };
+                let series = measure(&effort)?;
+                record.take_in(series, effort.left_out.into_inner());
+            }
+            Measure::Of { name, told } => {
+                let base =
+                    catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.to_owned()))?;
+                let base = self.advance(base, round)?;
+                record.series = told(&base.series);
+                record.left_out = base.left_out;
+                record.effort.samples = base.effort.samples;
+            }
+        }
+        progress("");
+        record.took_seconds += began.elapsed().as_secs_f64();
+        (record.verdict, record.finding) = self::told(figure, &record.series, &record.left_out);
+        record.write(&self.to.out.join(format!("{}.json", figure.name)))?;
+        self.begun.insert(figure.name);
+        Ok(record)
+    }
+}
+
+/// A figure of which nothing is measured yet.
+fn empty(figure: &Figure, machine: &Machine, to: &OutArgs) -> Record {
+    Record {
+        name: figure.name.to_owned(),
+        source: figure.source.to_owned(),
+        title: figure.title.to_owned(),
+        claim: figure.claim.to_owned(),
+        set_up: figure.set_up.to_owned(),
+        finding: String::new(),
+        verdict: Verdict::DifferentSetUp,
+        x: figure.x.axis(),
+        y: figure.y.axis(),
+        machine: machine.clone(),
+        version: data::VERSION.to_owned(),
+        effort: data::Taken { samples: 0, ..(&to.sampling).into() },
+        took_seconds: 0.0,
+        series: Vec::new(),
+        left_out: Vec::new(),
+    }
+}
+
+/// What the samples say, and what there are none of.
+fn told(figure: &Figure, series: &[Series], left_out: &[String]) -> (Verdict, String) {
+    let left_out = left_out.join("; ");
+    if series.is_empty() {
+        return (Verdict::DifferentSetUp, format!("not measured: {left_out}"));
+    }
+    let (verdict, finding) = (figure.judge)(series);
+    match left_out.is_empty() {
+        true => (verdict, finding),
+        false => (verdict, format!("{finding}. Left out: {left_out}")),
+    }
+}
+
+/// Charts, tables and the report of all that a folder has.
+fn finish_report(
+    out: &Path,
+    before: Option<&[Record]>,
+    mut failed: Vec<String>,
+) -> Result<(), BenchError> {
+    let records = match data::read_all(out) {
+        Err(BenchError::NoFigures(_)) if !failed.is_empty() => {
+            return Err(BenchError::Failed(failed.join("; ")));
+        }
+        records => records?,
+    };
+    for record in &records {
+        if let Err(e) = draw(out, record) {
+            failed.push(format!("{}: {e}", record.name));
+        }
+    }
+    let compared = before.map(|before| compare::all(before, &records));
+    if let Some(compared) = &compared {
+        compared.iter().for_each(|figure| println!("{figure}"));
+        println!("{}", compare::sum(compared));
+    }
+    let path = out.join("report.html");
+    std::fs::write(&path, page::page(&records, compared.as_deref(), &failed))
+        .map_err(|source| BenchError::Write { path: path.clone(), source })?;
+    println!("{}", path.display());
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(BenchError::Failed(failed.join("; "))),
+    }
+}
+
+/// Writes chart and table of what was measured.
+fn draw(out: &Path, record: &Record) -> Result<(), BenchError> {
+    let save = |ending: &str, text: String| {
+        let path = out.join(format!("{}.{ending}", record.name));
+        std::fs::write(&path, text).map_err(|source| BenchError::Write { path, source })
+    };
+    save("csv", record.csv())?;
+    if record.series.is_empty() {
+        // Nothing to be seen; a chart of an earlier time would be a lie.
+        let _ = std::fs::remove_file(out.join(format!("{}.svg", record.name)));
+        return Ok(());
+    }
+    save("svg", record.chart().to_svg()?)
+}

@@ -29,6 +29,7 @@ use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_device::Place;
+use weir_mem::fault::Step;
 use weir_runtime::moves::Owed;
 use weir_runtime::spec::command;
 
@@ -262,6 +263,9 @@ pub struct Recovered {
     pub reading_us: u64,
     /// The longest time in which a successor had them, from when the death was noticed, in microseconds.
     pub away_us: u64,
+    /// The longest until a successor's first batch was through, from when the death was noticed, in microseconds; 0 when none was. If
+    /// no packets came, the time without them is in it.
+    pub first_out_us: u64,
 }
 
 impl Recovered {
@@ -270,6 +274,7 @@ impl Recovered {
         self.refused = self.refused.saturating_add(other.refused);
         self.reading_us = self.reading_us.max(other.reading_us);
         self.away_us = self.away_us.max(other.away_us);
+        self.first_out_us = self.first_out_us.max(other.first_out_us);
     }
 }
 
@@ -513,14 +518,17 @@ impl Agent {
                 }
                 self.tell_of_cycles(w);
                 self.memory.begin_life(w);
-                // A fault that a test asked for is the first process's alone.
+                // A fault that a test asked for is the first process's alone; one that only a successor comes by is the first one's.
+                let is_first = self.workers[w].restarts == 0;
+                let fault = self.setup.workers[w].fault;
+                let fault = fault.filter(|(step, _)| is_first && *step == Step::Recovering as u32);
                 let socket = self.workers[w].left.take();
                 if socket.is_none() && self.setup.packets(w).is_some() {
                     // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's
                     // place for that.
                     self.memory.begin_at_new_socket(w);
                 }
-                let how = Beginning { socket, ..Beginning::default() };
+                let how = Beginning { fault, socket, standby: false };
                 let process = Process::start(&self.programs, &self.setup, &self.memory, w, how)?;
                 self.workers[w].state = State::Running(process);
                 self.liveness.started(w);

@@ -83,13 +83,15 @@ pub(crate) struct Job {
     pub(crate) replicator: Option<Replicator>,
     /// What was found in the replica, until it is told.
     pub(crate) recovered: Option<Recovered>,
+    /// When it was ready with that, until a batch is through.
+    pub(crate) returned: Option<Instant>,
     /// What the operator should know.
     pub(crate) warnings: Vec<String>,
     /// Its part in moving flows, if it has one.
     moves: Option<Box<Moves>>,
     /// Which flows there are, as far as the agent has asked and that has been looked at.
     listings: VecDeque<Listing>,
-    /// What the agent asked, answered.
+    /// What the agent asked, answered; and what else it is to know.
     answers: Vec<FromWorker>,
     /// The last step had no room for packets: a device that has some must not end a rest.
     full: bool,
@@ -164,6 +166,7 @@ impl Job {
             keeper: memory.map(Keeper::new),
             replicator,
             recovered: None,
+            returned: None,
             warnings: Vec::new(),
             moves,
             listings: VecDeque::new(),
@@ -578,6 +581,9 @@ impl Job {
     /// worker busy there is no idle step that would.
     pub(crate) fn did(&mut self, station: &mut Station) -> Progress {
         self.batches = self.batches.wrapping_add(1);
+        if let Some(since) = self.returned.take() {
+            self.answers.push(FromWorker::FirstOut { micros: since.elapsed().as_micros() as u64 });
+        }
         if self.batches.is_multiple_of(BATCHES) && self.pass_ends(station) == Progress::Finished {
             return Progress::Finished;
         }

@@ -432,6 +432,11 @@ pub enum FromWorker {
         /// How long it took.
         micros: u64,
     },
+    /// Its first batch is through since it has got that back.
+    FirstOut {
+        /// How long that took, from when it was ready.
+        micros: u64,
+    },
     /// What its µNFs have to report, by node, as JSON.
     Report(Vec<String>),
     /// It rests at a batch boundary, as the agent told it to, and holds these buffers besides its

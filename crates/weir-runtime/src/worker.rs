@@ -15,7 +15,7 @@ use crate::station::{AttachError, PauseError, Progress, Station, StoodBy};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_device::DeviceError;
 use weir_mem::fault::{self, Step};
 use weir_port::DoorbellError;
@@ -178,6 +178,7 @@ impl Worker<'_> {
     fn begin(&mut self) -> Result<(), WorkerError> {
         if let Some(Recovered { flows, refused, took, .. }) = self.job.recovered.take() {
             let micros = took.as_micros() as u64;
+            self.job.returned = Some(Instant::now());
             link::send(self.agent, &FromWorker::Recovered { flows, refused, micros }, &[])?;
         }
         for warning in std::mem::take(&mut self.job.warnings) {

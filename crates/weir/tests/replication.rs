@@ -211,8 +211,7 @@ fn a_fused_worker_that_dies_at_any_step_forgets_nothing_that_was_seen() {
         assert_counted_once(&finished, &numbers, &fault);
         // In one worker: what the first has counted the second has passed.
         assert_eq!(report(&finished, "mon")["packets"], PACKETS - lost, "{fault}");
-        let worker = finished.report["workers"].as_array().unwrap().iter();
-        let worker = worker.clone().find(|w| w["name"] == "mon+fw").unwrap();
+        let worker = worker(&finished, "mon+fw");
         assert_eq!(worker["recovered"]["flows"], 2 * CONNECTIONS, "{fault}: {worker:#}");
         assert_eq!(worker["recovered"]["refused"], 0, "{fault}: {worker:#}");
     }
@@ -233,6 +232,73 @@ fn isolated_workers_that_die_forget_nothing_that_was_seen() {
         let (finished, numbers) = bench.die("batch", "each", &fault);
         assert_nothing_forgotten(&finished, &numbers, &fault);
         assert_counted_once(&finished, &numbers, &fault);
+    }
+}
+
+/// Three replicas of the segment, each a worker. As each has a third of the connections, a batch has to be smaller for as few of each to
+/// be lost with it.
+const CREW: [&str; 4] = ["--instances", "mon+fw=3", "--ring", "64"];
+
+fn worker<'r>(finished: &'r Finished, name: &str) -> &'r Value {
+    let workers = finished.report["workers"].as_array().unwrap();
+    workers.iter().find(|w| w["name"] == name).unwrap()
+}
+
+/// One of three died so often, and took its place again with its flows; the others had nothing to do with it.
+fn assert_rejoined(bench: &Bench, finished: &Finished, name: &str, deaths: u64, what: &str) {
+    for packet in read_capture(&bench.scratch.file("out.pcap"), <[u8]>::to_vec) {
+        assert_eq!(packet, frame(number_of(&packet)), "{what}: a packet is not as it was sent");
+    }
+    let numbers = bench.out();
+    let lost = assert_nothing_forgotten(finished, &numbers, what);
+    assert_counted_once(finished, &numbers, what);
+    assert!(lost <= BATCH, "{what}: {lost} lost");
+    for nth in 1..=3 {
+        let other = format!("mon#{nth}+fw#{nth}");
+        let own = if other == name { (deaths, lost) } else { (0, 0) };
+        assert_eq!((finished.restarts()[&other], finished.lost_by(&other)), own, "{what}");
+    }
+    let recovered = &worker(finished, name)["recovered"];
+    let count = |key: &str| recovered[key].as_u64().unwrap();
+    assert!(count("flows") > 0, "{what}: {recovered:#}");
+    assert_eq!(count("refused"), 0, "{what}: {recovered:#}");
+    // Detected, started, read; and then the first packets.
+    let in_order = [count("reading_us"), count("away_us"), count("first_out_us")];
+    assert!(in_order.is_sorted(), "{what}: {recovered:#}");
+}
+
+#[test]
+fn one_of_a_crew_that_dies_at_any_step_takes_its_place_again_and_the_others_notice_nothing() {
+    let bench = Bench::new("replica-crew");
+    let undisturbed = bench.start("batch", "each", &CREW).finish();
+    assert_eq!(assert_nothing_forgotten(&undisturbed, &bench.out(), "undisturbed"), 0);
+    for ((step, nth), which) in STEPS.into_iter().zip([1, 2, 3].into_iter().cycle()) {
+        // Not before the connections of each are open.
+        let nth = nth.max(60);
+        let name = format!("mon#{which}+fw#{which}");
+        let fault = format!("{name}:{}:{nth}", step as u32);
+        let args = [&CREW[..], &["--fault", &fault]].concat();
+        let finished = bench.start("batch", "each", &args).finish();
+        assert_rejoined(&bench, &finished, &name, 1, &fault);
+    }
+}
+
+#[test]
+fn one_of_a_crew_whose_successor_dies_while_it_reads_takes_its_place_again() {
+    let bench = Bench::new("replica-reading");
+    let name = "mon#2+fw#2";
+    let out = bench.scratch.file("out.pcap");
+    // At its first record, and at later ones.
+    for nth in [1, 5, 20] {
+        let fault = format!("{name}:{}:{nth}", Step::Recovering as u32);
+        let args = [&CREW[..], &["--fault", &fault]].concat();
+        let _ = std::fs::remove_file(&out);
+        let run = bench.start("batch", "each", &args);
+        let opened = 2 * OPENING * (16 + FRAME as u64);
+        let grown = || std::fs::metadata(&out).map_or(0, |m| m.len());
+        wait_until("connections to be open", PATIENCE, || grown() > opened);
+        kill_process(run.workers()[name], Signal::KILL).unwrap();
+        assert_rejoined(&bench, &run.finish(), name, 2, &fault);
     }
 }
 
@@ -259,8 +325,7 @@ fn weaker_modes_keep_every_connection_and_forget_only_what_came_last() {
             let seen = report(&finished, "mon")["packets"].as_u64().unwrap();
             assert!(seen <= PACKETS - lost, "{mode}: {seen} of {PACKETS}");
             assert!(seen + lost >= least(mode), "{mode}: {seen} of {PACKETS}");
-            let workers = finished.report["workers"].as_array().unwrap().iter();
-            let worker = workers.clone().find(|w| w["name"] == "mon+fw").unwrap();
+            let worker = worker(&finished, "mon+fw");
             assert_eq!(worker["recovered"]["flows"], 2 * CONNECTIONS, "{mode}: {worker:#}");
         }
     }

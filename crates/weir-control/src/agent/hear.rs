@@ -94,9 +94,15 @@ impl Agent {
             }
             FromWorker::Recovered { flows, refused, micros } => {
                 let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
-                let recovered = Recovered { flows, refused, reading_us: micros, away_us };
+                let recovered =
+                    Recovered { flows, refused, reading_us: micros, away_us, ..Default::default() };
                 worker.recovered.add(recovered);
                 self.events.push_back(Event::Recovered { worker: w, recovered });
+            }
+            FromWorker::FirstOut { micros } => {
+                let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
+                let first_out_us = away_us.saturating_add(micros);
+                worker.recovered.add(Recovered { first_out_us, ..Default::default() });
             }
             FromWorker::Panicked(text) => {
                 self.crashes.panics.insert(w, text);

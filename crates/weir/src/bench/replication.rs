@@ -58,6 +58,8 @@ pub struct Recovery {
     pub flows: u64,
     /// Milliseconds that reading the replica took.
     pub reading_ms: f64,
+    /// From the kill until all flows were back.
+    pub rejoined_ms: f64,
     /// From the kill until the successor had passed on its first packets.
     pub first_packet_ms: f64,
 }
@@ -165,9 +167,11 @@ fn print_recoveries(recoveries: &[Recovery]) {
         None => "-".into(),
     };
     println!(
-        "kill -9 with {} flows in three NFs: {} ms until the first packet (min / median / max), {} ms of it for reading",
+        "kill -9 with {} flows in three NFs: {} ms until the first packet (min / median / max), {} ms until all flows are back, {} ms of \
+         it for reading",
         show(|r| r.flows as f64 / NFS.len() as f64),
         show(|r| r.first_packet_ms),
+        show(|r| r.rejoined_ms),
         show(|r| r.reading_ms)
     );
 }
@@ -213,11 +217,11 @@ fn kill(agent: &mut Agent, w: usize) -> Result<Option<Recovery>, BenchError> {
         agent.turn(Duration::from_millis(1))?;
         while let Some(event) = agent.event() {
             if let Event::Recovered { recovered, .. } = event {
-                found = Some(recovered);
+                found = Some((recovered, killed.elapsed()));
             }
         }
     }
-    let Some(found) = found else { return Ok(None) };
+    let Some((found, rejoined)) = found else { return Ok(None) };
     let seen = |agent: &Agent| match (agent.words(w), agent.layout(w)) {
         (Some(words), Some(layout)) => NodeCounts::read(&words, &layout, 0).packets,
         _ => 0,
@@ -230,6 +234,7 @@ fn kill(agent: &mut Agent, w: usize) -> Result<Option<Recovery>, BenchError> {
     Ok(Some(Recovery {
         flows: found.flows,
         reading_ms: found.reading_us as f64 / 1e3,
+        rejoined_ms: rejoined.as_secs_f64() * 1e3,
         first_packet_ms: killed.elapsed().as_secs_f64() * 1e3,
     }))
 }

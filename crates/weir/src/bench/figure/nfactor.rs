@@ -292,6 +292,7 @@ pub fn judge_replicated(series: &[Series]) -> (Verdict, String) {
 }
 
 const FIRST: &str = "until the first packet";
+const BACK: &str = "until all flows are back";
 const READING: &str = "of it: reading the replica";
 const KILLED: [u32; 3] = [1_000, 10_000, 60_000];
 
@@ -304,7 +305,11 @@ pub fn recovered(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let (all, trips) = effort.around(|| replication::recover(sampling, &plan, source, 1))?;
         let lines = all.iter().flat_map(|recovery| {
             let of = |name: &str, ms| (name.to_owned(), f64::from(flows), Sample::of(ms, trips));
-            [of(FIRST, recovery.first_packet_ms), of(READING, recovery.reading_ms)]
+            [
+                of(FIRST, recovery.first_packet_ms),
+                of(BACK, recovery.rejoined_ms),
+                of(READING, recovery.reading_ms),
+            ]
         });
         Ok(lines.collect())
     })

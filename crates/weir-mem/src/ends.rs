@@ -91,7 +91,7 @@ impl StreamEnd {
 /// A word inside this process, in the source's service and in another worker, for models; leaked.
 #[cfg(all(test, loom))]
 pub(crate) fn heap_ends() -> [StreamEnd; 2] {
-    let words = NonNull::from(Box::leak(Box::new([AtomicU64::new(0), AtomicU64::new(0)])));
+    let words = NonNull::from(Box::leak(Box::new([0; 3].map(AtomicU64::new))));
     [true, false].map(|writable| StreamEnd { words, writable, _backing: None })
 }
 

@@ -11,27 +11,55 @@ needs rust linker libpcap cxx valgrind live
 
 logs=target/test
 mkdir -p "$logs"
-rm -f "$logs"/*.log
+rm -f "$logs"/*.log "$logs"/*.took
 results=()
 failed=0
 
+# Warnings and headlines of cargo and of our own scripts.
+headlines='^ *(Compiling weir|Running|Doc-tests|ok |FAIL)|^(==|error|warning: unused)'
+headlines+='|^test result|FAILED|panicked at|^skipped:'
+
 # part NAME WHAT COMMAND...: runs it; the terminal gets the log's headlines.
 part() {
-    local what=$2 log=$logs/$1.log start=$SECONDS status took
+    local what=$2 log=$logs/$1.log start=$SECONDS
     shift 2
     say "$what ($*)"
-    # Warnings and headlines of cargo and of our own scripts.
-    local headlines='^ *(Compiling weir|Running|Doc-tests|ok |FAIL)|^(==|error|warning: unused)'
-    headlines+='|^test result|FAILED|panicked at|^skipped:'
     "$@" </dev/null 2>&1 | tee "$log" | grep --line-buffered -E "$headlines" | cut -c1-200
-    status=${PIPESTATUS[0]}
-    took=$((SECONDS - start))
-    if [ "$status" = 0 ]; then
-        results+=("ok      $what: $(outcome "$log"), $took s")
+    ended "$what" "$log" "${PIPESTATUS[0]}" $((SECONDS - start))
+}
+
+# The same for several at a time: each runs in the background, and `await NAME WHAT` says how it went, its headlines at once.
+declare -A started
+begin() {
+    local name=$1
+    shift
+    say "$name begins ($*)"
+    (
+        start=$SECONDS status=0
+        "$@" </dev/null >"$logs/$name.log" 2>&1 || status=$?
+        echo $((SECONDS - start)) >"$logs/$name.took"
+        exit "$status"
+    ) &
+    started[$name]=$!
+}
+await() {
+    local log=$logs/$1.log status
+    [ -n "${started[$1]:-}" ] || return 0
+    wait "${started[$1]}"
+    status=$?
+    say "$2"
+    grep -E "$headlines" "$log" | cut -c1-200
+    ended "$2" "$log" "$status" "$(cat "$logs/$1.took" 2>/dev/null || echo ?)"
+}
+
+# WHAT LOG STATUS SECONDS: keeps for the summary how it went.
+ended() {
+    if [ "$3" = 0 ]; then
+        results+=("ok      $1: $(outcome "$2"), $4 s")
     else
-        echo "-- the end of $log:"
-        tail -n 60 "$log"
-        results+=("FAILED  $what: exit code $status after $took s; see $log")
+        echo "-- the end of $2:"
+        tail -n 60 "$2"
+        results+=("FAILED  $1: exit code $3 after $4 s; see $2")
         failed=1
     fi
 }
@@ -58,9 +86,13 @@ parts=("$@")
 # --show-output: what a test skipped is said by passing tests too.
 wanted tests && part tests "Workspace tests" \
     cargo test --locked --workspace --features weir/faults,weir/attacks --no-fail-fast -- --show-output
-wanted proofs && part proofs "Proofs of the memory protocol" ci/mem-proofs.sh
-wanted fuzz && part fuzz "Short fuzz run" ci/fuzz.sh
-wanted instructions && part instructions "Instructions per packet" ci/instructions.sh
+# What follows takes no times and uses one core each for most of its own: side by side.
+wanted proofs && begin proofs ci/mem-proofs.sh
+wanted fuzz && begin fuzz ci/fuzz.sh
+wanted instructions && begin instructions ci/instructions.sh
+await proofs "Proofs of the memory protocol"
+await fuzz "Short fuzz run"
+await instructions "Instructions per packet"
 
 echo
 say "Summary"

@@ -28,6 +28,7 @@ use weir_nf::{
 use weir_nfs as _;
 use weir_plan::service::Server;
 use weir_plan::{Asked, Isolate, Options, Plan, Sizing};
+use weir_runtime::layout::NodeCounts;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a packet takes at least.
@@ -199,8 +200,14 @@ struct Ended {
 }
 
 impl Ended {
+    /// What was decided. On a busy machine both may be overloaded, or one of them not run at all for a while.
     fn whats(&self) -> Vec<Happened> {
-        self.decisions.iter().map(|decision| decision.what).collect()
+        let all = self.decisions.iter().map(|decision| decision.what);
+        let mut whats: Vec<Happened> = all.filter(|what| *what != Happened::AtMost).collect();
+        while let Some(at) = whats.iter().position(|what| *what == Happened::Even) {
+            whats.drain(at..(at + 2).min(whats.len()));
+        }
+        whats
     }
 
     fn tally(&self) -> Tally {
@@ -355,7 +362,7 @@ fn out_and_in() {
 /// The first instance is killed as soon as flows are to leave it, and its successors, until there is none any more.
 fn lost() {
     use Happened::{Even, Gone};
-    let mut stopped = false;
+    let mut then = None;
     let ended = run("lost", |agent, events| {
         let first = worker(agent, "toil#1");
         let is_closed =
@@ -367,24 +374,37 @@ fn lost() {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }
         }
-        let is_over = decisions(events).last().is_some_and(|d| d.what != Even && d.what != Gone);
-        if count(events, Even) > 0 && is_over && !stopped {
-            stopped = true;
-            agent.stop();
+        let is_over = decisions(events).last().is_some_and(|d| d.what == Happened::Done);
+        if count(events, Even) == 0 || !is_over {
+            return;
+        }
+        // From here on nothing goes to who is gone, whatever comes.
+        let dropped = counts(agent, first).drops.iter().sum::<u64>();
+        let came = counts(agent, worker(agent, "rx:trickle")).packets;
+        match then {
+            None => then = Some((dropped, came)),
+            Some((before, at)) if came > at + 100 => {
+                assert_eq!(dropped, before);
+                agent.stop();
+            }
+            Some(_) => {}
         }
     });
     let balance = &ended.report.balance;
     assert!(ended.report.sound, "{balance:?} {:?}", ended.decisions);
     assert_eq!(balance.input, balance.out + balance.lost + balance.dropped);
     assert!(ended.numbers.is_sorted(), "out of order");
-    let gone = ended.decisions.iter().position(|d| d.what == Gone).unwrap();
-    let even = ended.decisions.iter().position(|d| d.what == Even).unwrap();
+    let place = |what| ended.decisions.iter().position(|d| d.what == what).unwrap();
     let over = ended.decisions.last().unwrap();
-    assert!(gone < even, "{:?}", ended.decisions);
-    assert_eq!((ended.decisions[gone].instance, over.what, over.instances), (1, Happened::Done, 1));
-    // Nothing of the last round of all flows went to who is gone.
-    let last: Vec<u64> = (PACKETS - FLOWS + 1..=PACKETS).collect();
-    assert!(ended.numbers.ends_with(&last), "{:?} {balance:?}", ended.decisions);
+    assert!(place(Gone) < place(Even), "{:?}", ended.decisions);
+    assert_eq!((ended.decisions[place(Gone)].instance, over.instances), (1, 1));
+    let lost = &ended.decisions[place(Even)];
+    assert!(lost.why.contains("what came to it goes to the others"), "{lost:?}");
+}
+
+/// What the first node of a worker has counted.
+fn counts(agent: &Agent, w: usize) -> NodeCounts {
+    NodeCounts::read(&agent.words(w).unwrap(), &agent.layout(w).unwrap(), 0)
 }
 
 /// The flows that there are stay; of those that begin later the new instance has its part. What it has when it is emptied

@@ -4,7 +4,7 @@ use super::flows::{Given, Scaled};
 use super::{Agent, Event, State};
 use crate::crews::{self, Crew, Instance};
 use crate::memory::Memory;
-use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler, Way};
+use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler};
 use crate::setup::{LaneSetup, ScaleSetup, Setup};
 use std::time::{Duration, Instant};
 use weir_packet::DropReason;

@@ -14,8 +14,10 @@ impl Scaler {
         let mut order: Vec<(u16, f64)> =
             self.in_use().filter_map(|i| Some((i, rate(&i)?))).collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let (_, least) = order.first()?;
-        let is_idle = *least < self.most? / 2.0;
+        let (first, least) = order.first()?;
+        // What it could have done another time says nothing while it is overloaded itself.
+        let is_over = self.instance(*first).is_none_or(|one| one.over > 0);
+        let is_idle = !is_over && *least < self.most? / 2.0;
         is_idle.then(|| order.into_iter().map(|(i, _)| i).collect())
     }
 

@@ -147,7 +147,9 @@ pub enum Unscalable {
     )]
     Meets(String),
     /// Its packets need not meet, so it has no flows that could be kept together.
-    #[error("packets of {0} need not meet, so no flow moves: leave `moves` out")]
+    #[error(
+        "packets of {0} need not meet, so it has no flows that move or stay: leave `moves` and `old-flows-end` out"
+    )]
     NeedNotMeet(String),
 }
 
@@ -167,8 +169,11 @@ pub fn scales(setup: &Setup, name: &str, asked: Option<Way>) -> Result<(Crew, Wa
         .is_some_and(|group| !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded));
     let way = match (asked, may_move) {
         (None | Some(Way::Moves), Ok(())) => Way::Moves,
+        (Some(Way::OldFlowsEnd(limit)), Ok(())) => Way::OldFlowsEnd(limit),
         (Some(Way::Rebalance), Ok(())) => return Err(Unscalable::FlowsMove(crew.name)),
-        (Some(Way::Moves), Err(_)) if !meets => return Err(Unscalable::NeedNotMeet(crew.name)),
+        (Some(Way::Moves | Way::OldFlowsEnd(_)), Err(_)) if !meets => {
+            return Err(Unscalable::NeedNotMeet(crew.name));
+        }
         (None, Err(Unmovable::OtherKey(..))) => return Err(Unscalable::Meets(crew.name)),
         (None | Some(Way::Rebalance), Err(_)) if !meets => Way::Rebalance,
         (Some(Way::Rebalance), Err(Unmovable::OtherKey(..))) => Way::Rebalance,

@@ -9,11 +9,12 @@
 //! - One change at a time, and none for a while after it: what is measured meanwhile says nothing of what comes of it.
 
 mod change;
+mod share;
 #[cfg(test)]
 mod tests;
 
-use self::change::Change;
 pub use self::change::{Answer, Ask, Part};
+use self::change::{Change, Kind};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -34,8 +35,19 @@ const FULL_WITH_DROPS: u8 = 25;
 pub enum Way {
     /// Flows move, with what is remembered of them.
     Moves,
+    /// Flows stay where they are until they end, new ones go where none are (E2 §5.4); those of an instance that is to be emptied
+    /// move when so long has passed.
+    OldFlowsEnd(Duration),
     /// Packets that need not meet divide anew at once.
     Rebalance,
+}
+
+impl Way {
+    /// True when what is remembered of a flow stays with it.
+    #[must_use]
+    pub fn keeps_flows(self) -> bool {
+        self != Way::Rebalance
+    }
 }
 
 /// What an operator asks for.
@@ -76,6 +88,8 @@ pub enum Happened {
     Out,
     /// An instance is being emptied.
     In,
+    /// Shares are being made even: an instance has less to do than others, or what came to one that is gone goes to the others.
+    Even,
     /// The change is over.
     Done,
     /// The change was given up; what had moved stays where it is.
@@ -127,6 +141,8 @@ struct Instance {
     /// In so many looks in a row it was overloaded, and what had been counted before the first.
     over: u32,
     since: Option<Count>,
+    /// Stopped for good, and packets still come to it: they are to go elsewhere, not before then.
+    leaves: Option<Duration>,
 }
 
 /// Decides for one NF. Times are since any moment, the same for all.
@@ -145,6 +161,8 @@ pub struct Scaler {
     change: Option<Change>,
     /// It was said that there are no more instances.
     said_most: bool,
+    /// Shares were made even, which moved nothing, and nothing has changed them since: what is uneven is what comes.
+    is_even: bool,
     decisions: Vec<Decision>,
 }
 
@@ -154,7 +172,7 @@ impl Scaler {
     pub fn new(rule: Rule) -> Self {
         let instance = |i: u16| {
             let standing = if i < rule.min { Standing::InUse } else { Standing::StandsBy };
-            Instance { standing, last: None, over: 0, since: None }
+            Instance { standing, last: None, over: 0, since: None, leaves: None }
         };
         Scaler {
             rule,
@@ -165,6 +183,7 @@ impl Scaler {
             quiet: Duration::ZERO,
             change: None,
             said_most: false,
+            is_even: false,
             decisions: Vec::new(),
         }
     }
@@ -200,7 +219,9 @@ impl Scaler {
             if one.standing == Standing::Gone {
                 one.standing = Standing::StandsBy;
             }
+            one.leaves = None;
         }
+        self.is_even = false;
         self.count_anew();
     }
 
@@ -228,7 +249,7 @@ impl Scaler {
                 self.lose(now, i);
             }
         }
-        if self.change.is_some() {
+        if self.change.is_some() || self.begin_lost(now) {
             return;
         }
         let rates = self.measure(now, loads);
@@ -241,12 +262,13 @@ impl Scaler {
         if now < self.quiet {
             return;
         }
-        // Of nobody's flows there is nothing to take.
-        let can_give = self.rule.way == Way::Rebalance || self.count() > 0;
-        if self.count() < self.rule.min && can_give {
+        if self.count() < self.rule.min {
             self.begin_out(now, format!("there are to be {} at least", self.rule.min));
         } else if let Some(why) = self.overload(loads) {
-            self.begin_out(now, why);
+            match self.stands_by().is_none().then(|| self.uneven(&rates)).flatten() {
+                Some(order) => self.begin_even(now, &order, &why),
+                None => self.begin_out(now, why),
+            }
         } else if self.idle >= IDLE && self.count() > self.rule.min {
             self.begin_in(now);
         }
@@ -267,7 +289,7 @@ impl Scaler {
             let Some(last) = one.last.replace(count).filter(|last| last.at < now) else { continue };
             let rests = load.packets == last.packets;
             // What packets without a share come to otherwise is left of the one that it had.
-            if one.standing == Standing::StandsBy && !rests && self.rule.way == Way::Moves {
+            if one.standing == Standing::StandsBy && !rests && self.rule.way.keeps_flows() {
                 by_hand.push(i);
             }
             if one.standing != Standing::InUse {
@@ -294,6 +316,7 @@ impl Scaler {
             }
         }
         (self.most, self.lasts) = (most, lasts);
+        self.is_even &= by_hand.is_empty();
         for i in by_hand {
             if let Some(one) = self.instances.get_mut(usize::from(i)) {
                 one.standing = Standing::InUse;
@@ -332,9 +355,14 @@ impl Scaler {
         Some(why)
     }
 
-    fn begin_out(&mut self, now: Duration, why: String) {
+    /// The next instance that could be taken into use.
+    fn stands_by(&self) -> Option<u16> {
         let by = |one: &Instance| one.standing == Standing::StandsBy;
-        let Some(i) = self.instances.iter().position(by).map(|i| i as u16) else {
+        self.instances.iter().position(by).map(|i| i as u16)
+    }
+
+    fn begin_out(&mut self, now: Duration, why: String) {
+        let Some(i) = self.stands_by() else {
             if !std::mem::replace(&mut self.said_most, true) {
                 let last = self.rule.max.saturating_sub(1);
                 self.say(Happened::AtMost, last, 0, format!("{why}; there are no more instances"));
@@ -345,7 +373,7 @@ impl Scaler {
         let sources: Vec<u16> = self.in_use().collect();
         self.stand(i, Standing::InUse);
         self.say(Happened::Out, i, 0, why);
-        self.change = Some(Change::out(&self.rule, now, i, &sources));
+        self.change = Some(Change::out(&self.rule, now, Kind::Out, i, &sources));
         // With nobody to take flows from there is nothing to do.
         self.end_if_done(now);
     }
@@ -366,41 +394,6 @@ impl Scaler {
     fn stand(&mut self, i: u16, standing: Standing) {
         if let Some(one) = self.instances.get_mut(usize::from(i)) {
             one.standing = standing;
-        }
-    }
-
-    /// Instance `i` was stopped for good.
-    fn lose(&mut self, now: Duration, i: u16) {
-        let Some(one) = self.instances.get_mut(usize::from(i)) else { return };
-        if std::mem::replace(&mut one.standing, Standing::Gone) == Standing::Gone {
-            return;
-        }
-        let mut why = "it was stopped for good".to_owned();
-        if self.count() == 0 && self.rule.way == Way::Moves {
-            why.push_str(
-                ", and no other is in use: what comes for them is dropped until the graph is changed",
-            );
-        }
-        self.say(Happened::Gone, i, 0, why);
-        self.lose_from_change(now, i);
-        if self.count() < self.rule.min {
-            self.quiet = now;
-        }
-        if self.rule.way == Way::Rebalance && self.change.is_none() && self.count() > 0 {
-            // What its share was goes to the others now.
-            self.change = Some(Change::back(&self.rule, now, i, &[]));
-        }
-    }
-
-    fn lose_from_change(&mut self, now: Duration, i: u16) {
-        let Some(change) = &mut self.change else { return };
-        let goes_on = change.without(i);
-        let (is_out, instance) = (change.is_out(), change.instance());
-        // Nobody is left who could have what leaves.
-        let alone = !is_out && self.in_use().all(|other| other == instance);
-        match goes_on && !alone {
-            true => self.end_if_done(now),
-            false => self.end(now, Some(format!("{} was stopped for good", i + 1))),
         }
     }
 
@@ -433,13 +426,23 @@ impl Scaler {
     fn end(&mut self, now: Duration, why: Option<String>) {
         let Some(change) = self.change.take() else { return };
         let (i, flows) = (change.instance(), change.flows());
-        let is_in_use = self.instance(i).is_some_and(|one| one.standing == Standing::InUse);
-        if !change.is_out() && why.is_none() && is_in_use {
-            self.stand(i, Standing::StandsBy);
+        match (change.kind(), &why) {
+            (Kind::Back, None) => self.stand(i, Standing::StandsBy),
+            (Kind::Lost, _) => {
+                // It has to be done, so it is tried on.
+                let again = why.is_some().then(|| now + self.rule.cool);
+                if let Some(one) = self.instances.get_mut(usize::from(i)) {
+                    one.leaves = again;
+                }
+            }
+            _ => {}
         }
+        self.is_even = change.kind() == Kind::Even && why.is_none() && flows == 0;
         let what = if why.is_some() { Happened::GivenUp } else { Happened::Done };
         let took = now.saturating_sub(change.begun());
-        let how = why.unwrap_or_else(|| format!("it took {:.1} ms", took.as_secs_f64() * 1e3));
+        let how = why.unwrap_or_else(|| {
+            format!("it took {:.1} ms{}", took.as_secs_f64() * 1e3, change.remark())
+        });
         self.say(what, i, flows, how);
         // Where too few are in use nothing is waited for, but after a failure.
         let is_short = self.count() < self.rule.min && what == Happened::Done;

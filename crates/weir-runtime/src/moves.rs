@@ -32,7 +32,7 @@ pub(crate) use post::{Channel, Post};
 use self::holder::Holder;
 use self::sender::Sender;
 use crate::segment::Segment;
-use crate::spec::{CrewSpec, EndSpec, FromWorker, WorkerSpec};
+use crate::spec::{CrewSpec, FromWorker, WorkerSpec};
 use crate::station::Station;
 use std::time::Duration;
 use weir_flow::Party;
@@ -77,8 +77,6 @@ struct Crew {
 enum Role {
     Holder(Box<Holder>),
     Sender(Box<Sender>),
-    /// In the place of an instance that was stopped for good: passes over the markers that come for it.
-    Deaf(Vec<usize>),
 }
 
 impl Moves {
@@ -89,10 +87,9 @@ impl Moves {
             let role = match crew.me {
                 Party::Replica(me) => {
                     let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
-                    lanes.clone().for_each(|lane| station.ingress.take_marks(lane));
-                    if spec.end == EndSpec::Drain {
-                        return Some(Crew { post, role: Role::Deaf(lanes.collect()) });
-                    }
+                    lanes.for_each(|lane| station.ingress.take_marks(lane));
+                    // Also in the place of one that was stopped for good: it has no µNF, so no flow, but gives away what packets
+                    // still come there for.
                     Role::Holder(Box::new(Holder::new(me, crew, group, spec, &mut post)?))
                 }
                 Party::Director(_) => Role::Sender(Box::new(Sender::new(crew, group, &mut post)?)),
@@ -126,15 +123,6 @@ impl Moves {
                     turn.ready &= sender.is_ready();
                     sender.later()
                 }
-                Role::Deaf(lanes) => {
-                    for lane in lanes {
-                        while station.ingress.mark(*lane).is_some() {
-                            station.pass_mark(*lane);
-                            turn.did = true;
-                        }
-                    }
-                    None
-                }
             };
             if post.waits() {
                 turn.did |= post.pump();
@@ -155,7 +143,7 @@ impl Moves {
     pub(crate) fn goes(&mut self, arena: &Arena, lane: usize, entry: &Entry) -> bool {
         self.crews.iter_mut().all(|crew| match &mut crew.role {
             Role::Holder(holder) => holder.goes(arena, lane, entry),
-            Role::Sender(_) | Role::Deaf(_) => true,
+            Role::Sender(_) => true,
         })
     }
 
@@ -179,7 +167,7 @@ impl Moves {
         }
         if let Some(ticket) = unheard {
             let why = Some("it keeps no flows of this NF that could be moved".to_owned());
-            self.notes.push(FromWorker::Moved { ticket, flows: 0, why });
+            self.notes.push(FromWorker::Moved { ticket, flows: 0, left: 0, why });
         }
     }
 
@@ -193,7 +181,7 @@ impl Moves {
                 Role::Sender(sender) if sender.group() == awaited.group => {
                     sender.wait_no_longer(awaited);
                 }
-                Role::Holder(_) | Role::Sender(_) | Role::Deaf(_) => {}
+                Role::Holder(_) | Role::Sender(_) => {}
             }
         }
     }
@@ -203,7 +191,6 @@ impl Moves {
         let notes = |crew: &mut Crew| match &mut crew.role {
             Role::Holder(holder) => holder.notes(),
             Role::Sender(sender) => sender.notes(),
-            Role::Deaf(_) => Vec::new(),
         };
         let own = std::mem::take(&mut self.notes);
         own.into_iter().chain(self.crews.iter_mut().flat_map(notes)).collect()
@@ -215,7 +202,7 @@ impl Role {
         match self {
             Role::Holder(holder) if holder.group() == group => holder.gone(replica, post),
             Role::Sender(sender) if sender.group() == group => sender.gone(replica),
-            Role::Holder(_) | Role::Sender(_) | Role::Deaf(_) => {}
+            Role::Holder(_) | Role::Sender(_) => {}
         }
     }
 }

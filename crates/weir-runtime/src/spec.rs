@@ -463,6 +463,9 @@ pub enum FromWorker {
         ticket: u64,
         /// Flows that have gone.
         flows: u64,
+        /// Buckets that stay for now, as they have flows and only those without were to go
+        /// ([`What::Some`](crate::moves::What::Some)).
+        left: u32,
         /// Why it is not all, if it is not.
         why: Option<String>,
     },

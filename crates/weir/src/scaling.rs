@@ -11,13 +11,15 @@ use weir_plan::{Asked, MAX_INSTANCES};
 const STEP: u32 = 500;
 /// Seconds without another change after one, unless told otherwise.
 const COOL: f64 = 2.0;
+/// Seconds after which flows of an instance that is to be emptied move although they have not ended, unless told otherwise.
+const OLD_FLOWS: f64 = 60.0;
 /// Most of these.
-const LONGEST_COOL: f64 = 3600.0;
+const LONGEST: f64 = 3600.0;
 
-/// Understands `NF=1:4`, and behind it `,moves` or `,rebalance`, `,step=500`, `,cool=2`, as `--scale` is given.
+/// Understands `NF=1:4`, and behind it `,moves`, `,old-flows-end` (or `=60`) or `,rebalance`, `,step=500`, `,cool=2`, as `--scale` is given.
 pub fn parse(text: &str) -> Result<(String, ScaleOptions), String> {
-    let form = "write NF=MIN:MAX, such as fw=1:4; behind it may stand ,moves or ,rebalance and ,step=FLOWS and \
-                ,cool=SECONDS";
+    let form = "write NF=MIN:MAX, such as fw=1:4; behind it may stand ,moves or ,old-flows-end[=SECONDS] or \
+                ,rebalance and ,step=FLOWS and ,cool=SECONDS";
     let (name, rest) = text.split_once('=').ok_or(form)?;
     if name.is_empty() {
         return Err(format!("`{text}` names no NF: {form}"));
@@ -39,8 +41,8 @@ pub fn parse(text: &str) -> Result<(String, ScaleOptions), String> {
     let mut given = BTreeSet::new();
     for part in parts {
         let kind = match part.split_once('=') {
+            Some(("old-flows-end", _)) | None => "way",
             Some((kind, _)) => kind,
-            None => "way",
         };
         if !given.insert(kind) {
             let what = if kind == "way" { "how its instances share what comes" } else { kind };
@@ -50,24 +52,27 @@ pub fn parse(text: &str) -> Result<(String, ScaleOptions), String> {
             None if part == "moves" => options.way = Some(Way::Moves),
             None if part == "rebalance" => options.way = Some(Way::Rebalance),
             None if part == "old-flows-end" => {
-                return Err("`old-flows-end`: that old flows stay where they are until they end is not there yet; with \
-                            `moves` they go along"
-                    .to_owned());
+                options.way = Some(Way::OldFlowsEnd(Duration::from_secs_f64(OLD_FLOWS)));
+            }
+            Some(("old-flows-end", text)) => {
+                options.way = Some(Way::OldFlowsEnd(seconds(text)?));
             }
             Some(("step", flows)) => match flows.parse::<u32>() {
                 Ok(flows @ 1..) => options.step = flows,
                 _ => return Err(format!("`{flows}` flows in a step: one at least")),
             },
-            Some(("cool", seconds)) => match seconds.parse::<f64>() {
-                Ok(seconds @ 0.0..=LONGEST_COOL) => {
-                    options.cool = Duration::from_secs_f64(seconds);
-                }
-                _ => return Err(format!("`{seconds}` seconds: 0 to {LONGEST_COOL} can be")),
-            },
+            Some(("cool", text)) => options.cool = seconds(text)?,
             _ => return Err(format!("`{part}` is unknown: {form}")),
         }
     }
     Ok((name.to_owned(), options))
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds @ 0.0..=LONGEST) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` seconds: 0 to {LONGEST} can be")),
+    }
 }
 
 /// By NF what is asked for; each is given once.
@@ -105,6 +110,7 @@ pub fn told(nf: &str, decision: &Decision) -> String {
     let (does, more) = match what {
         Happened::Out => (format!("instance {instance} is taken into use"), String::new()),
         Happened::In => (format!("instance {instance} is being emptied"), String::new()),
+        Happened::Even => ("shares are being made even".to_owned(), String::new()),
         Happened::Done => ("done".to_owned(), format!(", {flows} flows moved")),
         Happened::GivenUp => ("given up".to_owned(), format!(", {flows} flows moved")),
         Happened::AtMost => ("overloaded".to_owned(), String::new()),
@@ -129,6 +135,10 @@ mod tests {
         let (way, cool) = (Some(Way::Moves), Duration::from_millis(250));
         assert_eq!(options, ScaleOptions { limits: (2, 3), way, step: 7, cool });
         assert_eq!(parse("fw=1:2,rebalance").unwrap().1.way, Some(Way::Rebalance));
+        for (text, seconds) in [("fw=1:2,old-flows-end", 60), ("fw=1:2,old-flows-end=9", 9)] {
+            let way = Way::OldFlowsEnd(Duration::from_secs(seconds));
+            assert_eq!(parse(text).unwrap().1.way, Some(way));
+        }
         for (text, why) in [
             ("fw", "write NF=MIN:MAX"),
             ("fw=3", "write NF=MIN:MAX"),
@@ -145,7 +155,8 @@ mod tests {
             ("fw=1:2,cool=-1", "`-1` seconds"),
             ("fw=1:2,cool=NaN", "`NaN` seconds"),
             ("fw=1:2,later", "`later` is unknown"),
-            ("fw=1:2,old-flows-end", "not there yet"),
+            ("fw=1:2,old-flows-end=-1", "`-1` seconds"),
+            ("fw=1:2,old-flows-end=9,moves", "says twice how its instances share"),
         ] {
             let said = parse(text).unwrap_err();
             assert!(said.contains(why), "{text}: {said}");

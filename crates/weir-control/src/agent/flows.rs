@@ -141,6 +141,8 @@ pub(super) struct Desk {
 pub(super) struct Scaled {
     pub(super) ticket: u64,
     pub(super) flows: u64,
+    /// Buckets that were to go and have flows.
+    pub(super) left: u32,
     pub(super) failures: Vec<String>,
 }
 
@@ -175,6 +177,7 @@ enum Answer {
     Moved {
         group: u16,
         flows: u64,
+        left: u32,
         failures: Vec<String>,
         /// It was not asked for by the operator.
         scales: bool,
@@ -262,7 +265,7 @@ impl Agent {
             return Err(MoveError::Busy(crew.name.clone()));
         }
         let group = crew.group();
-        let answer = Answer::Moved { group, flows: 0, failures: Vec::new(), scales };
+        let answer = Answer::Moved { group, flows: 0, left: 0, failures: Vec::new(), scales };
         let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
         let ticket = self.ask(sources, answer, message)?;
         self.flows.excused = Some(Instant::now() + EXCUSED);
@@ -380,20 +383,23 @@ impl Agent {
     }
 
     /// Worker `w` says what it has moved.
-    pub(super) fn flows_moved(&mut self, w: usize, ticket: u64, count: u64, why: Option<String>) {
+    pub(super) fn flows_moved(
+        &mut self,
+        w: usize,
+        ticket: u64,
+        (count, stay): (u64, u32),
+        why: Option<String>,
+    ) {
         let name = &self.setup.workers[w].name;
         let Some(open) = self.flows.waits_for(ticket, w) else {
             return self.convict(w, "said that it had moved flows that it was not asked for");
         };
         let order = open.order.clone();
         self.trust.forgive_message(w);
-        match (&mut open.answer, why) {
-            (Answer::Moved { flows, .. }, None) => *flows += count,
-            (Answer::Moved { flows, failures, .. }, Some(why)) => {
-                *flows += count;
-                failures.push(format!("{name}: {why}"));
-            }
-            (Answer::Listed { .. }, _) => {}
+        if let Answer::Moved { flows, left, failures, .. } = &mut open.answer {
+            *flows = flows.saturating_add(count);
+            *left = left.saturating_add(stay);
+            failures.extend(why.map(|why| format!("{name}: {why}")));
         }
         self.flows.waiting.note(w, &order);
         self.close_if_answered(ticket);
@@ -450,8 +456,8 @@ impl Agent {
         }
         let Some(Open { begun, answer, .. }) = self.flows.open.remove(&ticket) else { return };
         self.events.push_back(match answer {
-            Answer::Moved { flows, failures, scales: true, .. } => {
-                return self.flows.scaled.push(Scaled { ticket, flows, failures });
+            Answer::Moved { flows, left, failures, scales: true, .. } => {
+                return self.flows.scaled.push(Scaled { ticket, flows, left, failures });
             }
             Answer::Moved { flows, failures, .. } => {
                 let took = begun.elapsed();

@@ -117,7 +117,9 @@ impl Agent {
                     self.convict(w, "said that it had taken over what it was not given");
                 }
             }
-            FromWorker::Moved { ticket, flows, why } => self.flows_moved(w, ticket, flows, why),
+            FromWorker::Moved { ticket, flows, left, why } => {
+                self.flows_moved(w, ticket, (flows, left), why);
+            }
             FromWorker::Flows { ticket, totals, lines } => {
                 self.flows_listed(w, ticket, totals, lines);
             }

@@ -4,7 +4,7 @@ use super::flows::{Given, Scaled};
 use super::{Agent, Event, State};
 use crate::crews::{self, Crew, Instance};
 use crate::memory::Memory;
-use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler, Way};
+use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler};
 use crate::setup::{LaneSetup, ScaleSetup, Setup};
 use std::time::{Duration, Instant};
 use weir_packet::DropReason;
@@ -42,7 +42,7 @@ impl Scales {
     pub(super) fn go_on_from(&mut self, before: &mut Scales) {
         (self.begun, self.looked) = (before.begun, before.looked);
         for mut old in std::mem::take(&mut before.all) {
-            let limits = |rule: &Rule| (rule.way == Way::Moves).then_some((rule.min, rule.max));
+            let limits = |rule: &Rule| rule.way.keeps_flows().then_some((rule.min, rule.max));
             let is_same = |new: &&mut One| {
                 let (new, old) = (&new.scaler, &old.scaler);
                 limits(new.rule()).is_some() && limits(new.rule()) == limits(old.rule())
@@ -57,7 +57,7 @@ impl Scales {
 
     /// An NF whose flows have moved as its instances became more, and would begin anew with the next generation.
     pub(super) fn begins_anew(&self, before: &Setup, next: &Setup) -> Option<String> {
-        let moved = |one: &&One| one.scaler.rule().way == Way::Moves && one.scaler.has_moved();
+        let moved = |one: &&One| one.scaler.rule().way.keeps_flows() && one.scaler.has_moved();
         let weights = |setup: &Setup, crew: &Crew| {
             setup.groups.get(usize::from(crew.group())).map(|group| group.weights.clone())
         };
@@ -85,10 +85,10 @@ impl Agent {
         }
         let now = self.scales.begun.elapsed();
         let mut scales = std::mem::take(&mut self.scales.all);
-        for Scaled { ticket, flows, failures } in std::mem::take(&mut self.flows.scaled) {
+        for Scaled { ticket, flows, left, failures } in std::mem::take(&mut self.flows.scaled) {
             if let Some(one) = scales.iter_mut().find(|one| one.waits == Some(ticket)) {
                 one.waits = None;
-                one.scaler.answered(now, answer(flows, &failures));
+                one.scaler.answered(now, answer(flows, left, &failures));
             }
         }
         let rests = self.stopping || self.finished || self.is_relinking();
@@ -118,6 +118,7 @@ impl Agent {
             Ask::Move { from, to, part } => {
                 let what = match part {
                     Part::Some { flows, keep } => What::Some { flows, keep },
+                    Part::Free { keep } => What::Free { keep },
                     Part::All => What::Share(100),
                 };
                 match self.move_for_scaling(&one.crew, from, to, what) {
@@ -189,8 +190,9 @@ impl Agent {
 }
 
 /// What an order's answer means.
-fn answer(flows: u64, failures: &[String]) -> Answer {
+fn answer(flows: u64, left: u32, failures: &[String]) -> Answer {
     match failures.first() {
+        None if left > 0 => Answer::Left(flows, left),
         None => Answer::Done(flows),
         Some(why) => Answer::Failed(flows, why.clone()),
     }

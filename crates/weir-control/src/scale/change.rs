@@ -10,6 +10,8 @@ const TRIES: u32 = 5;
 /// How long until it is tried again, and how long when somebody else is at it.
 const AGAIN: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(50);
+/// How often it is looked whether flows have ended.
+const LATER: Duration = Duration::from_secs(1);
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +39,11 @@ pub enum Part {
         /// Buckets.
         keep: u32,
     },
+    /// None: only buckets without a flow go. So many buckets stay.
+    Free {
+        /// Buckets.
+        keep: u32,
+    },
     /// All, also those that are there by themselves.
     All,
 }
@@ -46,16 +53,31 @@ pub enum Part {
 pub enum Answer {
     /// It is done; so many flows have moved.
     Done(u64),
+    /// So many flows have moved, and so many buckets are to go when their flows have ended.
+    Left(u64, u32),
     /// It cannot be now, as somebody else is at it.
     NotNow,
     /// It failed, after so many flows.
     Failed(u64, String),
 }
 
+/// What a change is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The instance is to have a share as large as others.
+    Out,
+    /// The same, of one that has had a smaller one.
+    Even,
+    /// It is to have nothing.
+    Back,
+    /// It was stopped for good: what came to it goes to others.
+    Lost,
+}
+
 /// A change that is under way.
 #[derive(Debug)]
 pub(super) struct Change {
-    out: bool,
+    kind: Kind,
     instance: u16,
     begun: Duration,
     flows: u64,
@@ -66,6 +88,12 @@ pub(super) struct Change {
     /// How often the first step has moved some flows.
     repeats: usize,
     not_before: Duration,
+    /// How long flows may take to end, where they are to.
+    limit: Option<Duration>,
+    /// Flows that move in one step.
+    step: u32,
+    /// Buckets that stay, as they did not.
+    stay: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,53 +103,98 @@ enum Step {
 }
 
 impl Change {
-    fn new(now: Duration, out: bool, instance: u16, steps: VecDeque<Step>) -> Self {
-        let (begun, not_before) = (now, now);
+    fn new(rule: &Rule, now: Duration, kind: Kind, instance: u16) -> Self {
+        let limit = match (rule.way, kind) {
+            (Way::OldFlowsEnd(limit), Kind::Out | Kind::Even | Kind::Back) => Some(limit),
+            _ => None,
+        };
         Change {
-            out,
+            kind,
             instance,
-            begun,
+            begun: now,
             flows: 0,
-            steps,
+            steps: VecDeque::new(),
             asked: false,
             tries: 0,
             repeats: 0,
-            not_before,
+            not_before: now,
+            limit,
+            step: rule.step,
+            stay: 0,
         }
     }
 
-    /// `instance` gets as many buckets as each of `sources` keeps.
-    pub(super) fn out(rule: &Rule, now: Duration, instance: u16, sources: &[u16]) -> Self {
-        let keep = BUCKETS.div_ceil(sources.len() + 1) as u32;
-        let part = Part::Some { flows: rule.step, keep };
-        let moves = || sources.iter().map(|from| Step::Move { from: *from, to: instance, part });
-        let steps = match rule.way {
-            Way::Moves => moves().collect(),
-            Way::Rebalance => [Step::Weigh].into(),
+    fn with(mut self, rule: &Rule, steps: impl IntoIterator<Item = Step>) -> Self {
+        match rule.way {
+            Way::Rebalance => self.steps.push_back(Step::Weigh),
+            Way::Moves | Way::OldFlowsEnd(_) => self.steps.extend(steps),
+        }
+        self
+    }
+
+    /// `instance` gets as many buckets as each of the `others` keeps; those that have fewest stand first.
+    pub(super) fn out(
+        rule: &Rule,
+        now: Duration,
+        kind: Kind,
+        instance: u16,
+        others: &[u16],
+    ) -> Self {
+        let change = Change::new(rule, now, kind, instance);
+        let steps = match change.limit {
+            None => evened(rule, instance, others),
+            Some(_) => {
+                let part = Part::Free { keep: share(others.len() + 1) };
+                others.iter().map(|from| Step::Move { from: *from, to: instance, part }).collect()
+            }
         };
-        Change::new(now, true, instance, steps)
+        change.with(rule, steps)
     }
 
     /// All of `instance` goes to `targets`, to each as much.
     pub(super) fn back(rule: &Rule, now: Duration, instance: u16, targets: &[u16]) -> Self {
-        let share = BUCKETS / (targets.len() + 1);
-        let mut steps = VecDeque::new();
-        for (to, behind) in targets.iter().zip((0..targets.len()).rev()) {
-            let keep = (share * behind / targets.len()) as u32;
-            let part = Part::Some { flows: rule.step, keep };
-            steps.push_back(Step::Move { from: instance, to: *to, part });
-            if behind == 0 {
-                steps.push_back(Step::Move { from: instance, to: *to, part: Part::All });
-            }
-        }
-        if rule.way == Way::Rebalance {
-            steps = [Step::Weigh].into();
-        }
-        Change::new(now, false, instance, steps)
+        let change = Change::new(rule, now, Kind::Back, instance);
+        let part = |keep| match change.limit {
+            None => Part::Some { flows: rule.step, keep },
+            Some(_) => Part::Free { keep },
+        };
+        let steps = given(instance, targets, part);
+        change.with(rule, steps)
     }
 
+    /// What came to `lost` goes to the others, of which the first has least. Its flows begin anew there.
+    pub(super) fn lost(rule: &Rule, now: Duration, lost: u16, others: &[u16]) -> Self {
+        let change = Change::new(rule, now, Kind::Lost, lost);
+        let steps = match (rule.way, others.split_first()) {
+            (Way::Moves, Some((first, rest))) => {
+                let all = Step::Move { from: lost, to: *first, part: Part::All };
+                [all].into_iter().chain(evened(rule, *first, rest)).collect()
+            }
+            // Flows of others stay where they are.
+            _ => given(lost, others, |keep| Part::Some { flows: rule.step, keep }),
+        };
+        change.with(rule, steps)
+    }
+
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// True when the instance is to have a share.
     pub(super) fn is_out(&self) -> bool {
-        self.out
+        matches!(self.kind, Kind::Out | Kind::Even)
+    }
+
+    /// What there is to say when it is over.
+    pub(super) fn remark(&self) -> String {
+        match (self.stay, self.limit) {
+            (1.., Some(limit)) => format!(
+                ", and {} of 65,536 parts of the flows stay where they were, as some of them had not ended in {:.0} s",
+                self.stay,
+                limit.as_secs_f64()
+            ),
+            _ => String::new(),
+        }
     }
 
     pub(super) fn instance(&self) -> u16 {
@@ -150,7 +223,7 @@ impl Change {
             Step::Weigh => {
                 let mut weights = weights();
                 if let Some(left) = weights.get_mut(usize::from(self.instance)) {
-                    *left = u32::from(self.out);
+                    *left = u32::from(self.is_out());
                 }
                 Ask::Weigh(weights)
             }
@@ -178,6 +251,12 @@ impl Change {
                 }
                 None
             }
+            Answer::Left(flows, left) => {
+                self.flows = self.flows.saturating_add(flows);
+                self.tries = 0;
+                self.wait_for_flows(now, left);
+                None
+            }
             Answer::NotNow => {
                 self.not_before = now + SOON;
                 None
@@ -187,6 +266,35 @@ impl Change {
                 self.tries += 1;
                 self.not_before = now + AGAIN;
                 (self.tries >= TRIES).then(|| format!("it failed {TRIES} times, at last: {why}"))
+            }
+        }
+    }
+
+    /// Some buckets have flows that have not ended. When these have had time enough they move, or stay where there is no need
+    /// that they go.
+    fn wait_for_flows(&mut self, now: Duration, left: u32) {
+        let limit = self.limit.unwrap_or_default();
+        let waits = now.saturating_sub(self.begun) < limit;
+        match (waits, self.is_out()) {
+            (true, is_out) => {
+                self.not_before = now + LATER;
+                if is_out {
+                    // Those of another source may have ended.
+                    self.steps.rotate_left(1);
+                }
+            }
+            (false, true) => {
+                self.stay += u64::from(left);
+                self.steps.pop_front();
+            }
+            (false, false) => {
+                for step in &mut self.steps {
+                    if let Step::Move { part, .. } = step
+                        && let Part::Free { keep } = *part
+                    {
+                        *part = Part::Some { flows: self.step, keep };
+                    }
+                }
             }
         }
     }
@@ -214,4 +322,32 @@ impl Change {
 
 fn is_all(step: &Step) -> bool {
     matches!(step, Step::Move { part: Part::All, .. })
+}
+
+/// How many buckets each of so many instances keeps, at most.
+fn share(instances: usize) -> u32 {
+    BUCKETS.div_ceil(instances.max(1)) as u32
+}
+
+/// Steps that make shares even, however they were: all that is too much goes to `first`, and from one to the next until each has its
+/// share.
+fn evened(rule: &Rule, first: u16, others: &[u16]) -> VecDeque<Step> {
+    let part = Part::Some { flows: rule.step, keep: share(others.len() + 1) };
+    let gathered = others.iter().map(|from| (*from, first));
+    let passed = [first].into_iter().chain(others.iter().copied()).zip(others.iter().copied());
+    gathered.chain(passed).map(|(from, to)| Step::Move { from, to, part }).collect()
+}
+
+/// Steps by which all of an instance goes to `targets`, to each as much of an even share; of what stays, such a `part`.
+fn given(from: u16, targets: &[u16], part: impl Fn(u32) -> Part) -> VecDeque<Step> {
+    let share = BUCKETS / (targets.len() + 1);
+    let mut steps = VecDeque::new();
+    for (to, behind) in targets.iter().zip((0..targets.len()).rev()) {
+        let keep = (share * behind / targets.len()) as u32;
+        steps.push_back(Step::Move { from, to: *to, part: part(keep) });
+        if behind == 0 {
+            steps.push_back(Step::Move { from, to: *to, part: Part::All });
+        }
+    }
+    steps
 }

@@ -1,7 +1,9 @@
 //! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
+mod claim;
 mod gather;
 mod placed;
+mod some;
 mod sorted;
 mod table;
 mod waits;
@@ -9,6 +11,7 @@ mod wants;
 
 pub use self::placed::Placed;
 
+use self::claim::Claim;
 use self::placed::Handed;
 use self::sorted::Sorted;
 use self::waits::Come;
@@ -66,6 +69,11 @@ pub(super) struct Holder {
     coming: BTreeMap<MoveId, Come>,
     /// For whom it has waited, and how long.
     waits: Waits,
+    /// Instances that are gone for good, and what may be here again for that.
+    gone: BTreeSet<u16>,
+    claim: Option<Claim>,
+    /// It was handed over nothing by the generation before.
+    is_new: bool,
     /// Who announced what did not come, and until when nothing is taken from him.
     shunned: BTreeMap<u16, Instant>,
     /// What goes.
@@ -185,6 +193,9 @@ impl Holder {
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),
             waits: Waits::default(),
+            gone: (0..count).filter(|replica| gone(Party::Replica(*replica))).collect(),
+            claim: None,
+            is_new: false,
             shunned: BTreeMap::new(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
@@ -266,6 +277,7 @@ impl Holder {
         segment: &mut Segment,
     ) -> bool {
         let mut did = self.sort(segment);
+        self.ask_if_new(post);
         for copy in std::mem::take(&mut self.returning) {
             self.lost += self.put(&copy, segment);
         }
@@ -298,6 +310,8 @@ impl Holder {
         // What is to be done with the table waits for the next turn, which comes before any packet.
         let effects = self.machine.gone(replica);
         self.apply_without_table(effects, post);
+        self.gone.insert(replica);
+        self.claim(post);
     }
 
     /// Does what needs no table.
@@ -322,6 +336,7 @@ impl Holder {
         match &letter {
             // What was told an earlier life may be out of date.
             Message::Tell(life, told) if *life == self.life => {
+                self.judge_claim(from, told);
                 for (part, route) in &told.routes {
                     let here = route.to == self.me;
                     match part {

@@ -59,6 +59,12 @@ pub enum What {
         /// Buckets.
         keep: u32,
     },
+    /// Its buckets without flows: none moves but what begins just then. So many buckets stay; how many more would go, had they no
+    /// flows, the answer says.
+    Free {
+        /// Buckets.
+        keep: u32,
+    },
 }
 
 /// One flow of an instance.

@@ -71,7 +71,6 @@ impl Moves {
         self.crews.iter().all(|crew| match &crew.role {
             Role::Holder(holder) => holder.is_quiet(),
             Role::Sender(sender) => sender.is_ready(),
-            Role::Deaf(_) => true,
         })
     }
 
@@ -137,7 +136,10 @@ impl Moves {
             let names: Vec<&str> = nodes().map(|node| node.name.as_str()).collect();
             let nfs: Vec<&dyn Instance> = nodes().filter_map(|node| node.nf.as_deref()).collect();
             let kept = match std::mem::take(&mut holder.handed) {
-                Handed::None => Ok(0),
+                Handed::None => {
+                    holder.is_new = true;
+                    Ok(0)
+                }
                 Handed::As(placed) => {
                     if let Err(guests) = holder.take_over(placed, &nfs) {
                         refused.push(format!(

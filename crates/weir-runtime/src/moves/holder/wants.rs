@@ -1,5 +1,6 @@
 //! What the agent wants moved: cut into migrations, begun as far as may be, told when it is done.
 
+use super::some::{free_of, some_of};
 use super::sorted::Sorted;
 use super::{Holder, Leave};
 use crate::moves::look::{Chooser, LOOK};
@@ -32,6 +33,8 @@ pub(super) struct Ordered {
     to: u16,
     /// What has been found, of an order of flows.
     found: Option<Found>,
+    /// Buckets that stay as they have flows.
+    stay: u32,
 }
 
 /// Flows that a filter chooses, in any of the µNFs' tables.
@@ -171,19 +174,21 @@ pub(super) struct Ticket {
     /// Migrations that are not over.
     left: usize,
     flows: u64,
+    /// Buckets that stay as they have flows.
+    stay: u32,
     why: Option<String>,
 }
 
 impl Holder {
     /// The agent wants flows moved from here.
     pub(in crate::moves) fn order(&mut self, ticket: u64, what: What, to: u16) {
-        self.orders.push_back(Ordered { ticket, what, to, found: None });
+        self.orders.push_back(Ordered { ticket, what, to, found: None, stay: 0 });
     }
 
     /// Cuts orders into migrations, a step at a time. Not before it is known what is here: one that was just started anew is told that by the
     /// others, and what is on its way here, as an earlier order ended early, is here when it has come. True when it did something.
     pub(super) fn cut_orders(&mut self, segment: &mut Segment) -> bool {
-        if !self.machine.is_ready() || self.expects() {
+        if !self.machine.is_ready() || self.expects() || self.claims() {
             return false;
         }
         let Some(mut order) = self.orders.pop_front() else { return false };
@@ -191,7 +196,7 @@ impl Holder {
             self.orders.push_front(order);
             return true;
         };
-        let Ordered { ticket, to, .. } = order;
+        let Ordered { ticket, to, stay, .. } = order;
         let left = pieces.len();
         for Piece { parts, keys, home, flows } in pieces {
             let (tries, not_before) = (0, None);
@@ -206,7 +211,7 @@ impl Holder {
                 not_before,
             });
         }
-        self.tickets.insert(ticket, Ticket { left, flows: 0, why: None });
+        self.tickets.insert(ticket, Ticket { left, flows: 0, stay, why: None });
         self.tell(ticket);
         true
     }
@@ -233,21 +238,33 @@ impl Holder {
                 let pieces = order.found.take().map(|found| found.pieces).unwrap_or_default();
                 Some(pieces.into_iter().filter(|piece| !piece.parts.is_empty()).collect())
             }
-            What::Share(_) | What::Some { .. } => {
+            What::Share(percent) => {
                 if !self.is_sorted(segment) {
                     return None;
                 }
-                let all = self.most_flows(segment);
-                let What::Some { flows, keep } = order.what else {
-                    let What::Share(percent) = order.what else { return Some(Vec::new()) };
-                    return Some(self.share(percent, order.to, all));
-                };
-                let here = self.buckets_here();
+                Some(self.share(*percent, order.to, self.most_flows(segment)))
+            }
+            What::Some { keep, .. } | What::Free { keep } => {
+                let (here, keep) = (self.buckets_here(), *keep);
+                // Nothing is to go: the table need not be looked through.
+                if here.len() <= keep as usize {
+                    return Some(Vec::new());
+                }
+                if !self.is_sorted(segment) {
+                    return None;
+                }
                 let of = |bucket| {
                     self.sorted.iter().map(|sorted| sorted.count(bucket)).max().unwrap_or(0)
                 };
-                let going = some_of(&here, of, all, flows, keep);
-                Some(self.pieces(&here, going, order.to, all))
+                let all = self.most_flows(segment);
+                if let What::Some { flows, .. } = order.what {
+                    let going = some_of(&here, of, all, flows, keep);
+                    return Some(self.pieces(&here, going, order.to, all));
+                }
+                // What has ended may still be among what was sorted, and what begins from now on moves along.
+                let (going, stay) = free_of(&here, of, keep);
+                order.stay = stay;
+                Some(self.pieces(&here, &going, order.to, 0))
             }
         }
     }
@@ -441,43 +458,9 @@ impl Holder {
 
     fn tell(&mut self, ticket: u64) {
         if self.tickets.get(&ticket).is_some_and(|told| told.left == 0)
-            && let Some(Ticket { flows, why, .. }) = self.tickets.remove(&ticket)
+            && let Some(Ticket { flows, stay, why, .. }) = self.tickets.remove(&ticket)
         {
-            self.notes.push(FromWorker::Moved { ticket, flows, why });
+            self.notes.push(FromWorker::Moved { ticket, flows, left: stay, why });
         }
-    }
-}
-
-/// Of the buckets that are `here`, with `all` flows, those of the first `flows` flows or a little more; but of many a
-/// thirty-second part. `keep` stay at least.
-fn some_of(here: &[u16], of: impl Fn(u16) -> u64, all: u64, flows: u32, keep: u32) -> &[u16] {
-    let enough = u64::from(flows.max(1)).max(all / 32);
-    let may = here.len().saturating_sub(keep as usize);
-    let (mut count, mut sum) = (0, 0);
-    while count < may && sum < enough {
-        sum += here.get(count).map_or(0, |bucket| of(*bucket));
-        count += 1;
-    }
-    here.get(..count).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::some_of;
-
-    #[test]
-    fn a_step_has_the_flows_that_were_asked_for_and_leaves_the_buckets_that_stay() {
-        let here: Vec<u16> = (0..100).collect();
-        let one = |_| 1;
-        assert_eq!(some_of(&here, one, 100, 7, 50), &here[..7]);
-        assert_eq!(some_of(&here, one, 100, 500, 50), &here[..50]);
-        assert_eq!(some_of(&here, one, 100, 500, 100), &here[..0]);
-        assert_eq!(some_of(&here, one, 100, 500, 200), &here[..0]);
-        // Buckets without flows go along with those before them, and alone at the end.
-        let few = |bucket| u64::from(bucket < 3);
-        assert_eq!(some_of(&here, few, 3, 2, 0), &here[..2]);
-        assert_eq!(some_of(&here[2..], few, 1, 2, 0), &here[2..]);
-        // A thirty-second of 64,000.
-        assert_eq!(some_of(&here, |_| 640, 64_000, 500, 0), &here[..4]);
     }
 }

@@ -1,0 +1,91 @@
+//! What is here again as another instance is gone for good.
+//!
+//! Whoever divides packets sends what had been moved to that one where it was at first. Who has it then hears so from nobody: it
+//! asks all others what they have and send where, and what nobody else has is its own again. Until then it
+//! carries out no order.
+
+use super::Holder;
+use crate::moves::{Letter, Part, Post};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use weir_flow::{Message, Party, Told};
+
+/// How long all may take to answer. After that what is not known to be here is moved nowhere.
+const ANSWER: Duration = Duration::from_millis(500);
+
+/// A question to all others, under way.
+pub(super) struct Claim {
+    since: Instant,
+    /// Who has not answered.
+    of: BTreeSet<Party>,
+    /// Buckets that were here at first and were not when that was asked, as far as nobody else has said that they are his.
+    lacking: BTreeSet<u16>,
+}
+
+impl Holder {
+    /// Some instance is gone: asks the others.
+    pub(super) fn claim(&mut self, post: &mut Post) {
+        let lacks = |bucket: &u16| {
+            u16::from(self.initial.at(*bucket)) == self.me && !self.is_here(&Part::Bucket(*bucket))
+        };
+        let lacking: BTreeSet<u16> = (0..=u16::MAX).filter(lacks).collect();
+        if lacking.is_empty() {
+            return;
+        }
+        let directors = (0..self.directors).map(Party::Director);
+        self.ask_others(directors.collect(), lacking, post);
+    }
+
+    /// It was handed over nothing, as one that was gone had been in its place: it asks what the others have of what was here at first.
+    pub(super) fn ask_if_new(&mut self, post: &mut Post) {
+        if self.machine.is_ready() && std::mem::take(&mut self.is_new) {
+            self.ask_others(BTreeSet::new(), BTreeSet::new(), post);
+        }
+    }
+
+    fn ask_others(&mut self, mut of: BTreeSet<Party>, lacking: BTreeSet<u16>, post: &mut Post) {
+        let there = |own: &u16| *own != self.me && !self.gone.contains(own);
+        of.extend((0..self.replicas).filter(there).map(Party::Replica));
+        for other in &of {
+            let ask: Letter = Message::Hello(self.life);
+            post.send(*other, &ask);
+        }
+        self.claim = Some(Claim { since: Instant::now(), of, lacking });
+    }
+
+    /// True while orders wait for the answers.
+    pub(super) fn claims(&mut self) -> bool {
+        self.claim.take_if(|claim| claim.since.elapsed() >= ANSWER);
+        self.claim.is_some()
+    }
+
+    /// Somebody says what he has, or where he sends what.
+    pub(super) fn judge_claim(&mut self, from: Party, told: &Told<Part>) {
+        let has = matches!(from, Party::Replica(_)).then_some(&told.guests);
+        let has = has.into_iter().flatten().filter_map(|(part, _)| bucket(part));
+        // What went there when its source was gone is there now.
+        let came = told.coming.iter().filter(|(id, ..)| self.gone.contains(&id.source));
+        let came = came.flat_map(|(_, parts, _)| parts).filter_map(bucket);
+        // Who has not heard yet who is gone sends nothing more there when he has.
+        let goes = told.routes.iter().filter(|(_, route)| !self.gone.contains(&route.to));
+        let goes = goes.filter_map(|(part, _)| bucket(part));
+        let elsewhere: BTreeSet<u16> = has.chain(came).chain(goes).collect();
+        if matches!(from, Party::Replica(_)) {
+            // Also for one that was just started anew, which does not know what its earlier life had moved away.
+            elsewhere.iter().for_each(|bucket| self.own(*bucket, false));
+        }
+        let Some(claim) = &mut self.claim else { return };
+        claim.lacking.retain(|bucket| !elsewhere.contains(bucket));
+        claim.of.remove(&from);
+        if let Some(claim) = self.claim.take_if(|claim| claim.of.is_empty()) {
+            claim.lacking.into_iter().for_each(|bucket| self.own(bucket, true));
+        }
+    }
+}
+
+fn bucket(part: &Part) -> Option<u16> {
+    match part {
+        Part::Bucket(bucket) => Some(*bucket),
+        Part::Flow(_) => None,
+    }
+}

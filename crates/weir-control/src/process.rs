@@ -118,7 +118,7 @@ pub(crate) struct Beginning {
     pub(crate) socket: Option<OwnedFd>,
 }
 
-/// How long a worker may take to read what it is told, or to leave.
+/// How long a worker may take to go on with a message, or to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
@@ -174,16 +174,16 @@ impl Process {
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
         let mut process = Process { child, pidfd, socket, inbox: Inbox::default(), packets: None };
-        let told = link::send_within(process.socket.as_fd(), &spec, &fds, PATIENCE);
+        let told = link::post(process.socket.as_fd(), &spec, &fds);
         process.packets = packets;
         match told {
-            // It died already: found out by its descriptor like any other death.
+            // It died already: found out by its descriptor like any other death. One that does not read is not waited
+            // for; it is ended when it is not ready in time.
             Ok(()) | Err(LinkError::Closed) => Ok(process),
-            Err(LinkError::Slow(_)) => {
+            Err(e) => {
                 process.kill();
-                Ok(process)
+                Err(e.into())
             }
-            Err(e) => Err(e.into()),
         }
     }
 
@@ -197,12 +197,12 @@ impl Process {
     ) -> Result<(), SpawnError> {
         // Its device it has.
         let (spec, fds) = memory.spec(setup, w, None, None)?;
-        Ok(link::send_within(self.socket.as_fd(), &spec, &fds.as_fds(), PATIENCE)?)
+        Ok(link::post(self.socket.as_fd(), &spec, &fds.as_fds())?)
     }
 
     /// Gives the worker an order. To be called as [`Process::tell_next`].
     pub(crate) fn tell_order(&self, order: &Order) -> Result<(), LinkError> {
-        link::send_within(self.socket.as_fd(), order, &[], PATIENCE)
+        link::post(self.socket.as_fd(), order, &[])
     }
 
     pub(crate) fn pid(&self) -> Pid {

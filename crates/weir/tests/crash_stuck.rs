@@ -7,7 +7,10 @@ mod common_outside;
 use common_crash::*;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What is not waited for by anybody takes less, on a busy machine too.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 fn attacker(scratch: &Scratch, what: &str, when: &str) -> std::path::PathBuf {
     scratch.policy(&format!(
@@ -54,6 +57,45 @@ fn a_worker_that_is_stopped_before_it_is_ready_is_not_waited_for_as_one_that_bui
         kill_process(pid.unwrap(), Signal::STOP).unwrap();
         run.wait_for_line("the naming", |line| line.contains("worker a was stopped: killed"));
         run.wait_for_line("its death", |line| line.contains("worker a died"));
+    }
+}
+
+/// Kills worker `name` and waits for its successor, which must not have been kept waiting by another domain's.
+fn assert_back_at_once(run: &mut Run, name: &str) {
+    let killed = run.workers()[name];
+    let at = Instant::now();
+    kill_process(killed, Signal::KILL).unwrap();
+    let died = format!("worker {name} died");
+    let (noticed, _) = run.wait_for_line("the death", |line| line.contains(&died));
+    let again = format!("worker {name} runs again after ");
+    let (back, line) = run.wait_for_line("the successor", |line| line.contains(&again));
+    // A second, and not the ten that two patiences make: what else runs on the machine may take its part.
+    let late = (noticed - at).max(back - noticed);
+    assert!(late < AT_ONCE, "noticed after {:?}: {line}", noticed - at);
+}
+
+#[test]
+fn a_successor_that_does_not_read_what_it_is_told_keeps_nobody_waiting() {
+    let scratch = Scratch::new("stuck-deaf-successor");
+    // More than its control socket holds.
+    let much = "x".repeat(400_000);
+    let policy = scratch.policy(&format!(
+        "Port<0> lan;  Port<1> wan;  Port<2> lan2;  Port<3> wan2;
+         MacSwap good;  Attack deaf {{ path: \"{much}\" }};
+         pipelet {{ lan -> good;  good -> wan;  lan2 -> deaf;  deaf -> wan2; }}"
+    ));
+    let out = scratch.file("out.pcap");
+    let wan = format!("1=pcap:tx={}", out.display());
+    let more = ["--bind", "2=gen:rate=1000", "--bind", "3=null", "--domain", "deaf=other"];
+    let program = common_outside::hostile("hostile-nf");
+    let given = ["--bind", "0=gen:rate=20000", "--bind", &wan, "--with", program.to_str().unwrap()];
+    let mut run = Run::start(&policy, &[&given[..], &more].concat());
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
+    for _ in 0..2 {
+        // It had not read it either; its successor will not.
+        kill_process(run.workers()["deaf"], Signal::KILL).unwrap();
+        assert_back_at_once(&mut run, "good");
     }
 }
 

@@ -74,6 +74,10 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() != Some("worker") {
         return weir_worker::main();
     }
+    // What it is to do stands in what it does not read.
+    while std::env::args().nth(2).as_deref() == Some("deaf") {
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    }
     if !attacks::next_message_says(b"\"when\":\"start\"") {
         return weir_worker::main();
     }

@@ -42,6 +42,41 @@ fn a_worker_that_hangs_before_it_is_ready_is_ended_and_given_up_in_the_end() {
 }
 
 #[test]
+fn a_successor_that_hangs_before_it_is_ready_has_as_long_as_the_first_start_lets_expect() {
+    let scratch = Scratch::new("stuck-rebuild");
+    let hangs = scratch.file("hangs");
+    let policy = scratch.policy(&format!(
+        "Port<0> lan;  Port<1> wan;  Attack a {{ what: \"honest\", when: \"build\", path: \"{}\" }};
+         pipelet {{ lan -> a;  a -> wan; }}",
+        hangs.display()
+    ));
+    let out = scratch.file("out.pcap");
+    let wan = format!("1=pcap:tx={}", out.display());
+    let program = common_outside::hostile("hostile-nf");
+    let with = program.to_str().unwrap();
+    // A worker in its sandbox does not find the file by which it is told to hang.
+    let args = ["--bind", "0=gen:rate=1000", "--bind", &wan, "--with", with, "--sandbox", "off"];
+    let mut run = Run::start(&policy, &args);
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
+    let first = run.started.elapsed();
+    std::fs::write(&hangs, "").unwrap();
+    kill_process(run.workers()["a"], Signal::KILL).unwrap();
+    let (died, _) = run.wait_for_line("its death", |line| line.contains("worker a died"));
+    let named = "worker a was not ready in time: killed";
+    let (named, _) = run.wait_for_line("the naming", |line| line.contains(named));
+    // A second and four times the first start, which was over when the first packets had come; not the 20 s that a
+    // first start has.
+    let took = named - died;
+    let most = AT_ONCE + 4 * first + AT_ONCE;
+    assert!(took > AT_ONCE / 2 && took < most, "named after {took:?} instead of {most:?}");
+    std::fs::remove_file(&hangs).unwrap();
+    run.wait_for_line("a sound one", |line| line.contains("worker a runs again after"));
+    run.signal(Signal::INT);
+    run.finish().assert_sound("one that hung before it was ready");
+}
+
+#[test]
 fn a_worker_that_is_stopped_before_it_is_ready_is_not_waited_for_as_one_that_builds() {
     let scratch = Scratch::new("stuck-stopped");
     let policy = attacker(&scratch, "honest", "build");

@@ -323,8 +323,7 @@ impl Agent {
             let state = std::mem::replace(&mut self.workers[old].state, State::Gone);
             if let State::Running(process) | State::Done(process) = state {
                 to.workers[new].state = State::Running(process);
-                to.liveness.started(new);
-                to.liveness.ready(new);
+                to.liveness.go_on_from(new, &self.liveness, old);
                 to.trust.ready(new);
             }
             // It rests on its old bell.

@@ -199,11 +199,13 @@ pub struct Inbox {
     bytes: Vec<u8>,
     frame: Vec<u8>,
     begun: Option<Instant>,
+    /// Bytes of the message before.
+    heard: usize,
 }
 
 impl Default for Inbox {
     fn default() -> Self {
-        Inbox { bytes: Vec::new(), frame: vec![0; FRAME + 1], begun: None }
+        Inbox { bytes: Vec::new(), frame: vec![0; FRAME + 1], begun: None, heard: 0 }
     }
 }
 
@@ -229,7 +231,7 @@ impl Inbox {
             }
             self.bytes.extend_from_slice(body);
             if head != MORE {
-                self.begun = None;
+                (self.begun, self.heard) = (None, self.bytes.len());
                 let message = postcard::from_bytes(&self.bytes);
                 self.bytes = Vec::new();
                 return Ok(Some(message?));
@@ -237,6 +239,11 @@ impl Inbox {
             self.begun.get_or_insert_with(Instant::now);
         }
         Ok(None)
+    }
+
+    /// Bytes of the message that was taken last.
+    pub fn heard(&self) -> usize {
+        self.heard
     }
 
     /// How long the beginning of a message has been waiting for its end.

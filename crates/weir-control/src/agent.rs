@@ -13,6 +13,7 @@ mod scale;
 mod still;
 mod trust;
 mod view;
+mod voices;
 
 pub use crash::Crash;
 pub use flows::{FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved};
@@ -24,7 +25,9 @@ use crate::process::{Beginning, Process, Programs, SpawnError};
 use crate::recover::recover;
 use crate::scale::Decision;
 use crate::setup::{Setup, WorkerSetup};
+use crate::voice::Allowance;
 use crate::watchdog::{LONGEST_WAIT, Watchdog};
+use hear::Heard;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -137,6 +140,22 @@ pub enum Event {
         /// What.
         text: String,
     },
+    /// A worker wrote a line to its standard error.
+    Said {
+        /// Its name.
+        worker: String,
+        /// The line. It may hold anything.
+        text: String,
+    },
+    /// A worker said more than anybody is to read.
+    Omitted {
+        /// Its name.
+        worker: String,
+        /// Bytes that were left out.
+        bytes: u64,
+    },
+    /// Real-time workers kept the agent from running, and have left that class.
+    Demoted,
     /// A worker did what no sound one does, and was ended.
     Offence {
         /// Index of the worker.
@@ -250,6 +269,8 @@ struct Worker {
     /// Where its device was when it died last.
     left_at: Option<Place>,
     report: Vec<String>,
+    /// What it may say.
+    allowance: Allowance,
 }
 
 /// What a worker's successors have got back of what its µNFs remembered of flows, by their own word.
@@ -394,6 +415,7 @@ impl Agent {
                 left: None,
                 left_at: None,
                 report: Vec::new(),
+                allowance: Allowance::default(),
             });
         }
         for w in 0..agent.workers.len() {
@@ -432,16 +454,22 @@ impl Agent {
     pub fn turn(&mut self, timeout: Duration) -> Result<(), AgentError> {
         if let Some(dog) = &self.watchdog {
             dog.beat();
+            if dog.has_barked() {
+                self.events.push_back(Event::Demoted);
+            }
         }
         let timeout = self.go_on_relinking(timeout)?;
         let timeout = self.restart_due(timeout)?;
         let ready = self.wait(timeout.min(LONGEST_WAIT))?;
-        for (w, said, ended) in ready {
+        for Heard { worker, said, spoke, ended } in ready {
+            if spoke {
+                self.hear_words(worker);
+            }
             if said {
-                self.listen(w)?;
+                self.listen(worker)?;
             }
             if ended {
-                self.bury(w)?;
+                self.bury(worker)?;
             }
         }
         self.look()?;
@@ -561,16 +589,19 @@ impl Agent {
     pub fn dismiss(&mut self) -> Census {
         self.last_look();
         let mut children = Vec::new();
-        for (w, worker) in self.workers.iter_mut().enumerate() {
-            match std::mem::replace(&mut worker.state, State::Gone) {
+        for w in 0..self.workers.len() {
+            if let State::Running(process) = &mut self.workers[w].state {
+                process.kill();
+                self.hear_last_words(w);
+            }
+            match std::mem::replace(&mut self.workers[w].state, State::Gone) {
                 State::Done(process) => children.push((w, process.dismiss())),
-                State::Running(mut process) => process.kill(),
-                State::Waiting | State::Restarting(_) | State::Gone => {}
+                State::Running(_) | State::Waiting | State::Restarting(_) | State::Gone => {}
             }
         }
-        for (w, mut leaving) in children {
+        for (w, leaving) in children {
             // One that was killed on its way out has not written down what it held.
-            if !leaving.wait() {
+            if !self.see_off(w, leaving) {
                 recover(&self.setup, &mut self.memory, w);
                 self.memory.forget_stack(w);
             }

@@ -3,7 +3,7 @@
 use crate::jail::{Cell, Jail, JailError, SandboxOptions};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -21,19 +21,12 @@ pub(crate) struct Executable {
 #[derive(Debug)]
 pub(crate) struct Launcher {
     jail: Option<Jail>,
-    /// The terminal, for writing only: what is typed there is not for workers. `None` when errors go
-    /// somewhere else.
-    terminal: Option<OwnedFd>,
 }
 
 impl Launcher {
     pub(crate) fn new(options: SandboxOptions) -> Result<Self, JailError> {
         let jail = if options.on { Some(Jail::new(options)?) } else { None };
-        let stderr = std::io::stderr();
-        let terminal = options.on && stderr.is_terminal();
-        let flags = OFlags::WRONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let again = || rustix::fs::open("/proc/self/fd/2", flags, Mode::empty()).ok();
-        Ok(Launcher { jail, terminal: terminal.then(again).flatten() })
+        Ok(Launcher { jail })
     }
 
     /// The sandbox; `None` when it is off.
@@ -78,9 +71,6 @@ impl Launcher {
             let backtrace = std::env::var_os("RUST_BACKTRACE");
             command.env_clear().envs(backtrace.map(|v| ("RUST_BACKTRACE", v)));
             jail.put_on(&mut command, program.rules.clone(), cell);
-        }
-        if let Some(Ok(terminal)) = self.terminal.as_ref().map(OwnedFd::try_clone) {
-            command.stderr(terminal);
         }
         command
     }

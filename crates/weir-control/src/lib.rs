@@ -14,6 +14,7 @@
 //! | [`outside`] | programs that bring µNFs of their own |
 //! | `memory` | all shared memory, whose descriptors the agent keeps |
 //! | `process` | one worker process |
+//! | `voice` | what workers say to the operator |
 //! | `audit` | where each buffer of a trust domain is, after a hostile worker |
 //! | `dumps` | workers that write down what others drop |
 //! | `recover` | what is done when a worker has died |
@@ -45,6 +46,7 @@ mod recover;
 pub mod report;
 pub mod scale;
 pub mod setup;
+mod voice;
 mod watchdog;
 pub mod wiring;
 

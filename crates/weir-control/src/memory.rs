@@ -418,6 +418,18 @@ impl Memory {
         ReplicaTable::attach(region).is_ok_and(|replica| replica.forget()) || handed
     }
 
+    /// Bytes, at most, of what a successor of worker `w` finds remembered for it: what was never written takes no memory.
+    pub(crate) fn remembered(&self, w: usize) -> u64 {
+        let Some(worker) = self.workers.get(w) else { return 0 };
+        let regions = [&worker.state, &worker.replica, &worker.handover];
+        regions
+            .into_iter()
+            .flatten()
+            .filter_map(|region| rustix::fs::fstat(region.fd()).ok())
+            .map(|stat| stat.st_blocks.unsigned_abs() * 512)
+            .sum()
+    }
+
     /// What worker `w`, which rests, has written down of its µNFs; `None` for nonsense.
     pub(crate) fn handed_over(&self, w: usize) -> Option<Vec<NfState>> {
         let region = self.workers.get(w)?.handover.as_ref()?;

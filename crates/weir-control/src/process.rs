@@ -4,6 +4,7 @@ use crate::jail::Cell;
 use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
 use crate::setup::{Setup, WorkerSetup};
+use crate::voice::{Allowance, Ear};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -103,6 +104,8 @@ pub(crate) struct Process {
     pidfd: OwnedFd,
     socket: OwnedFd,
     inbox: Inbox,
+    /// Its standard error.
+    pub(crate) ear: Ear,
     /// A copy of its packet socket: only the agent may bind it.
     packets: Option<OwnedFd>,
 }
@@ -118,7 +121,7 @@ pub(crate) struct Beginning {
     pub(crate) socket: Option<OwnedFd>,
 }
 
-/// How long a worker may take to read what it is told, or to leave.
+/// How long a worker may take to go on with a message, or to leave.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Process {
@@ -162,28 +165,32 @@ impl Process {
         let outside = worker.program.and_then(|p| programs.outside.get(usize::from(p.0)));
         let (socket, theirs) = link::pair()?;
         let mut command = programs.launcher.command(outside.unwrap_or(&programs.own), cell);
-        let child = command
+        let mut child = command
             .arg("worker")
             .arg(&worker.name)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()?;
         // It holds the worker's end of the socket: while we do too, a worker that has died would
         // not be noticed by writing to it.
         drop(command);
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
-        let mut process = Process { child, pidfd, socket, inbox: Inbox::default(), packets: None };
-        let told = link::send_within(process.socket.as_fd(), &spec, &fds, PATIENCE);
+        let said = child.stderr.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe);
+        let ear = Ear::new(said.map_err(io::Error::from)?).map_err(io::Error::from)?;
+        let inbox = Inbox::default();
+        let mut process = Process { child, pidfd, socket, inbox, ear, packets: None };
+        let told = link::post(process.socket.as_fd(), &spec, &fds);
         process.packets = packets;
         match told {
-            // It died already: found out by its descriptor like any other death.
+            // It died already: found out by its descriptor like any other death. One that does not read is not waited
+            // for; it is ended when it is not ready in time.
             Ok(()) | Err(LinkError::Closed) => Ok(process),
-            Err(LinkError::Slow(_)) => {
+            Err(e) => {
                 process.kill();
-                Ok(process)
+                Err(e.into())
             }
-            Err(e) => Err(e.into()),
         }
     }
 
@@ -197,12 +204,12 @@ impl Process {
     ) -> Result<(), SpawnError> {
         // Its device it has.
         let (spec, fds) = memory.spec(setup, w, None, None)?;
-        Ok(link::send_within(self.socket.as_fd(), &spec, &fds.as_fds(), PATIENCE)?)
+        Ok(link::post(self.socket.as_fd(), &spec, &fds.as_fds())?)
     }
 
     /// Gives the worker an order. To be called as [`Process::tell_next`].
     pub(crate) fn tell_order(&self, order: &Order) -> Result<(), LinkError> {
-        link::send_within(self.socket.as_fd(), order, &[], PATIENCE)
+        link::post(self.socket.as_fd(), order, &[])
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -234,6 +241,11 @@ impl Process {
         self.inbox.take(self.socket.as_fd())
     }
 
+    /// Bytes of what it said last.
+    pub(crate) fn heard(&self) -> usize {
+        self.inbox.heard()
+    }
+
     /// True when it began to say something and does not go on.
     pub(crate) fn stammers(&self) -> bool {
         self.inbox.waits().is_some_and(|waits| waits > PATIENCE)
@@ -252,7 +264,7 @@ impl Process {
 
     /// Tells it to leave by closing its control socket.
     pub(crate) fn dismiss(self) -> Leaving {
-        Leaving { child: self.child, pidfd: self.pidfd }
+        Leaving { child: self.child, pidfd: self.pidfd, ear: self.ear }
     }
 }
 
@@ -260,26 +272,35 @@ impl Process {
 pub(crate) struct Leaving {
     child: Child,
     pidfd: OwnedFd,
+    ear: Ear,
 }
 
 impl Leaving {
     /// Waits until it has left, and ends it when it does not. True when it left of its own accord
-    /// and with success.
-    pub(crate) fn wait(&mut self) -> bool {
+    /// and with success. What it says meanwhile comes behind `lines`.
+    pub(crate) fn wait(&mut self, allowance: &mut Allowance, lines: &mut Vec<String>) -> bool {
         let end = Instant::now() + PATIENCE;
-        loop {
+        let left = loop {
             let left = end.saturating_duration_since(Instant::now());
-            let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            match poll(&mut fds, Timespec::try_from(left).ok().as_ref()) {
-                Ok(0) if left.is_zero() => {
+            let mut fds = vec![PollFd::new(&self.pidfd, PollFlags::IN)];
+            fds.extend(self.ear.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            // One that has said much is listened to again in a moment.
+            let turn = left.min(Duration::from_millis(100));
+            let heard = poll(&mut fds, Timespec::try_from(turn).ok().as_ref());
+            let ended = !fds[0].revents().is_empty();
+            match heard {
+                Ok(_) if ended => break self.child.wait().is_ok_and(|status| status.success()),
+                Ok(_) if left.is_zero() => {
                     let _ = self.child.kill();
                     let _ = self.child.wait();
-                    return false;
+                    break false;
                 }
-                Ok(n) if n > 0 => return self.child.wait().is_ok_and(|status| status.success()),
+                Ok(n) if n > 0 => lines.extend(self.ear.hear(allowance)),
                 _ => {}
             }
-        }
+        };
+        lines.extend(self.ear.last_words(allowance));
+        left
     }
 }
 

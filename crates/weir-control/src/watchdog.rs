@@ -1,7 +1,6 @@
 //! Keeps the machine alive when real-time workers take what the rest of it needs.
 
 use rustix::process::Pid;
-use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,6 +18,8 @@ const _: () = assert!(LONGEST_WAIT.as_millis() * 2 < EVERY.as_millis() * PATIENC
 struct Shared {
     beats: AtomicU64,
     stop: AtomicBool,
+    /// It has acted, and that was not told yet.
+    barked: AtomicBool,
     workers: Mutex<Vec<Pid>>,
 }
 
@@ -35,6 +36,7 @@ impl Watchdog {
         let shared = Arc::new(Shared {
             beats: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            barked: AtomicBool::new(false),
             workers: Mutex::new(Vec::new()),
         });
         let (say, granted) = std::sync::mpsc::channel();
@@ -56,6 +58,13 @@ impl Watchdog {
     pub(crate) fn beat(&self) {
         // Relaxed: a counter, no data behind it.
         self.shared.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// True once each time that it has taken the workers out of the real-time class. The agent says so, when it runs
+    /// again: writing may wait for a reader.
+    pub(crate) fn has_barked(&self) -> bool {
+        // Relaxed: no data behind it.
+        self.shared.barked.swap(false, Ordering::Relaxed)
     }
 
     /// Which processes to take out of the real-time class.
@@ -84,16 +93,12 @@ fn watch(shared: &Shared) {
         silent = if beats == last { silent + 1 } else { 0 };
         last = beats;
         if silent == PATIENCE {
-            let _ = writeln!(
-                std::io::stderr(),
-                "weir: real-time workers kept the agent from running for 2 s; \
-                 they run in the default class from now on"
-            );
             if let Ok(workers) = shared.workers.lock() {
                 for &pid in workers.iter() {
                     let _ = weir_mem::realtime::set_default(Some(pid));
                 }
             }
+            shared.barked.store(true, Ordering::Relaxed);
         }
     }
 }

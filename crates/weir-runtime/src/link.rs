@@ -2,11 +2,12 @@
 //!
 //! A message longer than a frame is cut into several; each frame's first byte says whether it is
 //! the last. Descriptors travel with the frames, at most 128 each (the kernel allows
-//! 253).
+//! 253). What the agent tells a worker is written so that nobody waits until it is read: where it is longer than a
+//! frame, it lies in a sealed file in memory, whose descriptor is the message's last.
 
 use rustix::cmsg_space;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -18,6 +19,12 @@ use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
 const FRAME: usize = 32 << 10;
+/// First byte of a frame that more follow.
+const MORE: u8 = 0;
+/// Of the last one.
+const LAST: u8 = 1;
+/// Of the last one of a message that lies in the file whose descriptor came last.
+const IN_FILE: u8 = 2;
 const FDS_PER_FRAME: usize = 128;
 /// Longest message: bounds what a peer can make us hold.
 const LONGEST: usize = 64 << 20;
@@ -43,8 +50,11 @@ pub enum LinkError {
     #[error("a message that is too long, or a frame of nothing")]
     Size,
     /// It does not take in what it is sent.
-    #[error("it does not read what it is told within {0:?}")]
-    Slow(Duration),
+    #[error("it has not read what it was told before")]
+    Full,
+    /// The file of a long message cannot be read.
+    #[error("a message whose file cannot be read: {0}")]
+    File(#[source] Errno),
 }
 
 /// A connected pair of ends.
@@ -60,38 +70,58 @@ pub fn send<T: Serialize>(
     message: &T,
     fds: &[BorrowedFd<'_>],
 ) -> Result<(), LinkError> {
-    send_with(to, message, fds, None)
-}
-
-/// As [`send`], to a peer that need not be trusted: waits no longer than `patience` for it to take
-/// in what came before.
-pub fn send_within<T: Serialize>(
-    to: BorrowedFd<'_>,
-    message: &T,
-    fds: &[BorrowedFd<'_>],
-    patience: Duration,
-) -> Result<(), LinkError> {
-    send_with(to, message, fds, Some(patience))
-}
-
-fn send_with<T: Serialize>(
-    to: BorrowedFd<'_>,
-    message: &T,
-    fds: &[BorrowedFd<'_>],
-    patience: Option<Duration>,
-) -> Result<(), LinkError> {
-    let end = patience.map(|patience| (Instant::now() + patience, patience));
-    let flags = match end {
-        Some(_) => SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        None => SendFlags::NOSIGNAL,
-    };
     let bytes = postcard::to_stdvec(message)?;
-    let (mut bytes, mut fds) = (bytes.as_slice(), fds);
+    send_frames(to, &bytes, fds, LAST, SendFlags::NOSIGNAL)
+}
+
+/// As [`send`], to a peer that need not be trusted: never waits for it to read. However long the message is, it
+/// takes little room on its way.
+///
+/// # Errors
+/// As [`send`]; [`LinkError::Full`] when too much that was sent before waits to be read. It may have got a part of the
+/// message then, and nothing that is sent later is understood.
+pub fn post<T: Serialize>(
+    to: BorrowedFd<'_>,
+    message: &T,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), LinkError> {
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let bytes = postcard::to_stdvec(message)?;
+    if bytes.len() <= FRAME {
+        return send_frames(to, &bytes, fds, LAST, flags);
+    }
+    let file = file(&bytes)?;
+    let fds: Vec<_> = fds.iter().copied().chain([file.as_fd()]).collect();
+    send_frames(to, &[], &fds, IN_FILE, flags)
+}
+
+/// A file in memory with `bytes` that nobody can change any more, to be read from its beginning.
+fn file(bytes: &[u8]) -> Result<OwnedFd, Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("weir-message", flags)?;
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        // Leaves the place alone at which the other side reads.
+        at += rustix::io::pwrite(&file, rest, at as u64)?;
+    }
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
+}
+
+/// Sends a message in frames, the last of which begins with `end`.
+fn send_frames(
+    to: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut fds: &[BorrowedFd<'_>],
+    end: u8,
+    flags: SendFlags,
+) -> Result<(), LinkError> {
     loop {
         let (now, later) = bytes.split_at(bytes.len().min(FRAME));
         let (fds_now, fds_later) = fds.split_at(fds.len().min(FDS_PER_FRAME));
         let last = later.is_empty() && fds_later.is_empty();
-        let head = [u8::from(last)];
+        let head = [if last { end } else { MORE }];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(FDS_PER_FRAME))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds_now.is_empty() {
@@ -102,17 +132,7 @@ fn send_with<T: Serialize>(
             Ok(_) if last => return Ok(()),
             Ok(_) => (bytes, fds) = (later, fds_later),
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                if let Some((end, patience)) = end {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return Err(LinkError::Slow(patience));
-                    }
-                    let mut fds = [PollFd::new(&to, PollFlags::OUT)];
-                    let left = left.min(Duration::from_secs(1));
-                    let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
-                }
-            }
+            Err(Errno::AGAIN) => return Err(LinkError::Full),
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(LinkError::Closed),
             Err(e) => return Err(e.into()),
         }
@@ -145,10 +165,32 @@ pub fn receive<T: DeserializeOwned>(from: BorrowedFd<'_>) -> Result<(T, Vec<Owne
         if bytes.len() > LONGEST {
             return Err(LinkError::Size);
         }
-        if head == 1 {
-            return Ok((postcard::from_bytes(&bytes)?, fds));
+        match head {
+            MORE => {}
+            IN_FILE => {
+                let file = fds.pop().ok_or(LinkError::Size)?;
+                return Ok((postcard::from_bytes(&read_file(&file)?)?, fds));
+            }
+            _ => return Ok((postcard::from_bytes(&bytes)?, fds)),
         }
     }
+}
+
+/// All that is in a message's file. By the calls that a worker's sandbox has.
+fn read_file(file: &OwnedFd) -> Result<Vec<u8>, LinkError> {
+    let size = rustix::fs::fstat(file).map_err(LinkError::File)?.st_size;
+    let size = usize::try_from(size).ok().filter(|size| *size <= LONGEST);
+    let mut bytes = vec![0; size.ok_or(LinkError::Size)?];
+    let mut at = 0;
+    while let Some(rest) = bytes.get_mut(at..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::read(file, rest) {
+            Ok(0) => return Err(LinkError::Size),
+            Ok(n) => at += n,
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(LinkError::File(e)),
+        }
+    }
+    Ok(bytes)
 }
 
 /// Takes in the messages of a peer that need not be trusted, as far as they have come: never waits,
@@ -157,11 +199,13 @@ pub struct Inbox {
     bytes: Vec<u8>,
     frame: Vec<u8>,
     begun: Option<Instant>,
+    /// Bytes of the message before.
+    heard: usize,
 }
 
 impl Default for Inbox {
     fn default() -> Self {
-        Inbox { bytes: Vec::new(), frame: vec![0; FRAME + 1], begun: None }
+        Inbox { bytes: Vec::new(), frame: vec![0; FRAME + 1], begun: None, heard: 0 }
     }
 }
 
@@ -186,8 +230,8 @@ impl Inbox {
                 return Err(LinkError::Size);
             }
             self.bytes.extend_from_slice(body);
-            if head == 1 {
-                self.begun = None;
+            if head != MORE {
+                (self.begun, self.heard) = (None, self.bytes.len());
                 let message = postcard::from_bytes(&self.bytes);
                 self.bytes = Vec::new();
                 return Ok(Some(message?));
@@ -195,6 +239,11 @@ impl Inbox {
             self.begun.get_or_insert_with(Instant::now);
         }
         Ok(None)
+    }
+
+    /// Bytes of the message that was taken last.
+    pub fn heard(&self) -> usize {
+        self.heard
     }
 
     /// How long the beginning of a message has been waiting for its end.
@@ -255,11 +304,41 @@ mod tests {
     }
 
     #[test]
+    fn a_long_message_is_posted_at_once_and_read_whole_whenever_it_is() {
+        let (a, b) = pair().unwrap();
+        // More than a socket holds, and more descriptors than go with one frame.
+        let text = "x".repeat(4 << 20);
+        let fds: Vec<_> = (0..300).map(|_| a.as_fd()).collect();
+        post(a.as_fd(), &text, &fds).unwrap();
+        post(a.as_fd(), &7u8, &[]).unwrap();
+        let (got, got_fds): (String, _) = receive(b.as_fd()).unwrap();
+        assert_eq!((got == text, got_fds.len()), (true, 300));
+        assert_eq!(receive::<u8>(b.as_fd()).unwrap().0, 7);
+    }
+
+    #[test]
+    fn who_has_got_a_long_message_cannot_change_it() {
+        let file = file(b"told").unwrap();
+        assert_eq!(rustix::io::pwrite(&file, b"t", 0), Err(Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
+        assert_eq!(read_file(&file).unwrap(), b"told");
+    }
+
+    #[test]
+    fn a_file_that_did_not_come_or_is_cut_is_no_message() {
+        let (a, b) = pair().unwrap();
+        send_frames(a.as_fd(), &[], &[], IN_FILE, SendFlags::empty()).unwrap();
+        assert!(matches!(receive::<String>(b.as_fd()), Err(LinkError::Size)));
+        let short = file(b"").unwrap();
+        send_frames(a.as_fd(), &[], &[short.as_fd()], IN_FILE, SendFlags::empty()).unwrap();
+        assert!(matches!(receive::<String>(b.as_fd()), Err(LinkError::Form(_))));
+    }
+
+    #[test]
     fn a_peer_that_reads_nothing_is_not_waited_for() {
         let (a, _b) = pair().unwrap();
-        let text = "x".repeat(4 << 20);
-        let sent = send_within(a.as_fd(), &text, &[], Duration::from_millis(50));
-        assert!(matches!(sent, Err(LinkError::Slow(_))));
+        let full = (0..100_000).map(|n: u32| post(a.as_fd(), &n, &[])).find(Result::is_err);
+        assert!(matches!(full, Some(Err(LinkError::Full))));
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         );
         return ExitCode::from(FAILED);
     }
-    match command {
+    let code = match command {
         Command::Run(args) => run::main(&args),
         Command::Get(args) => flow::get(&args),
         Command::Flow(args) => flow::main(&args),
@@ -125,5 +125,7 @@ fn main() -> ExitCode {
         Command::Schema(args) => schema::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Worker { .. } => weir_runtime::worker_main(),
-    }
+    };
+    say::flush();
+    code
 }

@@ -177,6 +177,8 @@ impl RunError {
 }
 
 pub fn main(args: &RunArgs) -> ExitCode {
+    // From here on nobody who does not read what is said may keep the workers from being looked after.
+    say::in_background();
     let mut workers = 0;
     match run(args, &mut workers) {
         Ok(true) => ExitCode::SUCCESS,
@@ -231,7 +233,10 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     let ended = std::thread::scope(|scope| {
         let mut reload = Reload::new(scope, &planner, plan, files);
         loop {
-            agent.turn(live.patience())?;
+            if let Err(e) = agent.turn(live.patience()) {
+                live.tell_rest(&mut agent);
+                return Err(e);
+            }
             if let Some(control) = &mut control {
                 control.serve(&mut agent);
             }
@@ -293,6 +298,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     };
     let seconds = start.elapsed().as_secs_f64();
     let census = agent.dismiss();
+    live.tell_rest(&mut agent);
     let mut report = Report::of(&plan, &agent, census, seconds);
     for earlier in earlier.into_iter().rev() {
         report.add_earlier(earlier);

@@ -1,9 +1,38 @@
 //! Words for the operator. What others chose (names, option values, texts of policies and workers) can
 //! hold what steers a terminal: nothing that is printed as text lets it through.
 
+mod queue;
+
+use queue::Queue;
 use std::borrow::Cow;
 use std::fmt::{Arguments, Write as _};
 use std::io::{self, Write};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// What is written by a thread of its own, once [`in_background`] was called.
+static BACKGROUND: OnceLock<Arc<Queue>> = OnceLock::new();
+/// How long the end of the program waits for somebody to read what was said.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// From now on nobody waits until what is said is written: a pipe that is full, or a terminal that was stopped, keeps
+/// only a thread of its own waiting, and what does not fit into its queue meanwhile is left out and counted.
+pub fn in_background() {
+    let queue = Arc::new(Queue::default());
+    let theirs = queue.clone();
+    let write = move || theirs.write_to(io::stderr());
+    // Without a thread there will be no workers either: that is where it is said.
+    if std::thread::Builder::new().name("weir-say".into()).spawn(write).is_ok() {
+        let _ = BACKGROUND.set(queue);
+    }
+}
+
+/// Waits until all that was said is written, but not for ever.
+pub fn flush() {
+    if let Some(queue) = BACKGROUND.get() {
+        queue.flush(PATIENCE);
+    }
+}
 
 /// Prints a line to standard error as `eprintln` does, but goes on when nobody reads it: a log that
 /// was closed must not end a running graph.
@@ -14,16 +43,32 @@ pub(crate) use complain;
 
 /// See the macro.
 pub fn line(line: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{}", escaped(&line.to_string()));
+    write(format!("{}\n", escaped(&line.to_string())));
 }
 
 /// Lines that are ready, such as warnings, to standard error.
 pub fn warn(lines: &str) {
-    let _ = write!(io::stderr(), "{}", escaped(lines));
+    write(escaped(lines).into_owned());
+}
+
+/// Text that is to steer the terminal, to standard error.
+pub fn raw(text: &str) {
+    write(text.to_owned());
+}
+
+fn write(text: String) {
+    match BACKGROUND.get() {
+        Some(queue) => queue.push(text),
+        None => {
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    }
 }
 
 /// What was asked for, to standard output. JSON stays what it is.
 pub fn tell(text: &str) -> io::Result<()> {
+    // What was said before comes before it.
+    flush();
     let mut out = io::stdout().lock();
     out.write_all(escaped(text).as_bytes())?;
     out.flush()

@@ -7,7 +7,10 @@ mod common_outside;
 use common_crash::*;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// What is not waited for by anybody takes less, on a busy machine too.
+const AT_ONCE: Duration = Duration::from_secs(1);
 
 fn attacker(scratch: &Scratch, what: &str, when: &str) -> std::path::PathBuf {
     scratch.policy(&format!(
@@ -39,6 +42,41 @@ fn a_worker_that_hangs_before_it_is_ready_is_ended_and_given_up_in_the_end() {
 }
 
 #[test]
+fn a_successor_that_hangs_before_it_is_ready_has_as_long_as_the_first_start_lets_expect() {
+    let scratch = Scratch::new("stuck-rebuild");
+    let hangs = scratch.file("hangs");
+    let policy = scratch.policy(&format!(
+        "Port<0> lan;  Port<1> wan;  Attack a {{ what: \"honest\", when: \"build\", path: \"{}\" }};
+         pipelet {{ lan -> a;  a -> wan; }}",
+        hangs.display()
+    ));
+    let out = scratch.file("out.pcap");
+    let wan = format!("1=pcap:tx={}", out.display());
+    let program = common_outside::hostile("hostile-nf");
+    let with = program.to_str().unwrap();
+    // A worker in its sandbox does not find the file by which it is told to hang.
+    let args = ["--bind", "0=gen:rate=1000", "--bind", &wan, "--with", with, "--sandbox", "off"];
+    let mut run = Run::start(&policy, &args);
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
+    let first = run.started.elapsed();
+    std::fs::write(&hangs, "").unwrap();
+    kill_process(run.workers()["a"], Signal::KILL).unwrap();
+    let (died, _) = run.wait_for_line("its death", |line| line.contains("worker a died"));
+    let named = "worker a was not ready in time: killed";
+    let (named, _) = run.wait_for_line("the naming", |line| line.contains(named));
+    // A second and four times the first start, which was over when the first packets had come; not the 20 s that a
+    // first start has.
+    let took = named - died;
+    let most = AT_ONCE + 4 * first + AT_ONCE;
+    assert!(took > AT_ONCE / 2 && took < most, "named after {took:?} instead of {most:?}");
+    std::fs::remove_file(&hangs).unwrap();
+    run.wait_for_line("a sound one", |line| line.contains("worker a runs again after"));
+    run.signal(Signal::INT);
+    run.finish().assert_sound("one that hung before it was ready");
+}
+
+#[test]
 fn a_worker_that_is_stopped_before_it_is_ready_is_not_waited_for_as_one_that_builds() {
     let scratch = Scratch::new("stuck-stopped");
     let policy = attacker(&scratch, "honest", "build");
@@ -54,6 +92,45 @@ fn a_worker_that_is_stopped_before_it_is_ready_is_not_waited_for_as_one_that_bui
         kill_process(pid.unwrap(), Signal::STOP).unwrap();
         run.wait_for_line("the naming", |line| line.contains("worker a was stopped: killed"));
         run.wait_for_line("its death", |line| line.contains("worker a died"));
+    }
+}
+
+/// Kills worker `name` and waits for its successor, which must not have been kept waiting by another domain's.
+fn assert_back_at_once(run: &mut Run, name: &str) {
+    let killed = run.workers()[name];
+    let at = Instant::now();
+    kill_process(killed, Signal::KILL).unwrap();
+    let died = format!("worker {name} died");
+    let (noticed, _) = run.wait_for_line("the death", |line| line.contains(&died));
+    let again = format!("worker {name} runs again after ");
+    let (back, line) = run.wait_for_line("the successor", |line| line.contains(&again));
+    // A second, and not the ten that two patiences make: what else runs on the machine may take its part.
+    let late = (noticed - at).max(back - noticed);
+    assert!(late < AT_ONCE, "noticed after {:?}: {line}", noticed - at);
+}
+
+#[test]
+fn a_successor_that_does_not_read_what_it_is_told_keeps_nobody_waiting() {
+    let scratch = Scratch::new("stuck-deaf-successor");
+    // More than its control socket holds.
+    let much = "x".repeat(400_000);
+    let policy = scratch.policy(&format!(
+        "Port<0> lan;  Port<1> wan;  Port<2> lan2;  Port<3> wan2;
+         MacSwap good;  Attack deaf {{ path: \"{much}\" }};
+         pipelet {{ lan -> good;  good -> wan;  lan2 -> deaf;  deaf -> wan2; }}"
+    ));
+    let out = scratch.file("out.pcap");
+    let wan = format!("1=pcap:tx={}", out.display());
+    let more = ["--bind", "2=gen:rate=1000", "--bind", "3=null", "--domain", "deaf=other"];
+    let program = common_outside::hostile("hostile-nf");
+    let given = ["--bind", "0=gen:rate=20000", "--bind", &wan, "--with", program.to_str().unwrap()];
+    let mut run = Run::start(&policy, &[&given[..], &more].concat());
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
+    for _ in 0..2 {
+        // It had not read it either; its successor will not.
+        kill_process(run.workers()["deaf"], Signal::KILL).unwrap();
+        assert_back_at_once(&mut run, "good");
     }
 }
 

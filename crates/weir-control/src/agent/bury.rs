@@ -29,6 +29,7 @@ impl Agent {
         {}
         // What it had said of its orders is an answer; what it had not it does not say any more.
         self.flows_of_dead(w);
+        self.hear_last_words(w);
         let worker = &mut self.workers[w];
         let state = std::mem::replace(&mut worker.state, State::Gone);
         let (mut process, was_done) = match state {

@@ -13,6 +13,7 @@
 mod switch;
 mod take;
 
+use super::hear::Heard;
 use super::{Agent, AgentError, Event, Start, State};
 use crate::census::Census;
 use crate::recover::recover;
@@ -371,6 +372,7 @@ impl Agent {
             Err(why) => why,
         };
         self.forsake(&next);
+        self.take_words_of(&mut next.agent);
         self.events.push_back(Event::NotRelinked { why: failed });
         // Its processes end with it.
         drop(next);
@@ -472,9 +474,13 @@ impl Agent {
             dog.beat();
         }
         let failed = |e| RelinkError::Start(Box::new(e));
-        for (w, said, ended) in self.wait(Duration::ZERO).map_err(failed)? {
+        for Heard { worker: w, said, spoke, ended } in self.wait(Duration::ZERO).map_err(failed)? {
+            if spoke {
+                self.hear_words(w);
+            }
             while said && self.listen(w).map_err(failed)? {}
             if ended {
+                self.hear_last_words(w);
                 let worker = self.setup.workers[w].name.clone();
                 let how = match &mut self.workers[w].state {
                     State::Running(process) | State::Done(process) => process.wait(),
@@ -511,10 +517,12 @@ impl Agent {
     fn retire(&mut self) -> Census {
         self.watchdog = None;
         for w in 0..self.workers.len() {
-            match std::mem::replace(&mut self.workers[w].state, State::Gone) {
-                State::Running(mut process) | State::Done(mut process) => process.kill(),
+            match &mut self.workers[w].state {
+                State::Running(process) | State::Done(process) => process.kill(),
                 State::Waiting | State::Restarting(_) | State::Gone => continue,
             }
+            self.hear_last_words(w);
+            self.workers[w].state = State::Gone;
             // What it held went over: it is not lost.
             recover(&self.setup, &mut self.memory, w);
             self.memory.forget_stack(w);

@@ -2,15 +2,27 @@
 
 use super::generation::Taken;
 use super::{Agent, AgentError, Event, Recovered, State};
+use crate::voice::shortened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
 use std::time::Duration;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::FromWorker;
 
+/// What there is to hear of a worker.
+pub(super) struct Heard {
+    pub(super) worker: usize,
+    /// It has sent a message.
+    pub(super) said: bool,
+    /// It has written to its standard error.
+    pub(super) spoke: bool,
+    /// It has ended.
+    pub(super) ended: bool,
+}
+
 impl Agent {
     /// Which workers said something or ended.
-    pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<(usize, bool, bool)>, AgentError> {
+    pub(super) fn wait(&self, timeout: Duration) -> Result<Vec<Heard>, AgentError> {
         let mut fds = Vec::new();
         let mut whose = Vec::new();
         for (i, worker) in self.workers.iter().enumerate() {
@@ -20,6 +32,8 @@ impl Agent {
                 let socket = if hears { p.socket() } else { p.pidfd() };
                 fds.push(PollFd::from_borrowed_fd(socket, PollFlags::IN));
                 fds.push(PollFd::from_borrowed_fd(p.pidfd(), PollFlags::IN));
+                let ear = p.ear.fd().unwrap_or(p.pidfd());
+                fds.push(PollFd::from_borrowed_fd(ear, PollFlags::IN));
                 whose.push(i);
             }
         }
@@ -39,8 +53,12 @@ impl Agent {
             let _ = rustix::io::read(fd, &mut [0; 8]);
         }
         let heard = |fd: &PollFd<'_>| !fd.revents().is_empty();
-        let pairs = fds.chunks_exact(2).zip(whose);
-        Ok(pairs.map(|(f, w)| (w, heard(&f[0]), heard(&f[1]))).collect())
+        let each = fds.chunks_exact(3).zip(whose);
+        let told = |(f, worker): (&[PollFd<'_>], usize)| {
+            let (said, ended, spoke) = (heard(&f[0]), heard(&f[1]), heard(&f[2]));
+            Heard { worker, said, spoke, ended }
+        };
+        Ok(each.map(told).collect())
     }
 
     /// Takes in one message; false when there was none.
@@ -62,7 +80,8 @@ impl Agent {
                 return Ok(false);
             }
         };
-        if self.too_many_messages(w) {
+        let bytes = process.heard();
+        if self.too_many_messages(w, bytes) {
             self.convict(w, "sent the agent more than it reads");
         }
         let is_nf = self.setup.workers[w].runs_nfs();
@@ -83,21 +102,23 @@ impl Agent {
             }
             // One µNF's failing is no reason to end a graph that runs.
             FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {
-                self.events.push_back(Event::Warning { worker: w, text });
+                self.heard_warning(w, text);
             }
             FromWorker::Failed(why) => {
+                self.hear_words(w);
                 let worker = self.setup.workers[w].name.clone();
-                return Err(AgentError::Worker { worker, why });
+                return Err(AgentError::Worker { worker, why: shortened(why) });
             }
-            FromWorker::Warning(text) => {
-                self.events.push_back(Event::Warning { worker: w, text });
-            }
+            FromWorker::Warning(text) => self.heard_warning(w, text),
             FromWorker::Recovered { flows, refused, micros } => {
                 let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
                 let recovered =
                     Recovered { flows, refused, reading_us: micros, away_us, ..Default::default() };
                 worker.recovered.add(recovered);
-                self.events.push_back(Event::Recovered { worker: w, recovered });
+                // It is told in one line, which a worker may say again and again.
+                if worker.allowance.admits(0) {
+                    self.events.push_back(Event::Recovered { worker: w, recovered });
+                }
             }
             FromWorker::FirstOut { micros } => {
                 let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
@@ -105,7 +126,7 @@ impl Agent {
                 worker.recovered.add(Recovered { first_out_us, ..Default::default() });
             }
             FromWorker::Panicked(text) => {
-                self.crashes.panics.insert(w, text);
+                self.crashes.panics.insert(w, shortened(text));
             }
             FromWorker::Report(reports) => worker.report = reports,
             FromWorker::Paused(held) => self.trust.rests(w, held),

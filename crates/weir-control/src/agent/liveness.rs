@@ -43,6 +43,13 @@ pub(super) const SLEEPS: &str = "waits for something other than packets";
 /// How long a worker without a control socket may take to end: a dying one closes it first.
 const DEAF: Duration = Duration::from_secs(1);
 
+/// A successor may take so many times as long as the first process of its worker took until it was ready,
+const AS_FIRST: u32 = 4;
+/// and so much besides: the first was not measured on the machine as it is now.
+const BESIDES: Duration = Duration::from_secs(1);
+/// What it reads at least in a second of what is remembered for it, which the first did not have to.
+const READS: u64 = 32 << 20;
+
 /// What is said of a process that somebody stopped.
 pub(super) const STOPPED: &str = "was stopped";
 /// What is said of one that did not come to rest for want of a processor.
@@ -55,10 +62,19 @@ pub(super) fn is_of_packet(what: &str) -> bool {
     !matches!(what, STOPPED | STARVED | UNREADY)
 }
 
+/// How long a successor may be at work, or asleep, until it is ready, when its worker's first process took `first`
+/// and so many bytes are remembered for it.
+fn successors_patience(first: Duration, remembered: u64) -> Duration {
+    let reading = Duration::from_millis(remembered.saturating_mul(1000) / READS);
+    BESIDES + first.saturating_mul(AS_FIRST) + reading
+}
+
 /// What the agent knows of workers' signs of life.
 pub(super) struct Liveness {
     looked: Instant,
     pulses: Vec<Pulse>,
+    /// By worker: how long its first process took until it was ready.
+    firsts: Vec<Option<Duration>>,
 }
 
 #[derive(Default)]
@@ -70,6 +86,8 @@ struct Pulse {
     /// For how long it has been seen stopped before it was; time in which the agent itself stood still
     /// does not count.
     stopped: Duration,
+    /// For how long it has been seen asleep before it was; look by look as well.
+    asleep: Duration,
     /// Since when its control socket has been closed.
     deaf: Option<Instant>,
     /// Commits, and entries taken, at the last look.
@@ -124,7 +142,7 @@ fn passes_over(
 impl Liveness {
     pub(super) fn new(workers: usize) -> Self {
         let pulses = (0..workers).map(|_| Pulse::default()).collect();
-        Liveness { looked: Instant::now(), pulses }
+        Liveness { looked: Instant::now(), pulses, firsts: vec![None; workers] }
     }
 
     /// Worker `w` was started.
@@ -134,6 +152,18 @@ impl Liveness {
 
     /// Worker `w` is ready; from now on it has to answer.
     pub(super) fn ready(&mut self, w: usize) {
+        let pulse = &mut self.pulses[w];
+        pulse.ready = Some(Instant::now());
+        if let Some(started) = pulse.started {
+            self.firsts[w].get_or_insert_with(|| started.elapsed());
+        }
+    }
+
+    /// Worker `w` was ready before, in the generation that it comes from, where it was worker `old`: it is not its
+    /// first process that goes on here.
+    pub(super) fn go_on_from(&mut self, w: usize, before: &Liveness, old: usize) {
+        self.started(w);
+        self.firsts[w] = before.firsts.get(old).copied().flatten();
         self.pulses[w].ready = Some(Instant::now());
     }
 
@@ -251,16 +281,25 @@ impl Agent {
         let allowed = if self.is_busy_with_flows(w) { patience * WALKS } else { patience };
         let is_rx = matches!(self.setup.workers[w].end, EndSpec::Rx { .. });
         let rest = if is_rx { RX } else { IDLE };
+        let first = self.liveness.firsts[w];
+        let most = first.map(|first| successors_patience(first, self.memory.remembered(w)));
         let pulse = &mut self.liveness.pulses[w];
         if pulse.ready.is_none() {
             // One that builds may take its time; one that is stopped builds nothing.
-            let stopped = look(pid).is_some_and(|seen| matches!(seen.state, 'T' | 't'));
+            let (state, cpu) =
+                look(pid).map_or((' ', Duration::ZERO), |seen| (seen.state, seen.cpu));
+            let stopped = matches!(state, 'T' | 't');
             pulse.stopped = if stopped { pulse.stopped + passed } else { Duration::ZERO };
             if pulse.stopped >= patience {
                 return Some(STOPPED);
             }
+            if state == 'S' {
+                pulse.asleep += passed;
+            }
             let late = pulse.started.is_some_and(|at| at.elapsed() > self.policy.start_patience);
-            return late.then_some(UNREADY);
+            // A successor's domain stands still until it is ready. Time in which it had no processor does not count.
+            let slow = most.is_some_and(|most| cpu + pulse.asleep > most);
+            return (late || slow).then_some(UNREADY);
         }
         let progressed = std::mem::replace(&mut pulse.progress, progress) != progress;
         let moved_any = (taken, given);
@@ -399,6 +438,29 @@ mod tests {
         let mut look =
             || passes_over(&mut seen, &[(0, 7)], 7, Duration::from_secs(1), (Duration::ZERO, 1000));
         assert!(!look() && !look() && !look());
+    }
+
+    #[test]
+    fn a_successor_has_a_multiple_of_what_the_first_took_and_time_to_read() {
+        let millis = Duration::from_millis;
+        assert_eq!(successors_patience(millis(0), 0), millis(1000));
+        assert_eq!(successors_patience(millis(250), 0), millis(2000));
+        assert_eq!(successors_patience(millis(250), 64 << 20), millis(4000));
+        assert!(successors_patience(Duration::MAX / 8, u64::MAX) > millis(1000));
+    }
+
+    #[test]
+    fn only_the_first_process_of_a_worker_says_how_long_a_start_takes() {
+        let mut liveness = Liveness::new(1);
+        liveness.started(0);
+        assert_eq!(liveness.firsts[0], None);
+        liveness.ready(0);
+        let first = liveness.firsts[0];
+        assert!(first.is_some());
+        liveness.gone(0);
+        liveness.started(0);
+        liveness.ready(0);
+        assert_eq!(liveness.firsts[0], first);
     }
 
     #[test]

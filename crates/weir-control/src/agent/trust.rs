@@ -29,6 +29,8 @@ const AUDIT_EVERY: Duration = Duration::from_secs(1);
 const OWNERS: u32 = 1 << 15;
 /// Messages that a worker may send between two looks.
 const MESSAGES: u32 = 64;
+/// So many bytes of one count as another.
+const LONG: usize = 1 << 20;
 /// More than any counter grows between two looks.
 const FAR: u64 = 1 << 40;
 
@@ -60,6 +62,8 @@ struct Record {
     returns: Vec<Indices>,
     /// Messages since the last look.
     messages: u32,
+    /// What the last one counts for.
+    counts: u32,
     /// Why it is being ended.
     offence: Option<String>,
     offences: Vec<Instant>,
@@ -130,7 +134,7 @@ impl Trust {
     /// Worker `w` has answered what it was asked, which counts for none.
     pub(super) fn forgive_message(&mut self, w: usize) {
         if let Some(record) = self.records.get_mut(w) {
-            record.messages = record.messages.saturating_sub(1);
+            record.messages = record.messages.saturating_sub(record.counts);
         }
     }
 
@@ -167,9 +171,12 @@ impl Trust {
 
 impl Agent {
     /// True when so many messages have come that it cannot be sound.
-    pub(super) fn too_many_messages(&mut self, w: usize) -> bool {
-        self.trust.records[w].messages += 1;
-        self.trust.records[w].messages > MESSAGES
+    pub(super) fn too_many_messages(&mut self, w: usize, bytes: usize) -> bool {
+        let record = &mut self.trust.records[w];
+        // A long one takes the agent as long as several.
+        record.counts = 1 + (bytes / LONG) as u32;
+        record.messages += record.counts;
+        record.messages > MESSAGES
     }
 
     /// Names worker `w`, if it runs µNFs, and ends it; it is buried as soon as it has ended.

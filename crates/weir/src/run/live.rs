@@ -1,7 +1,7 @@
 //! What the operator sees while it runs.
 
 use crate::{say, scaling};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use weir_control::devices::Captures;
 use weir_control::{Agent, Crash, Event};
@@ -68,7 +68,7 @@ impl Live {
 
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.drawn) {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
+            say::raw("\r\x1b[K");
         }
     }
 
@@ -100,6 +100,14 @@ impl Live {
             Event::Hung { worker, what } => {
                 self.say(&format!("worker {} {what}: killed", name(*worker)));
             }
+            Event::Said { worker, text } => self.say(&format!("worker {worker} says: {text}")),
+            Event::Omitted { worker, bytes } => self.say(&format!(
+                "worker {worker} says more than anybody is to read: {bytes} bytes of it are left out"
+            )),
+            Event::Demoted => self.say(
+                "real-time workers kept the agent from running for 2 s; they run in the default class \
+                 from now on",
+            ),
             Event::StandsStill { why } => self.say(&format!("the graph stands still: {why}")),
             Event::Quarantined { worker } => self.say(&format!(
                 "worker {} is not started again: what comes for it is dropped",
@@ -142,6 +150,13 @@ impl Live {
         }
     }
 
+    /// Tells of all that has happened, when nothing is to come of it any more.
+    pub(super) fn tell_rest(&mut self, agent: &mut Agent) {
+        while let Some(event) = agent.event() {
+            self.tell(agent, &event);
+        }
+    }
+
     /// A generation has ended.
     pub(super) fn retire(&mut self, agent: &Agent) {
         let (input, output) = count(agent);
@@ -167,8 +182,7 @@ impl Live {
         } else {
             format!("{input} packets in")
         };
-        let _ =
-            write!(std::io::stderr(), "\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6);
+        say::raw(&format!("\r\x1b[K{progress}, {output} out, {:.3} Mpps", rate / 1e6));
         self.drawn = true;
     }
 }

@@ -109,9 +109,7 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
     pub(super) fn count_retired(&mut self, agent: &mut Agent, live: &mut Live) {
         for mut retired in agent.retired() {
             // What was heard during the switch.
-            while let Some(event) = retired.agent.event() {
-                live.tell(&retired.agent, &event);
-            }
+            live.tell_rest(&mut retired.agent);
             live.retire(&retired.agent);
             let seconds = self.start.elapsed().as_secs_f64();
             self.earlier.push(Report::of(&self.plan, &retired.agent, retired.census, seconds));

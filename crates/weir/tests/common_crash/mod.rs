@@ -5,7 +5,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, PipeReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -170,6 +170,11 @@ pub struct Run {
     pub started: Instant,
 }
 
+fn spawn(mut weir: Command, policy: &Path, args: &[&str], stderr: Stdio) -> Child {
+    weir.arg("run").arg(policy).args(args).args(["--json", "-q"]);
+    weir.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap()
+}
+
 /// What a run left.
 #[derive(Debug)]
 pub struct Finished {
@@ -188,17 +193,8 @@ impl Run {
     }
 
     /// The same by a command that ends with the program: `ip netns exec … weir`.
-    pub fn start_by(mut weir: Command, policy: &Path, args: &[&str]) -> Self {
-        let mut child = weir
-            .arg("run")
-            .arg(policy)
-            .args(args)
-            .args(["--json", "-q"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    pub fn start_by(weir: Command, policy: &Path, args: &[&str]) -> Self {
+        let mut child = spawn(weir, policy, args, Stdio::piped());
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (say, lines) = channel();
         std::thread::spawn(move || {
@@ -210,6 +206,21 @@ impl Run {
         });
         let stdout = child.stdout.take();
         Run { child, stdout, lines, said: Vec::new(), started: Instant::now() }
+    }
+
+    /// The same with a standard error that is full and that nobody reads; its other end goes with it.
+    pub fn start_unheard(policy: &Path, args: &[&str]) -> (Self, PipeReader) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        rustix::io::ioctl_fionbio(&writer, true).unwrap();
+        while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}
+        while rustix::io::write(&writer, b".").is_ok() {}
+        // The program's end is one that waits, as any pipe's that it is started with.
+        rustix::io::ioctl_fionbio(&writer, false).unwrap();
+        let weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let mut child = spawn(weir, policy, args, Stdio::from(writer));
+        let (_, lines) = channel();
+        let stdout = child.stdout.take();
+        (Run { child, stdout, lines, said: Vec::new(), started: Instant::now() }, reader)
     }
 
     /// The agent's process.

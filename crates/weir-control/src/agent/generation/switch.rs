@@ -1,6 +1,7 @@
 //! The switch: what is under way runs out, all workers rest, state goes over, and the next generation begins.
 
 use super::{HELD, Next, RelinkError, Relinked};
+use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
 use std::collections::{BTreeMap, BTreeSet};
@@ -212,7 +213,10 @@ impl Agent {
         if self.ends_when.as_ref().is_some_and(|ends| ends()) {
             return Ok(Err(RelinkError::Ending));
         }
-        for (w, said, ended) in self.wait(timeout)? {
+        for Heard { worker: w, said, spoke, ended } in self.wait(timeout)? {
+            if spoke {
+                self.hear_words(w);
+            }
             while said && self.listen(w)? {}
             if ended {
                 return Ok(Err(RelinkError::Died { worker: self.setup.workers[w].name.clone() }));
@@ -323,8 +327,7 @@ impl Agent {
             let state = std::mem::replace(&mut self.workers[old].state, State::Gone);
             if let State::Running(process) | State::Done(process) = state {
                 to.workers[new].state = State::Running(process);
-                to.liveness.started(new);
-                to.liveness.ready(new);
+                to.liveness.go_on_from(new, &self.liveness, old);
                 to.trust.ready(new);
             }
             // It rests on its old bell.

@@ -185,6 +185,7 @@ impl Agent {
             {
                 return Err(AgentError::Wait(e));
             }
+            let spoken = whose.clone();
             let heard: Vec<usize> = fds
                 .chunks_exact(2)
                 .zip(whose)
@@ -194,6 +195,8 @@ impl Agent {
             for w in heard {
                 self.listen(w)?;
             }
+            // One that waits until it is read what it wrote comes to rest then.
+            spoken.into_iter().for_each(|w| self.hear_words(w));
             if let Some(dog) = &self.watchdog {
                 dog.beat();
             }

@@ -26,7 +26,7 @@ pub struct Config {
     what: String,
     /// `packet`, `start`, or `build`: hangs there.
     when: String,
-    /// A file that it may want.
+    /// A file that it may want. `build`: hangs while it is there, where one is named.
     path: String,
 }
 
@@ -53,13 +53,19 @@ impl Nf for Attack {
 
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
         // Only as a worker: who asks what it takes gets an answer.
-        while config.when == "build" && std::env::args().nth(1).as_deref() == Some("worker") {
+        let hangs = || config.path.is_empty() || std::path::Path::new(&config.path).exists();
+        let works = std::env::args().nth(1).as_deref() == Some("worker");
+        while config.when == "build" && works && hangs() {
             std::thread::sleep(std::time::Duration::from_secs(1));
         }
         Ok(Attack(config))
     }
 
     fn process(&self, _: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
+        if self.0.what == "shout" {
+            // At every batch, so that it works on.
+            (0..100).for_each(|_| eprintln!("\x1b[2J{}", "LOUD".repeat(25)));
+        }
         let outcome = ctx.shared();
         if outcome.0.is_empty() {
             outcome.0 = attacks::run(&self.0.what, &self.0.path, &Held::default());
@@ -73,6 +79,10 @@ fn main() -> ExitCode {
     attacks::remember();
     if std::env::args().nth(1).as_deref() != Some("worker") {
         return weir_worker::main();
+    }
+    // What it is to do stands in what it does not read.
+    while std::env::args().nth(2).as_deref() == Some("deaf") {
+        std::thread::sleep(std::time::Duration::from_secs(1));
     }
     if !attacks::next_message_says(b"\"when\":\"start\"") {
         return weir_worker::main();

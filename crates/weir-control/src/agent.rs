@@ -250,6 +250,8 @@ struct Worker {
     last_death: Option<Instant>,
     /// Deaths in a row before it was ready.
     stillborn: u32,
+    /// Why the last of them could not begin, if it said so.
+    failed: Option<String>,
     /// Deaths in a row that its µNFs brought about, each within the policy's window of the one before.
     crashes: u32,
     /// How often its successor had to begin with nothing remembered.
@@ -404,6 +406,7 @@ impl Agent {
                 died: None,
                 last_death: None,
                 stillborn: 0,
+                failed: None,
                 crashes: 0,
                 forgotten: 0,
                 unsent: 0,
@@ -557,7 +560,14 @@ impl Agent {
                     self.memory.begin_at_new_socket(w);
                 }
                 let how = Beginning { fault, socket, standby: false };
-                let process = Process::start(&self.programs, &self.setup, &self.memory, w, how)?;
+                let started = Process::start(&self.programs, &self.setup, &self.memory, w, how);
+                let process = match started {
+                    Ok(process) => process,
+                    Err(e) => {
+                        self.not_started(w, e.to_string())?;
+                        continue;
+                    }
+                };
                 self.workers[w].state = State::Running(process);
                 self.liveness.started(w);
                 self.workers[w].restarts += 1;

@@ -25,11 +25,13 @@ pub struct SandboxOptions {
     pub on: bool,
     /// The user and group that workers become when the agent is root.
     pub user: u32,
+    /// Bytes of its own memory that a worker may have; `None`: as many as there are.
+    pub memory: Option<u64>,
 }
 
 impl Default for SandboxOptions {
     fn default() -> Self {
-        SandboxOptions { on: true, user: NOBODY }
+        SandboxOptions { on: true, user: NOBODY, memory: None }
     }
 }
 
@@ -79,6 +81,12 @@ pub(crate) struct Jail {
     filter: BpfProgram,
     /// Whom workers become; `None`: not permitted, they stay what the agent is.
     user: Option<u32>,
+    /// Whether the agent is root.
+    root: bool,
+    /// Bytes of its own memory that a worker may have.
+    memory: Option<u64>,
+    /// Whether programs can be kept from giving capabilities.
+    bounded: bool,
     /// An empty network namespace; `None`: not permitted.
     network: Option<Arc<OwnedFd>>,
 }
@@ -104,8 +112,20 @@ impl Jail {
         let filter = sandbox::starting()?;
         // Workers of the same user (where there is no other) must not read the agent's memory.
         let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-        let (user, network) = try_out(options.user);
-        Ok(Jail { filter, user, network: network.map(Arc::new) })
+        let Permitted { user, network, bounded } = try_out(options.user);
+        let root = rustix::process::geteuid().is_root();
+        let (memory, network) = (options.memory, network.map(Arc::new));
+        Ok(Jail { filter, user, root, memory, bounded, network })
+    }
+
+    /// Bytes of its own memory that a worker may have.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        self.memory
+    }
+
+    /// Whether workers may read less than the agent may: they become another user, or lose root's capabilities.
+    pub(crate) fn may_less(&self) -> bool {
+        self.root
     }
 
     /// Whom workers become.
@@ -161,6 +181,12 @@ impl Jail {
                     Some(LinkNameSpaceType::Network),
                 )?;
             }
+            if cell.closed {
+                // While it may still be written, and before a file of that name could be another's.
+                be_first_to_go();
+                // Where it is not permitted the summary says so.
+                let _ = sandbox::bound_capabilities();
+            }
             if let Some(user) = user {
                 sandbox::become_user(user)?;
             }
@@ -175,6 +201,8 @@ impl Jail {
                 return Ok(());
             }
             rustix::thread::set_no_new_privs(true)?;
+            // The program's file, or user 0, gives none of them back: there are no new privileges.
+            sandbox::drop_capabilities()?;
             if let Some(rules) = &rules {
                 restrict_files(rules)?;
             }
@@ -200,7 +228,12 @@ impl Jail {
         }
         match self.user {
             Some(user) => holds.push(format!("user {user}")),
+            None if self.root => lacks.push("a user of its own (not permitted): workers stay root"),
             None => lacks.push("a user of its own (not permitted)"),
+        }
+        holds.push("no capabilities".to_owned());
+        if !self.bounded {
+            lacks.push("an empty bounding set (not permitted)");
         }
         match &self.network {
             Some(_) => holds.push("empty network namespace".to_owned()),
@@ -211,18 +244,26 @@ impl Jail {
     }
 }
 
-/// Becomes the workers' user, in a thread that ends then: the kernel keeps users and namespaces per
+/// What the agent may do for its workers.
+#[derive(Default)]
+struct Permitted {
+    user: Option<u32>,
+    network: Option<OwnedFd>,
+    bounded: bool,
+}
+
+/// Becomes the workers' user, in a thread that ends then: the kernel keeps users, namespaces and capabilities per
 /// thread. Says what was permitted.
-fn try_out(user: u32) -> (Option<u32>, Option<OwnedFd>) {
-    if !rustix::process::geteuid().is_root() {
-        return (None, None);
-    }
+fn try_out(user: u32) -> Permitted {
+    let root = rustix::process::geteuid().is_root();
     let tried = std::thread::Builder::new().spawn(move || {
-        let network = own_network().ok();
-        (sandbox::become_user(user).ok().map(|()| user), network)
+        let network = if root { own_network().ok() } else { None };
+        let bounded = sandbox::bound_capabilities().is_ok();
+        let user = Some(user).filter(|user| root && sandbox::become_user(*user).is_ok());
+        Permitted { user, network, bounded }
     });
     // Without a thread there will be no worker either: that is where it is said.
-    tried.ok().and_then(|tried| tried.join().ok()).unwrap_or((None, None))
+    tried.ok().and_then(|tried| tried.join().ok()).unwrap_or_default()
 }
 
 /// A new network namespace for this thread; workers enter it one after the other, which costs
@@ -246,6 +287,15 @@ fn in_no_file_system(e: &RulesetError) -> bool {
         cause = e.source();
     }
     false
+}
+
+/// When memory runs out, this process is ended before others. An ordinary user may not ask for that here: the
+/// agent hides, and its child with it until its program begins.
+fn be_first_to_go() {
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", flags, Mode::empty()) {
+        let _ = rustix::io::write(&file, b"1000");
+    }
 }
 
 fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {

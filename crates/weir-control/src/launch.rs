@@ -40,9 +40,9 @@ impl Launcher {
         if !found.is_file() || found.mode() & 0o111 == 0 {
             return Err(OpenError::NotExecutable);
         }
-        let other_user = self.jail.as_ref().is_some_and(|j| j.user().is_some());
-        let file = if other_user && found.mode() & 0o005 != 0o005 {
-            // The workers' user may not run the file itself.
+        let may_less = self.jail.as_ref().is_some_and(Jail::may_less);
+        let file = if may_less && found.mode() & 0o005 != 0o005 {
+            // Workers may not run the file itself.
             copy(path)?
         } else {
             rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())

@@ -1,6 +1,6 @@
 //! One worker process.
 
-use crate::jail::Cell;
+use crate::jail::{Cell, Jail};
 use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
 use crate::setup::{Setup, WorkerSetup};
@@ -160,7 +160,7 @@ impl Process {
             no_network: profile != Profile::Live || packets.is_some(),
             real_time: worker.schedule.real_time,
             descriptors: most_descriptors(worker, fds.len() as u64 + OWN_DESCRIPTORS),
-            memory: None,
+            memory: programs.launcher.jail().and_then(Jail::memory),
         };
         let outside = worker.program.and_then(|p| programs.outside.get(usize::from(p.0)));
         let (socket, theirs) = link::pair()?;

@@ -104,6 +104,7 @@ impl Region {
         // Owner may only read: a worker that is not root cannot re-open a read-only descriptor for
         // writing through /proc. Not FUTURE_WRITE: it would refuse a restarted writer too.
         rustix::fs::fchmod(&fd, Mode::RUSR).map_err(fail)?;
+        // No seal forbids holes to who may write (`MADV_REMOVE`, `fallocate`): the sandbox does.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&fd, seals).map_err(fail)?;
         Ok(Region { fd, len, huge })

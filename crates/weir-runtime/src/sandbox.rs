@@ -8,8 +8,9 @@
 
 mod filter;
 
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Signal};
-use rustix::thread::{Gid, Uid};
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets, Gid, Uid};
 use seccompiler::BpfProgram;
 use serde::{Deserialize, Serialize};
 
@@ -85,11 +86,21 @@ pub fn name_process(program: &mut BpfProgram, pid: u32) {
 /// When a step is refused: the worker must not go on.
 pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
     let step = |step| move |source| SandboxError::Step { step, source };
+    // A service, whose program began with what the agent has. Of the others nothing is left, and their first layer
+    // does not let them ask.
+    let has_capabilities = spec.profile != Profile::Nf;
+    if has_capabilities {
+        // Where it is not permitted the agent has said so.
+        let _ = bound_capabilities();
+    }
     if let Some(user) = spec.user {
         become_user(user).map_err(|source| SandboxError::User { user, source })?;
         // A change of user forgets it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
             .map_err(step("parent-death signal"))?;
+    }
+    if has_capabilities {
+        drop_capabilities().map_err(step("capabilities"))?;
     }
     // Once more: a change of user forgets it.
     hide().map_err(step("not dumpable"))?;
@@ -122,6 +133,44 @@ pub fn become_user(user: u32) -> rustix::io::Result<()> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(gid, gid, gid)?;
     rustix::thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// Capabilities that a kernel may have: their numbers have 64 bits.
+const CAPABILITIES: u32 = 64;
+
+/// From now on no program gives this thread capabilities, its user's number being 0 or not. Before a change of user,
+/// which takes the right to do so. Allocates nothing.
+///
+/// # Errors
+/// When that is not permitted (CAP_SETPCAP). What [`drop_capabilities`] takes is then kept away by "no new privileges"
+/// alone.
+pub fn bound_capabilities() -> rustix::io::Result<()> {
+    for number in 0..CAPABILITIES {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match rustix::thread::remove_capability_from_bounding_set(one) {
+            Ok(()) => {}
+            // This kernel has no more.
+            Err(Errno::INVAL) if number > 0 => break,
+            Err(e) => return Err(e),
+        }
+    }
+    use CapabilitiesSecureBits as Bits;
+    let bits = Bits::NO_ROOT
+        | Bits::NO_ROOT_LOCKED
+        | Bits::NO_CAP_AMBIENT_RAISE
+        | Bits::NO_CAP_AMBIENT_RAISE_LOCKED;
+    rustix::thread::set_capabilities_secure_bits(bits)
+}
+
+/// Gives up all capabilities. Everybody may. Allocates nothing.
+///
+/// # Errors
+/// As the kernel says.
+pub fn drop_capabilities() -> rustix::io::Result<()> {
+    rustix::thread::clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    rustix::thread::set_capabilities(None, sets)
 }
 
 #[cfg(test)]

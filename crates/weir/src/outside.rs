@@ -16,6 +16,27 @@ pub struct OutsideArgs {
     /// The user and group, by number, that workers become when weir runs as root.
     #[arg(long, value_name = "ID", default_value_t = NOBODY, value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX) - 1))]
     worker_user: u32,
+    /// Memory that each worker may have beside packets, such as 512M (K, M, G; at least 16M); as much as there is unless
+    /// given. Part of the sandbox: not with `--sandbox off`.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    worker_memory: Option<u64>,
+}
+
+/// With less than this no worker begins.
+const LEAST_MEMORY: u64 = 16 << 20;
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let units = [("K", 10), ("M", 20), ("G", 30)];
+    let unit = units.iter().find_map(|(name, shift)| Some((text.strip_suffix(name)?, *shift)));
+    let (number, shift) = unit.unwrap_or((text, 0));
+    let bytes = number.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    match bytes {
+        None => Err(format!("`{text}` is not a size; write 512M, say")),
+        Some(bytes) if bytes < LEAST_MEMORY => {
+            Err(format!("a worker does not begin with {text}; give 16M or more"))
+        }
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -27,7 +48,8 @@ enum Switch {
 impl OutsideArgs {
     /// What workers are put into.
     pub fn sandbox(&self) -> SandboxOptions {
-        SandboxOptions { on: self.sandbox == Switch::On, user: self.worker_user }
+        let (on, user) = (self.sandbox == Switch::On, self.worker_user);
+        SandboxOptions { on, user, memory: self.worker_memory }
     }
 
     /// The µNFs there are.

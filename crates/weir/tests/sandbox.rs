@@ -203,6 +203,10 @@ attacks! {
     a_worker_cannot_open_by_the_newer_call: "openat2", Killed, Refused, Reached;
     a_worker_cannot_take_descriptors_of_others: "pidfd-getfd", Killed, Refused, Reached;
     a_worker_cannot_load_kernel_modules: "init-module", Killed, Refused, Reached;
+    a_worker_cannot_give_back_pages_of_memory: "advise", Refused, Refused, Reached;
+    a_worker_cannot_have_memory_filled: "advise-populate", Refused, Refused, Reached;
+    a_worker_cannot_take_reserved_huge_pages: "map-huge", Refused, Refused, Reached;
+    a_worker_can_say_what_an_allocator_says_of_its_memory: "honest-advice", Reached, Reached, Reached;
     // The dynamic loader needs these two: they are closed with the second layer.
     a_running_worker_cannot_change_protections: "protect", Refused, Reached, Reached;
     a_running_worker_cannot_make_code: "map-executable", Killed, Reached, Reached;
@@ -230,6 +234,12 @@ fn read_only_packet_bytes_cannot_be_mapped_writable() {
 fn memory_that_a_worker_may_write_can_be_neither_shrunk_nor_grown() {
     attacked_data("shrink-shared", Refused);
     attacked_data("grow-shared", Refused);
+}
+
+/// No seal forbids this one to who may write: it is the sandbox that does.
+#[test]
+fn memory_that_a_worker_may_write_cannot_have_its_pages_given_back() {
+    attacked_data("remove-shared", Reached);
 }
 
 #[test]

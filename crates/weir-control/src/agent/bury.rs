@@ -7,6 +7,7 @@ use crate::process::Process;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use weir_device::leaves_socket;
+use weir_runtime::spec::EndSpec;
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
 const STILLBORN: u32 = 5;
@@ -63,7 +64,6 @@ impl Agent {
             (offence && self.quarantine(w)) || (cause == Cause::Hung && self.hangs_again(w));
         // A named one has to do what was left undone, whatever it said.
         let was_done = was_done && !offence;
-        let hopeless = self.setup.workers[w].runs_nfs() && self.trust.was_ready(w);
         let worker = &mut self.workers[w];
         worker.lost += damage.lost;
         if !was_done {
@@ -88,24 +88,10 @@ impl Agent {
             if quarantined {
                 (worker.stillborn, worker.deaths) = (0, 0);
             }
-            if worker.stillborn > STILLBORN && hopeless {
-                (worker.stillborn, worker.deaths) = (0, 0);
-                self.close(w);
-            } else if worker.stillborn > STILLBORN {
-                let worker = self.setup.workers[w].name.clone();
-                let why = format!("it dies before it is ready, again and again ({how})");
-                return Err(AgentError::Worker { worker, why });
-            }
+            self.give_up_stillborn(w, &how)?;
             self.keep_socket(w, process, killed && !offence);
-            let worker = &mut self.workers[w];
-            worker.died = Some(noticed);
-            let doublings = worker.deaths.saturating_sub(2).min(16);
-            let delay = if worker.deaths < 2 {
-                Duration::ZERO
-            } else {
-                (self.policy.delay * (1 << doublings)).min(self.policy.longest)
-            };
-            worker.state = State::Restarting(noticed + delay);
+            self.workers[w].died = Some(noticed);
+            self.workers[w].state = State::Restarting(noticed + self.delay(w));
         } else {
             self.memory.forget_stack(w);
             self.flows_of_gone(w);
@@ -117,6 +103,49 @@ impl Agent {
 }
 
 impl Agent {
+    /// There is no process for a successor of worker `w` (no memory, no descriptors): as if it had died at once.
+    pub(super) fn not_started(&mut self, w: usize, why: String) -> Result<(), AgentError> {
+        let now = Instant::now();
+        let worker = &mut self.workers[w];
+        worker.stillborn += 1;
+        worker.deaths += 1;
+        worker.last_death = Some(now);
+        self.give_up_stillborn(w, &why)?;
+        self.events.push_back(Event::Warning { worker: w, text: why });
+        self.workers[w].state = State::Restarting(now + self.delay(w));
+        Ok(())
+    }
+
+    /// When worker `w` has died too often before it was ready, a drain takes its place. There is none for who
+    /// runs no µNFs, and nothing to go on with when it was never ready: that ends the graph.
+    fn give_up_stillborn(&mut self, w: usize, how: &str) -> Result<(), AgentError> {
+        let worker = &mut self.workers[w];
+        if worker.stillborn <= STILLBORN {
+            return Ok(());
+        }
+        let setup = &self.setup.workers[w];
+        let drains = setup.end == EndSpec::Drain;
+        if (setup.runs_nfs() || drains) && self.trust.was_ready(w) {
+            (worker.stillborn, worker.deaths) = (0, 0);
+            if !drains {
+                self.close(w);
+            }
+            return Ok(());
+        }
+        let how = worker.failed.as_deref().unwrap_or(how);
+        let why = format!("it dies before it is ready, again and again ({how})");
+        Err(AgentError::Worker { worker: setup.name.clone(), why })
+    }
+
+    /// How long after its last death worker `w` is started again.
+    fn delay(&self, w: usize) -> Duration {
+        let deaths = self.workers[w].deaths;
+        if deaths < 2 {
+            return Duration::ZERO;
+        }
+        (self.policy.delay * (1 << (deaths - 2).min(16))).min(self.policy.longest)
+    }
+
     /// What waits for worker `w` in the packet socket of its process, which has ended, is its successor's: nothing that came by the
     /// interface is lost with it. Not if it may die of that: who was not `killed` has to have come further than the one before,
     /// and be ready again.

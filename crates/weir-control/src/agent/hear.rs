@@ -96,12 +96,17 @@ impl Agent {
                 self.liveness.ready(w);
                 let after = worker.died.take().map(|d| d.elapsed());
                 worker.stillborn = 0;
+                worker.failed = None;
                 worker.was_away = after;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
                 self.flows_of_ready(w);
             }
-            // One µNF's failing is no reason to end a graph that runs.
-            FromWorker::Failed(text) if is_nf && self.trust.was_ready(w) => {
+            // One µNF's failing is no reason to end a graph that runs; nor is it when a successor cannot begin,
+            // which is tried again like any that dies then.
+            FromWorker::Failed(text)
+                if self.trust.was_ready(w) && (is_nf || !self.liveness.is_ready(w)) =>
+            {
+                worker.failed = Some(shortened(text.clone()));
                 self.heard_warning(w, text);
             }
             FromWorker::Failed(why) => {

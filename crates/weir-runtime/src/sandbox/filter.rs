@@ -19,7 +19,6 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_futex,
     libc::SYS_munmap,
     libc::SYS_mremap,
-    libc::SYS_madvise,
     libc::SYS_brk,
     libc::SYS_fstat,
     libc::SYS_close,
@@ -52,7 +51,6 @@ const CAPTURE: &[c_long] = &[
     libc::SYS_fsync,
     libc::SYS_fdatasync,
     libc::SYS_ftruncate,
-    libc::SYS_fallocate,
 ];
 
 /// Receiving and sending on an interface that is open: reading, and writing to what the descriptor is
@@ -64,6 +62,15 @@ const LIVE: &[c_long] = &[
     libc::SYS_getsockopt,
     libc::SYS_getsockname,
 ];
+
+/// What an allocator says of its own memory. No other advice: `MADV_REMOVE` gives back the pages of memory that is
+/// shared, past its seals, and whoever touches it next may find none. `MADV_POPULATE_*`, `MADV_PAGEOUT` and the like
+/// work on what others have mapped, too.
+const ADVICES: [libc::c_int; 4] =
+    [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_HUGEPAGE, libc::MADV_NOHUGEPAGE];
+
+/// Reserved huge pages are few, and packets lie on them: a worker gets none of its own.
+const HUGE: u64 = libc::MAP_HUGETLB as u64;
 
 /// Where every worker's control socket is. `sendmsg` may be used there only: it may name an address, which
 /// a filter cannot see. (A packet socket cannot get there: no descriptor can be made or copied.)
@@ -129,7 +136,6 @@ const REFUSED: &[c_long] = &[
 const STARTING: &[c_long] = &[
     libc::SYS_execve,
     libc::SYS_mprotect,
-    libc::SYS_mmap,
     libc::SYS_pread64,
     libc::SYS_lseek,
     libc::SYS_newfstatat,
@@ -212,6 +218,13 @@ impl Calls {
         Ok(self)
     }
 
+    /// What is allowed of `madvise`.
+    fn advices(self) -> Result<Self, SandboxError> {
+        ADVICES
+            .iter()
+            .try_fold(self, |calls, a| calls.when(libc::SYS_madvise, &[(2, Dword, Eq, *a as u64)]))
+    }
+
     fn compile(
         self,
         others: SeccompAction,
@@ -253,6 +266,8 @@ pub(super) fn starting() -> Result<BpfProgram, SandboxError> {
         .any(STARTING)
         .any(old::STARTING)
         .own_signals()?
+        .advices()?
+        .when(libc::SYS_mmap, &[(3, Dword, MaskedEq(HUGE), 0)])?
         .when(libc::SYS_sendmsg, &[(0, Dword, Eq, CONTROL)])?
         .when(libc::SYS_openat, &[(2, Dword, only_reads.clone(), 0)])?
         // Asking for a limit, not setting one.
@@ -304,15 +319,23 @@ pub(super) fn running(profile: Profile) -> Result<[BpfProgram; 2], SandboxError>
     // Once more "no new privileges" may be asked for: the second filter's installation does.
     let refused =
         refused.when(libc::SYS_prctl, &[(0, Dword, Ne, libc::PR_SET_NO_NEW_PRIVS as u64)])?;
+    // Allocators go on without: nothing to die for.
+    let other_advices = ADVICES.map(|a| (2, Dword, Ne, a as u64));
+    let refused = refused
+        .when(libc::SYS_madvise, &other_advices)?
+        .when(libc::SYS_mmap, &[(3, Dword, MaskedEq(HUGE), HUGE)])?;
     let known: Vec<i64> = refused.0.keys().copied().collect();
     let mut calls = Calls::default()
         .any(ALWAYS)
         .any(old::ALWAYS)
         .any(allowed)
         .own_signals()?
-        .when(libc::SYS_sendmsg, &[(0, Dword, Eq, CONTROL)])?
-        .when(libc::SYS_mmap, &[(2, Dword, MaskedEq(libc::PROT_EXEC as u64), 0)])?;
+        .when(libc::SYS_sendmsg, &[(0, Dword, Eq, CONTROL)])?;
     calls.0.extend(known.into_iter().map(|call| (call, Vec::new())));
+    // Last: it is known for its flags, and killed for what it would make.
+    calls.0.remove(&libc::SYS_mmap);
+    let calls =
+        calls.when(libc::SYS_mmap, &[(2, Dword, MaskedEq(libc::PROT_EXEC as u64), 0)])?;
     Ok([
         refused.compile(SeccompAction::Allow, NOT_PERMITTED)?,
         calls.compile(SeccompAction::KillProcess, SeccompAction::Allow)?,

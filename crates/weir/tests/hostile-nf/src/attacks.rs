@@ -127,6 +127,37 @@ fn map(fd: i32, prot: i32, flags: i32) -> Result<*mut libc::c_void, i32> {
     if at == libc::MAP_FAILED { Err(errno()) } else { Ok(at) }
 }
 
+fn anonymous() -> Result<*mut libc::c_void, i32> {
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    map(-1, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
+}
+
+fn advise(at: *mut libc::c_void, advice: i32) -> Result<(), i32> {
+    said(unsafe { libc::madvise(at, 4096, advice) }.into())
+}
+
+/// One of the machine's reserved huge pages, given back at once; none may be reserved.
+fn huge() -> Result<(), i32> {
+    const LEN: usize = 2 << 20;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB;
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), LEN, prot, flags, -1, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(errno());
+    }
+    said(unsafe { libc::munmap(at, LEN) }.into())
+}
+
+/// Takes memory without end: 1 GiB, should nobody stop it.
+fn devour() -> Result<(), i32> {
+    let mut all: Vec<Vec<u8>> = Vec::new();
+    for n in 1..=256_usize {
+        all.push(vec![n as u8; 4 << 20]);
+    }
+    std::hint::black_box(&all);
+    Ok(())
+}
+
 fn data(held: &Held<'_>) -> Result<i32, i32> {
     // Nothing to attack is not a refusal: the test would see it.
     if held.writable {
@@ -262,6 +293,14 @@ fn attack(what: &str, path: &str, held: &Held<'_>) -> Result<(), i32> {
         }
         "grow-shared" => said(unsafe { libc::ftruncate(shared(held)?, 1 << 40) }.into()),
         "shrink-shared" => said(unsafe { libc::ftruncate(shared(held)?, 0) }.into()),
+        "remove-shared" => {
+            let at = map(shared(held)?, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED)?;
+            advise(at, libc::MADV_REMOVE)
+        }
+        "advise" => advise(anonymous()?, libc::MADV_REMOVE),
+        "advise-populate" => advise(anonymous()?, libc::MADV_POPULATE_WRITE),
+        "map-huge" => huge(),
+        "devour" => devour(),
         "find-foreign" => find_foreign(held),
         "close-all" => close_all(),
         "protect" => {
@@ -281,6 +320,10 @@ fn attack(what: &str, path: &str, held: &Held<'_>) -> Result<(), i32> {
         "outlive-agent" => said(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) }.into()),
         "type-on-terminal" => said(unsafe { libc::ioctl(2, libc::TIOCSTI, c"x".as_ptr()) }.into()),
         "memfd" => said(unsafe { libc::memfd_create(c"x".as_ptr(), 0) }.into()),
+        // The allocator's own advice.
+        "honest-advice" => [libc::MADV_DONTNEED, libc::MADV_FREE]
+            .iter()
+            .try_for_each(|advice| advise(anonymous()?, *advice)),
         "mount" => call(libc::SYS_mount),
         "unshare" => call(libc::SYS_unshare),
         "setns" => call(libc::SYS_setns),

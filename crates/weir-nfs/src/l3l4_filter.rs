@@ -12,8 +12,8 @@ use serde_json::Value;
 use std::cell::RefCell;
 use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, RuleSpec};
 use weir_nf::{
-    BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Nf, Packets, ReadOnly,
-    Touch,
+    BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Nf, Packets,
+    ReadOnly, Touch,
 };
 
 /// Passes or drops each packet by the first rule that matches it, or else by the default.

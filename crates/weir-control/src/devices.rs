@@ -171,6 +171,37 @@ pub(crate) fn check_binds(
     Ok(())
 }
 
+/// Ways of live interfaces that the policy does not use, a sentence each. A port may be for one direction only; but who
+/// forgets the way back waits for answers that nobody passes on, and sees nothing wrong.
+pub fn unused_ways(plan: &Plan, binds: &BTreeMap<u16, DeviceSpec>) -> Vec<String> {
+    let is_used = |wanted: u16, rx: bool| {
+        plan.segments.iter().any(|segment| match segment.kind {
+            SegmentKind::Rx { port, .. } => rx && port == wanted,
+            SegmentKind::Tx { port } => !rx && port == wanted,
+            _ => false,
+        })
+    };
+    let mut said = Vec::new();
+    for (&port, device) in binds {
+        let Some(interface) = device.interface() else { continue };
+        let node = plan.graph.port(port).and_then(|id| plan.graph.node(id));
+        let name = node.map_or("", |node| node.name.as_str());
+        if !is_used(port, true) {
+            said.push(format!(
+                "--bind {port}=...: no edge begins at port {port} (`{name}`): nothing that comes in by {interface} is \
+                 taken; if it has answers, add an edge `{name} -> ...` for their way back"
+            ));
+        }
+        if !is_used(port, false) {
+            said.push(format!(
+                "--bind {port}=...: no edge leads to port {port} (`{name}`): nothing leaves by {interface}, answers \
+                 neither; if there are to be some, add an edge `... -> {name}`"
+            ));
+        }
+    }
+    said
+}
+
 /// What tells files apart, whatever names they have: symbolic and hard links lead to the same one.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum FileId {

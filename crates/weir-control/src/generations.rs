@@ -29,6 +29,9 @@ impl Report {
         self.copied_bytes = self.copied_bytes.wrapping_add(earlier.copied_bytes);
         let later = std::mem::replace(&mut self.crashes, earlier.crashes);
         self.crashes.extend(later);
+        for (name, times) in earlier.crashed {
+            *self.crashed.entry(name).or_default() += times;
+        }
         let later = std::mem::replace(&mut self.relinks, earlier.relinks);
         self.relinks.extend(later);
         self.balance = sum(&self.balance, &earlier.balance);

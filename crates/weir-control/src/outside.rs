@@ -289,6 +289,11 @@ impl Catalog for Extended {
         }
     }
 
+    fn shown_with(&self, type_name: &str) -> String {
+        let program = self.find(type_name);
+        program.map_or_else(String::new, |(_, p, _)| format!(" --with {}", p.path.display()))
+    }
+
     fn check_config(
         &self,
         type_name: &str,

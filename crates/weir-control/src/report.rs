@@ -167,6 +167,8 @@ pub struct Report {
     pub copied_bytes: u64,
     /// Deaths that µNFs brought upon their workers, the first hundred.
     pub crashes: Vec<crate::Crash>,
+    /// How many there were, by the name of the µNF's instance, or of the worker where none ran.
+    pub crashed: BTreeMap<String, u64>,
     /// How the graph was relinked while it ran, each time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub relinks: Vec<Relinked>,
@@ -198,6 +200,7 @@ impl Report {
             workers: Vec::new(),
             copied_bytes: 0,
             crashes: agent.crashes().to_vec(),
+            crashed: agent.times_crashed().clone(),
             relinks: Vec::new(),
             scalings: Vec::new(),
             balance: Balance::default(),
@@ -461,6 +464,14 @@ impl Report {
             if w.offences > 0 {
                 out += &format!("worker {}: named {} times for nonsense\n", w.name, w.offences);
             }
+        }
+        for (name, times) in &self.crashed {
+            let first = self.crashes.iter().find(|crash| crash.name() == name);
+            let cause = first.map_or_else(String::new, |crash| {
+                let cause: Vec<_> = crash.cause.split_whitespace().collect();
+                format!(", first: {}", cause.join(" "))
+            });
+            out += &format!("{name} crashed {times} times{cause}\n");
         }
         if self.copied_bytes > 0 {
             out += &format!("copied between trust domains: {} bytes\n", self.copied_bytes);

@@ -196,8 +196,10 @@ pub(crate) struct Running<N: Nf> {
 fn build<N: Nf>(config: &Value, env: &Env) -> Result<N, BuildError> {
     let empty = Value::Object(Default::default());
     let config = if config.is_null() { &empty } else { config };
-    let config = serde_path_to_error::deserialize(config)
-        .map_err(|e| ConfigError { at: pointer(e.path()), why: e.inner().to_string() })?;
+    let config = serde_path_to_error::deserialize(config).map_err(|e| ConfigError {
+        at: pointer(e.path()),
+        why: crate::in_words(&e.inner().to_string()),
+    })?;
     Ok(N::build(config, env)?)
 }
 

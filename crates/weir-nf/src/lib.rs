@@ -38,6 +38,7 @@ pub use nf::{ConfigError, Merge, Neighbours, Nf, NoConfig};
 pub use pool::{Fresh, Pool};
 pub use registry::{Registration, find, registrations};
 pub use replica::{MOST_SHARED, Piece, Replicate, TIMER_PIECES};
+pub use schema::in_words;
 pub use tags::{FlagTag, NumberTag, TagError, TagPlace, TagSpec, TextTag};
 pub use timers::MOST_TIMERS;
 

@@ -51,6 +51,29 @@ fn bounds(format: &str) -> Option<(Number, Number)> {
     }
 }
 
+/// What serde says of a value, with the numbers that fit where it names a type of programmers: of `expected u16` it makes
+/// `expected a whole number from 0 to 65535`.
+#[must_use]
+pub fn in_words(said: &str) -> String {
+    let words = said.rsplit_once("expected ").and_then(|(before, name)| {
+        let expected = match (name, name.split_at_checked(1)?) {
+            ("f32" | "f64", _) => "a number".to_owned(),
+            ("usize", _) => range("uint")?,
+            ("isize", _) => range("int")?,
+            (_, ("u", bits)) => range(&format!("uint{bits}"))?,
+            (_, ("i", bits)) => range(&format!("int{bits}"))?,
+            _ => return None,
+        };
+        Some(format!("{before}expected {expected}"))
+    });
+    words.unwrap_or_else(|| said.to_owned())
+}
+
+fn range(format: &str) -> Option<String> {
+    let (least, most) = bounds(format)?;
+    Some(format!("a whole number from {least} to {most}"))
+}
+
 /// One line, and of a link what it is called.
 fn plain(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -80,7 +103,7 @@ fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{of, plain};
+    use super::{in_words, of, plain};
     use serde_json::json;
 
     /// A configuration.
@@ -109,6 +132,29 @@ mod tests {
         assert_eq!(at("/properties/some/minimum"), Some(json!(1)));
         assert_eq!(at("/properties/some/maximum"), Some(json!(3)));
         assert_eq!(at("/properties/list/items/maximum"), Some(json!(255)));
+    }
+
+    #[test]
+    fn a_number_that_does_not_fit_is_refused_with_those_that_do() {
+        let refused = |json: serde_json::Value| {
+            in_words(&serde_json::from_value::<(u16, i8, f64, bool)>(json).unwrap_err().to_string())
+        };
+        for (json, wanted) in [
+            (
+                json!([70_000, 0, 0, true]),
+                "integer `70000`, expected a whole number from 0 to 65535",
+            ),
+            (json!([0, "x", 0, true]), "string \"x\", expected a whole number from -128 to 127"),
+            (json!([0, 0, "x", true]), "string \"x\", expected a number"),
+            // What is no type of numbers stays.
+            (json!([0, 0, 0, 7]), "integer `7`, expected a boolean"),
+        ] {
+            let said = refused(json);
+            assert!(said.ends_with(wanted), "{said}");
+        }
+        for other in ["expected usefulness", "expected i", "expected ", "µ"] {
+            assert_eq!(in_words(other), other);
+        }
     }
 
     #[test]

@@ -129,20 +129,9 @@ mod tests {
     use serde_json::json;
     use weir_nf::testing::Bench;
     use weir_nf::wire::Frame;
-    use weir_nf::{TagPlace, TagSpec};
 
     fn frame(ttl: u8) -> Vec<u8> {
         Frame::ipv4([192, 0, 2, 1], [192, 0, 2, 2]).udp(7, 7).ttl(ttl).vlan(7).build()
-    }
-
-    #[test]
-    fn packets_below_the_minimum_are_dropped_and_counted() {
-        let mut bench = Bench::new::<HopLimit>(json!({"min": 5})).unwrap();
-        let arp = Frame::other(0x0806).payload(&[0; 28]).build();
-        let seen = bench.run(&[frame(5), frame(4), arp]);
-        let verdicts: Vec<_> = seen.iter().map(|s| s.verdict).collect();
-        assert_eq!(verdicts, [Ok("ip"), Err(DropReason::Expired), Ok("non_ip")]);
-        assert_eq!(bench.report(), json!({"expired": 1}));
     }
 
     #[test]
@@ -155,8 +144,9 @@ mod tests {
 
     #[test]
     fn what_is_left_is_told_to_those_who_ask() {
-        let place = TagPlace::Number { slot: 0 };
-        let env = Env::new(&[TagSpec { name: "left".to_owned(), place }], 0).unwrap();
+        let place = weir_nf::TagPlace::Number { slot: 0 };
+        let left = weir_nf::TagSpec { name: "left".to_owned(), place };
+        let env = Env::new(&[left], 0).unwrap();
         let mut bench = Bench::with_env::<HopLimit>(json!({"min": 1}), &env).unwrap();
         let arp = Frame::other(0x0806).payload(&[0; 28]).build();
         // One more than the number; 0 says that there is none.
@@ -168,5 +158,15 @@ mod tests {
     fn a_minimum_of_zero_is_refused() {
         let error = Bench::new::<HopLimit>(json!({"min": 0})).err().unwrap();
         assert_eq!(error.to_string(), "/min: 0 lets everything pass; the least is 1");
+    }
+
+    #[test]
+    fn packets_below_the_minimum_are_dropped_and_counted() {
+        let mut bench = Bench::new::<HopLimit>(json!({"min": 5})).unwrap();
+        let arp = Frame::other(0x0806).payload(&[0; 28]).build();
+        let seen = bench.run(&[frame(5), frame(4), arp]);
+        let verdicts: Vec<_> = seen.iter().map(|s| s.verdict).collect();
+        assert_eq!(verdicts, [Ok("ip"), Err(DropReason::Expired), Ok("non_ip")]);
+        assert_eq!(bench.report(), json!({"expired": 1}));
     }
 }

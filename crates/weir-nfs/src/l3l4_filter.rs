@@ -1,13 +1,18 @@
 //! A stateless packet filter: ordered rules over layers 2 to 4.
 
+mod hits;
+
+pub use hits::Hits;
+
 use crate::rules;
+use hits::Texts;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use std::cell::RefCell;
 use weir_classify::{Action, Classifier, HeaderBatch, LANES, NO_RULE, RuleSpec};
 use weir_nf::{
-    BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Merge, Nf, Packets,
+    BATCH, ConfigError, Ctx, Descriptor, DropReason, Effect, Env, LayerAccess, Nf, Packets,
     ReadOnly, Touch,
 };
 
@@ -19,12 +24,15 @@ use weir_nf::{
 ///
 /// A rule that asks for what a packet does not have does not match it. So a *later fragment*, which
 /// has no ports, TCP flags or ICMP type, is judged only by rules that do not ask for them. The
-/// counts per rule are for the operator and decide nothing, so the µNF is pure.
+/// counts per rule are for the operator and decide nothing, so the µNF is pure. A rule keeps its count when the list is
+/// another afterwards, wherever it stands then; what was counted for rules that are gone is `gone`.
 #[derive(Debug)]
 pub struct L3L4Filter {
     classifier: Classifier,
     /// The action of each rule, then the default.
     actions: Vec<Action>,
+    /// What the rules are counted by.
+    texts: Texts,
     /// Headers of the batch at hand: no state, only memory made once.
     batch: RefCell<Box<HeaderBatch>>,
 }
@@ -41,24 +49,6 @@ pub struct Config {
     /// What happens when no rule matches: `pass` unless told otherwise.
     #[schemars(extend("default" = Action::Pass))]
     pub default: Option<Action>,
-}
-
-/// Packets by deciding rule. After new rules the counts at the same positions go on.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Hits {
-    /// Packets that each rule decided, by its position.
-    pub rules: Vec<u64>,
-    /// Packets that no rule matched.
-    pub default: u64,
-}
-
-impl Merge for Hits {
-    fn merge(&mut self, other: Self) {
-        let len = self.rules.len().max(other.rules.len());
-        self.rules.resize(len, 0);
-        self.rules.iter_mut().zip(other.rules).for_each(|(sum, more)| *sum += more);
-        self.default += other.default;
-    }
 }
 
 impl Nf for L3L4Filter {
@@ -86,7 +76,8 @@ impl Nf for L3L4Filter {
     fn build(config: Config, _: &Env) -> Result<Self, ConfigError> {
         let (classifier, mut actions) = rules::compile(&config.rules)?;
         actions.push(config.default.unwrap_or(Action::Pass));
-        Ok(L3L4Filter { classifier, actions, batch: RefCell::default() })
+        let texts = Texts::new(&config.rules);
+        Ok(L3L4Filter { classifier, actions, texts, batch: RefCell::default() })
     }
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
@@ -104,14 +95,11 @@ impl Nf for L3L4Filter {
         drop(packets_left);
         let default = self.actions.len().saturating_sub(1);
         let hits = ctx.shared();
-        hits.rules.resize(default.max(hits.rules.len()), 0);
+        hits.align(&self.texts);
         let mut drops = false;
         for found in found.iter().take(count) {
             let rule = (*found as usize).min(default);
-            match hits.rules.get_mut(rule).filter(|_| rule < default) {
-                Some(count) => *count += 1,
-                None => hits.default += 1,
-            }
+            hits.count(rule);
             drops |= self.drops(rule);
         }
         if drops {

@@ -11,7 +11,8 @@ pub(crate) fn compile(written: &[Value]) -> Result<(Classifier, Vec<Action>), Co
     let wrong = |i: usize, why: String| ConfigError { at: format!("/rules/{i}"), why };
     let (mut rules, mut actions) = (Vec::new(), Vec::new());
     for (i, written) in written.iter().enumerate() {
-        let spec = RuleSpec::deserialize(written).map_err(|e| wrong(i, e.to_string()))?;
+        let spec = RuleSpec::deserialize(written)
+            .map_err(|e| wrong(i, weir_nf::in_words(&e.to_string())))?;
         rules.push(Rule::try_from(&spec).map_err(|e| wrong(i, e.to_string()))?);
         actions.push(spec.action);
     }

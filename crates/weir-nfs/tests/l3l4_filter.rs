@@ -7,21 +7,28 @@ use common::{DATA, HOP_BY_HOP_AND_DEST_OPTS, v4, v6};
 use serde_json::{Value, json};
 use weir_nf::testing::Bench;
 use weir_nf::wire::Frame;
-use weir_nf::{DropReason, Merge};
-use weir_nfs::l3l4_filter::{Hits, L3L4Filter};
+use weir_nf::{DropReason, registrations};
+use weir_nfs::l3l4_filter::L3L4Filter;
 
 /// Which of the frames a filter that drops what matches `rule` drops.
 fn dropped(rule: Value, frames: &[Vec<u8>]) -> Vec<bool> {
     let mut rule = rule;
     rule["action"] = json!("drop");
-    let mut bench = Bench::new::<L3L4Filter>(json!({"rules": [rule]})).unwrap();
+    let mut bench = Bench::new::<L3L4Filter>(json!({"rules": [rule.clone()]})).unwrap();
     let seen = bench.run(frames);
     let verdicts: Vec<_> = seen.iter().map(|s| s.verdict == Err(DropReason::Filtered)).collect();
     assert!(seen.iter().all(|s| s.verdict.is_err() || s.verdict == Ok("pass")));
     let hits = verdicts.iter().filter(|&&d| d).count();
     let passed = frames.len() - hits;
-    assert_eq!(bench.report(), json!({"rules": [hits], "default": passed}));
+    let rules = json!([[rule.to_string(), hits]]);
+    assert_eq!(bench.report(), json!({"rules": rules, "default": passed, "gone": 0}));
     verdicts
+}
+
+/// What each rule of a report decided, then the default, then rules that are gone.
+fn counts(report: &Value) -> (Vec<u64>, u64, u64) {
+    let rules = report["rules"].as_array().unwrap().iter().map(|rule| rule[1].as_u64().unwrap());
+    (rules.collect(), report["default"].as_u64().unwrap(), report["gone"].as_u64().unwrap())
 }
 
 fn frames() -> Vec<Vec<u8>> {
@@ -108,7 +115,7 @@ fn the_first_rule_that_matches_decides_and_is_counted() {
     let seen = bench.run(&packets);
     let verdicts: Vec<_> = seen.iter().map(|s| s.verdict.ok()).collect();
     assert_eq!(verdicts, [Some("pass"), None, Some("pass"), None].repeat(50));
-    assert_eq!(bench.report(), json!({"rules": [50, 50, 50], "default": 50}));
+    assert_eq!(counts(&bench.report()), (vec![50; 3], 50, 0));
 }
 
 #[test]
@@ -132,11 +139,53 @@ fn a_wrong_rule_is_refused_by_its_place() {
     assert!(refuse(json!({"src": "10.0.0.1"})).contains("action"));
 }
 
+/// A filter that has gone on from `before` with other rules, as after a change of the policy, and seen packets since.
+fn reloaded(before: &Bench, rules: &[&Value], packets: &[Vec<u8>]) -> Bench {
+    let mut bench = Bench::new::<L3L4Filter>(json!({"rules": rules})).unwrap();
+    bench.restore(&before.save()).unwrap();
+    bench.run(packets);
+    bench
+}
+
 #[test]
-fn merging_adds_rule_by_rule() {
-    let mut sum = Hits { rules: vec![1], default: 1 };
-    sum.merge(Hits { rules: vec![2, 3], default: 4 });
-    assert_eq!((sum.rules, sum.default), (vec![3, 3], 5));
+fn a_rule_keeps_its_count_wherever_it_stands_after_a_change_of_the_list() {
+    let web = json!({"action": "pass", "dst_port": 80});
+    let dns = json!({"action": "pass", "dst_port": 53});
+    let ssh = json!({"action": "drop", "dst_port": 22});
+    let to = |port| v4().udp(1, port).build();
+    let mut first = Bench::new::<L3L4Filter>(json!({"rules": [web, dns]})).unwrap();
+    first.run(&[to(80), to(80), to(53), to(9)]);
+    assert_eq!(counts(&first.report()), (vec![2, 1], 1, 0));
+    // One is put in front: those behind it keep what is theirs.
+    let second = reloaded(&first, &[&ssh, &web, &dns], &[to(22), to(80)]);
+    assert_eq!(counts(&second.report()), (vec![1, 3, 1], 1, 0));
+    // One is gone, and the others change places.
+    let third = reloaded(&second, &[&dns, &ssh], &[to(53)]);
+    assert_eq!(counts(&third.report()), (vec![2, 1], 1, 3));
+    // Of two equal ones the first decides, and has the count.
+    let fourth = reloaded(&third, &[&ssh, &ssh], &[to(22)]);
+    assert_eq!(counts(&fourth.report()), (vec![2, 0], 1, 5));
+}
+
+#[test]
+fn reports_of_several_instances_add_up_rule_by_rule_though_one_has_other_rules_yet() {
+    let all = registrations();
+    let filter = all.iter().find(|nf| nf.descriptor.name == "L3L4Filter").unwrap();
+    let one = json!({"rules": [["a", 1], ["b", 2]], "default": 3, "gone": 4});
+    let other = json!({"rules": [["b", 10], ["c", 20]], "default": 30, "gone": 40});
+    let sum = json!({"rules": [["a", 1], ["b", 12], ["c", 20]], "default": 33, "gone": 44});
+    assert_eq!(filter.together(&[one, other]), Some(sum));
+}
+
+#[test]
+fn what_an_earlier_version_counted_by_place_counts_for_rules_that_are_gone() {
+    // The version, then two counts by place, 2 and 1, and the default's 7.
+    let saved = [1, 0, 0, 0, 2, 2, 1, 7];
+    let rule = json!({"action": "pass", "dst_port": 80});
+    let mut bench = Bench::new::<L3L4Filter>(json!({"rules": [rule]})).unwrap();
+    bench.restore(&saved).unwrap();
+    bench.run(&[v4().udp(1, 80).build()]);
+    assert_eq!(counts(&bench.report()), (vec![1], 7, 3));
 }
 
 #[test]
@@ -156,5 +205,5 @@ fn each_packet_of_a_long_batch_gets_its_own_verdict() {
         let wanted = if i % 2 == 0 { Err(DropReason::Filtered) } else { Ok("pass") };
         assert_eq!(seen.verdict, wanted, "packet {i}");
     }
-    assert_eq!(bench.report(), json!({"rules": vec![1; 150], "default": 150}));
+    assert_eq!(counts(&bench.report()), (vec![1; 150], 150, 0));
 }

@@ -108,7 +108,7 @@ fn an_nf_chooses_the_output_and_a_drop_of_its_own_is_counted_there() {
     assert_eq!(outcome.nodes["c"].drops, [("bad-checksum", 1)].into());
     assert_eq!(outcome.nodes["f"].drops, [("filtered", 1)].into());
     assert_eq!(outcome.edges["c -> wan"].packets, 1);
-    assert_eq!(outcome.reports["f"]["rules"][0], 1);
+    assert_eq!(outcome.reports["f"]["rules"][0][1], 1);
 }
 
 #[test]

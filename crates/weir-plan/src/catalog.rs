@@ -127,6 +127,12 @@ pub trait Catalog {
         Ok(config.clone())
     }
 
+    /// What the command that shows a type needs besides its name, with a space before it: of what an outside program
+    /// brings, that program.
+    fn shown_with(&self, _type_name: &str) -> String {
+        String::new()
+    }
+
     /// Checks a configuration; an instance that has none gets `{}`.
     ///
     /// # Errors

@@ -126,6 +126,7 @@ pub(crate) fn check_parsed(
                     name: node.name.clone(),
                     type_name: info.name.clone(),
                     why: problem.why,
+                    shown_with: catalog.shown_with(&info.name),
                 },
                 (None, _) => continue,
             };

@@ -298,7 +298,9 @@ const MAX_TRIES: usize = 20;
 fn faults(instance: &InstanceDecl, catalog: &dyn Catalog, errors: &mut Errors) {
     let (name, type_name) = (&instance.name.value, &instance.type_name.value);
     let mut push = |span: Span, why: String| {
-        errors.push(span, Why::Config { name: name.clone(), type_name: type_name.clone(), why });
+        let shown_with = catalog.shown_with(type_name);
+        let (name, type_name) = (name.clone(), type_name.clone());
+        errors.push(span, Why::Config { name, type_name, why, shown_with });
     };
     let Some(mut rest) = instance.config.clone() else {
         if let Err(problem) = catalog.check_config(type_name, &json(instance)) {

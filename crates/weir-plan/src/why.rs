@@ -81,7 +81,7 @@ pub enum Why {
     #[error("the configuration nests too deeply")]
     ConfigTooDeep,
     #[error("`{name}` ({type_name}) does not take this configuration: {why}")]
-    Config { name: String, type_name: String, why: String },
+    Config { name: String, type_name: String, why: String, shown_with: String },
     #[error("`{name}` (a VNF by the template {template}): {why}")]
     Parameters { name: String, template: String, why: String },
 
@@ -235,8 +235,8 @@ impl Why {
             }
             Why::Escape(_) => "write `\\\\` for a backslash".to_owned(),
             Why::ConfigTooDeep => format!("write at most {MAX_CONFIG_DEPTH} levels"),
-            Why::Config { type_name, .. } => {
-                format!("`weir nf show {type_name}` shows what it takes")
+            Why::Config { type_name, shown_with, .. } => {
+                format!("`weir nf show {type_name}{shown_with}` shows what it takes")
             }
             Why::Parameters { template, .. } => {
                 format!("`weir nf show {template}` shows its parameters")

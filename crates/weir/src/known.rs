@@ -126,6 +126,10 @@ impl Catalog for Known {
         }
     }
 
+    fn shown_with(&self, type_name: &str) -> String {
+        self.programs.shown_with(type_name)
+    }
+
     /// What has no code takes any configuration.
     fn check_config(
         &self,

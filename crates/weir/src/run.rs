@@ -1,6 +1,7 @@
 //! `weir run`: a policy on devices.
 
 mod control;
+mod crashes;
 mod live;
 mod planner;
 mod reload;

@@ -33,8 +33,14 @@ fn harmless(number: u32) -> Vec<u8> {
 
 /// Five packets, a thousand harmless ones before each and after the last.
 fn five(which: impl Fn(u32) -> Vec<u8>) -> Vec<Vec<u8>> {
+    spread(5, which)
+}
+
+/// The same for any number of them.
+fn spread(times: u32, which: impl Fn(u32) -> Vec<u8>) -> Vec<Vec<u8>> {
     let fatal = |n: u32| n % 1_001 == 1_000;
-    (0..6_005).map(|n| if fatal(n) { which(n) } else { harmless(n) }).collect()
+    let all = 0..times * 1_001 + 1_000;
+    all.map(|n| if fatal(n) { which(n) } else { harmless(n) }).collect()
 }
 
 fn write(path: &Path, packets: &[Vec<u8>]) {
@@ -122,6 +128,18 @@ fn a_crash_is_reported_with_nf_packet_and_cause_and_the_packet_is_poison_after_t
         assert!(told.contains("frail (Fragile) crashed: "), "{told}");
         assert!(told.contains("0000  02 02 02 02"), "{told}");
     }
+}
+
+#[test]
+fn crashes_at_packet_after_packet_fill_no_screen_and_are_counted() {
+    let packets = spread(12, fatal_and_unlike_others);
+    let finished = broken_by("many", "how: \"panic\"", &packets);
+    finished.assert_sound("many");
+    assert_eq!(finished.report["crashed"], serde_json::json!({ "frail": 12 }));
+    let lines = |text: &str| finished.said.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("frail (Fragile) crashed: "), 8, "with their packets: {:?}", finished.said);
+    assert_eq!(lines("frail (Fragile) crashed for the "), 4, "{:?}", finished.said);
+    assert_eq!((lines("worker frail died"), lines("worker frail runs again")), (8, 8));
 }
 
 #[test]

@@ -121,6 +121,7 @@ fn a_configuration_that_an_outside_nf_refuses_is_shown_like_any_other() {
     for (config, expected) in [
         ("{ dscp: 64 }", "64 is no DSCP; the largest is 63"),
         ("{ dcsp: 1 }", "unknown field `dcsp`"),
+        ("{ dscp: 300 }", "integer `300`, expected a whole number from 0 to 255"),
     ] {
         let text = POLICY.replace("{ dscp: 46 }", config);
         let policy = scratch.write("policy.weir", text);
@@ -130,6 +131,13 @@ fn a_configuration_that_an_outside_nf_refuses_is_shown_like_any_other() {
         // With file, line and the line itself.
         assert!(ended.stderr.contains("policy.weir:1:"), "{ended:?}");
         assert!(ended.stderr.contains("MarkDscp m"), "{ended:?}");
+        // What it says to type works as it stands.
+        let cure =
+            ended.stderr.lines().find_map(|l| l.trim().strip_prefix("= `weir nf show ")).unwrap();
+        let (words, rest) = cure.split_once('`').unwrap();
+        assert_eq!(rest, " shows what it takes");
+        let shown = weir(&[&["nf", "show"][..], &words.split(' ').collect::<Vec<_>>()].concat());
+        assert_eq!(shown.code, Some(0), "{shown:?}");
     }
 }
 

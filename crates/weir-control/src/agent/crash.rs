@@ -35,6 +35,13 @@ pub struct Crash {
     pub poison: bool,
 }
 
+impl Crash {
+    /// Who crashed: the µNF's instance, or the worker where none ran.
+    pub(crate) fn name(&self) -> &str {
+        self.node.as_ref().unwrap_or(&self.worker)
+    }
+}
+
 /// Who brought a death about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -54,6 +61,8 @@ type Kills = BTreeMap<u64, u32>;
 #[derive(Default)]
 pub(super) struct Crashes {
     pub(super) listed: Vec<Crash>,
+    /// All of them, by the name of the µNF's instance, or of the worker where none ran.
+    times: BTreeMap<String, u64>,
     /// By worker: what it said when it panicked.
     pub(super) panics: BTreeMap<usize, String>,
     /// By worker: what it was ended for, when it hung.
@@ -166,6 +175,7 @@ impl Agent {
             packet: bytes.map(|(bytes, _)| hex(&bytes)),
             poison,
         };
+        *self.crashes.times.entry(crash.name().to_owned()).or_default() += 1;
         if self.crashes.listed.len() < LISTED {
             self.crashes.listed.push(crash.clone());
         }
@@ -185,6 +195,11 @@ impl Agent {
     /// Crashes so far, the first hundred.
     pub fn crashes(&self) -> &[Crash] {
         &self.crashes.listed
+    }
+
+    /// How many there were, by the name of the µNF's instance, or of the worker where none ran.
+    pub fn times_crashed(&self) -> &BTreeMap<String, u64> {
+        &self.crashes.times
     }
 }
 

@@ -44,3 +44,31 @@ fn an_outside_program_is_not_in_the_real_time_class_and_nobody_keeps_it_from_its
     let places = ["a", "b", "theirs", "c"].map(place);
     assert_eq!(places, [(Some(1), true), (Some(1), true), (Some(2), false), (Some(2), false)]);
 }
+
+#[test]
+fn a_way_of_a_live_interface_that_the_policy_does_not_use_is_said() {
+    let said = |pipelet: &str, devices: [&str; 2]| {
+        let policy = format!(
+            "Port<0> wan; Port<1> lan; MacSwap s; pipelet {{ wan -> s; s -> lan; {pipelet} }}"
+        );
+        let graph = weir_plan::check(&policy, &Library).unwrap().graph;
+        let plan = Plan::build(&graph, &Options::default()).unwrap();
+        let binds = (0..).zip(devices.map(|device| device.parse().unwrap())).collect();
+        crate::devices::unused_ways(&plan, &binds)
+    };
+    let live = ["afp:eth0", "tap:weir0"];
+    let one_way = said("", live);
+    let wanted = [
+        "no edge leads to port 0 (`wan`): nothing leaves by eth0",
+        "no edge begins at port 1 (`lan`): nothing that comes in by weir0",
+    ];
+    assert_eq!(one_way.len(), wanted.len(), "{one_way:?}");
+    for (said, wanted) in one_way.iter().zip(wanted) {
+        assert!(said.contains(wanted), "{said}");
+    }
+    assert!(said("lan -> wan;", live).is_empty());
+    // Who drops what comes back has thought of it; still nothing leaves by the first.
+    assert_eq!(said("lan -> Drop;", live).len(), 1);
+    // Of others it is right to have one way only.
+    assert!(said("", ["gen:packets=1", "null"]).is_empty());
+}

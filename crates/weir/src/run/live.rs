@@ -1,40 +1,15 @@
 //! What the operator sees while it runs.
 
+use super::crashes::Crashes;
 use crate::{say, scaling};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 use weir_control::devices::Captures;
-use weir_control::{Agent, Crash, Event};
+use weir_control::{Agent, Event};
 use weir_device::DeviceSpec;
 use weir_runtime::layout::NodeCounts;
 use weir_runtime::moves::Owed;
 use weir_runtime::spec::EndSpec;
-
-/// A crash in words: which µNF, of what, at which packet.
-fn crash_report(crash: &Crash) -> String {
-    /// Bytes of the packet that are shown; the JSON report has all.
-    const SHOWN: usize = 256;
-    let who = match (&crash.node, &crash.nf) {
-        (Some(node), Some(nf)) => format!("{node} ({nf})"),
-        _ => format!("worker {} (outside of its NFs)", crash.worker),
-    };
-    let mut text = format!("{who} crashed: {}", crash.cause.trim());
-    if let Some(packet) = &crash.packet {
-        let len = packet.len() / 2;
-        text += &format!("; the packet that it looked at last has {len} bytes:");
-        for (row, line) in packet.as_bytes().chunks(32).enumerate().take(SHOWN / 16) {
-            let pairs = line.chunks(2).map(|pair| String::from_utf8_lossy(pair).into_owned());
-            text += &format!("\n  {:04x}  {}", row * 16, pairs.collect::<Vec<_>>().join(" "));
-        }
-        if len > SHOWN {
-            text += "\n  ... (--json has all of it)";
-        }
-        if crash.poison {
-            text += "\n  it has killed it before: from now on it is dropped as `poison`";
-        }
-    }
-    text
-}
 
 /// The live line: progress for captures, rates otherwise.
 pub(super) struct Live {
@@ -45,6 +20,7 @@ pub(super) struct Live {
     /// In and out, of generations that have ended.
     before: (u64, u64),
     drawn: bool,
+    crashes: Crashes,
 }
 
 const EVERY: Duration = Duration::from_millis(500);
@@ -59,7 +35,8 @@ impl Live {
         let records = if endless { 0 } else { captures.values().map(|s| s.records).sum() };
         let on = !quiet && std::io::stderr().is_terminal();
         let last = Instant::now();
-        Live { on, records, last, packets: 0, before: (0, 0), drawn: false }
+        let crashes = Crashes::default();
+        Live { on, records, last, packets: 0, before: (0, 0), drawn: false, crashes }
     }
 
     pub(super) fn patience(&self) -> Duration {
@@ -80,12 +57,19 @@ impl Live {
     pub(super) fn tell(&mut self, agent: &Agent, event: &Event) {
         let name = |w: usize| agent.setup().workers[w].name.as_str();
         match event {
-            Event::Died { worker, how, lost, mended, .. } => self.say(&format!(
-                "worker {} died ({how}): {lost} packets lost, mended in {mended:.1?}",
-                name(*worker)
-            )),
+            Event::Died { worker, how, lost, mended, .. } => {
+                let name = name(*worker);
+                if self.crashes.tells_death(name) {
+                    self.say(&format!(
+                        "worker {name} died ({how}): {lost} packets lost, mended in {mended:.1?}"
+                    ));
+                }
+            }
             Event::Ready { worker, after: Some(after), .. } => {
-                self.say(&format!("worker {} runs again after {after:.1?}", name(*worker)));
+                let name = name(*worker);
+                if self.crashes.tells_return(name) {
+                    self.say(&format!("worker {name} runs again after {after:.1?}"));
+                }
             }
             Event::Recovered { worker, recovered: r } => self.say(&format!(
                 "worker {} has {} flows back from the replica (read in {:.1} ms)",
@@ -93,7 +77,10 @@ impl Live {
                 r.flows,
                 r.reading_us as f64 / 1e3
             )),
-            Event::Crashed(crash) => crash_report(crash).lines().for_each(|line| self.say(line)),
+            Event::Crashed(crash) => {
+                let lines = self.crashes.lines(crash);
+                lines.iter().for_each(|line| self.say(line));
+            }
             Event::Offence { worker, what } => {
                 self.say(&format!("worker {} {what}: killed", name(*worker)));
             }

@@ -103,6 +103,9 @@ impl<'a> Planner<'a> {
         };
         let taps = if generation == 1 { devices::open(binds)? } else { Taps::new() };
         let mut setup = wiring::wire(&plan, binds, captures, &options)?;
+        for unused in devices::unused_ways(&plan, binds) {
+            crate::complain!("weir: warning: {unused}");
+        }
         setup.taps = taps;
         if generation == 1 {
             devices::check_writable(&setup)?;

@@ -204,10 +204,10 @@ proptest! {
         let s = Super { partial: true, ..s };
         let (mut frame, header) = s.build();
         let finished = finish_checksum(&frame, &header).unwrap();
-        frame[finished.at..][..2].copy_from_slice(&finished.value.to_be_bytes());
+        frame[finished.at..][..2].copy_from_slice(finished.bytes());
         let layers = parse(frame.as_slice(), Depth::L4);
         prop_assert_eq!(verify_l4(frame.as_slice(), &layers), L4Checksum::Good);
-        prop_assert_ne!(finished.value, 0, "zero means no checksum to UDP");
+        prop_assert_ne!(finished.bytes(), [0, 0], "zero means no checksum to UDP");
     }
 
     #[test]
@@ -217,7 +217,7 @@ proptest! {
     ) {
         let header = VnetHeader::parse(&vnet);
         if let Ok(finished) = finish_checksum(&bytes, &header) {
-            prop_assert!(finished.at + 2 <= bytes.len());
+            prop_assert!(finished.at + finished.bytes().len() <= bytes.len());
         }
         if let Ok(Some(gso)) = Gso::new(&bytes, &header) {
             segments(&bytes, &gso);

@@ -18,17 +18,23 @@ pub use access::{Mac, tcp};
 pub use check::check_ip;
 pub use fault::HeaderFault;
 pub(crate) use ipv6::pending_route;
-pub use parse::parse;
+pub use parse::{parse, parse_at};
 pub use plain::{PlainV4, is_plainly_sound, plain_v4};
 
 /// IP protocol numbers (IANA "Assigned Internet Protocol Numbers") that Weir looks into.
 pub mod proto {
     /// ICMP for IPv4 (RFC 792).
     pub const ICMP: u8 = 1;
+    /// IPv4 in IP (RFC 2003).
+    pub const IPIP: u8 = 4;
     /// TCP (RFC 9293).
     pub const TCP: u8 = 6;
     /// UDP (RFC 768).
     pub const UDP: u8 = 17;
+    /// IPv6 in IP (RFC 4213).
+    pub const IPV6: u8 = 41;
+    /// Generic routing encapsulation (RFC 2784).
+    pub const GRE: u8 = 47;
     /// ICMP for IPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
     /// SCTP (RFC 9260).
@@ -63,6 +69,8 @@ pub mod ether_type {
     pub const QINQ: u16 = 0x88a8;
     /// Service tag from before 802.1ad, still met.
     pub const QINQ_OLD: u16 = 0x9100;
+    /// A whole Ethernet frame in a tunnel (RFC 7637).
+    pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
 }
 
 /// Most VLAN tags that are walked; a frame with more is [`HeaderFault::TooManyTags`].
@@ -105,6 +113,15 @@ pub enum L3 {
     Arp,
     /// Anything else: LLC frames, LLDP, MPLS, PPPoE and unknown types.
     Other,
+}
+
+/// With what a packet inside another begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Begins {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IP header: of the version that it says itself.
+    Ip,
 }
 
 /// Which piece of an IP datagram the packet carries.

@@ -12,7 +12,7 @@ pub mod wire;
 pub use bytes::Bytes;
 pub use discovery::{Stations, is_discovery};
 pub use flow::{Direction, FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable};
-pub use headers::{Depth, Fragment, HeaderFault, L3, Layers, check_ip, parse};
+pub use headers::{Begins, Depth, Fragment, HeaderFault, L3, Layers, check_ip, parse, parse_at};
 pub use packet::{
     Access, BATCH, Packets, Pkt, ReadOnly, ReadWrite, TagBits, Verdict, layers_of, set_tag_of,
     tag_word_of,

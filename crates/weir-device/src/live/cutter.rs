@@ -91,7 +91,7 @@ fn whole(frame: &Received<'_>, room: &mut Room<'_>) -> bool {
     room.take(len, &arrival(frame.time_ns, len), |b| {
         let shift = write(b, frame.vlan, frame.bytes, &[]);
         if let Some(c) = checksum {
-            b.write(c.at + shift, &c.value.to_be_bytes());
+            b.write(c.at + shift, c.bytes());
         }
     })
 }

@@ -3,12 +3,14 @@
 //!
 //! A host's stack leaves this work to its interface. Packets that are taken from an interface
 //! before the work was done come with a [`VnetHeader`] that says what is missing. µNFs are to see
-//! packets as a wire carries them, so it is done here, in software, on the way in.
+//! packets as a wire carries them, so it is done here, in software, on the way in. The packet in question
+//! may be in a tunnel: then each header around it is made to fit, too.
 //!
 //! Everything here is pure: bytes in, bytes out. Nothing in a header is believed: it is checked
 //! against the frame, and what cannot be right is an [`OffloadError`].
 
 mod checksum;
+mod nested;
 mod segment;
 mod vlan;
 mod vnet;
@@ -38,4 +40,7 @@ pub enum OffloadError {
     /// A fragment cannot be cut into segments.
     #[error("a fragment that is to be segmented")]
     Fragment,
+    /// What is to be worked on is in a tunnel of a kind that is not known, or that does not fit it.
+    #[error("no known tunnel leads to the packet that is to be worked on")]
+    Tunnel,
 }

@@ -1,7 +1,7 @@
 //! The parser: Ethernet, VLAN tags, IP, transport header.
 
 use super::{
-    Depth, ETHERNET_LEN, HeaderFault, L3, Layers, MAX_TAGS, ether_type, flags, ipv6, proto,
+    Begins, Depth, ETHERNET_LEN, HeaderFault, L3, Layers, MAX_TAGS, ether_type, flags, ipv6, proto,
 };
 use crate::Bytes;
 
@@ -29,6 +29,29 @@ pub fn parse<B: Bytes + ?Sized>(bytes: &B, want: Depth) -> Layers {
     layers
 }
 
+/// Parses what begins at `at` of `bytes`, inside another packet, as deep as `want`. Offsets count from
+/// the start of `bytes`, too. ([`Layers::macs`] and [`Layers::vlan_tci`] read the frame's own, outer ones.)
+pub fn parse_at<B: Bytes + ?Sized>(bytes: &B, at: usize, begins: Begins, want: Depth) -> Layers {
+    let mut layers = Layers::default();
+    let at = at.min(seen(bytes));
+    match begins {
+        Begins::Ethernet => layers.parse_link(bytes, at),
+        Begins::Ip => {
+            layers.end = short(seen(bytes));
+            let kind = match bytes.u8(at).map(|b| b >> 4) {
+                Some(4) => ether_type::IPV4,
+                Some(6) => ether_type::IPV6,
+                // Nothing that is IP has this type.
+                _ => ether_type::TRANSPARENT_ETHERNET,
+            };
+            layers.network(kind, at);
+        }
+    }
+    layers.depth = Depth::L2;
+    layers.any_case(bytes, want);
+    layers
+}
+
 impl Layers {
     /// Goes on from an earlier, shallower parse of the same bytes until `want` is reached.
     /// Equal to [`parse`] with `want` at once; does nothing when the depth was already reached.
@@ -49,7 +72,7 @@ impl Layers {
     fn any_case<B: Bytes + ?Sized>(&mut self, bytes: &B, want: Depth) {
         if self.depth < Depth::L2 && want >= Depth::L2 {
             *self = Layers::default();
-            self.parse_link(bytes);
+            self.parse_link(bytes, 0);
             self.depth = Depth::L2;
         }
         if self.depth < Depth::L3 && want >= Depth::L3 {
@@ -157,10 +180,10 @@ impl Layers {
         self.fault = self.fault.or(Some(fault));
     }
 
-    fn parse_link<B: Bytes + ?Sized>(&mut self, bytes: &B) {
+    fn parse_link<B: Bytes + ?Sized>(&mut self, bytes: &B, start: usize) {
         let captured = seen(bytes);
         self.end = short(captured);
-        let mut at = ETHERNET_LEN - 2;
+        let mut at = start + ETHERNET_LEN - 2;
         loop {
             let Some(kind) = bytes.be16(at).filter(|_| at + 2 <= captured) else {
                 self.flags |= flags::TRUNCATED;

@@ -173,7 +173,9 @@ wait $weir_pid || { cat "$dir/weir.log" >&2; failed=1; }
 echo
 errors=0
 for ns in $client $server; do
-    for n in $(in_ns "$ns" awk '/^(Tcp|Udp|Icmp):/ { if ($1 in at) print $at[$1]; else for (i = 2; i <= NF; i++) if ($i == "InCsumErrors") at[$1] = i }' /proc/net/snmp); do
+    # A line of names, then one of numbers; of IPv6 a name and a number in each line. TCP counts both versions of IP together.
+    for n in $(in_ns "$ns" awk '/^(Tcp|Udp|Icmp):/ { if ($1 in at) print $at[$1]; else for (i = 2; i <= NF; i++) if ($i == "InCsumErrors") at[$1] = i }
+            /^(Udp|Icmp)6InCsumErrors/ { print $2 }' /proc/net/snmp /proc/net/snmp6); do
         errors=$((errors + n))
     done
 done

@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target/fuzz}")
 host=$(rustc -vV | sed -n 's/^host: //p')
-targets=${FUZZ_TARGETS:-headers captures policies filters http devices rules flows documents}
+targets=${FUZZ_TARGETS:-headers captures policies filters http devices offloads rules flows documents}
 seed=${FUZZ_SEED:-20261121}
 selftest_seconds=${FUZZ_SELFTEST_SECONDS:-20}
 passed=0

@@ -30,6 +30,7 @@ fn main() -> Result {
     write("filters", &filters(&frames))?;
     write("http", &http(&root)?)?;
     write("devices", &lines(DEVICES))?;
+    write("offloads", &offloads())?;
     write("documents", &documents(&root)?)?;
     write("flows", &flows())?;
     write("rules", &rules())
@@ -153,6 +154,43 @@ fn frames() -> Vec<Vec<u8>> {
     all.extend(four().udp(1, 2).payload(&[9; 40]).fragments(24));
     all.extend(six().udp(1, 2).payload(&[9; 40]).fragments(24));
     all
+}
+
+/// A packet to be cut, in a tunnel of each kind and in none, behind what its interface says of it; and SCTP to be finished.
+fn offloads() -> Vec<Vec<u8>> {
+    let four = || Frame::ipv4([10, 1, 2, 3], [192, 0, 2, 7]).payload(b"payload!");
+    let six = || Frame::ipv6([0x20; 16], [0xfe; 16]).payload(b"payload!");
+    let tcp_in_four = four().tcp(1024, 80, tcp::ACK).build();
+    let tcp_in_six = six().vlan(5).tcp(1024, 80, tcp::ACK).build();
+    let udp = four().udp(53, 1024).build();
+    let sctp = four().proto(proto::SCTP).payload(&[9; 20]).build();
+    let ip = tcp_in_four.get(14..).unwrap_or_default();
+    let vxlan = [&[8, 0, 0, 0, 1, 2, 3, 0], &tcp_in_six[..]].concat();
+    let gpe = [&[12, 0, 0, 1, 1, 2, 3, 0], ip].concat();
+    let geneve = [&[1, 0, 0x65, 0x58, 1, 2, 3, 0, 7, 7, 7, 7], &tcp_in_four[..]].concat();
+    let gre = [&[0xa0, 0, 8, 0, 1, 2, 0, 0, 9, 9, 9, 9], ip].concat();
+    let in_udp = |inside| four().udp(50_000, 4789).payload(inside).build();
+    let chain: &[(u8, &[u8])] = &[(proto::DEST_OPTS, &[0; 6])];
+    // Kind of segmentation, frame, bytes from the transport header on, where the checksum is in it.
+    let cases = [
+        (1, tcp_in_four.clone(), 28, 16),
+        (4, tcp_in_six.clone(), 28, 16),
+        (5, udp, 16, 6),
+        (4, in_udp(&vxlan), 28, 16),
+        (1, in_udp(&gpe), 28, 16),
+        (1, in_udp(&geneve), 28, 16),
+        (1, in_udp(ip), 28, 16),
+        (1, six().proto(proto::GRE).payload(&gre).build(), 28, 16),
+        (1, six().extensions(chain).proto(proto::IPIP).payload(ip).build(), 28, 16),
+        (0, sctp, 20, 8),
+        (0, tcp_in_four, 28, 16),
+    ];
+    let seed = |(kind, frame, behind, offset): (u8, Vec<u8>, usize, u16)| {
+        let start = u16::try_from(frame.len() - behind).unwrap_or(0);
+        let words = [0, 3, start, offset].into_iter().flat_map(u16::to_ne_bytes);
+        [1, kind].into_iter().chain(words).chain(frame).collect()
+    };
+    cases.into_iter().map(seed).collect()
 }
 
 /// Numbers in one byte order.

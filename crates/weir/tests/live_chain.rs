@@ -30,8 +30,7 @@ fn pages_pings_and_neighbour_discovery_pass_in_both_families_with_right_checksum
         assert!(arrived == page, "{host}: {} bytes of {} arrived", arrived.len(), page.len());
     }
     net.assert_checksums();
-    let came_in = net.weir.exec("cat", &["/sys/class/net/m1/statistics/rx_packets"]);
-    let came_in: u64 = String::from_utf8(came_in.stdout).unwrap().trim().parse().unwrap();
+    let came_in = net.frames_from_server();
     let finished = end(run);
     assert_eq!(drops(&finished.report), [], "{:#}", finished.report);
     // Super-packets came in, each one packet to the kernel, and were cut.

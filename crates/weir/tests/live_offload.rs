@@ -10,9 +10,9 @@ use common_live::*;
 use rustix::process::Signal;
 use std::net::IpAddr;
 use weir_packet::checksum::{L4Checksum, pseudo_v4, pseudo_v6, verify_l4};
-use weir_packet::headers::{proto, tcp};
+use weir_packet::headers::{ETHERNET_LEN, proto, tcp};
 use weir_packet::wire::Frame;
-use weir_packet::{Depth, check_ip, parse};
+use weir_packet::{Begins, Depth, check_ip, parse, parse_at};
 
 /// Sends frames of a file (16 bits of length before each), a `virtio_net_hdr` in front of each, as
 /// the kernel's own stack leaves them to a network card.
@@ -57,6 +57,24 @@ fn unfinished(frame: &Frame<'_>, size: u16) -> Vec<u8> {
     out
 }
 
+/// Sends what [`unfinished`] made, when Weir listens.
+fn send(net: &Network, scratch: &Scratch, frames: &[Vec<u8>]) {
+    let mut file = Vec::new();
+    for bytes in frames {
+        file.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        file.extend_from_slice(bytes);
+    }
+    std::fs::write(scratch.file("frames"), file).unwrap();
+    // Something comes by itself (neighbour discovery); waited for is that the service listens.
+    let listens = || net.weir.exec("cat", &["/proc/net/packet"]).stdout;
+    wait_until("a bound socket", PATIENCE, || {
+        listens().iter().filter(|b| **b == b'\n').count() > 1
+    });
+    let frames = scratch.file("frames").display().to_string();
+    let output = net.client.exec("python3", &["-c", SENDER, &frames]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
     if skipped("super_packets_come_out_as_sound_segments_with_their_vlan_tags") {
@@ -88,16 +106,12 @@ fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
     let short = &payload[..1001];
     let whole = [t(v4(), 9).vlan(5), t(v6(), 10), v6().udp(11, 9), v4().udp(12, 9)];
 
-    let mut file = Vec::new();
-    let mut sent = Vec::new();
+    let (mut frames, mut sent) = (Vec::new(), Vec::new());
     let all = cases.iter().map(|(f, size)| (f.payload(&payload), *size, &payload[..]));
     for (frame, size, payload) in all.chain(whole.iter().map(|f| (f.payload(short), 0, short))) {
-        let bytes = unfinished(&frame, size);
-        file.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
-        file.extend_from_slice(&bytes);
+        frames.push(unfinished(&frame, size));
         sent.push((frame.build(), size, payload));
     }
-    std::fs::write(scratch.file("frames"), file).unwrap();
     let capture = scratch.file("out.pcap");
     let policy = scratch.policy(
         "Port<0> a;  Port<1> b;  pipelet { a [ip or ip6 or vlan] -> b;
@@ -105,14 +119,7 @@ fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
     );
     let bind = format!("1=pcap:tx={}", capture.display());
     let run = net.run(&policy, &["--bind", "0=afp:m0", "--bind", &bind]);
-    // Something comes by itself (neighbour discovery); waited for is that the service listens.
-    let listens = || net.weir.exec("cat", &["/proc/net/packet"]).stdout;
-    wait_until("a bound socket", PATIENCE, || {
-        listens().iter().filter(|b| **b == b'\n').count() > 1
-    });
-    let frames = scratch.file("frames").display().to_string();
-    let output = net.client.exec("python3", &["-c", SENDER, &frames]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    send(&net, &scratch, &frames);
     let last = u16::from_be_bytes([0, 12]);
     wait_until("the last packet", PATIENCE, || {
         let seen = std::fs::read(&capture).unwrap_or_default();
@@ -149,6 +156,121 @@ fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
         }
         assert!(data == *payload, "payload of case {port}");
     }
+}
+
+/// `outer` around a packet that was left [`unfinished`], its headers before and after the tunnel's own.
+fn in_a_tunnel(outer: Frame<'_>, header: &[u8], mut inner: Vec<u8>) -> Vec<u8> {
+    let (vnet, frame) = inner.split_at_mut(10);
+    let body = [header, &frame[ETHERNET_LEN..]].concat();
+    let outer = outer.payload(&body).build();
+    let further = (outer.len() - frame.len()) as u16;
+    let start = u16::from_ne_bytes([vnet[6], vnet[7]]) + further;
+    vnet[6..8].copy_from_slice(&start.to_ne_bytes());
+    [vnet, &outer].concat()
+}
+
+#[test]
+fn super_packets_in_tunnels_and_the_checksum_of_sctp_come_out_sound() {
+    if skipped("super_packets_in_tunnels_and_the_checksum_of_sctp") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-inner"), Network::new());
+    let payload: Vec<u8> = (0..20_001u32).map(|i| (i % 251) as u8).collect();
+    let v4 = || Frame::ipv4([10, 9, 0, 1], [10, 9, 0, 2]).id(0xfffe);
+    let v6 = || Frame::ipv6([0xfd; 16], [0xfe; 16]);
+    let tcp = |f: Frame<'static>, port| f.tcp(port, 80, tcp::ACK).seq(u32::MAX - 5000, 1);
+    let inner = |f: Frame<'_>| unfinished(&f.payload(&payload), 1300);
+    let gre = [0x20, 0, 0x08, 0, 1, 2, 3, 4];
+    // Data of five bytes; the checksum's place is empty, as the kernel leaves it. The CRC is Wireshark's, too.
+    let mut sctp =
+        *b"\0\x0d\0\x50\0\0\0\x07\0\0\0\0\0\x03\0\x15\0\0\0\x01\0\0\0\0\0\0\0\0hello\0\0\0";
+    let numbered = v4().proto(proto::SCTP).payload(&sctp).build();
+    let vnet: Vec<u8> = [0x0001u16, 0, 0, ETHERNET_LEN as u16 + 20, 8]
+        .into_iter()
+        .flat_map(u16::to_ne_bytes)
+        .collect();
+    let frames = [
+        in_a_tunnel(v4().proto(proto::GRE), &gre, inner(tcp(v4(), 1))),
+        in_a_tunnel(v6().proto(proto::IPIP), &[], inner(tcp(v4(), 2))),
+        in_a_tunnel(v4().proto(proto::IPV6), &[], inner(v6().udp(3, 9))),
+        [&vnet, &numbered[..]].concat(),
+    ];
+    let capture = scratch.file("out.pcap");
+    let bind = format!("1=pcap:tx={}", capture.display());
+    let policy = scratch.policy("Port<0> a;  Port<1> b;  pipelet { a -> b; }");
+    let run = net.run(&policy, &["--bind", "0=afp:m0", "--bind", &bind]);
+    send(&net, &scratch, &frames);
+    sctp[8..12].copy_from_slice(&[0x19, 0xf9, 0xed, 0xd2]);
+    wait_until("the last packet, with its checksum", PATIENCE, || {
+        std::fs::read(&capture).unwrap_or_default().windows(sctp.len()).any(|seen| seen == sctp)
+    });
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("tunnels");
+    assert_eq!(drops(&finished.report), [], "{:#}", finished.report);
+
+    let got = read_capture(&capture, <[u8]>::to_vec);
+    for (carrier, header) in [(proto::GRE, 8), (proto::IPIP, 0), (proto::IPV6, 0)] {
+        let mut data = Vec::new();
+        for bytes in got.iter().map(Vec::as_slice) {
+            let outer = parse(bytes, Depth::L4);
+            if outer.proto != carrier {
+                continue;
+            }
+            assert_eq!(check_ip(bytes, &outer, bytes.len()), Ok(()), "around, {carrier}");
+            let inner = parse_at(bytes, usize::from(outer.l4) + header, Begins::Ip, Depth::L4);
+            assert_eq!(check_ip(bytes, &inner, bytes.len()), Ok(()), "inside, {carrier}");
+            assert_eq!(verify_l4(bytes, &inner), L4Checksum::Good, "inside, {carrier}");
+            let ends = [outer.end, inner.end].map(usize::from);
+            assert_eq!(ends, [bytes.len(); 2], "lengths, {carrier}");
+            data.extend_from_slice(&bytes[usize::from(inner.payload)..]);
+        }
+        assert!(data == payload, "payload of {carrier}");
+    }
+}
+
+#[test]
+fn pages_pass_through_vxlan_over_both_families_with_right_checksums() {
+    if skipped("pages_pass_through_vxlan_over_both_families") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-vxlan"), Network::new());
+    let ways = [
+        (CLIENT, SERVER, "udpcsum"),
+        (CLIENT, SERVER, "noudpcsum"),
+        (CLIENT6, SERVER6, ""),
+        (CLIENT6, SERVER6, "udp6zerocsumtx udp6zerocsumrx"),
+    ];
+    for (n, (client, server, checksum)) in ways.iter().enumerate() {
+        let ends = [(&net.client, "c0", client, server, 1), (&net.server, "s0", server, client, 2)];
+        for (space, interface, local, remote, host) in ends {
+            // A port each, as one socket has one way with checksums.
+            space.ip(&format!(
+                "link add vx{n} type vxlan id {n} local {local} remote {remote} dev {interface} dstport {} {checksum}",
+                4789 + n
+            ));
+            space.ip(&format!("link set vx{n} up"));
+            space.ip(&format!("addr add 198.18.{n}.{host}/24 dev vx{n}"));
+            space.ip(&format!("addr add fd01:{n}::{host}/64 dev vx{n} nodad"));
+        }
+    }
+    let (_nginx, page) = net.web_server(&scratch);
+    let run = net.run_between(&scratch.policy(THROUGH));
+    for n in 0..ways.len() {
+        for host in [format!("198.18.{n}.2"), format!("[fd01:{n}::2]")] {
+            let arrived = net.client.curl(&format!("http://{host}/large"));
+            assert!(arrived.as_ref() == Ok(&page), "{host}: {:?}", arrived.map(|page| page.len()));
+        }
+    }
+    net.assert_checksums();
+    let came_in = net.frames_from_server();
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("vxlan");
+    assert_eq!(drops(&finished.report), [], "{:#}", finished.report);
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    let received = nodes.iter().find(|node| node["name"] == "rx:b").unwrap();
+    assert!(received["packets"].as_u64().unwrap() > 2 * came_in, "{came_in}: {received:#}");
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Namespace {
         Service(command.spawn().unwrap())
     }
 
-    /// A number of the namespace's protocol counters, such as `TcpExt`'s or `Udp InCsumErrors`.
+    /// A number of the namespace's protocol counters, such as `Udp InCsumErrors`.
     pub fn counter(&self, protocol: &str, name: &str) -> u64 {
         let output = self.exec("cat", &["/proc/net/snmp"]);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -85,7 +85,7 @@ impl Namespace {
         numbers.split(' ').nth(at.unwrap()).unwrap().parse().unwrap()
     }
 
-    /// One of the namespace's IPv6 counters, such as `Icmp6InErrors`.
+    /// One of the namespace's IPv6 counters, such as `Icmp6InCsumErrors`.
     pub fn counter6(&self, name: &str) -> u64 {
         let output = self.exec("cat", &["/proc/net/snmp6"]);
         let text = String::from_utf8(output.stdout).unwrap();
@@ -173,6 +173,7 @@ pub struct Network {
 
 pub const CLIENT: &str = "192.0.2.1";
 pub const SERVER: &str = "192.0.2.2";
+pub const CLIENT6: &str = "fd00::1";
 pub const SERVER6: &str = "fd00::2";
 
 impl Network {
@@ -202,7 +203,7 @@ impl Network {
         self.weir.ip("link set m0 up");
         self.client.ip("link set c0 up");
         self.client.ip(&format!("addr add {CLIENT}/24 dev c0"));
-        self.client.ip("addr add fd00::1/64 dev c0 nodad");
+        self.client.ip(&format!("addr add {CLIENT6}/64 dev c0 nodad"));
     }
 
     /// Index of the middle's interface to the client.
@@ -232,11 +233,22 @@ impl Network {
         self.server.web_server(scratch)
     }
 
+    /// Frames that the server has sent to the middle, super-packets counted as one.
+    pub fn frames_from_server(&self) -> u64 {
+        let output = self.weir.exec("cat", &["/sys/class/net/m1/statistics/rx_packets"]);
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    }
+
     /// Fails when a checksum was wrong in either end's eyes.
     pub fn assert_checksums(&self) {
         for end in [&self.client, &self.server] {
+            // TCP counts both versions of IP together.
             for protocol in ["Tcp", "Udp", "Icmp"] {
                 let errors = end.counter(protocol, "InCsumErrors");
+                assert_eq!(errors, 0, "{protocol} in {}", end.name());
+            }
+            for protocol in ["Udp6", "Icmp6"] {
+                let errors = end.counter6(&format!("{protocol}InCsumErrors"));
                 assert_eq!(errors, 0, "{protocol} in {}", end.name());
             }
         }

@@ -182,7 +182,7 @@ impl Jail {
                 )?;
             }
             if cell.closed {
-                // While it may still be written, and before a file of that name could be another's.
+                // As long as it is root.
                 be_first_to_go();
                 // Where it is not permitted the summary says so.
                 let _ = sandbox::bound_capabilities();

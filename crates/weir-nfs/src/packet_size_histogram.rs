@@ -9,6 +9,9 @@ use weir_nf::{
 /// Counts packets in buckets of their length on the wire (from the Ethernet header on, without
 /// frame check sequence).
 ///
+/// When a changed graph has other bounds, what was counted under the earlier ones cannot be divided anew: it is kept as
+/// `earlier`, packets and bytes in one.
+///
 /// *Output:* `out`. *Config:* `bounds`, the largest length of each bucket but the last, ascending; those of
 /// RFC 2819's etherStats unless told otherwise. *Source:* RFC 2819 §4 (whose lengths include the four
 /// bytes of the frame check sequence, which devices do not hand over).
@@ -39,27 +42,56 @@ pub struct Histogram {
     pub bounds: Vec<u32>,
     /// Packets in each bucket; the last has those longer than all bounds.
     pub packets: Vec<u64>,
-    /// Bytes of all packets.
+    /// Bytes of these packets.
+    pub bytes: u64,
+    /// What was counted under other bounds.
+    #[serde(default)]
+    pub earlier: Totals,
+}
+
+/// Packets and their bytes.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct Totals {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
     pub bytes: u64,
 }
 
 impl Histogram {
-    fn new(bounds: &[u32]) -> Self {
-        Histogram { bounds: bounds.to_vec(), packets: vec![0; bounds.len() + 1], bytes: 0 }
+    /// Goes on with `bounds`.
+    fn align(&mut self, bounds: &[u32]) {
+        if self.bounds != bounds {
+            let mut earlier = std::mem::take(self);
+            earlier.close();
+            self.bounds = bounds.to_vec();
+            self.packets = vec![0; bounds.len() + 1];
+            self.earlier = earlier.earlier;
+        }
+    }
+
+    /// What is in buckets counts as earlier.
+    fn close(&mut self) {
+        self.earlier.packets += self.packets.iter().sum::<u64>();
+        self.earlier.bytes += self.bytes;
+        self.packets.fill(0);
+        self.bytes = 0;
     }
 }
 
 impl Merge for Histogram {
-    fn merge(&mut self, other: Self) {
+    fn merge(&mut self, mut other: Self) {
         if self.bounds != other.bounds {
-            // Other buckets cannot be added: what has any counts stays.
+            // Buckets of other bounds cannot be added. Who has counted nothing yet has no say in them.
             if self.packets.iter().all(|&n| n == 0) {
-                *self = other;
+                std::mem::swap(self, &mut other);
             }
-            return;
+            other.close();
         }
         self.packets.iter_mut().zip(&other.packets).for_each(|(a, b)| *a += b);
         self.bytes += other.bytes;
+        self.earlier.packets += other.earlier.packets;
+        self.earlier.bytes += other.earlier.bytes;
     }
 }
 
@@ -92,9 +124,7 @@ impl Nf for PacketSizeHistogram {
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
         let counts = ctx.shared();
-        if counts.bounds != self.bounds {
-            *counts = Histogram::new(&self.bounds);
-        }
+        counts.align(&self.bounds);
         for packet in packets.iter_mut() {
             let length = packet.wire_len();
             let bucket = self.bounds.partition_point(|&bound| (bound as usize) < length);
@@ -123,7 +153,10 @@ mod tests {
         let bytes: usize = lengths.iter().sum();
         let packets = [2, 2, 1, 0, 0, 1, 2];
         let bounds = [64, 127, 255, 511, 1023, 1518];
-        assert_eq!(bench.report(), json!({"bounds": bounds, "packets": packets, "bytes": bytes}));
+        let earlier = json!({"packets": 0, "bytes": 0});
+        let expected =
+            json!({"bounds": bounds, "packets": packets, "bytes": bytes, "earlier": earlier});
+        assert_eq!(bench.report(), expected);
     }
 
     #[test]
@@ -133,7 +166,50 @@ mod tests {
         let mut second = Bench::new::<PacketSizeHistogram>(json!({"bounds": [10]})).unwrap();
         second.restore(&first.save()).unwrap();
         second.run(&[vec![0; 6]]);
-        assert_eq!(second.report(), json!({"bounds": [10], "packets": [2, 1], "bytes": 61}));
+        let earlier = json!({"packets": 0, "bytes": 0});
+        let expected = json!({"bounds": [10], "packets": [2, 1], "bytes": 61, "earlier": earlier});
+        assert_eq!(second.report(), expected);
+    }
+
+    #[test]
+    fn counts_under_other_bounds_are_kept_as_totals() {
+        let mut first = Bench::new::<PacketSizeHistogram>(json!({"bounds": [10]})).unwrap();
+        first.run(&[vec![0; 5], vec![0; 50]]);
+        let mut second = Bench::new::<PacketSizeHistogram>(json!({"bounds": [20, 30]})).unwrap();
+        second.restore(&first.save()).unwrap();
+        second.run(&[vec![0; 25]]);
+        let expected = json!({"bounds": [20, 30], "packets": [0, 1, 0], "bytes": 25,
+            "earlier": {"packets": 2, "bytes": 55}});
+        assert_eq!(second.report(), expected);
+        // And of those that were merged, whichever comes first.
+        let mut third = Bench::new::<PacketSizeHistogram>(json!({"bounds": [20, 30]})).unwrap();
+        third.restore(&second.save()).unwrap();
+        third.run(&[vec![0; 15]]);
+        let expected = json!({"bounds": [20, 30], "packets": [1, 1, 0], "bytes": 40,
+            "earlier": {"packets": 2, "bytes": 55}});
+        assert_eq!(third.report(), expected);
+    }
+
+    #[test]
+    fn nothing_is_lost_when_counts_of_different_bounds_are_merged() {
+        let counted = |bounds: Vec<u32>, packets: Vec<u64>, bytes| Histogram {
+            bounds,
+            packets,
+            bytes,
+            earlier: Totals { packets: 1, bytes: 7 },
+        };
+        let all = |h: &Histogram| {
+            (h.packets.iter().sum::<u64>() + h.earlier.packets, h.bytes + h.earlier.bytes)
+        };
+        let a = || counted(vec![10], vec![2, 3], 100);
+        let b = || counted(vec![10, 20], vec![0, 4, 0], 60);
+        let empty = || counted(vec![99], vec![0, 0], 0);
+        for (mut one, other) in [(a(), b()), (b(), a()), (a(), a()), (empty(), a()), (a(), empty())]
+        {
+            let (before, more) = (all(&one), all(&other));
+            one.merge(other);
+            assert_eq!(all(&one), (before.0 + more.0, before.1 + more.1), "{one:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod common_crash;
 
 use common_crash::*;
 use rustix::process::{Pid, Signal, kill_process};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const CHAIN: &str = "Port<0> lan;  Port<1> wan;  MacSwap x;  Busy y { cycles: 3000 };
@@ -110,4 +111,39 @@ fn a_stopped_worker_can_be_killed_and_is_replaced() {
     let lost = finished.number("/balance/lost");
     assert_eq!(numbers.len() as u64 + lost, PACKETS);
     assert!(lost <= BATCH, "{lost} lost");
+}
+
+/// Where this user's runs have their control sockets.
+fn sockets() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        Some(dir) if !rustix::process::geteuid().is_root() => PathBuf::from(dir).join("weir"),
+        _ => PathBuf::from("/run/weir"),
+    }
+}
+
+#[test]
+fn a_run_takes_away_the_control_sockets_of_runs_that_were_killed_and_no_others() {
+    let scratch = Scratch::new("sockets");
+    let policy = scratch.policy("Port<0> lan; Port<1> wan; pipelet { lan -> wan; }");
+    let socket = |run: &Run| sockets().join(format!("{}.sock", run.agent().as_raw_nonzero()));
+    let start = || {
+        let run = Run::start(&policy, &["--bind", "0=gen:rate=100", "--bind", "1=null"]);
+        wait_until("its socket", PATIENCE, || socket(&run).exists());
+        run
+    };
+    let lives = start();
+    let killed = start();
+    let left = socket(&killed);
+    assert!(socket(&lives).exists() && left.exists());
+    // Waits for its end, too.
+    drop(killed);
+    let begins = start();
+    assert!(!left.exists(), "{}", left.display());
+    for run in [&lives, &begins] {
+        assert!(std::os::unix::net::UnixStream::connect(socket(run)).is_ok());
+    }
+    for run in [lives, begins] {
+        run.signal(Signal::INT);
+        assert_eq!(run.finish().code, Some(0));
+    }
 }

@@ -5,7 +5,7 @@ mod common_crash;
 mod common_outside;
 
 use common_crash::*;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -210,4 +210,64 @@ fn a_graph_that_stands_still_says_so_once_and_why() {
     finished.assert_sound("stood still");
     let said = finished.said.iter().filter(|line| line.contains("stands still"));
     assert_eq!(said.count(), 1, "{:?}", finished.said);
+}
+
+/// Waits until packets have come through: all workers are ready then.
+fn wait_for_packets(out: &Path) {
+    let has_some = || std::fs::metadata(out).is_ok_and(|found| found.len() > 100);
+    wait_until("packets", PATIENCE, has_some);
+}
+
+/// Descriptors that the agent may have: fewer than it has, more than it waits for at a time.
+const FEW: u64 = 12;
+
+#[test]
+fn who_cannot_be_started_again_is_replaced_by_a_drain_as_soon_as_that_can_be_and_ends_nobody() {
+    let scratch = Scratch::new("stuck-start");
+    let policy =
+        scratch.policy("Port<0> lan;  Port<1> wan;  MacSwap a;  pipelet { lan -> a;  a -> wan; }");
+    let out = scratch.file("out.pcap");
+    let tx = format!("1=pcap:tx={}", out.display());
+    let mut run = Run::start(&policy, &["--bind", "0=gen:rate=1000", "--bind", &tx]);
+    let pid = run.wait_for_workers(3)["a"];
+    wait_for_packets(&out);
+    let few = Rlimit { current: Some(FEW), ..getrlimit(Resource::Nofile) };
+    let before = match prlimit(Some(run.agent()), Resource::Nofile, few) {
+        // The agent hides from its own user.
+        Err(_) if !rustix::process::geteuid().is_root() => {
+            return eprintln!("skipped: limiting an agent needs root");
+        }
+        before => before.unwrap(),
+    };
+    kill_process(pid, Signal::KILL).unwrap();
+    run.wait_for_line("what is missing", |line| line.contains("Too many open files"));
+    run.wait_for_line("the drain", |line| line.contains("worker a is not started again"));
+    prlimit(Some(run.agent()), Resource::Nofile, before).unwrap();
+    wait_until("the drain's start", PATIENCE, || run.workers().contains_key("a"));
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, Some(0));
+}
+
+#[test]
+fn a_service_that_cannot_begin_again_is_tried_again_and_named_with_its_reason_in_the_end() {
+    let scratch = Scratch::new("stuck-service");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  Busy a { cycles: 300000 };  pipelet { lan -> a;  a -> wan; }",
+    );
+    let capture = scratch.file("in.pcap");
+    write_capture(&capture, 50_000);
+    let rx = format!("0=pcap:rx={}", capture.display());
+    let out = scratch.file("out.pcap");
+    let tx = format!("1=pcap:tx={}", out.display());
+    let mut run = Run::start(&policy, &["--bind", &rx, "--bind", &tx]);
+    wait_for_packets(&out);
+    std::fs::remove_file(&capture).unwrap();
+    kill_process(run.workers()["rx:lan"], Signal::KILL).unwrap();
+    for time in ["its death", "that of its successor", "that of a second one"] {
+        run.wait_for_line(time, |line| line.contains("worker rx:lan died"));
+    }
+    run.wait_for_line("the end", |line| {
+        line.contains("weir: rx:lan: it dies before it is ready, again and again (")
+            && line.contains("in.pcap")
+    });
 }

@@ -6,12 +6,13 @@
 
 mod common_oracle;
 mod common_outside;
+mod common_sandbox;
 
 use common_oracle::*;
 use common_outside::*;
+use common_sandbox::*;
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -39,10 +40,6 @@ enum When {
     Packet,
     /// Only the agent's is.
     Start,
-}
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 fn attack(what: &str, when: When, sandbox: &str) -> Outcome {
@@ -269,42 +266,6 @@ fn an_nf_that_fails_in_the_sandbox_can_say_why() {
     assert!(said.contains("worker a died (signal: 6 (SIGABRT)"), "{said}");
 }
 
-/// Field of /proc/PID/status.
-fn status(pid: &str, field: &str) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|l| l.strip_prefix(&format!("{field}:")));
-    line.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Worker processes of an agent: number and name.
-fn workers(agent: u32) -> Vec<(String, String)> {
-    let mut found = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{agent}/task")).unwrap().flatten() {
-        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
-        for pid in children.split_whitespace() {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let words: Vec<_> = line.split(|b| *b == 0).map(String::from_utf8_lossy).collect();
-            if words.get(1).is_some_and(|w| w == "worker") {
-                found.push((pid.to_owned(), words[2].clone().into_owned()));
-            }
-        }
-    }
-    found
-}
-
-/// Ends a run whose test has failed; its workers end with it.
-struct EndedAnyway(u32);
-
-impl Drop for EndedAnyway {
-    fn drop(&mut self) {
-        if std::thread::panicking()
-            && let Some(pid) = rustix::process::Pid::from_raw(self.0 as i32)
-        {
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
-        }
-    }
-}
-
 #[test]
 fn workers_are_nobody_and_have_nothing_but_what_they_were_given() {
     if !is_root() {
@@ -333,7 +294,7 @@ fn workers_are_nobody_and_have_nothing_but_what_they_were_given() {
         assert_eq!(status(pid, "Uid"), "4711 4711 4711 4711", "{name}");
         assert_eq!(status(pid, "Gid"), "4711 4711 4711 4711", "{name}");
         assert_eq!(status(pid, "Groups"), "", "{name}");
-        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
             assert_eq!(status(pid, set), "0000000000000000", "{name}: {set}");
         }
         assert_eq!((status(pid, "NoNewPrivs"), status(pid, "Seccomp")), ("1".into(), "2".into()));
@@ -386,52 +347,6 @@ fn the_real_time_class_is_kept_in_the_sandbox() {
         ended.stderr.contains("real-time scheduling")
     };
     assert_eq!(granted("on"), granted("off"));
-}
-
-/// A folder where an ordinary user has `weir`, a policy and room for more; deleted in the end.
-struct Ordinary(std::path::PathBuf);
-
-impl Ordinary {
-    const USER: u32 = 54_321;
-
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("weir-{test}-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let this = Ordinary(folder);
-        std::fs::copy(env!("CARGO_BIN_EXE_weir"), this.file("weir")).unwrap();
-        std::fs::write(this.file("p.weir"), TWICE).unwrap();
-        for (path, mode) in [("", 0o777), ("weir", 0o755), ("p.weir", 0o644)] {
-            let mode = std::fs::Permissions::from_mode(mode);
-            std::fs::set_permissions(this.file(path), mode).unwrap();
-        }
-        this
-    }
-
-    fn file(&self, name: &str) -> std::path::PathBuf {
-        self.0.join(name)
-    }
-
-    /// A program that the user runs: him whom root becomes, or who runs the test.
-    fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        command.current_dir("/");
-        if is_root() {
-            command.uid(Self::USER).gid(Self::USER);
-        }
-        command
-    }
-
-    /// Whether the user can see what descriptors a process has.
-    fn sees_descriptors(pid: &str) -> bool {
-        let output = Self::command("/bin/ls").arg(format!("/proc/{pid}/fd/")).output().unwrap();
-        output.status.success()
-    }
-}
-
-impl Drop for Ordinary {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Who may look into /proc/PID/fd may take descriptors from it, and trace the process.

@@ -334,8 +334,7 @@ pub(super) fn running(profile: Profile) -> Result<[BpfProgram; 2], SandboxError>
     calls.0.extend(known.into_iter().map(|call| (call, Vec::new())));
     // Last: it is known for its flags, and killed for what it would make.
     calls.0.remove(&libc::SYS_mmap);
-    let calls =
-        calls.when(libc::SYS_mmap, &[(2, Dword, MaskedEq(libc::PROT_EXEC as u64), 0)])?;
+    let calls = calls.when(libc::SYS_mmap, &[(2, Dword, MaskedEq(libc::PROT_EXEC as u64), 0)])?;
     Ok([
         refused.compile(SeccompAction::Allow, NOT_PERMITTED)?,
         calls.compile(SeccompAction::KillProcess, SeccompAction::Allow)?,

@@ -55,11 +55,13 @@ impl Control {
             let mut builder = std::fs::DirBuilder::new();
             builder.recursive(true).mode(0o700).create(control::directory()).map_err(failed)?;
         }
+        let lock = if named.is_none() { Some(sweep().map_err(failed)?) } else { None };
         // What is left over of a run that was killed answers nobody.
         if is_stale(&path) {
             std::fs::remove_file(&path).map_err(failed)?;
         }
         let listener = bind(&path).map_err(failed)?;
+        drop(lock);
         let bell = Doorbell::new()?;
         let own = bell.fd().try_clone_to_owned().map_err(failed)?;
         agent.wake_by(own);
@@ -101,6 +103,26 @@ impl Drop for Control {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Takes sockets of runs that were killed out of the directory of all runs. Locks it until what is given back is dropped:
+/// numbers of processes come again, and a name that was stale a moment ago may be another run's by now.
+fn sweep() -> io::Result<OwnedFd> {
+    use rustix::fs::{FlockOperation, OFlags, flock, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open(control::directory(), flags, Mode::empty())?;
+    flock(&directory, FlockOperation::LockExclusive)?;
+    for entry in std::fs::read_dir(control::directory())?.flatten() {
+        let path = entry.path();
+        let number = path.file_stem().and_then(|n| n.to_str()).and_then(|n| n.parse::<u32>().ok());
+        let is_socket = path.extension().is_some_and(|e| e == "sock");
+        // Whose process lives is not asked: its socket might be too busy to take a question, and is its own affair.
+        let is_over = |n: u32| !Path::new("/proc").join(n.to_string()).exists();
+        if is_socket && number.is_some_and(is_over) && is_stale(&path) {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    Ok(directory)
 }
 
 /// A socket for this user alone, which has its name when it listens: who finds it is answered.

@@ -1,4 +1,9 @@
-//! A bench for one µNF: packets in, packets and verdicts out, without processes or rings.
+//! A bench for one µNF: packets in, packets and verdicts out, without processes or rings; and whether it is what its
+//! descriptor says ([`conform`]).
+
+mod conform;
+
+pub use conform::{Captured, ConformError, Conformance, conform, frames};
 
 use crate::ctx::Env;
 use crate::flows::RestoreError;

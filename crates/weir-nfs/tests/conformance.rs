@@ -3,16 +3,16 @@
 
 mod common;
 
-use common::{Captured, DATA, ethernet, root, shared_captures, v4, v6, wrapped};
+use common::{DATA, ethernet, root, shared_captures, v4, v6, wrapped};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
 use std::cell::RefCell;
-use weir_nf::testing::{Bench, Seen};
+use weir_nf::testing::{Captured, Conformance};
 use weir_nf::wire::Frame;
 use weir_nf::{
-    ConfigError, Ctx, Depth, Descriptor, DropReason, Env, Field, LayerAccess, Nf, NoConfig,
-    Packets, ReadWrite, TagKind, TagPlace, TagSpec, Touch, registrations,
+    ConfigError, Ctx, Descriptor, DropReason, Env, Field, LayerAccess, Nf, NoConfig, Packets,
+    ReadWrite, Touch, registrations,
 };
 use weir_nfs::{
     busy::Busy, check_ip_header::CheckIpHeader, conn_track::ConnTrack, count_subnet::CountSubnet,
@@ -23,26 +23,11 @@ use weir_nfs::{
     ttl_decrement::TtlDecrement, validate_url::ValidateUrl,
 };
 
-/// A µNF under test with a configuration.
-struct Subject {
-    descriptor: &'static Descriptor,
-    bench: Bench,
+fn subject<N: Nf>(config: Value) -> Conformance {
+    Conformance::of::<N>(config).unwrap()
 }
 
-fn subject<N: Nf>(config: Value) -> Subject {
-    let tags = N::DESCRIPTOR.tags.iter().zip(0..).map(|(tag, slot)| TagSpec {
-        name: tag.name.to_owned(),
-        place: match tag.kind {
-            TagKind::Flag => TagPlace::Flag { slot, bit: 5 },
-            TagKind::Number => TagPlace::Number { slot },
-            TagKind::Text => TagPlace::Text { slot, bit: 60, patterns: vec!["a.c".to_owned()] },
-        },
-    });
-    let env = Env::new(&tags.collect::<Vec<_>>(), 1).unwrap();
-    Subject { descriptor: &N::DESCRIPTOR, bench: Bench::with_env::<N>(config, &env).unwrap() }
-}
-
-fn subjects() -> Vec<Subject> {
+fn subjects() -> Vec<Conformance> {
     let rules = json!({"default": "drop", "rules": [
         {"action": "pass", "dst_port": "53-80", "src": "192.0.2.0/24"},
         {"action": "pass", "proto": "icmp6"},
@@ -79,119 +64,13 @@ fn subjects() -> Vec<Subject> {
         subject::<ValidateUrl>(json!({"keep": 3})),
     ];
     let registered: Vec<_> = registrations().iter().map(|r| r.descriptor.name).collect();
-    let tested: Vec<_> = all.iter().map(|s| s.descriptor.name).collect();
+    let tested: Vec<_> = all.iter().map(Conformance::name).collect();
     assert_eq!(tested, registered, "an NF without conformance test");
     all
 }
 
-/// Where two byte strings of equal length differ, by layer of the first: l2, l3, l4, payload.
-fn changed(before: &[u8], after: &[u8]) -> [bool; 4] {
-    let layers = weir_packet::parse(before, Depth::L4);
-    let bounds = [0, layers.l3.into(), layers.l4.into(), layers.payload.into(), before.len()];
-    std::array::from_fn(|i| before[bounds[i]..bounds[i + 1]] != after[bounds[i]..bounds[i + 1]])
-}
-
-/// A byte that changed, of a field that is not declared to be written though others of its layer are.
-fn undeclared_field(
-    descriptor: &Descriptor,
-    before: &[u8],
-    after: &[u8],
-) -> Option<(usize, Option<Field>)> {
-    let layers = weir_packet::parse(before, Depth::L4);
-    let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
-    // Of layer 2 and of IP: the field of a byte and the first field of its layer; checksums have none.
-    let field = |at: usize| match (at, at.wrapping_sub(l3)) {
-        (0..6, _) => Some(Field::EthDst),
-        (6..12, _) => Some(Field::EthSrc),
-        _ if at < l3 => Some(Field::EthType),
-        (_, n) if before.get(l3).is_some_and(|first| first >> 4 == 4) => match n {
-            1 => Some(Field::IpTos),
-            2..4 => Some(Field::IpLength),
-            8 => Some(Field::IpTtl),
-            9 => Some(Field::IpProto),
-            10..12 => None,
-            12..16 => Some(Field::IpSrc),
-            16..20 => Some(Field::IpDst),
-            _ => Some(Field::IpOther),
-        },
-        (_, n) => match n {
-            4..6 => Some(Field::IpLength),
-            6 => Some(Field::IpProto),
-            7 => Some(Field::IpTtl),
-            8..24 => Some(Field::IpSrc),
-            24..40 => Some(Field::IpDst),
-            _ => Some(Field::IpOther),
-        },
-    };
-    let declared = |at: usize| {
-        let of_l2 =
-            |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::EthType | Field::Vlan);
-        let of_l3 = |f: Field| format!("{f:?}").starts_with("Ip");
-        let named = |f: &Field| if at < l3 { of_l2(*f) } else { of_l3(*f) };
-        let mut here = descriptor.fields.iter().filter(|(f, _)| named(f)).peekable();
-        here.peek().is_none()
-            || field(at).is_none_or(|f| here.any(|(g, touch)| *g == f && *touch == Touch::Write))
-    };
-    let end = l4.max(l3).min(before.len());
-    (0..end).find(|at| before[*at] != after[*at] && !declared(*at)).map(|at| (at, field(at)))
-}
-
-fn check(descriptor: &Descriptor, before: &[u8], after: &Seen) -> Result<(), String> {
-    match after.verdict {
-        Ok(output) if !descriptor.outputs.contains(&output) => return Err(output.to_owned()),
-        Err(reason) if !descriptor.may_drop => return Err(format!("drops: {reason}")),
-        _ => {}
-    }
-    if after.bytes.len() != before.len() {
-        let how = format!("{} bytes became {}", before.len(), after.bytes.len());
-        return if descriptor.resizes { Ok(()) } else { Err(how) };
-    }
-    let declared = descriptor.layers;
-    let layers = [declared.l2, declared.l3, declared.l4, declared.payload];
-    if let Some((at, field)) = undeclared_field(descriptor, before, &after.bytes) {
-        return Err(format!("undeclared write of {field:?}: byte {at}"));
-    }
-    let changed = changed(before, &after.bytes);
-    match changed.iter().zip(layers).any(|(changed, touch)| *changed && touch != Touch::Write) {
-        true => Err(format!("undeclared writes: {changed:?}")),
-        false => Ok(()),
-    }
-}
-
-fn conform(subjects: &mut [Subject], packets: &[Captured]) -> Result<(), String> {
-    conform_at(subjects, packets, &[7])
-}
-
-/// The packets come at these times, in turn.
-fn conform_at(
-    subjects: &mut [Subject],
-    packets: &[Captured],
-    stamps: &[u64],
-) -> Result<(), String> {
-    let at = packets.iter().zip(stamps.iter().cycle());
-    let cut: Vec<_> = at.map(|((b, wire), stamp)| (&b[..], *wire, *stamp)).collect();
-    for Subject { descriptor, bench } in subjects {
-        let mut seen = Vec::new();
-        // By each input in turn; what it makes may go to its outputs only, and is no more than declared.
-        for (batch, input) in cut.chunks(64).zip((0..descriptor.inputs.len() as u8).cycle()) {
-            seen.extend(bench.run_by(input, batch));
-            let made = bench.made();
-            let most = batch.len() * usize::from(descriptor.creates);
-            let bad =
-                made.iter().find(|m| !m.verdict.is_ok_and(|o| descriptor.outputs.contains(&o)));
-            if made.len() > most || bad.is_some() {
-                return Err(format!("{}: made {} of {most}: {bad:?}", descriptor.name, made.len()));
-            }
-        }
-        if seen.len() != packets.len() {
-            return Err(format!("{}: {} of {}", descriptor.name, seen.len(), packets.len()));
-        }
-        for ((before, _), after) in packets.iter().zip(&seen) {
-            check(descriptor, before, after)
-                .map_err(|why| format!("{}: {why}: {before:02x?}", descriptor.name))?;
-        }
-    }
-    Ok(())
+fn conform(subjects: &mut [Conformance], packets: &[Captured]) -> Result<(), String> {
+    subjects.iter_mut().try_for_each(|subject| subject.check(packets)).map_err(|e| e.to_string())
 }
 
 fn built() -> Vec<Vec<u8>> {
@@ -248,7 +127,7 @@ fn every_nf_keeps_to_its_descriptor_whatever_time_stamps_say() {
         // Anew: what the one before has made of the time is not to help.
         let mut subjects = subjects();
         for _ in 0..5 {
-            conform_at(&mut subjects, &packets, stamps).unwrap();
+            subjects.iter_mut().try_for_each(|s| s.check_at(&packets, stamps)).unwrap();
         }
     }
 }
@@ -335,8 +214,9 @@ impl<const AT: usize> Nf for Liar<AT> {
                 1001 => packet.send(9),
                 at => {
                     let mut bytes = packet.bytes_mut().unwrap();
-                    let byte = bytes.as_read().ne8(at).unwrap();
-                    bytes.set_ne8(at, !byte);
+                    if let Some(byte) = bytes.as_read().ne8(at) {
+                        bytes.set_ne8(at, !byte);
+                    }
                 }
             }
         }
@@ -344,17 +224,48 @@ impl<const AT: usize> Nf for Liar<AT> {
 }
 
 #[test]
+fn what_the_test_bench_offers_to_authors_finds_the_same() {
+    weir_nf::testing::conform::<MacSwap>(json!(null)).unwrap();
+    weir_nf::testing::conform::<Napt>(json!({"addresses": ["192.0.2.2"]})).unwrap();
+    weir_nf::testing::conform::<Liar<3>>(json!(null)).unwrap();
+    let error = weir_nf::testing::conform::<Liar<7>>(json!(null)).unwrap_err().to_string();
+    assert!(error.starts_with("Liar: undeclared write of EthSrc: byte 7: ["), "{error}");
+    let error = weir_nf::testing::conform::<Lax>(json!(null)).unwrap_err().to_string();
+    assert!(error.contains("add #[serde(deny_unknown_fields)]"), "{error}");
+}
+
+/// Takes any configuration.
+struct Lax;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Anything {}
+
+impl Nf for Lax {
+    const DESCRIPTOR: Descriptor = Descriptor { name: "Lax", ..Descriptor::BASE };
+    type Access = weir_nf::ReadOnly;
+    type Config = Anything;
+    type Flow = ();
+    type Shared = ();
+
+    fn build(_: Anything, _: &Env) -> Result<Self, ConfigError> {
+        Ok(Lax)
+    }
+
+    fn process(&self, _: &mut Packets<'_, weir_nf::ReadOnly>, _: &mut Ctx<'_, Self>) {}
+}
+
+#[test]
 fn an_nf_that_does_what_it_has_not_declared_is_found_out() {
     let frame = v4().udp(1, 2).payload(b"data").build();
     let packets = [(frame.clone(), frame.len())];
-    let judge = |subject: Subject| conform(&mut [subject], &packets).err();
+    let judge = |subject: Conformance| conform(&mut [subject], &packets).err();
     assert_eq!(judge(subject::<Liar<3>>(json!(null))), None);
     for (subject, why) in [
-        (subject::<Liar<7>>(json!(null)), "undeclared write of Some(EthSrc)"),
-        (subject::<Liar<20>>(json!(null)), "undeclared writes"),
-        (subject::<Liar<35>>(json!(null)), "undeclared writes"),
-        (subject::<Liar<44>>(json!(null)), "undeclared writes"),
-        (subject::<Liar<1000>>(json!(null)), "drops: policy"),
+        (subject::<Liar<7>>(json!(null)), "undeclared write of EthSrc: byte 7"),
+        (subject::<Liar<20>>(json!(null)), "undeclared writes: layer 3"),
+        (subject::<Liar<35>>(json!(null)), "undeclared writes: layer 4"),
+        (subject::<Liar<44>>(json!(null)), "undeclared writes: payload"),
+        (subject::<Liar<1000>>(json!(null)), "drops (policy)"),
         (subject::<Liar<1001>>(json!(null)), "no such output"),
     ] {
         let error = judge(subject).unwrap();

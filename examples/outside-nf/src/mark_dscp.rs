@@ -114,6 +114,11 @@ mod tests {
     }
 
     #[test]
+    fn it_is_what_its_descriptor_says_whatever_packets_come() {
+        weir_nf::testing::conform::<MarkDscp>(json!({"dscp": 46})).unwrap();
+    }
+
+    #[test]
     fn a_dscp_of_seven_bits_is_refused() {
         assert!(Bench::new::<MarkDscp>(json!({"dscp": 64})).is_err());
     }

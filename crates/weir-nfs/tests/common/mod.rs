@@ -3,6 +3,7 @@
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
+use weir_nf::testing::Captured;
 use weir_nf::wire::Frame;
 
 /// PSH and ACK: what segments with data carry.
@@ -31,9 +32,6 @@ pub fn wrapped(payload: &[u8]) -> Vec<Vec<u8>> {
         .map(|f| Frame::build(&f.payload(payload)))
         .collect()
 }
-
-/// A packet as captured: bytes and length on the wire.
-pub type Captured = (Vec<u8>, usize);
 
 /// The Ethernet packets of a capture.
 pub fn ethernet(path: &Path) -> Vec<Captured> {

@@ -28,6 +28,19 @@ while data:
     data = data[2 + n:]
 ";
 
+/// The same from the other end of a TAP interface: unlike a veth pair it takes what is in tunnels that the kernel has not made.
+const INJECTOR: &str = "
+import fcntl, os, struct, sys
+tap = os.open('/dev/net/tun', os.O_RDWR)
+# TUNSETIFF; IFF_TAP, IFF_NO_PI, IFF_VNET_HDR
+fcntl.ioctl(tap, 0x400454ca, struct.pack('16sH22x', b't0', 0x5002))
+data = open(sys.argv[1], 'rb').read()
+while data:
+    n = struct.unpack('<H', data[:2])[0]
+    os.write(tap, data[2:2 + n])
+    data = data[2 + n:]
+";
+
 /// A frame whose checksum is left to the card, and that is to be cut into pieces of `size`.
 fn unfinished(frame: &Frame<'_>, size: u16) -> Vec<u8> {
     let mut bytes = frame.build();
@@ -57,8 +70,8 @@ fn unfinished(frame: &Frame<'_>, size: u16) -> Vec<u8> {
     out
 }
 
-/// Sends what [`unfinished`] made, when Weir listens.
-fn send(net: &Network, scratch: &Scratch, frames: &[Vec<u8>]) {
+/// Sends what [`unfinished`] made by a program in `space`, when Weir listens.
+fn send(net: &Network, space: &Namespace, program: &str, scratch: &Scratch, frames: &[Vec<u8>]) {
     let mut file = Vec::new();
     for bytes in frames {
         file.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
@@ -71,7 +84,7 @@ fn send(net: &Network, scratch: &Scratch, frames: &[Vec<u8>]) {
         listens().iter().filter(|b| **b == b'\n').count() > 1
     });
     let frames = scratch.file("frames").display().to_string();
-    let output = net.client.exec("python3", &["-c", SENDER, &frames]);
+    let output = space.exec("python3", &["-c", program, &frames]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -119,7 +132,7 @@ fn super_packets_come_out_as_sound_segments_with_their_vlan_tags() {
     );
     let bind = format!("1=pcap:tx={}", capture.display());
     let run = net.run(&policy, &["--bind", "0=afp:m0", "--bind", &bind]);
-    send(&net, &scratch, &frames);
+    send(&net, &net.client, SENDER, &scratch, &frames);
     let last = u16::from_be_bytes([0, 12]);
     wait_until("the last packet", PATIENCE, || {
         let seen = std::fs::read(&capture).unwrap_or_default();
@@ -166,7 +179,7 @@ fn in_a_tunnel(outer: Frame<'_>, header: &[u8], mut inner: Vec<u8>) -> Vec<u8> {
     let further = (outer.len() - frame.len()) as u16;
     let start = u16::from_ne_bytes([vnet[6], vnet[7]]) + further;
     vnet[6..8].copy_from_slice(&start.to_ne_bytes());
-    [vnet, &outer].concat()
+    [&*vnet, &outer].concat()
 }
 
 #[test]
@@ -198,8 +211,10 @@ fn super_packets_in_tunnels_and_the_checksum_of_sctp_come_out_sound() {
     let capture = scratch.file("out.pcap");
     let bind = format!("1=pcap:tx={}", capture.display());
     let policy = scratch.policy("Port<0> a;  Port<1> b;  pipelet { a -> b; }");
-    let run = net.run(&policy, &["--bind", "0=afp:m0", "--bind", &bind]);
-    send(&net, &scratch, &frames);
+    net.weir.ip("tuntap add dev t0 mode tap vnet_hdr");
+    net.weir.ip("link set t0 up");
+    let run = net.run(&policy, &["--bind", "0=afp:t0", "--bind", &bind]);
+    send(&net, &net.weir, INJECTOR, &scratch, &frames);
     sctp[8..12].copy_from_slice(&[0x19, 0xf9, 0xed, 0xd2]);
     wait_until("the last packet, with its checksum", PATIENCE, || {
         std::fs::read(&capture).unwrap_or_default().windows(sctp.len()).any(|seen| seen == sctp)

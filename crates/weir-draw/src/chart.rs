@@ -275,8 +275,9 @@ fn ticks(reach: &std::ops::Range<f64>, log: bool) -> Vec<f64> {
     };
     // As fine as there is room for.
     let fine = [&[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0][..], &[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
-    let marks = fine.into_iter().map(all);
-    marks.clone().find(|m| m.len() as f64 <= TICKS).or(marks.last()).unwrap_or_default()
+    let mut marks = fine.into_iter().map(all);
+    let fits = marks.clone().find(|m| m.len() as f64 <= TICKS);
+    fits.or_else(|| marks.next_back()).unwrap_or_default()
 }
 
 /// Of places, with their pixels, those that are labelled: all, where labels have room beside each other; the first and the last in any case.

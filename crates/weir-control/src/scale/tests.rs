@@ -277,8 +277,8 @@ fn when_the_only_instance_in_use_is_lost_another_takes_its_place_at_once() {
         assert_eq!(world.in_use(), [2]);
         world.gone[2] = true;
         world.run(5_000, 50);
-        let gone = world.decisions.iter().filter(|(_, d)| d.what == Gone);
-        let why = &gone.last().unwrap().1.why;
+        let mut gone = world.decisions.iter().filter(|(_, d)| d.what == Gone);
+        let why = &gone.next_back().unwrap().1.why;
         assert!(why.contains("dropped until the graph is changed"), "{why}");
         assert!(world.in_use().is_empty());
     }

@@ -63,7 +63,8 @@ impl Nf for CountSubnet {
         ],
         effect: Effect::Stateful,
         affinity: weir_nf::Affinity::None,
-        cost_cycles: 80,
+        // Up to a thousand prefixes of many lengths and addresses by chance; 240 with ten thousand.
+        cost_cycles: 150,
         ..Descriptor::BASE
     };
     type Access = ReadOnly;

@@ -1,11 +1,12 @@
 //! CountSubnet.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use weir_nf::testing::Bench;
 use weir_nf::wire::Frame;
-use weir_nfs::count_subnet::CountSubnet;
+use weir_nfs::count_subnet::{CountSubnet, Prefixes};
 
 fn from(address: &str) -> Vec<u8> {
     match address.parse::<Ipv4Addr>() {
@@ -92,5 +93,55 @@ fn what_is_no_subnet_is_refused_with_its_place() {
         let made = Bench::new::<CountSubnet>(json!({"prefixes": ["9.0.0.0/8", prefix]}));
         let error = made.err().unwrap().to_string();
         assert!(error.starts_with("/prefixes/1: ") && error.contains(why), "{error}");
+    }
+}
+
+/// Bits of few different values, so that prefixes and addresses meet; those left of `len` of `width`.
+fn some_bits(seed: u16, len: u32, width: u32) -> u128 {
+    let ends = u128::from(seed & 0xff) << (width - 8) | u128::from(seed >> 8);
+    ends.checked_shr(width - len).and_then(|n| n.checked_shl(width - len)).unwrap_or(0)
+}
+
+fn address(v6: bool, bits: u128) -> IpAddr {
+    if v6 { Ipv6Addr::from_bits(bits).into() } else { Ipv4Addr::from_bits(bits as u32).into() }
+}
+
+proptest! {
+    #[test]
+    fn the_place_found_is_that_of_the_longest_prefix(
+        prefixes in prop::collection::btree_set((any::<bool>(), any::<u16>(), 0_u32..=128), 0..60),
+        addresses in prop::collection::vec((any::<bool>(), any::<u16>()), 1..60),
+    ) {
+        let width = |v6: bool| if v6 { 128 } else { 32 };
+        let mut list: Vec<(bool, u128, u32)> = prefixes
+            .into_iter()
+            .map(|(v6, seed, len)| {
+                let len = len.min(width(v6));
+                (v6, some_bits(seed, len, width(v6)), len)
+            })
+            .collect();
+        list.sort_unstable();
+        list.dedup();
+        // In an order that says nothing.
+        list.sort_by_key(|(_, bits, len)| (bits.wrapping_mul(0x9e37_79b9) >> 7, *len));
+        let names: Vec<_> =
+            list.iter().map(|(v6, bits, len)| format!("{}/{len}", address(*v6, *bits))).collect();
+        let built = Prefixes::new(&names).unwrap();
+        let upper = |bits: u128, len: u32, width: u32| bits.checked_shr(width - len).unwrap_or(0);
+        // The prefixes' own first addresses and those around them too: there the ranges begin and end.
+        let around = list.iter().flat_map(|&(v6, bits, len)| {
+            let size = 1_u128.checked_shl(width(v6) - len).unwrap_or(0);
+            let most = upper(u128::MAX, width(v6), 128);
+            let (behind, before) = (bits.wrapping_add(size), bits.wrapping_sub(1));
+            [bits, behind & most, behind.wrapping_sub(1) & most, before & most].map(|b| (v6, b))
+        });
+        let random = addresses.iter().map(|(v6, seed)| (*v6, some_bits(*seed, width(*v6), width(*v6))));
+        for (v6, bits) in around.chain(random) {
+            let matching = list.iter().enumerate().filter(|(_, (of_v6, network, len))| {
+                *of_v6 == v6 && upper(bits, *len, width(v6)) == upper(*network, *len, width(v6))
+            });
+            let expected = matching.max_by_key(|(_, (.., len))| *len).map(|(i, _)| i);
+            prop_assert_eq!(built.find(address(v6, bits)), expected, "{}", address(v6, bits));
+        }
     }
 }

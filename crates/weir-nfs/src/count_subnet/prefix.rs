@@ -1,20 +1,70 @@
 //! Prefixes, the longest match among them, and what was counted under each.
 
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use weir_nf::{ConfigError, Merge};
 
-/// Prefixes of one length, by their bits, with their places in the list.
-type OfLength = (u8, HashMap<u128, usize>);
+/// Which prefix addresses are in, as ranges: where each begins, and the place in the list of the longest prefix that
+/// covers it. One search among numbers in order, however many lengths of prefixes there are.
+#[derive(Debug, Default)]
+struct Ranges {
+    starts: Vec<u128>,
+    places: Vec<Option<u32>>,
+}
+
+/// A prefix: its first address, its last one, its place in the list.
+type Span = (u128, u128, u32);
+
+impl Ranges {
+    /// Of `spans`, of which any two are apart or one is in the other, none twice.
+    fn new(mut spans: Vec<Span>) -> Self {
+        // Who covers others goes before them.
+        spans.sort_unstable_by_key(|&(first, last, _)| (first, std::cmp::Reverse(last)));
+        let mut ranges = Ranges::default();
+        ranges.begin(0, None);
+        let mut covers: Vec<Span> = Vec::new();
+        for span in spans {
+            ranges.end(&mut covers, span.0);
+            ranges.begin(span.0, Some(span.2));
+            covers.push(span);
+        }
+        ranges.end(&mut covers, u128::MAX);
+        ranges
+    }
+
+    /// From `start` on it is `place`.
+    fn begin(&mut self, start: u128, place: Option<u32>) {
+        if self.starts.last() == Some(&start) {
+            self.starts.pop();
+            self.places.pop();
+        }
+        self.starts.push(start);
+        self.places.push(place);
+    }
+
+    /// Behind the last address of what ends before `next`, it is what covers that.
+    fn end(&mut self, covers: &mut Vec<Span>, next: u128) {
+        while let Some(&(_, last, _)) = covers.last().filter(|(_, last, _)| *last < next) {
+            covers.pop();
+            self.begin(last + 1, covers.last().map(|(.., place)| *place));
+        }
+    }
+
+    #[inline]
+    fn find(&self, address: u128) -> Option<usize> {
+        let behind = self.starts.partition_point(|start| *start <= address);
+        self.places.get(behind.checked_sub(1)?)?.map(|place| place as usize)
+    }
+}
 
 /// A list of prefixes.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     names: Vec<String>,
-    /// IPv4 and IPv6, each by length, the longest first.
-    tables: [Vec<OfLength>; 2],
+    /// IPv4 and IPv6.
+    ranges: [Ranges; 2],
     /// Tells this list from others; never 0.
     id: u64,
 }
@@ -35,7 +85,8 @@ fn upper(bits: u128, len: u8, width: u8) -> u128 {
 impl Prefixes {
     /// The prefixes `names`, each once and without host bits.
     pub fn new(names: &[String]) -> Result<Self, ConfigError> {
-        let mut tables: [BTreeMap<u8, HashMap<u128, usize>>; 2] = Default::default();
+        let mut spans: [Vec<Span>; 2] = Default::default();
+        let mut seen = HashSet::new();
         let mut list = Vec::new();
         for (i, name) in names.iter().enumerate() {
             let fail = |why: String| ConfigError { at: format!("/prefixes/{i}"), why };
@@ -51,24 +102,26 @@ impl Prefixes {
             if network.checked_shl(u32::from(width - len)).unwrap_or(0) != bits {
                 return Err(fail(format!("`{name}` has bits behind its /{len}; clear them")));
             }
-            let table = tables.get_mut(family).map(|t| t.entry(len).or_default());
-            if table.is_none_or(|t| t.insert(network, i).is_some()) {
+            if !seen.insert((family, bits, len)) {
                 return Err(fail(format!("`{name}` is there twice")));
+            }
+            let others = upper(u128::MAX, width - len, 128);
+            if let (Some(spans), Ok(place)) = (spans.get_mut(family), i.try_into()) {
+                spans.push((bits, bits | others, place));
             }
             list.push(name.clone());
         }
-        let tables = tables.map(|t| t.into_iter().rev().collect());
+        let ranges = spans.map(Ranges::new);
         let mut hasher = DefaultHasher::new();
         list.hash(&mut hasher);
-        Ok(Prefixes { names: list, tables, id: hasher.finish() | 1 })
+        Ok(Prefixes { names: list, ranges, id: hasher.finish() | 1 })
     }
 
     /// Place in the list of the longest prefix that `address` is in.
     #[inline]
     pub fn find(&self, address: IpAddr) -> Option<usize> {
-        let (family, bits, width) = bits(address);
-        let mut lengths = self.tables.get(family)?.iter();
-        lengths.find_map(|(len, table)| table.get(&upper(bits, *len, width)).copied())
+        let (family, bits, _) = bits(address);
+        self.ranges.get(family)?.find(bits)
     }
 }
 

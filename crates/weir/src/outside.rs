@@ -14,8 +14,19 @@ pub struct OutsideArgs {
     #[arg(long, value_enum, default_value = "on")]
     sandbox: Switch,
     /// The user and group, by number, that workers become when weir runs as root.
-    #[arg(long, value_name = "ID", default_value_t = NOBODY, value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX) - 1))]
+    #[arg(long, value_name = "ID", default_value_t = NOBODY, value_parser = parse_user)]
     worker_user: u32,
+}
+
+fn parse_user(text: &str) -> Result<u32, String> {
+    let most = u32::MAX - 1;
+    match text.parse() {
+        Ok(id) if (1..=most).contains(&id) => Ok(id),
+        Ok(_) => Err(format!("a user's number is wanted, from 1 to {most}: workers are not root")),
+        Err(_) => Err(format!(
+            "a user's number is wanted, from 1 to {most}, such as {NOBODY}; `id -u NAME` shows that of a name"
+        )),
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -84,6 +84,9 @@ pub enum Refusal {
         /// What cannot be.
         what: &'static str,
     },
+    /// A program given before.
+    #[error("--with names it twice; once is enough")]
+    Again,
     /// A name that is taken.
     #[error("its µNF `{name}` is called like one of {whose}; rename it")]
     Twice {
@@ -121,6 +124,9 @@ impl Extended {
                 all.launcher = Some(launcher);
             }
             let Some(launcher) = &all.launcher else { continue };
+            if all.programs.iter().any(|known| crate::devices::is_same(&known.path, path)) {
+                return Err(refuse(Refusal::Again));
+            }
             let loaded = load(launcher, path).map_err(refuse)?;
             all.check_names(&loaded).map_err(refuse)?;
             all.programs.push(loaded);

@@ -115,6 +115,7 @@ pub use diff::{
 pub use error::{MAX_ERRORS, MAX_WARNINGS, PolicyError, PolicyWarning};
 pub use fields::{Field, FieldSet, Touched};
 pub use graph::{Branch, Edge, EdgeId, Graph, InstanceOf, Node, NodeId, NodeKind, Output, Share};
+pub use nearest::nearest;
 pub use optimise::{
     Change, Consolidated, Done, Kept, Layer, PassedOver, Tallied, Tally, VnfTally, consolidate,
 };

@@ -2,7 +2,8 @@
 
 /// The name nearest to `word`, when it is near enough to have been meant: at most a third of its
 /// letters differ. Letter case does not count, so `macswap` finds `MacSwap`.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
+#[must_use]
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<String> {
     let limit = (word.chars().count() / 3).clamp(1, 3);
     let lower = word.to_lowercase();
     names

@@ -89,6 +89,10 @@ pub(crate) fn tag(
     test: Option<&TagTest>,
 ) -> Result<Option<Said>, Why> {
     let named = named(declared, scope);
+    if named.iter().any(|(_, d)| matches!(d.what, What::Broken)) {
+        // What it says nobody knows; that its declaration is wrong has been said.
+        return Ok(Some(Said::Tag));
+    }
     if named.is_empty() && test.is_some() {
         // Who says such a thing.
         let says = |d: &&Declaration| {

@@ -83,6 +83,12 @@ impl Known {
         self.templates.values().map(Arc::as_ref)
     }
 
+    /// The type or template whose name is nearest to `name`, if one is near enough to have been meant.
+    pub fn nearest(&self, name: &str) -> Option<String> {
+        let all: Vec<String> = self.types().into_iter().chain(self.templates()).collect();
+        weir_plan::nearest(name, all.iter().map(String::as_str))
+    }
+
     /// All types that are described only.
     pub fn all_described(&self) -> impl Iterator<Item = &Described> {
         self.described.values()

@@ -47,6 +47,17 @@ impl NfArgs {
     }
 }
 
+/// What a µNF says of itself; of flows only where it remembers any.
+fn description(nf: &weir_nf::Registration) -> serde_json::Value {
+    let mut said = serde_json::json!(nf.descriptor);
+    if let Some(said) = said.as_object_mut().filter(|_| !nf.follows) {
+        for about_flows in ["flows", "flow_idle_ns", "when_full", "tcp_idle"] {
+            said.remove(about_flows);
+        }
+    }
+    said
+}
+
 /// A line of the answer.
 fn line(text: Arguments<'_>) {
     // Nobody reads it: no failure.
@@ -64,7 +75,13 @@ pub fn main(args: &NfArgs) -> ExitCode {
     match &args.command {
         NfCommand::List { .. } => {
             for r in weir_nf::registrations() {
-                line(format_args!("{:<20} {}", r.descriptor.name, r.descriptor.summary));
+                let (name, summary) = (r.descriptor.name, r.descriptor.summary);
+                // A policy that writes the name gets the template.
+                let what = match known.template(name) {
+                    Some(_) => " (the µNF that the template of this name uses)",
+                    None => "",
+                };
+                line(format_args!("{name:<20} {summary}{what}"));
             }
             for (path, nf) in known.programs.outside() {
                 line(format_args!("{:<20} {} ({})", nf.name, nf.summary, path.display()));
@@ -90,8 +107,10 @@ pub fn main(args: &NfArgs) -> ExitCode {
                 if let Ok(r) = weir_nf::find(name)
                     && let Some(shown) = shown.as_object_mut()
                 {
-                    let nf =
-                        serde_json::json!({ "description": r.descriptor, "config": r.schema() });
+                    let nf = serde_json::json!({
+                        "description": description(r),
+                        "config": r.schema(),
+                    });
                     shown.insert("nf".to_owned(), nf);
                 }
                 line(format_args!("{shown:#}"));
@@ -110,7 +129,7 @@ pub fn main(args: &NfArgs) -> ExitCode {
                     "program": path,
                 })),
                 None => weir_nf::find(name).map(
-                    |r| serde_json::json!({ "description": r.descriptor, "config": r.schema() }),
+                    |r| serde_json::json!({ "description": description(r), "config": r.schema() }),
                 ),
             };
             match shown {
@@ -119,8 +138,12 @@ pub fn main(args: &NfArgs) -> ExitCode {
                     ExitCode::SUCCESS
                 }
                 Err(e) => {
-                    crate::complain!("weir: {e}");
-                    if args.outside().with.is_empty() {
+                    let near = known.nearest(name);
+                    let near =
+                        near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                    let known_near = !near.is_empty();
+                    crate::complain!("weir: {e}{near}");
+                    if args.outside().with.is_empty() && !known_near {
                         crate::complain!("weir: {}", crate::policy::OUTSIDE);
                     }
                     ExitCode::from(BAD_INPUT)

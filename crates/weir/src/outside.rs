@@ -14,7 +14,7 @@ pub struct OutsideArgs {
     #[arg(long, value_enum, default_value = "on")]
     sandbox: Switch,
     /// The user and group, by number, that workers become when weir runs as root.
-    #[arg(long, value_name = "ID", default_value_t = NOBODY, value_parser = clap::value_parser!(u32).range(1..=i64::from(u32::MAX) - 1))]
+    #[arg(long, value_name = "ID", default_value_t = NOBODY, value_parser = parse_user)]
     worker_user: u32,
     /// Memory that each worker may have beside packets, such as 512M (K, M, G; at least 16M); as much as there is unless
     /// given. Part of the sandbox: not with `--sandbox off`.
@@ -36,6 +36,17 @@ fn parse_size(text: &str) -> Result<u64, String> {
             Err(format!("a worker does not begin with {text}; give 16M or more"))
         }
         Some(bytes) => Ok(bytes),
+    }
+}
+
+fn parse_user(text: &str) -> Result<u32, String> {
+    let most = u32::MAX - 1;
+    match text.parse() {
+        Ok(id) if (1..=most).contains(&id) => Ok(id),
+        Ok(_) => Err(format!("a user's number is wanted, from 1 to {most}: workers are not root")),
+        Err(_) => Err(format!(
+            "a user's number is wanted, from 1 to {most}, such as {NOBODY}; `id -u NAME` shows that of a name"
+        )),
     }
 }
 

@@ -248,7 +248,10 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                     ready += 1;
                     if ready == *workers && !args.quiet {
                         live.say(&granted_line(&agent, real_time));
-                        live.say(&agent.sandbox());
+                        // That there is none was said at the start.
+                        if args.planning.outside.sandbox().on {
+                            live.say(&agent.sandbox());
+                        }
                         if let Some(seed) = planner.by_chance() {
                             live.say(&format!(
                                 "seed by chance: {seed}; --seed {seed} divides packets alike again"

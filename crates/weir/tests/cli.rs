@@ -239,7 +239,41 @@ fn nf_list_names_all_types_and_show_gives_the_schema_of_each() {
         assert_eq!(json["description"]["name"], name);
         assert!(json["config"].is_object());
     }
-    refused(&["nf", "show", "MacSwop"], &["MacSwop", "weir nf list"]);
+    refused(&["nf", "show", "MacSwop"], &["MacSwop", "weir nf list", "did you mean `MacSwap`?"]);
+    refused(&["nf", "show", "tee"], &["did you mean `Tee`?"]);
+    // Of two of one name it is said which is which.
+    let balancers: Vec<_> =
+        list.stdout.lines().filter(|l| l.starts_with("LoadBalancer ")).collect();
+    assert!(
+        balancers[0].ends_with("(the µNF that the template of this name uses)"),
+        "{balancers:?}"
+    );
+    assert!(balancers[1].ends_with("(VNF template)"), "{balancers:?}");
+}
+
+#[test]
+fn nf_show_says_how_many_flows_are_remembered_of_nfs_that_remember_flows() {
+    let says = |nf: &str| weir(&["nf", "show", nf]).json()["description"].get("flows").is_some();
+    assert!(says("ConnTrack") && says("FlowMonitor"));
+    assert!(!says("CheckIpHeader") && !says("Tee"));
+}
+
+#[test]
+fn a_user_of_workers_is_given_by_number() {
+    let policy = "Port<0> a; MacSwap x; pipelet { a -> x; x -> a; }";
+    let policy = Scratch::new().write("policy.weir", policy);
+    for user in ["nobody", "0"] {
+        refused(&["run", &policy, "--worker-user", user], &[user, "a user's number is wanted"]);
+    }
+}
+
+#[test]
+fn of_an_nf_whose_type_is_unknown_no_more_is_said_than_that() {
+    let policy = "Port<0> a; Port<1> b; Unheard x;\n\
+                  pipelet { a -> [in] x; x [x.out && x.tag > 3] -> b; b [x.flag] -> a; }";
+    let scratch = Scratch::new();
+    let ended = weir(&["check", &scratch.write("policy.weir", policy)]);
+    assert_eq!(ended.stderr.matches("error:").count(), 1, "{}", ended.stderr);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use weir_nf::{
 use weir_packet::checksum::update_u16;
 
 /// Writes a DSCP into IPv4 and IPv6 headers and keeps the ECN bits and the IPv4 checksum right.
-/// Other packets pass as they are.
+/// Other packets, and those that end inside that header, pass as they are.
 ///
 /// *Output:* `out`. *Config:* `dscp`. *Source:* RFC 2474 §3; checksum: RFC 1624.
 #[derive(Debug)]
@@ -63,8 +63,12 @@ impl Nf for MarkDscp {
 
     fn process(&self, packets: &mut Packets<'_, ReadWrite>, ctx: &mut Ctx<'_, Self>) {
         for mut packet in packets.iter_mut() {
-            let layers = packet.layers(Depth::L2);
+            let layers = packet.layers(Depth::L3);
             let l3 = usize::from(layers.l3);
+            if layers.l4 <= layers.l3 {
+                // The packet ends inside its IP header.
+                continue;
+            }
             let Some(mut bytes) = packet.bytes_mut() else { continue };
             // Both headers' first word: IPv4 has the DSCP in bits 8 to 13 (of 16), IPv6 in 4 to 9.
             let Some(old) = bytes.as_read().be16(l3) else { continue };

@@ -60,8 +60,8 @@ pub fn in_words(said: &str) -> String {
             ("f32" | "f64", _) => "a number".to_owned(),
             ("usize", _) => range("uint")?,
             ("isize", _) => range("int")?,
-            (_, ("u", bits)) => range(&format!("uint{bits}"))?,
-            (_, ("i", bits)) => range(&format!("int{bits}"))?,
+            (_, ("u", bits)) if !bits.is_empty() => range(&format!("uint{bits}"))?,
+            (_, ("i", bits)) if !bits.is_empty() => range(&format!("int{bits}"))?,
             _ => return None,
         };
         Some(format!("{before}expected {expected}"))

@@ -155,7 +155,11 @@ pipelet { lan -> x; x -> wan; }\n";
 /// Paths of all fields, arrays as `[]`; `nodes[].drops` and `nodes[].report` are free inside.
 fn paths(value: &Value, at: &str, out: &mut BTreeSet<String>) {
     match value {
-        Value::Object(map) if !at.ends_with(".drops") && !at.ends_with(".report") => {
+        // Whose keys are names of µNFs or reasons.
+        Value::Object(_) if at == "crashed" || at.ends_with(".drops") => {
+            out.insert(at.to_owned());
+        }
+        Value::Object(map) if !at.ends_with(".report") => {
             if !at.is_empty() && !at.ends_with("[]") && at.starts_with("nodes") {
                 out.insert(at.to_owned());
             }

@@ -19,7 +19,7 @@ fn rights(mut command: Command, policy: &Path, sandbox: &str) -> (Vec<[String; 4
     // A service with a file to open begins with what the agent has.
     command.args(["--bind", "0=gen:rate=1000", "--bind", &tx(&policy.with_file_name("out.pcap"))]);
     let mut run = spawn(command);
-    run.wait_for(if sandbox == "on" { "sandbox: seccomp" } else { "SANDBOX OFF" });
+    run.wait_for(if sandbox == "on" { "sandbox: seccomp" } else { "4 workers, " });
     let agent = run.child.id();
     let _ended = EndedAnyway(agent);
     let all = workers(agent);
@@ -105,7 +105,7 @@ fn workers_are_ended_before_others_when_memory_runs_out() {
     for (sandbox, wanted) in [("on", true), ("off", false)] {
         let args = ["run", &policy, "--bind", "0=gen:rate=1000", "--bind", "1=null"];
         let mut run = start(&[&args[..], &["--sandbox", sandbox]].concat());
-        run.wait_for(if sandbox == "on" { "sandbox: seccomp" } else { "SANDBOX OFF" });
+        run.wait_for(if sandbox == "on" { "sandbox: seccomp" } else { "4 workers, " });
         let agent = run.child.id();
         let _ended = EndedAnyway(agent);
         for (pid, name) in workers(agent) {

@@ -559,11 +559,15 @@ impl Agent {
                     // place for that.
                     self.memory.begin_at_new_socket(w);
                 }
+                // Should there be no process this time, it is the next one's.
+                let kept = socket.as_ref().and_then(|socket| socket.try_clone().ok());
+                self.workers[w].failed = None;
                 let how = Beginning { fault, socket, standby: false };
                 let started = Process::start(&self.programs, &self.setup, &self.memory, w, how);
                 let process = match started {
                     Ok(process) => process,
                     Err(e) => {
+                        self.workers[w].left = kept;
                         self.not_started(w, e.to_string())?;
                         continue;
                     }

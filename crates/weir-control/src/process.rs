@@ -176,9 +176,17 @@ impl Process {
         // not be noticed by writing to it.
         drop(command);
         let pid = Pid::from_child(&child);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
         let said = child.stderr.take().map(OwnedFd::from).ok_or(io::ErrorKind::BrokenPipe);
-        let ear = Ear::new(said.map_err(io::Error::from)?).map_err(io::Error::from)?;
+        let watched = || -> Result<(OwnedFd, Ear), SpawnError> {
+            let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(SpawnError::Watch)?;
+            let ear = Ear::new(said.map_err(io::Error::from)?).map_err(io::Error::from)?;
+            Ok((pidfd, ear))
+        };
+        let (pidfd, ear) = watched().inspect_err(|_| {
+            // Nobody else would end it, and wait for it.
+            let _ = child.kill();
+            let _ = child.wait();
+        })?;
         let inbox = Inbox::default();
         let mut process = Process { child, pidfd, socket, inbox, ear, packets: None };
         let told = link::post(process.socket.as_fd(), &spec, &fds);

@@ -60,8 +60,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
     pub instances: Vec<(String, Asked)>,
     /// Has instances of an NF become more when one is overloaded, and fewer when they are idle, between two limits: flows
-    /// move then, and packets that need not meet divide anew. NF=1:4,moves or NF=1:4,rebalance says which; `,step=500` how many flows
-    /// move in a step, `,cool=2` for how many seconds after a change there is no other. A+B+C=1:4 are replicas of a segment, as with
+    /// move then, and packets that need not meet divide anew. NF=1:4,moves, NF=1:4,old-flows-end (or =60, seconds) or
+    /// NF=1:4,rebalance says which; `,step=500` how many flows move in a step, `,cool=2` for how many seconds after a change there is no other. A+B+C=1:4 are replicas of a segment, as with
     /// --instances.
     #[arg(long, value_name = "NF=MIN:MAX", value_parser = scaling::parse)]
     pub scale: Vec<(String, ScaleOptions)>,

@@ -21,13 +21,14 @@ const CRASHES: u32 = 5;
 impl Agent {
     /// A process has ended.
     pub(super) fn bury(&mut self, w: usize) -> Result<(), AgentError> {
-        self.liveness.gone(w);
         let noticed = Instant::now();
         // What it said last may still be in the socket.
         while let State::Running(p) | State::Done(p) = &self.workers[w].state
             && readable(p.socket())
             && self.listen(w)?
         {}
+        // Not before: what it said when it was ready is judged so.
+        self.liveness.gone(w);
         // What it had said of its orders is an answer; what it had not it does not say any more.
         self.flows_of_dead(w);
         self.hear_last_words(w);

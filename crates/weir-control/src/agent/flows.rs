@@ -5,6 +5,7 @@ mod waits;
 use self::waits::Waiting;
 use super::{Agent, Event, State};
 use crate::crews::{Crew, Instance, Unmovable};
+use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_filter::Expr;
@@ -399,7 +400,7 @@ impl Agent {
         if let Answer::Moved { flows, left, failures, .. } = &mut open.answer {
             *flows = flows.saturating_add(count);
             *left = left.saturating_add(stay);
-            failures.extend(why.map(|why| format!("{name}: {why}")));
+            failures.extend(why.map(|why| format!("{name}: {}", shortened(why))));
         }
         self.flows.waiting.note(w, &order);
         self.close_if_answered(ticket);

@@ -106,7 +106,8 @@ impl Agent {
             FromWorker::Failed(text)
                 if self.trust.was_ready(w) && (is_nf || !self.liveness.is_ready(w)) =>
             {
-                worker.failed = Some(shortened(text.clone()));
+                let text = shortened(text);
+                worker.failed = Some(text.clone());
                 self.heard_warning(w, text);
             }
             FromWorker::Failed(why) => {
@@ -136,7 +137,7 @@ impl Agent {
             FromWorker::Report(reports) => worker.report = reports,
             FromWorker::Paused(held) => self.trust.rests(w, held),
             FromWorker::Adopted => self.generation.adopted(w, Ok(())),
-            FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(why)),
+            FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(shortened(why))),
             FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
             FromWorker::TookOver { stayed, refused } => {
                 if !self.generation.took_over(w, Taken { stayed, refused }) {

@@ -209,6 +209,11 @@ impl Change {
         self.flows
     }
 
+    /// True when it may wait for flows to end.
+    pub(super) fn may_wait(&self) -> bool {
+        self.limit.is_some()
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.steps.is_empty()
     }
@@ -237,8 +242,17 @@ impl Change {
         if !std::mem::take(&mut self.asked) {
             return None;
         }
+        let is_free =
+            matches!(self.steps.front(), Some(Step::Move { part: Part::Free { .. }, .. }));
         match answer {
-            Answer::Done(flows) => {
+            Answer::Left(flows, left) if is_free => {
+                self.flows = self.flows.saturating_add(flows);
+                self.tries = 0;
+                self.wait_for_flows(now, left);
+                None
+            }
+            // Who was not asked to leave any has no say in it.
+            Answer::Done(flows) | Answer::Left(flows, _) => {
                 self.flows = self.flows.saturating_add(flows);
                 self.tries = 0;
                 self.repeats += 1;
@@ -249,12 +263,6 @@ impl Change {
                     self.steps.pop_front();
                     self.repeats = 0;
                 }
-                None
-            }
-            Answer::Left(flows, left) => {
-                self.flows = self.flows.saturating_add(flows);
-                self.tries = 0;
-                self.wait_for_flows(now, left);
                 None
             }
             Answer::NotNow => {

@@ -83,10 +83,12 @@ impl Scaler {
     fn lose_from_change(&mut self, now: Duration, i: u16) {
         let Some(change) = &mut self.change else { return };
         let goes_on = change.without(i);
-        let (is_out, instance) = (change.is_out(), change.instance());
+        let (is_out, instance, waits) = (change.is_out(), change.instance(), change.may_wait());
         // Nobody is left who could have what leaves.
         let alone = !is_out && self.in_use().all(|other| other == instance);
-        match goes_on && !alone {
+        // What comes to the lost one does not wait until flows of others have ended.
+        let urgent = waits && self.instance(i).is_some_and(|one| one.leaves.is_some());
+        match goes_on && !alone && !urgent {
             true => self.end_if_done(now),
             false => self.end(now, Some(format!("{} was stopped for good", i + 1))),
         }

@@ -511,12 +511,31 @@ fn the_share_of_one_that_was_stopped_for_good_goes_to_the_others_at_once_where_p
 
 #[test]
 fn a_step_of_which_it_is_always_said_that_it_moved_some_has_an_end() {
-    let mut change = Change::out(&rule(1, 2, Way::Moves), Duration::ZERO, Kind::Out, 1, &[0]);
-    let mut steps = 0;
-    while !change.is_done() {
-        assert!(change.ask(Duration::ZERO, Vec::new).is_some());
-        assert_eq!(change.answered(Duration::ZERO, Answer::Done(u64::MAX)), None);
-        steps += 1;
-        assert!(steps <= 2 * 65_536);
+    let rule = rule(1, 2, Way::Moves);
+    // Also of who says that some are left, though it was not asked to leave any.
+    for answer in [Answer::Done(u64::MAX), Answer::Left(u64::MAX, 1)] {
+        let changes = [
+            Change::out(&rule, Duration::ZERO, Kind::Out, 1, &[0]),
+            Change::back(&rule, Duration::ZERO, 1, &[0]),
+        ];
+        for mut change in changes {
+            let mut steps = 0;
+            while !change.is_done() {
+                assert!(change.ask(Duration::ZERO, Vec::new).is_some());
+                assert_eq!(change.answered(Duration::ZERO, answer.clone()), None);
+                steps += 1;
+                assert!(steps <= 2 * 65_536);
+            }
+        }
     }
+}
+
+#[test]
+fn what_came_to_a_lost_instance_does_not_wait_until_flows_of_others_have_ended() {
+    let mut world = World::new(rule(2, 3, Way::OldFlowsEnd(Duration::from_secs(600))));
+    world.run(30_000, OVERLOADED + 1);
+    assert_eq!(world.whats(), [Happened::Out], "flows are waited for");
+    world.gone[0] = true;
+    world.run(1_000, 5);
+    assert_eq!(world.buckets[0], 0, "{:?}", world.decisions);
 }

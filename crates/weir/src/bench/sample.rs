@@ -274,9 +274,16 @@ pub fn wait_until_ready(agent: &mut Agent, mut waiting: usize) -> Result<bool, A
     while waiting > 0 {
         agent.turn(Duration::from_millis(100))?;
         while let Some(event) = agent.event() {
-            if let Event::Ready { real_time: granted, .. } = event {
-                real_time |= granted;
-                waiting = waiting.saturating_sub(1);
+            match event {
+                Event::Ready { real_time: granted, .. } => {
+                    real_time |= granted;
+                    waiting = waiting.saturating_sub(1);
+                }
+                // Why a worker cannot begin is said nowhere else.
+                Event::Said { worker, text } => {
+                    crate::complain!("weir bench: worker {worker} says: {text}");
+                }
+                _ => {}
             }
         }
     }

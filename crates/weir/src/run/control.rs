@@ -111,7 +111,10 @@ fn sweep() -> io::Result<OwnedFd> {
     use rustix::fs::{FlockOperation, OFlags, flock, open};
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(control::directory(), flags, Mode::empty())?;
-    flock(&directory, FlockOperation::LockExclusive)?;
+    // Another run is at it, or was stopped there: nobody waits for that. What is stale is the next one's to take out.
+    if flock(&directory, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(directory);
+    }
     for entry in std::fs::read_dir(control::directory())?.flatten() {
         let path = entry.path();
         let number = path.file_stem().and_then(|n| n.to_str()).and_then(|n| n.parse::<u32>().ok());

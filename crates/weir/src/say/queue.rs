@@ -55,7 +55,7 @@ impl Queue {
     pub(super) fn push(&self, text: String) {
         let mut state = self.state();
         // Once something was left out, so is the rest until that can be told in its place.
-        if state.omitted > 0 || state.bytes + text.len() > MOST {
+        if state.omitted > 0 || (state.bytes > 0 && state.bytes + text.len() > MOST) {
             state.omitted += text.matches('\n').count() as u64;
         } else {
             state.bytes += text.len();

@@ -4,6 +4,7 @@ use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
+use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_runtime::handover::NfState;
@@ -198,7 +199,7 @@ impl Agent {
                 }
                 Handing::Not(why) => {
                     let worker = self.setup.workers[*w].name.clone();
-                    return Ok(Err(RelinkError::State { worker, why: why.clone() }));
+                    return Ok(Err(RelinkError::State { worker, why: shortened(why.clone()) }));
                 }
             }
         }
@@ -328,6 +329,7 @@ impl Agent {
             if let State::Running(process) | State::Done(process) = state {
                 to.workers[new].state = State::Running(process);
                 to.liveness.go_on_from(new, &self.liveness, old);
+                to.workers[new].allowance = std::mem::take(&mut self.workers[old].allowance);
                 to.trust.ready(new);
             }
             // It rests on its old bell.

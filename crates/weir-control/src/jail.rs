@@ -211,8 +211,8 @@ impl Jail {
             seccompiler::apply_filter(&filter)
                 .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
         };
-        // SAFETY: the closure makes system calls on values made before the fork and compares
-        // numbers; it neither allocates, nor locks, nor touches what other threads may have held.
+        // SAFETY: the closure makes system calls on constants and values made before the fork, writes to its own copy of the
+        // filter, and compares numbers; it neither allocates, nor locks, nor touches what other threads may have held.
         #[allow(unsafe_code, reason = "a worker's pre-exec step, CONTRIBUTING.md")]
         unsafe {
             command.pre_exec(in_child);

@@ -45,7 +45,6 @@ pub struct Histogram {
     /// Bytes of these packets.
     pub bytes: u64,
     /// What was counted under other bounds.
-    #[serde(default)]
     pub earlier: Totals,
 }
 
@@ -80,6 +79,15 @@ impl Histogram {
 }
 
 impl Merge for Histogram {
+    const VERSION: u32 = 2;
+
+    /// The first knew of nothing earlier.
+    fn from_version(version: u32, bytes: &[u8]) -> Option<Self> {
+        let (bounds, packets, bytes): (Vec<u32>, Vec<u64>, u64) =
+            weir_nf::read_state(bytes).ok().filter(|_| version == 1)?;
+        Some(Histogram { bounds, packets, bytes, earlier: Totals::default() })
+    }
+
     fn merge(&mut self, mut other: Self) {
         if self.bounds != other.bounds {
             // Buckets of other bounds cannot be added. Who has counted nothing yet has no say in them.
@@ -219,5 +227,15 @@ mod tests {
             let error = made.err().unwrap().to_string();
             assert!(error.starts_with("/bounds: ") && error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn what_the_first_version_had_counted_is_read() {
+        // Bounds [64], packets [2, 3], 300 bytes.
+        let old = [1, 64, 2, 2, 3, 0xac, 2];
+        let read = Histogram::from_version(1, &old).unwrap();
+        assert_eq!((read.bounds, read.packets, read.bytes), (vec![64], vec![2, 3], 300));
+        assert_eq!(read.earlier.packets, 0);
+        assert!(Histogram::from_version(3, &old).is_none());
     }
 }

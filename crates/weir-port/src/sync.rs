@@ -36,7 +36,7 @@ pub struct Answer {
     pub branch: usize,
 }
 
-/// A branch's answer as an entry: what it was asked about, with the verdict as its bucket.
+/// A branch's answer as an entry: what it was asked about, with the verdict as its number aside.
 #[must_use]
 pub const fn answer(asked: &Entry, verdict: Verdict) -> Entry {
     asked.with_aside(verdict.number())

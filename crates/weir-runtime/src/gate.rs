@@ -41,8 +41,8 @@ const PIECE: usize = 2048;
 pub(crate) struct Gate {
     /// By source: the last packet's place in the stream.
     last: Vec<Option<Seq>>,
-    /// By source: the last packet's time stamp.
-    last_ns: Vec<u64>,
+    /// By source: the highest time stamp that was passed on since it went back, if any.
+    highest_ns: Vec<Option<u64>>,
     /// By source: the port that its packets came in by, if any come here.
     ports: Vec<Option<u16>>,
     piece: Box<[u8; PIECE]>,
@@ -122,7 +122,7 @@ impl Gate {
         let comes = |source: u16| spec.lanes_in.iter().any(|lane| lane.source == source);
         Gate {
             last: vec![None; sources],
-            last_ns: vec![0; sources],
+            highest_ns: vec![None; sources],
             ports: (0..)
                 .zip(&spec.source_ports)
                 .map(|(s, port)| comes(s).then_some(*port))
@@ -180,7 +180,6 @@ impl Gate {
         }
         let (mut bytes, mut drops) = (0, std::mem::take(&mut self.drops));
         let reached = ingress.reached(pulled.source);
-        let latest = ingress.time_of(pulled.source).filter(|_| self.out_of);
         for (i, packet) in packets.iter().enumerate() {
             let last = self.last.get_mut(pulled.source);
             let seq = packet.entry().seq();
@@ -188,9 +187,12 @@ impl Gate {
                 Some(last) if !follows(seq, *last, reached) => Err(DropReason::BadEntry),
                 Some(last) => {
                     *last = Some(seq);
-                    let ports = (self.ports.as_slice(), pulled.source);
-                    let last_ns = self.last_ns.get_mut(pulled.source);
-                    let as_it_came = |theirs: &Meta| arrived(theirs, ports, latest, last_ns);
+                    let (ports, highest_ns) = (self.ports.as_slice(), &mut self.highest_ns);
+                    let as_it_came = |theirs: &Meta| {
+                        let (port, of) = came_by(theirs.source_port.get(), ports, pulled.source);
+                        let latest_ns = ingress.time_of(of).filter(|_| self.out_of);
+                        (arrival(theirs, latest_ns, highest_ns.get_mut(of)), port)
+                    };
                     let buffer = || pool.take();
                     copy(packet.entry(), arena, outward, &mut self.piece, as_it_came, buffer)
                 }
@@ -425,44 +427,42 @@ fn copy(
     Packet::admit(made, to.view()).ok_or(DropReason::BadEntry)
 }
 
-/// How a packet came of which another domain's metadata is this: by a port that packets come by, and at a time that can be.
-/// What can be reckoned anew (headers, flow hash) is.
-fn arrived(
-    theirs: &Meta,
-    (ports, source): (&[Option<u16>], usize),
-    latest_ns: Option<u64>,
-    last_ns: Option<&mut u64>,
-) -> (Arrival, u16) {
+/// How a packet came of which another domain's metadata is this, at a time that can be. What can be reckoned anew (headers,
+/// flow hash) is.
+fn arrival(theirs: &Meta, latest_ns: Option<u64>, highest_ns: Option<&mut Option<u64>>) -> Arrival {
     let mut time_ns = theirs.time_ns.get();
-    if let (Some(latest_ns), Some(last_ns)) = (latest_ns, last_ns) {
-        time_ns = time_that_can_be(time_ns, *last_ns, latest_ns);
-        *last_ns = time_ns;
+    if let (Some(latest_ns), Some(highest_ns)) = (latest_ns, highest_ns) {
+        time_ns = time_that_can_be(time_ns, highest_ns, latest_ns);
     }
-    let arrival = Arrival {
+    Arrival {
         time_ns,
         raw_time: theirs.raw_time.get(),
         wire_len: theirs.wire_len.get(),
         time_format: theirs.time_format.get(),
-    };
-    (arrival, port_of(theirs.source_port.get(), ports, source))
-}
-
-/// A time stamp that another domain gives, held between the last one's and that which the source's service has come to: flows of
-/// µNFs behind the gate end by it, also those that never came through that domain. Some leeway, as packets overtake each
-/// other; and a source goes back now and then, which its service tells.
-fn time_that_can_be(said_ns: u64, last_ns: u64, latest_ns: u64) -> u64 {
-    let earliest_ns = last_ns.min(latest_ns).saturating_sub(LEEWAY_NS);
-    said_ns.clamp(earliest_ns, latest_ns.saturating_add(LEEWAY_NS))
-}
-
-/// The port that a packet came in by of which another domain says `said`: one of those by which packets
-/// come here at all, else its lane's. (A packet that was held goes on in another one's stream.)
-fn port_of(said: u16, ports: &[Option<u16>], source: usize) -> u16 {
-    let own = ports.get(source).copied().flatten();
-    if own == Some(said) || ports.contains(&Some(said)) {
-        return said;
     }
-    own.unwrap_or(said)
+}
+
+/// A time stamp that another domain gives, held between the highest before it and that which the source's service has come to: flows
+/// of µNFs behind the gate end by it, also those that never came through that domain. Some leeway on both sides, as packets
+/// overtake each other; it does not add up, however many stamps go back and forth within it. A source goes back now and then,
+/// which its service tells: then it begins anew.
+fn time_that_can_be(said_ns: u64, highest_ns: &mut Option<u64>, latest_ns: u64) -> u64 {
+    let top_ns = latest_ns.saturating_add(LEEWAY_NS);
+    let before_ns = highest_ns.filter(|highest_ns| *highest_ns <= top_ns);
+    let time_ns = said_ns.clamp(before_ns.unwrap_or(latest_ns).saturating_sub(LEEWAY_NS), top_ns);
+    *highest_ns = Some(before_ns.map_or(time_ns, |before_ns| before_ns.max(time_ns)));
+    time_ns
+}
+
+/// The port that a packet came in by of which another domain says `said`, and the source of that port: one of those by which
+/// packets come here at all, else its lane's. (A packet that was held goes on in another one's stream.)
+fn came_by(said: u16, ports: &[Option<u16>], source: usize) -> (u16, usize) {
+    let own = ports.get(source).copied().flatten();
+    if own == Some(said) {
+        return (said, source);
+    }
+    let other = ports.iter().position(|port| *port == Some(said));
+    other.map_or((own.unwrap_or(said), source), |other| (said, other))
 }
 
 #[cfg(test)]
@@ -489,14 +489,38 @@ mod tests {
     #[test]
     fn a_domain_cannot_make_time_pass_that_its_source_has_not_told_of() {
         const S: u64 = 1_000_000_000;
-        let at = |said, last, latest| time_that_can_be(said, last, latest) / S;
+        let at =
+            |said, highest: u64, latest| time_that_can_be(said, &mut Some(highest), latest) / S;
         assert_eq!(at(50 * S, 49 * S, 60 * S), 50, "as it should be");
         assert_eq!(at(86_400 * S, 49 * S, 60 * S), 61, "days ahead");
         assert_eq!(at(u64::MAX, u64::MAX, u64::MAX) * S, u64::MAX / S * S);
         assert_eq!(at(0, 49 * S, 60 * S), 48, "long ago");
         assert_eq!(at(3 * S, 49 * S, 4 * S), 3, "the source has gone back");
         assert_eq!(at(49 * S, 49 * S, 4 * S), 5, "what was under way then");
-        assert_eq!(at(7, 0, 0), 0, "the first");
+        assert_eq!(at(0, 0, 0), 0, "the first");
+        assert_eq!(
+            time_that_can_be(0, &mut None, 60 * S),
+            59 * S,
+            "the first of a gate that was started anew"
+        );
+        // Back and forth, ever so often, while the source stands still: never further back than a clock takes for nothing.
+        for stamps in [[0, 60 * S, 0], [59 * S, 60 * S, 61 * S]] {
+            let (mut highest, mut most) = (None, 0);
+            for said in stamps.into_iter().cycle().take(10_000) {
+                let time = time_that_can_be(said, &mut highest, 60 * S);
+                assert!(time + LEEWAY_NS >= most && time <= 61 * S, "{time} after {most}");
+                most = most.max(time);
+            }
+        }
+    }
+
+    #[test]
+    fn a_held_packet_is_of_the_source_of_its_port() {
+        let ports = [Some(3), None, Some(7)];
+        assert_eq!(came_by(3, &ports, 0), (3, 0));
+        assert_eq!(came_by(7, &ports, 0), (7, 2));
+        assert_eq!(came_by(9, &ports, 0), (3, 0), "made up");
+        assert_eq!(came_by(9, &ports, 1), (9, 1));
     }
 
     #[test]

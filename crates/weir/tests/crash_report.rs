@@ -138,7 +138,7 @@ fn crashes_at_packet_after_packet_fill_no_screen_and_are_counted() {
     assert_eq!(finished.report["crashed"], serde_json::json!({ "frail": 12 }));
     let lines = |text: &str| finished.said.iter().filter(|line| line.contains(text)).count();
     assert_eq!(lines("frail (Fragile) crashed: "), 8, "with their packets: {:?}", finished.said);
-    assert_eq!(lines("frail (Fragile) crashed for the "), 4, "{:?}", finished.said);
+    assert_eq!(lines("frail (Fragile) crashed again, "), 4, "{:?}", finished.said);
     assert_eq!((lines("worker frail died"), lines("worker frail runs again")), (8, 8));
 }
 

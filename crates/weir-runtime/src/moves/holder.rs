@@ -334,10 +334,13 @@ impl Holder {
 
     fn hear(&mut self, from: Party, letter: Letter, post: &mut Post, segment: &mut Segment) {
         match &letter {
-            // What was told an earlier life may be out of date.
-            Message::Tell(life, told) if *life == self.life => {
+            // What was told an earlier life may be out of date, and what was not asked for is not to be believed.
+            Message::Tell(life, told) if *life == self.life && self.asked(from) => {
                 self.judge_claim(from, told);
-                for (part, route) in &told.routes {
+                // Who has not heard yet who is gone sends nothing more there when he has: that was judged above.
+                let there = told.routes.iter().filter(|(_, route)| !self.gone.contains(&route.to));
+                let routes: Vec<_> = there.cloned().collect();
+                for (part, route) in &routes {
                     let here = route.to == self.me;
                     match part {
                         Part::Bucket(bucket) => self.own(*bucket, here),
@@ -349,7 +352,9 @@ impl Holder {
                     going.to == self.me && from == Party::Replica(id.source)
                 };
                 for (id, going) in told.going.iter().filter(to_here) {
-                    self.coming.insert(*id, Come::new(going.parts.clone(), Vec::new()));
+                    // One that is on its way by now knows more.
+                    let come = || Come::new(going.parts.clone(), Vec::new());
+                    self.coming.entry(*id).or_insert_with(come);
                 }
             }
             Message::Hello(_) => {

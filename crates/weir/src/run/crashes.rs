@@ -68,7 +68,7 @@ fn short(who: &str, times: u64, crash: &Crash) -> String {
         None => String::new(),
     };
     let poison = if crash.poison { ", `poison` from now on" } else { "" };
-    format!("{who} crashed for the {times}th time: {said}{packet}{poison}")
+    format!("{who} crashed again, {times} times by now: {said}{packet}{poison}")
 }
 
 fn whole(who: &str, crash: &Crash) -> Vec<String> {
@@ -133,7 +133,7 @@ mod tests {
         }
         let last = crashes.lines(&crash("frail")).remove(0);
         let words =
-            ["frail (Fragile)", "the 49th time", "that I do not like; at a packet of 31 bytes"];
+            ["frail (Fragile)", "49 times by now", "that I do not like; at a packet of 31 bytes"];
         assert!(words.iter().all(|words| last.contains(words)), "{last}");
         assert!(crashes.lines(&crash("other")).len() > 4 && crashes.tells_death("other"));
         // Of another cause it dies as before, back or not.

@@ -53,10 +53,15 @@ impl Holder {
         self.claim = Some(Claim { since: Instant::now(), of, lacking });
     }
 
-    /// True while orders wait for the answers.
-    pub(super) fn claims(&mut self) -> bool {
-        self.claim.take_if(|claim| claim.since.elapsed() >= ANSWER);
-        self.claim.is_some()
+    /// True while orders wait for the answers. Those that come later count all the same.
+    pub(super) fn claims(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| claim.since.elapsed() < ANSWER)
+    }
+
+    /// True when `from` was asked what he knows, and has not answered.
+    pub(super) fn asked(&self, from: Party) -> bool {
+        self.machine.unheard().any(|unheard| unheard == from)
+            || self.claim.as_ref().is_some_and(|claim| claim.of.contains(&from))
     }
 
     /// Somebody says what he has, or where he sends what.

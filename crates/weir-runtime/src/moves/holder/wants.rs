@@ -245,14 +245,15 @@ impl Holder {
                 Some(self.share(*percent, order.to, self.most_flows(segment)))
             }
             What::Some { keep, .. } | What::Free { keep } => {
-                let (here, keep) = (self.buckets_here(), *keep);
+                let keep = *keep;
                 // Nothing is to go: the table need not be looked through.
-                if here.len() <= keep as usize {
+                if self.owned.iter().filter(|own| **own).count() <= keep as usize {
                     return Some(Vec::new());
                 }
                 if !self.is_sorted(segment) {
                     return None;
                 }
+                let here = self.buckets_here();
                 let of = |bucket| {
                     self.sorted.iter().map(|sorted| sorted.count(bucket)).max().unwrap_or(0)
                 };

@@ -97,6 +97,8 @@ await instructions "Instructions per packet"
 echo
 say "Summary"
 printf '   %s\n' "${results[@]}"
+# Why tests failed, where nobody has to look for it in logs that may be gone.
+[ $failed = 0 ] || grep -h -A 6 'panicked at' "$logs"/*.log | cut -c1-400 | head -n 80
 skipped=$(grep -h '^skipped:' "$logs"/*.log | sort | uniq -c)
 [ -z "$skipped" ] || printf '   %s\n' "Skipped (times, what):" "$skipped"
 if [ $failed = 0 ]; then echo "   All passed."; else echo "   Something FAILED."; fi

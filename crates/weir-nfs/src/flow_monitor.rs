@@ -7,9 +7,8 @@ pub use top::{Account, Talker, Top, Watched};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_nf::{
-    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FLOW_FIELDS, FlowKey, FlowState,
-    Fragment, LayerAccess, Merge, Nf, NumberTag, Packets, ReadOnly, TagDecl, TagKind, Touch,
-    WhenFull,
+    Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FLOW_FIELDS, FlowKey, Fragment,
+    LayerAccess, Merge, Nf, NumberTag, Packets, ReadOnly, TagDecl, TagKind, Touch, WhenFull,
 };
 
 /// Counts packets, bytes (on the wire) and TCP flags of each flow and direction, and lists the flows
@@ -76,8 +75,6 @@ impl Merge for Traffic {
         self.top.merge(other.top);
     }
 }
-
-impl FlowState for Watched {}
 
 impl Nf for FlowMonitor {
     const DESCRIPTOR: Descriptor = Descriptor {

@@ -58,6 +58,19 @@ fn a_flow_with_the_same_account_as_a_listed_one_does_not_take_its_place() {
     assert_eq!(first["account"]["packets"], json!([2, 0]));
 }
 
+/// Flows that came at once with the same bytes have the same account.
+#[test]
+fn a_flow_whose_place_another_with_the_same_account_has_taken_does_not_count_for_that() {
+    let mut bench = bench(json!({"top": 1}));
+    let (first, better) = (v4().udp(2, 53).build(), v4().udp(1, 53).build());
+    let at = |frame: &Vec<u8>| (frame.clone(), 1_000);
+    let frames = [at(&first), at(&better), at(&first)];
+    bench.run_cut(&frames.each_ref().map(|(frame, ns)| (&frame[..], frame.len(), *ns)));
+    let listed = &bench.report()["top"]["talkers"][0];
+    assert_eq!(listed["ends"][0], "192.0.2.10:2");
+    assert_eq!(listed["account"]["packets"], json!([2, 0]));
+}
+
 #[test]
 fn what_icmp_errors_quote_is_declared_to_be_read() {
     for name in ["FlowMonitor", "Policer", "ConnTrack"] {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cmp::Reverse;
 use std::net::SocketAddr;
+use weir_nf::FlowState;
 
 /// What a flow has had, by direction: first that of its first packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,17 +21,37 @@ pub struct Account {
     pub last_ns: u64,
 }
 
-/// A flow's account, and its place in the list if it has one: a hint, checked before use.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+/// A flow's account, and its place in the list if it has one.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Watched {
     pub(super) account: Account,
-    slot: u16,
+    /// A flow that moves finds another list, or one that has changed meanwhile: there it has no place.
+    #[serde(skip)]
+    place: Place,
 }
 
-impl Default for Watched {
-    /// Nowhere in the list: whoever is first there may have the same account.
+/// A place in one list, and the number of who entered there: not by its account, which others may have too, is it known
+/// whether the place is still one's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    slot: u16,
+    entry: u32,
+}
+
+impl Default for Place {
     fn default() -> Self {
-        Watched { account: Account::default(), slot: u16::MAX }
+        Place { slot: u16::MAX, entry: 0 }
+    }
+}
+
+impl FlowState for Watched {
+    const VERSION: u32 = 2;
+
+    /// The first had its place written down, too.
+    fn from_version(version: u32, bytes: &[u8]) -> Option<Self> {
+        let (account, _): (Account, u16) =
+            weir_nf::read_state(bytes).ok().filter(|_| version == 1)?;
+        Some(Watched { account, place: Place::default() })
     }
 }
 
@@ -65,6 +86,9 @@ pub struct Talker {
     pub vlans: u64,
     /// What it has had.
     pub account: Account,
+    /// Which entry into the list this is.
+    #[serde(skip)]
+    entry: u32,
 }
 
 impl Talker {
@@ -91,6 +115,9 @@ pub struct Top {
     /// No flow of a full list has fewer bytes: entries only grow.
     #[serde(skip)]
     floor: u64,
+    /// Entries so far.
+    #[serde(skip)]
+    entries: u32,
 }
 
 impl Top {
@@ -109,9 +136,9 @@ impl Top {
     where
         F: FnOnce() -> Option<([SocketAddr; 2], u8, u64)>,
     {
-        // It is listed where it stands as it was before this packet: slots of other lists do not match.
-        if let Some(listed) = self.talkers.get_mut(usize::from(flow.slot))
-            && listed.account == before
+        // Its own entry stands as it was before this packet; that of an ended flow, of a number given again, hardly does.
+        if let Some(listed) = self.talkers.get_mut(usize::from(flow.place.slot))
+            && (listed.entry, listed.account) == (flow.place.entry, before)
         {
             listed.account = flow.account;
         } else if self.talkers.len() < self.most || flow.account.total() >= self.floor {
@@ -122,7 +149,8 @@ impl Top {
     #[inline(never)]
     fn enter(&mut self, flow: &mut Watched, ends: Option<([SocketAddr; 2], u8, u64)>) {
         let Some((ends, proto, vlans)) = ends else { return };
-        let talker = Talker { ends, proto, vlans, account: flow.account };
+        self.entries = self.entries.wrapping_add(1);
+        let talker = Talker { ends, proto, vlans, account: flow.account, entry: self.entries };
         let same = self.talkers.iter().position(|old| old.is_same(&talker));
         let place = match same {
             Some(place) => place,
@@ -142,7 +170,7 @@ impl Top {
                 place
             }
         };
-        flow.slot = u16::try_from(place).unwrap_or(u16::MAX);
+        flow.place = Place { slot: u16::try_from(place).unwrap_or(u16::MAX), entry: talker.entry };
         if let Some(old) = self.talkers.get_mut(place) {
             *old = talker;
         }
@@ -158,7 +186,9 @@ impl Top {
     /// is the later one.
     pub(super) fn merge(&mut self, other: Self) {
         self.most = self.most.max(other.most);
-        for talker in other.talkers {
+        for mut talker in other.talkers {
+            // A number of the other list, which says nothing here.
+            talker.entry = 0;
             match self.talkers.iter_mut().find(|old| old.is_same(&talker)) {
                 Some(old) if old.account.total() < talker.account.total() => *old = talker,
                 Some(_) => {}
@@ -193,5 +223,22 @@ mod letters {
         let bit = |letter| LETTERS.find(letter).map_or(0, |bit| 1_u8 << bit);
         let texts = <[String; 2]>::deserialize(from)?;
         Ok(texts.map(|text| text.chars().fold(0, |flags, letter| flags | bit(letter))))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_first_version_wrote_of_a_flow_is_read() {
+        // 3 packets and 1 back, 200 and 60 bytes, flags S and SA, from 7 ns to 9 ns; place 5.
+        let old = [3, 1, 200, 1, 60, 1, b'S', 2, b'S', b'A', 7, 9, 5];
+        let read = Watched::from_version(1, &old).unwrap();
+        assert_eq!((read.account.packets, read.account.bytes), ([3, 1], [200, 60]));
+        assert_eq!((read.account.began_ns, read.account.last_ns), (7, 9));
+        assert_eq!(read.place, Place::default());
+        assert!(Watched::from_version(3, &old).is_none());
     }
 }

@@ -201,7 +201,7 @@ pub fn main(args: &RunArgs) -> ExitCode {
 fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     if !args.planning.outside.sandbox().on {
         crate::complain!(
-            "weir: warning: --sandbox off: workers may do whatever this user may; for debugging only"
+            "weir: warning: --sandbox off: workers may do whatever this user may, and have as much memory as there is; for debugging only"
         );
     }
     let planner = Planner::new(args);

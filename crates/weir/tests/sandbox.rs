@@ -423,4 +423,5 @@ fn a_sandbox_that_is_off_is_said_loudly() {
     assert_eq!((on.code, on.stderr.as_str()), (Some(0), ""));
     assert_eq!(off.code, Some(0));
     assert!(off.stderr.contains("warning: --sandbox off"), "{off:?}");
+    assert!(off.stderr.contains("as much memory as there is"), "of --worker-memory: {off:?}");
 }

@@ -67,6 +67,10 @@ struct OutArgs {
     /// Measures figures again that the folder has already; without it an interrupted run is taken up.
     #[arg(long)]
     fresh: bool,
+    /// Installs the rivals that are not there, as root, with apt-get (dpdk-dev, openvswitch-switch-dpdk, nftables).
+    /// Without it a rival that is missing is said and left out. Debian starts Open vSwitch's service with it.
+    #[arg(long)]
+    install: bool,
     #[command(flatten)]
     sampling: SampleArgs,
 }

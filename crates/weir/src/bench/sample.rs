@@ -21,7 +21,7 @@ const FAST_NS: f64 = 130.0;
 const WARM_UP: Duration = Duration::from_secs(30);
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
-const KEEPS: Duration = Duration::from_millis(2200);
+const KEEPS: Duration = Duration::from_millis(750);
 
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]

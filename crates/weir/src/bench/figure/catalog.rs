@@ -94,6 +94,12 @@ mod tests {
     }
 
     #[test]
+    fn all_figures_take_less_than_half_an_hour() {
+        let seconds: u32 = all().map(|figure| figure.seconds).sum();
+        assert!(seconds < 30 * 60, "{seconds} s");
+    }
+
+    #[test]
     fn names_are_unique_and_what_is_told_otherwise_is_measured_before() {
         let mut before = BTreeSet::new();
         for figure in all() {

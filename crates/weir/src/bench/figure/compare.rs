@@ -10,6 +10,7 @@
 //! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
 //! where they are more than the others, nothing is compared.
 
+use super::catalog::{self, Measure};
 use super::data::{Place, Record, Series};
 
 /// A difference of the time that words take from core to core beyond which places are not compared.
@@ -55,9 +56,13 @@ impl std::fmt::Display for Compared {
     }
 }
 
-/// Each figure that both runs have.
+/// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
 pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
-    let pairs = now.iter().filter_map(|n| Some((before.iter().find(|b| b.name == n.name)?, n)));
+    let own = |record: &&Record| {
+        catalog::named(&record.name).is_none_or(|f| matches!(f.measure, Measure::Own(_)))
+    };
+    let pairs =
+        now.iter().filter(own).filter_map(|n| Some((before.iter().find(|b| b.name == n.name)?, n)));
     let compared = pairs.map(|(before, now)| {
         let (outcome, text) = one(before, now);
         Compared { name: now.name.clone(), outcome, text }

@@ -27,12 +27,15 @@ pub struct Sample {
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: Option<f64>,
+    /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub histogram: Vec<(u64, u64)>,
 }
 
 impl Sample {
     /// A value, and in which mood the machine was before and after.
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
-        Sample { value, round_trip_ns, not_granted: false, cpu_ns: None }
+        Sample { value, round_trip_ns, not_granted: false, cpu_ns: None, histogram: Vec::new() }
     }
 }
 
@@ -272,8 +275,12 @@ impl Record {
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
                 format!(
-                    "Points are medians of {} samples, bars reach from the least to the most.",
-                    self.effort.samples
+                    "Points are medians of {} samples, bars reach from the least to the most. {}, {} cores, kernel {}; Weir {}.",
+                    self.effort.samples,
+                    self.machine.processor,
+                    self.machine.cores,
+                    self.machine.kernel,
+                    self.version
                 ),
             ],
             x: self.x.clone(),

@@ -3,7 +3,7 @@
 //! that was due, and no packet has to carry its time.
 
 use super::Effort;
-use super::data::{Sample, Series, Verdict, median};
+use super::data::{Place, Sample, Series, Verdict, add, median};
 use super::search::{Goal, sustainable};
 use super::unf::{isolate, plan};
 use crate::bench::chain_policy;
@@ -31,6 +31,12 @@ const TURN: Duration = Duration::from_millis(50);
 
 const LENGTHS: [usize; 3] = [1, 4, 8];
 const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+const KINDS: [(&str, bool); 2] = [("isolated", true), ("fused", false)];
+/// The length whose histograms are drawn.
+const DRAWN: f64 = 4.0;
+/// Steps of a histogram, as it is kept and as it is drawn: where they end, in tenths of a power of ten.
+const FINE: [u64; 10] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 80];
+const COARSE: [u64; 3] = [10, 20, 50];
 
 /// What a rate gave.
 struct Run {
@@ -53,15 +59,40 @@ impl Run {
         }
         self.delays.last().map_or(0, |(ns, _)| *ns)
     }
+
+    /// How many packets took how long, by steps' upper limits.
+    fn histogram(&self) -> Vec<(u64, u64)> {
+        let mut steps: Vec<(u64, u64)> = Vec::new();
+        for &(ns, packets) in &self.delays {
+            let limit = above(ns, &FINE);
+            match steps.last_mut() {
+                Some((last, sum)) if *last == limit => *sum += packets,
+                _ => steps.push((limit, packets)),
+            }
+        }
+        steps
+    }
+}
+
+/// Where the step ends that has `ns`: the least limit above it.
+fn above(ns: u64, tenths: &[u64]) -> u64 {
+    // No packet is under way for so long.
+    let ns = ns.min(1_000_000_000_000_000);
+    let mut ten = 10;
+    loop {
+        if let Some(limit) = tenths.iter().map(|part| part * ten / 10).find(|limit| *limit > ns) {
+            return limit;
+        }
+        ten *= 10;
+    }
 }
 
 /// A step of source or sink: when it was over, nanoseconds from the start, and how many packets there had been then.
 type Steps = Vec<(u64, u64)>;
 
 pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let kinds = [("isolated", true), ("fused", false)];
     let points: Vec<_> =
-        kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n, i))).collect();
+        KINDS.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n, i))).collect();
     let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
     effort.round_of(&points, |(name, n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
@@ -76,7 +107,10 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         })?;
         let x = n as f64;
         let of = |(part, at): (&str, f64)| {
-            let sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
+            let mut sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
+            if part == PARTS[0].0 {
+                sample.histogram = run.histogram();
+            }
             (format!("{name}, {part}"), x, sample)
         };
         Ok(PARTS.map(of).to_vec())
@@ -95,6 +129,47 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         of("fused, p99.9", 4.0)
     );
     (Verdict::DifferentSetUp, text)
+}
+
+/// The histograms of one length: percent of the packets by how long they took, in microseconds up to which a step reaches.
+pub fn histogram(series: &[Series]) -> Vec<Series> {
+    let place = |kind: &str| -> Option<&Place> {
+        let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0))?;
+        line.places.iter().find(|place| place.x == DRAWN)
+    };
+    let samples = |kind: &str| place(kind).into_iter().flat_map(|place| &place.samples);
+    // Each step that is kept lies within one that is drawn.
+    let drawn = |limit: u64| above(limit - 1, &COARSE);
+    let limits = KINDS.iter().flat_map(|(kind, _)| samples(kind)).flat_map(|s| &s.histogram);
+    let (least, most) = limits.fold((u64::MAX, 0), |(least, most), (limit, _)| {
+        (least.min(drawn(*limit)), most.max(drawn(*limit)))
+    });
+    let steps = || std::iter::successors(Some(least), |at| Some(above(*at, &COARSE)));
+    let mut told = Vec::new();
+    for (kind, _) in KINDS {
+        for sample in samples(kind) {
+            let all: u64 = sample.histogram.iter().map(|(_, packets)| packets).sum();
+            for step in steps().take_while(|step| *step <= most) {
+                let within = sample.histogram.iter().filter(|(limit, _)| drawn(*limit) == step);
+                let within: u64 = within.map(|(_, packets)| packets).sum();
+                let value = within as f64 * 100.0 / all.max(1) as f64;
+                let sample = Sample::of(value, sample.round_trip_ns);
+                add(&mut told, &format!("{kind}, {DRAWN} µNFs"), step as f64 / 1e3, sample);
+            }
+        }
+    }
+    told
+}
+
+/// In which step each line has most packets.
+pub fn judge_histogram(series: &[Series]) -> (Verdict, String) {
+    let most = |line: &Series| {
+        let steps = line.places.iter().filter_map(|place| Some((place.x, place.spread()?[1])));
+        let (step, percent) = steps.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some(format!("{}: most, {percent:.0} %, in the step up to {step} µs", line.name))
+    };
+    let text: Vec<String> = series.iter().filter_map(most).collect();
+    (Verdict::DifferentSetUp, text.join("; "))
 }
 
 /// Offers `rate` packets a second for `span`.
@@ -181,6 +256,22 @@ mod tests {
         // Half a packet's time belongs to the middle of a step of one.
         let of = |part| (3000..=3600).contains(&run.percentile(part));
         assert!(of(0.5) && of(0.999), "{:?}", run.delays);
+    }
+
+    #[test]
+    fn a_histogram_has_every_packet_in_the_step_that_ends_above_it() {
+        assert_eq!([0, 9, 10, 99].map(|ns| above(ns, &FINE)), [10, 10, 12, 100]);
+        assert_eq!([49, 50, 100].map(|ns| above(ns, &COARSE)), [50, 100, 200]);
+        let run = Run { behind: 0.0, delays: vec![(1500, 1), (1600, 2), (120_000, 1)] };
+        assert_eq!(run.histogram(), [(2000, 3), (150_000, 1)]);
+        let mut series = Vec::new();
+        let sample = Sample { histogram: run.histogram(), ..Sample::of(1.6, [80.0; 2]) };
+        add(&mut series, "fused, p50", DRAWN, sample);
+        let told = histogram(&series);
+        let of = |step| median(&told, "fused, 4 µNFs", step);
+        assert_eq!([2.0, 5.0, 100.0, 200.0].map(of), [75.0, 0.0, 0.0, 25.0]);
+        assert!(of(1.0).is_nan() && of(500.0).is_nan(), "nothing beyond the packets");
+        assert!(histogram(&[]).is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use super::catalog::{self, Figure, Measure};
 use super::data::{self, Record, Series, Verdict};
-use super::{Effort, OutArgs, compare, page};
+use super::{Effort, OutArgs, compare, page, rivals};
 use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, prepare, progress};
 use std::cell::RefCell;
@@ -27,6 +27,9 @@ struct Run<'a> {
 
 pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
     let out = &to.out;
+    if to.install {
+        rivals::install();
+    }
     let mut run =
         Run { machine: prepare()?, to, rounds: to.sampling.samples.max(1), begun: BTreeSet::new() };
     std::fs::create_dir_all(out)

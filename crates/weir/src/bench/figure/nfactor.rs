@@ -18,7 +18,7 @@ use weir_plan::{Asked, Isolate, Plan, Sizing};
 use weir_runtime::spec::ReplicateSpec;
 
 /// How many replicas the figures by replicas have.
-const REPLICAS: [u32; 3] = [1, 2, 4];
+const REPLICAS: [u32; 4] = [1, 2, 3, 4];
 /// The three NFs: name, and what declares it.
 static NFS: [(&str, &str); 3] = [
     ("mon", "FlowMonitor mon;"),
@@ -102,9 +102,9 @@ pub fn by_replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_by_replicas(series: &[Series]) -> (Verdict, String) {
-    let [one, two, four] = REPLICAS.map(|n| median(series, "10,000 flows", f64::from(n)));
+    let [one, two, three, four] = REPLICAS.map(|n| median(series, "10,000 flows", f64::from(n)));
     let text = format!(
-        "with 10,000 flows {one:.1}, {two:.1} and {four:.1} Mpps with 1, 2 and 4 replicas, on two cores that source and sink share"
+        "with 10,000 flows {one:.1}, {two:.1}, {three:.1} and {four:.1} Mpps with 1 to 4 replicas, on two cores that source and sink share"
     );
     (Verdict::DifferentSetUp, text)
 }
@@ -213,9 +213,11 @@ pub fn judge_each_by_concurrency(series: &[Series]) -> (Verdict, String) {
 }
 
 /// Fig. 8's lines: by whom flows are moved, and how many packets a second each has.
-const EIGHTH: [(&str, bool, u32); 4] = [
+const EIGHTH: [(&str, bool, u32); 6] = [
     ("Weir, 10 pps a flow", true, 10),
     ("OpenNF's manner (ours), 10 pps", false, 10),
+    ("Weir, 50 pps a flow", true, 50),
+    ("OpenNF's manner (ours), 50 pps", false, 50),
     ("Weir, 100 pps a flow", true, 100),
     ("OpenNF's manner (ours), 100 pps", false, 100),
 ];
@@ -255,10 +257,12 @@ pub fn judge_moved_by_a_controller(series: &[Series]) -> (Verdict, String) {
         "Weir and the controller, at 10 packets a second for each flow: {}; at 100 {:.1} and {:.1} ms for 10,000 flows. The controller is ours, on the same server, and moves \
          all flows at once",
         COUNTS.map(told).join(", "),
-        of(2, 10_000),
-        of(3, 10_000)
+        of(4, 10_000),
+        of(5, 10_000)
     );
-    (Verdict::of(COUNTS.into_iter().all(|flows| faster(flows) > 50.0)), text)
+    // One server, and the controller is ours: it is not claimed to be reached.
+    let holds = COUNTS.into_iter().all(|flows| faster(flows) > 50.0);
+    (if holds { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
 }
 
 const WITHOUT: &str = "without a replica";

@@ -72,21 +72,59 @@ const ALL: [(&str, Who); 8] = [
 ];
 
 const TESTPMD: &str = "dpdk-testpmd";
+const NFT: &str = "nft";
 const ROOT: &str = "root";
+/// In which of Debian's packages rivals are.
+const PACKAGES: [(&str, &str); 3] =
+    [(TESTPMD, "dpdk-dev"), (ovs::NAME, "openvswitch-switch-dpdk"), (NFT, "nftables")];
 
 /// What can be had of all that figures of rivals need.
 pub fn had() -> Vec<String> {
     static ONCE: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let all = || {
-        [
-            (TESTPMD, answers(TESTPMD)),
-            (ovs::NAME, ovs::is_there()),
-            ("nft", answers("nft")),
-            (ROOT, rustix::process::getuid().is_root()),
-        ]
-    };
-    let had = || all().into_iter().filter(|(_, had)| *had).map(|(name, _)| name.to_owned());
-    ONCE.get_or_init(|| had().collect()).clone()
+    let all = || [TESTPMD, ovs::NAME, NFT, ROOT].into_iter();
+    ONCE.get_or_init(|| all().filter(|name| is_there(name)).map(str::to_owned).collect()).clone()
+}
+
+fn is_there(name: &str) -> bool {
+    match name {
+        ROOT => rustix::process::getuid().is_root(),
+        ovs::NAME => ovs::is_there(),
+        program => answers(program),
+    }
+}
+
+/// Installs what is not there, with Debian's own tool; says what it does, and what could not be had. Before [`had`] is asked, which looks
+/// only once.
+pub fn install() {
+    let missing = || PACKAGES.into_iter().filter(|(name, _)| !is_there(name));
+    let packages: Vec<&str> = missing().map(|(_, package)| package).collect();
+    if packages.is_empty() {
+        println!("all rivals are installed already");
+        return;
+    }
+    let named = packages.join(" ");
+    if !is_there(ROOT) {
+        println!("not installed, as that needs root: {named}");
+        return;
+    }
+    println!("apt-get install {named}");
+    let install = ["install", "-y", "-q"];
+    let install = || apt(install.iter().copied().chain(packages.iter().copied()));
+    // Where the lists of packages are old or none, they are fetched once.
+    if !install() && apt(["update", "-q"].into_iter()) {
+        install();
+    }
+    for (name, package) in missing() {
+        println!("{name} could not be installed (apt-get install {package})");
+    }
+}
+
+/// Whether Debian's tool did what it was told; what it says stands in the terminal, if it is an error.
+fn apt(words: impl Iterator<Item = &'static str>) -> bool {
+    let mut tool = Command::new("apt-get");
+    tool.args(words).env("DEBIAN_FRONTEND", "noninteractive");
+    tool.stdin(Stdio::null()).stdout(Stdio::null());
+    tool.status().is_ok_and(|status| status.success())
 }
 
 fn is_had(name: &str) -> bool {
@@ -103,10 +141,14 @@ fn answers(program: &str) -> bool {
 pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let (testpmd, ovs) = (is_had(TESTPMD), is_had(ovs::NAME));
     if !testpmd {
-        effort.leave_out("dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev)");
+        effort.leave_out(
+            "dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev, or --install)",
+        );
     }
     if !ovs {
-        effort.leave_out("Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk)");
+        effort.leave_out(
+            "Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk, or --install)",
+        );
     }
     let there = |who: &Who| match who {
         Who::Weir(_) => true,

@@ -103,11 +103,8 @@ fn of_class(
 }
 
 fn by_class() -> Vec<(&'static str, f64, (usize, Class))> {
-    let of = |&(name, class): &(&'static str, Class)| {
-        // Who does not yield starves the others, also when all are to end: few samples of it are enough.
-        let lengths = LENGTHS.into_iter().filter(move |n| class.yields || [1, 4].contains(n));
-        lengths.map(move |n| (name, n as f64, (n, class)))
-    };
+    let of =
+        |&(name, class): &(&'static str, Class)| LENGTHS.map(move |n| (name, n as f64, (n, class)));
     CLASSES.iter().flat_map(of).collect()
 }
 
@@ -169,7 +166,9 @@ pub fn judge_line_rate(series: &[Series]) -> (Verdict, String) {
     if not_granted(series, CLASSES[0].0) {
         return (Verdict::DifferentSetUp, format!("the real-time class was not granted; {text}"));
     }
-    (Verdict::of(fifo >= rr && fifo >= default && fifo > 0), text)
+    // There is no network card: it is not claimed to be reached.
+    let holds = fifo >= rr && fifo >= default && fifo > 0;
+    (if holds { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
 }
 
 /// Beyond the paper: what chains sustain, by a search.
@@ -179,7 +178,7 @@ pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points: Vec<_> =
         kinds.iter().flat_map(|&(name, i)| [1, 4, 8].map(|n| (name, n as f64, (n, i)))).collect();
     let span = Duration::from_secs_f64(effort.sampling.seconds);
-    let goal = Goal { loss: LOSS, width: 0.05, trials: vec![span / 4, span], most: 16 };
+    let goal = Goal { loss: LOSS, width: 0.1, trials: vec![span / 4, span], most: 16 };
     let found = |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
         let trial = |rate: f64, span: Duration| {

@@ -1,6 +1,6 @@
 //! What no paper shows: rates that are sustained, how cost grows, rivals.
 
-use super::Measure::Own;
+use super::Measure::{Of, Own};
 use super::{Figure, LENGTH, MPPS, Scale};
 use crate::bench::figure::{delay, growth, rivals, stateful, unf};
 
@@ -10,10 +10,10 @@ pub const ALL: &[Figure] = &[
         source: "beyond: rates",
         title: "The rate that chains sustain",
         claim: "none: the method of RFC 2544 and MLRsearch in the place of what arrives at full load",
-        set_up: "n MacSwaps on one core, generator and sink on the other, 64-byte packets; the most that is offered so that at most 0.5 % is lost, found within 5 %.",
+        set_up: "n MacSwaps on one core, generator and sink on the other, 64-byte packets; the most that is offered so that at most 0.5 % is lost, found within 10 %.",
         x: LENGTH,
         y: MPPS,
-        seconds: 240,
+        seconds: 220,
         measure: Own(unf::sustained),
         judge: unf::judge_sustained,
     },
@@ -29,6 +29,18 @@ pub const ALL: &[Figure] = &[
         seconds: 75,
         measure: Own(delay::latency),
         judge: delay::judge,
+    },
+    Figure {
+        name: "latency-90-histogram",
+        source: "beyond: latency",
+        title: "How long packets take at 90 % of the sustained rate, as a histogram",
+        claim: "none: the samples of latency-90",
+        set_up: "The samples of latency-90 with 4 µNFs: how many of the packets took how long, by steps of 1, 2 and 5. Finer steps, and those of 1 and 8 µNFs, are in latency-90.json.",
+        x: Scale::log("latency up to, µs"),
+        y: Scale::of("packets in the step, %"),
+        seconds: 0,
+        measure: Of { name: "latency-90", told: delay::histogram },
+        judge: delay::judge_histogram,
     },
     Figure {
         name: "grow-chain",
@@ -63,7 +75,7 @@ pub const ALL: &[Figure] = &[
                  10,000 flows that hit the rules evenly, 64-byte packets.",
         x: Scale::log("rules"),
         y: MPPS,
-        seconds: 55,
+        seconds: 40,
         measure: Own(growth::rules),
         judge: growth::judge_rules,
     },
@@ -75,7 +87,7 @@ pub const ALL: &[Figure] = &[
         set_up: "The classifier of L3L4Filter alone, in one thread: headers put into batches of 64 and looked up; generated access lists, 10,000 flows that hit the rules evenly.",
         x: Scale::log("rules"),
         y: Scale::log("ns a packet"),
-        seconds: 20,
+        seconds: 60,
         measure: Own(growth::lookup),
         judge: growth::judge_lookup,
     },
@@ -112,7 +124,7 @@ pub const ALL: &[Figure] = &[
                  own; by buckets flows follow theirs. Total time / flows.",
         x: Scale::log("flows that move"),
         y: Scale::log("µs for each flow"),
-        seconds: 40,
+        seconds: 35,
         measure: Own(stateful::moving),
         judge: stateful::judge_moving,
     },
@@ -139,7 +151,7 @@ pub const ALL: &[Figure] = &[
                  of 256; Weir batches of up to 256, and huge pages where some are reserved.",
         x: Scale::log("bytes per packet"),
         y: Scale::log("million packets a second"),
-        seconds: 115,
+        seconds: 105,
         measure: Own(rivals::measure),
         judge: rivals::judge,
     },

@@ -268,7 +268,7 @@ fn nftables() -> Result<(), RivalError> {
         text += &format!("  ip daddr {net} udp dport {port} drop\n");
     }
     text += "  accept\n }\n}\n";
-    let failed = |e| RivalError::Start("nft (Debian: apt-get install nftables)", e);
+    let failed = |e| RivalError::Start("nft (Debian: apt-get install nftables, or --install)", e);
     let mut child = Command::new("nft")
         .args(["-f", "-"])
         .stdin(Stdio::piped())

@@ -41,7 +41,7 @@ bench: ## Measures chains on this machine (docs/performance.md)
 	  $(WEIR) bench firewall --kind acl,fw,ipc --payloads demo/http.pcap; \
 	  $(WEIR) bench consolidation
 
-proofs: ## Memory protocol: loom models, the same on broken builds, ThreadSanitizer
+proofs: ## Memory protocol: loom models, the same with mistakes, ThreadSanitizer
 	@$(SETUP) rust linker; ci/mem-proofs.sh
 
 fuzz: ## A short run of the fuzz targets

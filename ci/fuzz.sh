@@ -5,6 +5,7 @@
 #   ci/fuzz.sh 600                   each target for 10 minutes
 #   FUZZ_TARGETS="http rules" FUZZ_SEED=7 ci/fuzz.sh 60
 #   ci/fuzz.sh --replay FILE TARGET  one input again, for instance a crash that was found
+#   ci/fuzz.sh --lint                clippy of the targets
 #   WEIR_FUZZ_SELFTEST=1 ci/fuzz.sh  with a panic planted in each target: every one must be found, so it fails
 #
 # Without WEIR_FUZZ_SELFTEST one target with a planted panic runs first: a harness that finds nothing fails.
@@ -30,10 +31,10 @@ fail() {
     failed=$((failed + 1))
 }
 
-# Builds the targets after the options and puts them into the folder named first. The flags are those that
-# cargo-fuzz gives, without its sanitizer (which needs nightly): a counter on each edge, compared values as hints.
-build() {
-    local folder=$1 name
+# A command of cargo with the flags that cargo-fuzz gives, without its sanitizer (which needs nightly): a counter on each
+# edge, compared values as hints.
+fuzz_cargo() {
+    local command=$1
     shift
     CARGO_TARGET_DIR=$target_dir RUSTFLAGS="-Cpasses=sancov-module \
         -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -41,7 +42,14 @@ build() {
         -Cllvm-args=-sanitizer-coverage-pc-table \
         -Cllvm-args=-sanitizer-coverage-trace-compares \
         -Clink-dead-code" \
-        cargo build --quiet --locked --manifest-path fuzz/Cargo.toml --release --target "$host" "$@"
+        cargo "$command" --quiet --locked --manifest-path fuzz/Cargo.toml --release --target "$host" "$@"
+}
+
+# Builds the targets after the options and puts them into the folder named first.
+build() {
+    local folder=$1 name
+    shift
+    fuzz_cargo build "$@"
     mkdir -p "$target_dir/$folder"
     # With and without the planted panic they have one name and share their dependencies: so they are copied.
     for name in "$@"; do
@@ -75,6 +83,11 @@ instrumented() {
         [ "$(grep -o 'INITED cov: [0-9]*' "$log" | grep -o '[0-9]*$')" -gt 50 ]
 }
 
+# With the flags of the build: then macros, build scripts and libFuzzer itself are not built twice.
+if [ "${1:-}" = --lint ]; then
+    fuzz_cargo clippy --all-targets --features planted -- -D warnings
+    exit
+fi
 if [ "${1:-}" = --replay ]; then
     build green --bin "$3"
     exec "$target_dir/green/$3" -timeout=10 -rss_limit_mb=2048 "$2"

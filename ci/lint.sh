@@ -16,8 +16,8 @@ cargo fmt --manifest-path crates/weir/tests/hostile-nf/Cargo.toml --check
 say "Lints (cargo clippy, warnings are errors)"
 # With the tests' feature, as in ci/test.sh: then tests that need it are seen too.
 cargo clippy --locked --workspace --all-targets --features weir/faults,weir/attacks -- -D warnings
-# The fuzz targets are built only where they run: what no longer fits them is said here. In the fuzzer's folder, as its flags are others.
-CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/fuzz" \
-    cargo clippy --locked --manifest-path fuzz/Cargo.toml --all-targets --features planted -- -D warnings
+# The fuzz targets are built only where they run: what no longer fits them is said here.
+ci/fuzz.sh --lint
 say "Documentation (cargo doc, warnings are errors)"
-RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+# With the examples, the dependencies have the same features as above, and are not checked twice.
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib --bins --examples

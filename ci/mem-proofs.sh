@@ -1,43 +1,59 @@
 #!/usr/bin/env bash
-# The concurrency proofs of weir-mem and weir-port: loom models, the same models against deliberately broken
-# builds (they must turn red), and ThreadSanitizer. What they cover: docs/decisions/0004-proofs.md.
+# The concurrency proofs of weir-mem and weir-port: loom models, the same models with mistakes made on purpose (they
+# must turn red), and ThreadSanitizer. What they cover: docs/decisions/0004-proofs.md.
 #
-#   ci/mem-proofs.sh                          everything, about three and a half minutes
+#   ci/mem-proofs.sh                          everything
 #   LOOM_MAX_PREEMPTIONS=4 ci/mem-proofs.sh   a deeper search; each model has a default of 2 or 3
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target/loom}")
 host=$(rustc -vV | sed -n 's/^host: //p')
-mkdir -p "$target"
-out=$target/proof.out
-passed=0
-failed=0
+outputs=$target/proofs
+rm -rf "$outputs"
+mkdir -p "$outputs"
+unset WEIR_BROKEN
 
+# A line of its own in $outputs/results for each proof: they run side by side.
 pass() {
-    echo "  ok    $*"
-    passed=$((passed + 1))
+    echo "  ok    $*" | tee -a "$outputs/results"
 }
+# With the end of what it said, which is in the file $out.
 fail() {
-    echo "  FAIL  $*"
-    tail -n 40 "$out" | cut -c1-240 | sed 's/^/        | /'
-    failed=$((failed + 1))
+    {
+        echo "  FAIL  $*"
+        tail -n 40 "$out" | cut -c1-240 | sed 's/^/        | /'
+    } | tee -a "$outputs/results"
 }
 
-# The path of a test binary of a crate, from cargo's messages. (Of weir-port's models loom and weir-mem are what takes
-# the time; to optimise its own code would only take longer.)
+# A proof in the background, as soon as there are fewer than the machine has processors. A model is a search in one thread.
+beside() {
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    "$@" &
+}
+
+# Models run optimised (they are searches) but with overflow checked. What takes the time is loom and weir-mem: to optimise
+# anything else would only take longer.
+export CARGO_PROFILE_RELEASE_LTO=off
+export CARGO_PROFILE_RELEASE_DEBUG=false
+export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
+unoptimised=()
+for package in weir-packet weir-port '"*"'; do
+    unoptimised+=(--config "profile.release.package.$package.opt-level=0")
+done
+optimised=()
+for package in loom generator; do
+    optimised+=(--config "profile.release.package.$package.opt-level=3")
+done
+
+# The path of a test binary of a crate, from cargo's messages.
 binary() {
-    cargo test -p "$@" --release --no-run --message-format=json \
-        --config profile.release.package.weir-port.opt-level=0 |
+    cargo test --locked -p "$@" --release --no-run --message-format=json |
         sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 }
 
-# Models run optimised (they are searches) but with overflow checked.
-export CARGO_PROFILE_RELEASE_LTO=off
-export CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS=true
-
 loom_binary() {
-    CARGO_TARGET_DIR=$target RUSTFLAGS="--cfg loom" binary "$@" --lib
+    CARGO_TARGET_DIR=$target RUSTFLAGS="--cfg loom" binary "$@" --lib "${unoptimised[@]}" "${optimised[@]}"
 }
 
 # Runs one test; its output is in $out. (The shell's own word on an abort, which is how loom ends a
@@ -46,44 +62,58 @@ run() {
     timeout 300 "$1" --exact "$2" --test-threads 1 --nocapture >"$out" 2>&1
 } 2>/dev/null
 
+# A binary and one of its models.
+holds() {
+    local out=$outputs/$2
+    SECONDS=0
+    if run "$1" "$2" && grep -q '^test result: ok. 1 passed' "$out"; then
+        pass "$2 ($SECONDS s)"
+    else
+        fail "$2"
+    fi
+}
+
 green() {
-    local models names name
+    local models names name out=$outputs/list
     echo "== loom models of $1: green"
     models=$(loom_binary "$1")
-    names=$("$models" --list | sed -n 's/^\(models::.*\): test$/\1/p')
-    if [ -z "$names" ]; then
-        : >"$out"
-        fail "no models found in $models"
-    fi
+    "$models" --list >"$out"
+    names=$(sed -n 's/^\(models::.*\): test$/\1/p' "$out")
+    [ -n "$names" ] || fail "no models found in $models"
     for name in $names; do
-        SECONDS=0
-        if run "$models" "$name" && grep -q '^test result: ok. 1 passed' "$out"; then
-            pass "$name (${SECONDS} s)"
-        else
-            fail "$name"
-        fi
+        beside holds "$models" "$name"
     done
+    wait
 }
 green weir-mem
 green weir-port
 
-# feature, what loom or the model's assertion says, models. Of weir-mem, unless $crate says another.
-crate=weir-mem
+# A binary, a mistake, what loom or the model's assertion says, a model.
+found() {
+    local out=$outputs/$2.$4
+    if WEIR_BROKEN=$2 run "$1" "models::$4"; then
+        fail "$4 stays green under WEIR_BROKEN=$2"
+    elif grep -q "$3" "$out"; then
+        pass "$4: $(grep -m 1 "$3" "$out" | cut -c1-100)"
+    else
+        fail "$4 fails under WEIR_BROKEN=$2, but not by '$3'"
+    fi
+}
+
+# A mistake, what is said of it, models: of the crate whose broken build is $broken.
 red() {
-    local feature=$1 reason=$2 broken name
+    local mistake=$1 reason=$2 name
     shift 2
-    echo "== broken-$feature: red"
-    broken=$(loom_binary "$crate" --features "broken-$feature")
+    wait
+    echo "== WEIR_BROKEN=$mistake: red"
     for name in "$@"; do
-        if run "$broken" "models::$name"; then
-            fail "$name stays green under broken-$feature"
-        elif grep -q "$reason" "$out"; then
-            pass "$name: $(grep -m 1 "$reason" "$out" | cut -c1-100)"
-        else
-            fail "$name fails under broken-$feature, but not by '$reason'"
-        fi
+        beside found "$broken" "$mistake" "$reason" "$name"
     done
 }
+
+# Without a mistake this build is green, too: red comes of the mistakes, not of how it is built.
+broken=$(loom_binary weir-mem --features broken)
+holds "$broken" models::ring::entries_in_bulk_arrive_once_and_in_order
 
 red publish 'Causality violation: Concurrent read and write' \
     ring::entries_one_by_one_arrive_once_and_in_order \
@@ -128,7 +158,9 @@ red replica 'taken back' \
     replica::a_writer_that_dies_at_any_step_leaves_exactly_what_was_committed
 red origins 'a learned flow is not found' \
     origins::two_flows_learned_at_once_are_both_found_afterwards
-crate=weir-port
+wait
+broken=$(loom_binary weir-port --features broken)
+holds "$broken" models::stage::no_packet_goes_on_before_each_branch_has_looked_and_answered
 red sync 'answered otherwise\|Causality violation: Concurrent read and write' \
     stage::no_packet_goes_on_before_each_branch_has_looked_and_answered \
     stage::a_branch_killed_at_any_step_loses_what_it_had_claimed_and_not_answered_and_holds_up_nothing \
@@ -143,42 +175,45 @@ red sleep 'lost wake-up' \
     stage::the_last_answer_is_seen_or_rings_the_bell
 red pool 'a buffer leaked or doubled' \
     pool::a_pool_whose_worker_dies_while_it_collects_leaks_and_doubles_nothing
+wait
 
 # The sanitizer is in the stable toolchain, its flag is not: RUSTC_BOOTSTRAP lets it through. The
 # standard library comes without instrumentation, so the ABI check has to be told that this is meant.
 tsan_binary() {
-    CARGO_TARGET_DIR=$target/tsan RUSTC_BOOTSTRAP=1 \
+    # With lines: its word on a race names them.
+    CARGO_TARGET_DIR=$target/tsan RUSTC_BOOTSTRAP=1 CARGO_PROFILE_RELEASE_DEBUG=line-tables-only \
         RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" \
-        binary weir-mem --target "$host" "$@"
+        binary weir-mem --target "$host" "$@" --config 'profile.release.package."*".opt-level=0'
 }
 # The test harness reports results through a channel of the uninstrumented standard library, whose
 # orderings the sanitizer cannot see. Nothing of weir-mem goes through it.
-echo 'race:test::event::CompletedTest' >"$target/tsan.supp"
-export TSAN_OPTIONS="suppressions=$target/tsan.supp"
+echo 'race:test::event::CompletedTest' >"$outputs/tsan.supp"
+export TSAN_OPTIONS="suppressions=$outputs/tsan.supp"
 one_mapping=threads::a_chain_of_three_over_one_mapping_delivers_every_packet_once_and_in_order
 
 echo "== ThreadSanitizer: green"
-if run "$(tsan_binary --lib)" "$one_mapping" && grep -q '^test result: ok. 1 passed' "$out"; then
-    pass "$one_mapping"
-else
-    fail "$one_mapping"
-fi
+holds "$(tsan_binary --lib)" "$one_mapping"
 threads=$(tsan_binary --test ring_threads)
+out=$outputs/ring_threads
 if timeout 300 "$threads" --test-threads 1 >"$out" 2>&1; then
     pass "ring_threads"
 else
     fail "ring_threads"
 fi
-for feature in publish claim; do
-    echo "== ThreadSanitizer, broken-$feature: red"
-    if run "$(tsan_binary --lib --features "broken-$feature")" "$one_mapping"; then
-        fail "$one_mapping stays green under broken-$feature"
+broken=$(tsan_binary --lib --features broken)
+for mistake in publish claim; do
+    echo "== ThreadSanitizer, WEIR_BROKEN=$mistake: red"
+    out=$outputs/$mistake.$one_mapping
+    if WEIR_BROKEN=$mistake run "$broken" "$one_mapping"; then
+        fail "$one_mapping stays green under WEIR_BROKEN=$mistake"
     elif grep -q 'WARNING: ThreadSanitizer: data race' "$out" && grep -q 'weir-mem/src/sync.rs' "$out"; then
         pass "$one_mapping: data race on a ring slot"
     else
-        fail "$one_mapping fails under broken-$feature, but not by a race on a slot"
+        fail "$one_mapping fails under WEIR_BROKEN=$mistake, but not by a race on a slot"
     fi
 done
 
+passed=$(grep -c '^  ok ' "$outputs/results" || true)
+failed=$(grep -c '^  FAIL ' "$outputs/results" || true)
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

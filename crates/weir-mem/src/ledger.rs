@@ -17,6 +17,7 @@
 //! Source of the idea: redo logging with two alternating checkpoints (Gray & Reuter, "Transaction
 //! Processing", 1993, ch. 9), shrunk to one record.
 
+use crate::broken;
 use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -112,10 +113,7 @@ impl LedgerWriter {
         }
         fault::step(Step::Banked);
         // Release: pairs with the Acquire in `Ledger::read`: who sees the generation sees the bank.
-        #[cfg(not(feature = "broken-ledger"))]
-        self.memory.generation().store(next, Ordering::Release);
-        #[cfg(feature = "broken-ledger")]
-        self.memory.generation().store(next, Ordering::Relaxed);
+        self.memory.generation().store(next, broken::order("ledger", Ordering::Release));
         // A live reader must not see the next bank's words before this generation: the fence keeps
         // the following commit's relaxed stores behind the store above. Pairs with the Acquire
         // fence in `Ledger::read`.

@@ -29,6 +29,7 @@
 extern crate self as weir_mem;
 
 pub mod arena;
+mod broken;
 pub mod bytes;
 pub mod ends;
 pub mod entry;

@@ -15,6 +15,7 @@
 //! stand for it. Writers exchange words against those that they have seen; a writer that dies leaves what
 //! it wrote.
 
+use crate::broken;
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering};
 use std::ptr::NonNull;
@@ -192,15 +193,11 @@ fn flow(hash: u64, up: bool) -> u64 {
 #[inline]
 fn exchange(word: Option<&AtomicU64>, old: u64, new: u64) -> bool {
     let Some(word) = word else { return true };
-    #[cfg(not(feature = "broken-origins"))]
-    let done = word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-    #[cfg(feature = "broken-origins")]
-    let done = {
-        let _ = old;
+    if broken::is("origins") {
         word.store(new, Ordering::Relaxed);
-        true
-    };
-    done
+        return true;
+    }
+    word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
 }
 
 /// Handles of a table inside this process, for models and tests; leaked.

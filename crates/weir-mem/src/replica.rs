@@ -20,6 +20,7 @@
 mod room;
 
 use self::room::Room;
+use crate::broken;
 use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -167,10 +168,8 @@ impl ReplicaTable {
     /// The version of a slot to write in `batch`: the one of that batch if there is one already, else the older.
     fn spare(&self, slot: u32, batch: u64) -> usize {
         let [first, second] = [0, 1].map(|v| self.load(self.version(slot, v)));
-        #[cfg(not(feature = "broken-replica"))]
-        let older = usize::from(first > second);
-        #[cfg(feature = "broken-replica")]
-        let older = usize::from(first < second);
+        let older =
+            usize::from(if broken::is("replica") { first < second } else { first > second });
         match batch {
             _ if first == batch => 0,
             _ if second == batch => 1,

@@ -10,6 +10,7 @@
 //! …              bank 1
 //! ```
 
+use crate::broken;
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::ptr::NonNull;
@@ -99,10 +100,7 @@ impl KeptState {
         }
         let next = self.fill(state);
         // Release: pairs with the Acquire in `look` and in `resync`: who sees the generation sees the bank.
-        #[cfg(not(feature = "broken-state"))]
-        self.generation().store(next, Ordering::Release);
-        #[cfg(feature = "broken-state")]
-        self.generation().store(next, Ordering::Relaxed);
+        self.generation().store(next, broken::order("state", Ordering::Release));
         self.written = next;
         // Keeps the next write's stores behind the store above. Pairs with the Acquire fence in `look`.
         fence(Ordering::Release);

@@ -9,6 +9,7 @@
 //! Sweeping by owner words alone frees buffers twice; letting producers write the next owner leaks:
 //! both were tried (docs/architecture.md, "Crashes").
 
+use crate::broken;
 use crate::entry::CarriesBuffer;
 use crate::owner::{Owner, Owners};
 use crate::ring::RingInspector;
@@ -43,10 +44,7 @@ impl InRings {
     pub fn sweep(&self, owners: &Owners, dead: Owner) -> Vec<u32> {
         let mut swept = Vec::new();
         for buffer in 0..owners.len() as u32 {
-            #[cfg(not(feature = "broken-sweep"))]
-            let elsewhere = self.contains(buffer);
-            #[cfg(feature = "broken-sweep")]
-            let elsewhere = false && self.contains(buffer);
+            let elsewhere = !broken::is("sweep") && self.contains(buffer);
             if !elsewhere && owners.get(buffer) == Some(dead) {
                 owners.set(buffer, Owner::AGENT);
                 swept.push(buffer);

@@ -8,6 +8,7 @@ pub use self::lane::{LaneIn, UNSAID};
 
 use self::back::Back;
 use self::lane::{Frontier, can_be};
+use crate::broken;
 use crate::sync::{Answer, Carries, Sync};
 use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry, Marker, Owner, Seq, StreamEnd, packet};
@@ -463,12 +464,13 @@ impl Ingress {
     /// Says that this worker is going to sleep; true when there is something to do after all.
     pub fn sleep(&mut self) -> bool {
         // All before any is looked at: a packet that is there may wait for another lane's answer.
-        #[cfg(not(feature = "broken-sleep"))]
+        if broken::is("sleep") {
+            let waits = self.waits();
+            self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
+            return waits;
+        }
         self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
-        let waits = self.waits();
-        #[cfg(feature = "broken-sleep")]
-        self.lanes.iter_mut().for_each(|lane| lane.ring.sleep());
-        waits
+        self.waits()
     }
 
     /// True when there is something to take.

@@ -5,6 +5,7 @@
 //! fan-in is a merge of sorted streams: see [`Ingress`].
 
 pub mod balance;
+mod broken;
 mod doorbell;
 mod early;
 mod egress;

@@ -1,7 +1,7 @@
 //! loom models of what the ports make of the rings of `weir-mem`, whose own models are beside them.
 //!
 //! Run by `ci/mem-proofs.sh`; what they cover and what they do not: docs/decisions/0004-proofs.md.
-//! Each model says which `broken-*` feature must turn it red.
+//! Each model says which mistake (`WEIR_BROKEN`, see [`crate::broken`]) must turn it red.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing)] // tests, some of them in helpers
 

@@ -1,5 +1,6 @@
 //! The buffers that a worker takes for new packets.
 
+use crate::broken;
 use weir_mem::{Consumer, Owner, Owners, packet};
 
 /// A worker's home pool: buffers come from the agent (at the start, and after a sweep) and from
@@ -49,10 +50,7 @@ impl HomePool {
         let pool = (self.first, self.len);
         for (i, (ring, foreign)) in self.rings.iter_mut().zip(&mut self.foreign).enumerate() {
             // A predecessor that died between owning and claiming has written its number already.
-            #[cfg(not(feature = "broken-pool"))]
-            let own = self.own == Some(i) || self.first_time;
-            #[cfg(feature = "broken-pool")]
-            let own = self.own == Some(i);
+            let own = self.own == Some(i) || (self.first_time && !broken::is("pool"));
             let strange = packet::collect(ring, owners, self.owner, pool, own, &mut self.free);
             *foreign += strange.foreign;
             self.doubled += strange.doubled;

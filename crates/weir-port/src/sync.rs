@@ -6,6 +6,7 @@
 //! never owns them. An *answer* lane has the branch's verdict on each, at the same index again. So
 //! which answer is on which packet needs no search, whoever died when: an index says it.
 
+use crate::broken;
 use crate::ingress::LaneIn;
 use weir_mem::{Consumer, Entry, Marker, Seq};
 use weir_packet::{Packet, Verdict};
@@ -91,14 +92,16 @@ impl Sync {
     /// How many of the next entries of the reference lane every branch has answered on, looked up to `want`.
     pub(crate) fn answered(&self, lanes: &mut [LaneIn], want: usize) -> usize {
         // A predecessor may have left as many stale answers as there is room for.
-        #[cfg(not(feature = "broken-stale"))]
-        self.catch_up(lanes);
+        if !broken::is("stale") {
+            self.catch_up(lanes);
+        }
         let taken = self.taken(lanes);
         let mut least = want;
-        #[cfg(not(feature = "broken-sync"))]
-        let branches = &self.branches;
-        #[cfg(feature = "broken-sync")]
-        let branches = &self.branches[..1];
+        let branches = if broken::is("sync") {
+            self.branches.get(..1).unwrap_or_default()
+        } else {
+            &self.branches
+        };
         for (at, _) in branches {
             let Some(answers) = lanes.get_mut(*at).map(|lane| &mut lane.ring) else { return 0 };
             let stale = stale(answers, taken);
@@ -116,10 +119,7 @@ impl Sync {
         out.resize(packets.len(), pass);
         for (branch, (at, lost)) in self.branches.iter().enumerate() {
             let Some(lane) = lanes.get_mut(*at) else { continue };
-            #[cfg(not(feature = "broken-stale"))]
-            let stale = stale(&lane.ring, taken);
-            #[cfg(feature = "broken-stale")]
-            let stale = 0_i64;
+            let stale = if broken::is("stale") { 0 } else { stale(&lane.ring, taken) };
             for (i, (packet, judged)) in packets.iter().zip(out.iter_mut()).enumerate() {
                 let place = usize::try_from(stale.saturating_add(i as i64)).ok();
                 let entry = place.and_then(|place| lane.ring.peek(place));

@@ -1,7 +1,7 @@
 //! No wake-up is lost: whoever goes to sleep either sees what it waits for in its last look, or is
 //! seen sleeping by the one that brings it.
 //!
-//! Red under `broken-doorbell` (no fences between the store and the load on either side).
+//! Red under `WEIR_BROKEN=doorbell` (no fences between the store and the load on either side).
 
 use super::explore;
 use crate::entry::Seq;

@@ -1,7 +1,7 @@
 //! What a source's service says of it: who believes a promise that came by a ring finds that the source had come as
 //! far, and who sees the marker of its end finds that it has ended.
 //!
-//! Red under `broken-watermark`: a promise is seen without what was said before it.
+//! Red under `WEIR_BROKEN=watermark`: a promise is seen without what was said before it.
 
 use super::explore;
 use crate::ends::heap_ends;

@@ -1,6 +1,6 @@
 //! A copy of the ledger is one commit's words, never a mixture, whether its writer lives or died.
 //!
-//! Red under `broken-ledger`: a generation is seen before its bank.
+//! Red under `WEIR_BROKEN=ledger`: a generation is seen before its bank.
 
 use super::{dies_at, explore};
 use crate::fault::{self, Step};

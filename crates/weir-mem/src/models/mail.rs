@@ -1,7 +1,7 @@
 //! A letter is read whole and in order, also when it takes several frames, and when its sender dies within
 //! one.
 //!
-//! Red under `broken-publish` and `broken-claim`: loom sees a data race on a word.
+//! Red under `WEIR_BROKEN=publish` and `WEIR_BROKEN=claim`: loom sees a data race on a word.
 
 use super::explore;
 use crate::mail::{MailIn, MailOut};

@@ -1,7 +1,7 @@
 //! Services of several ports write down what came in by them; whoever takes a packet finds where the
 //! flows before it came in.
 //!
-//! Red under `broken-origins`: a writer stores over what another has written since it looked.
+//! Red under `WEIR_BROKEN=origins`: a writer stores over what another has written since it looked.
 
 use super::explore;
 use crate::entry::{Entry, Seq};

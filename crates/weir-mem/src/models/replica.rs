@@ -1,6 +1,6 @@
 //! What is read of a replica is one commit's records, never a mixture, whether its writer lives or died.
 //!
-//! Red under `broken-replica`: a record is written over the one that counts.
+//! Red under `WEIR_BROKEN=replica`: a record is written over the one that counts.
 
 use super::{dies_at, explore};
 use crate::fault::{self, Step};

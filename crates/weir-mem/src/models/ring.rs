@@ -1,6 +1,6 @@
 //! Every entry arrives once and in order, across wrap-around and a full ring.
 //!
-//! Red under `broken-publish` (a slot is read before it was written) and `broken-claim` (a slot is
+//! Red under `WEIR_BROKEN=publish` (a slot is read before it was written) and `WEIR_BROKEN=claim` (a slot is
 //! written again before it was read): loom sees both as a data race on the slot.
 
 use super::explore;

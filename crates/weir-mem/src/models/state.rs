@@ -1,6 +1,6 @@
 //! What is read of kept state is one write's, never a mixture, whether its writer lives or died.
 //!
-//! Red under `broken-state`: a generation is seen before its bank.
+//! Red under `WEIR_BROKEN=state`: a generation is seen before its bank.
 
 use super::explore;
 use crate::state::{Look, heap_state};

@@ -5,8 +5,8 @@
 //!
 //! Then W is started again on the same rings: nothing is sent twice, nothing changes places.
 //!
-//! Red under `broken-sweep` (buffers in W's output ring are freed as well: doubled) and
-//! `broken-claim` (the agent sees D's claim without D's owner words: doubled).
+//! Red under `WEIR_BROKEN=sweep` (buffers in W's output ring are freed as well: doubled) and
+//! `WEIR_BROKEN=claim` (the agent sees D's claim without D's owner words: doubled).
 
 use super::{dies_at, explore};
 use crate::entry::{Entry, Seq};

@@ -1,6 +1,6 @@
 //! Two rings merged by sequence: whatever the timing, nothing is emitted out of sequence.
 //!
-//! Red under `broken-watermark`: the consumer sees a watermark without the entries before it.
+//! Red under `WEIR_BROKEN=watermark`: the consumer sees a watermark without the entries before it.
 
 use super::explore;
 use crate::entry::{Entry, Seq};

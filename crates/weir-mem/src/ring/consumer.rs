@@ -1,6 +1,7 @@
 //! A ring's reading end.
 
 use super::{RingMemory, RingShape};
+use crate::broken;
 use crate::entry::Seq;
 use crate::region::{Region, RegionError};
 use crate::shared::Plain;
@@ -110,18 +111,16 @@ impl<E: Plain> Consumer<E> {
         self.tail = self.tail.wrapping_add(n);
         // Release: pairs with the Acquire in `Producer::room`, and in `RingInspector::tail`: who
         // sees the claim sees the owner words.
-        #[cfg(not(feature = "broken-claim"))]
-        self.memory.consumer().tail.store(self.tail, Ordering::Release);
-        #[cfg(feature = "broken-claim")]
-        self.memory.consumer().tail.store(self.tail, Ordering::Relaxed);
+        self.memory.consumer().tail.store(self.tail, broken::order("claim", Ordering::Release));
     }
 
     /// True when the producer sleeps until there is room, and at least half of the ring is free.
     #[inline]
     pub fn producer_waits(&mut self) -> bool {
         // SeqCst fence: pairs with the one in `Producer::wait`.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
+        if !broken::is("doorbell") {
+            fence(Ordering::SeqCst);
+        }
         self.memory.producer().waiting.load(Ordering::Relaxed) != 0
             && self.refresh() as u64 <= self.memory.capacity() / 2
     }
@@ -137,11 +136,8 @@ impl<E: Plain> Consumer<E> {
     #[inline]
     pub fn watermark(&self) -> Seq {
         // Acquire: pairs with `Producer::set_watermark`; orders it before the load of `head`.
-        #[cfg(not(feature = "broken-watermark"))]
-        let order = Ordering::Acquire;
         // Broken here and not in `set_watermark`: there, the fence in `publish` orders as well.
-        #[cfg(feature = "broken-watermark")]
-        let order = Ordering::Relaxed;
+        let order = broken::order("watermark", Ordering::Acquire);
         Seq::new(self.memory.producer().watermark.load(order))
     }
 
@@ -150,8 +146,9 @@ impl<E: Plain> Consumer<E> {
     pub fn sleep(&mut self) {
         self.memory.consumer().sleeping.store(1, Ordering::Relaxed);
         // SeqCst fence: pairs with the one in `Producer::consumer_sleeps`.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
+        if !broken::is("doorbell") {
+            fence(Ordering::SeqCst);
+        }
     }
 
     /// Takes back [`Consumer::sleep`].

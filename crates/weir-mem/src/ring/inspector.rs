@@ -1,6 +1,7 @@
 //! A ring as the agent sees it.
 
 use super::{RingMemory, RingShape};
+use crate::broken;
 use crate::region::{Region, RegionError};
 use crate::shared::Plain;
 use crate::sync::{Ordering, fence};
@@ -218,8 +219,9 @@ impl<E: Plain> RingInspector<E> {
     /// True when the consumer sleeps until there is something (ring the doorbell for it).
     pub fn consumer_sleeps(&self) -> bool {
         // SeqCst fence: pairs with the one in `Consumer::sleep`.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
+        if !broken::is("doorbell") {
+            fence(Ordering::SeqCst);
+        }
         self.memory.consumer().sleeping.load(Ordering::Relaxed) != 0
     }
 

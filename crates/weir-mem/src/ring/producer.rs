@@ -1,6 +1,7 @@
 //! A ring's writing end.
 
 use super::{RingMemory, RingShape};
+use crate::broken;
 use crate::entry::Seq;
 use crate::fault::{self, Step};
 use crate::region::{Region, RegionError};
@@ -179,11 +180,8 @@ impl<E: Plain> Producer<E> {
         if self.staged == self.published {
             return false;
         }
-        #[cfg(not(feature = "broken-publish"))]
         // Release: pairs with the Acquire in `Consumer::available`.
-        self.memory.producer().head.store(self.staged, Ordering::Release);
-        #[cfg(feature = "broken-publish")]
-        self.memory.producer().head.store(self.staged, Ordering::Relaxed);
+        self.memory.producer().head.store(self.staged, broken::order("publish", Ordering::Release));
         self.published = self.staged;
         self.consumer_sleeps()
     }
@@ -207,8 +205,9 @@ impl<E: Plain> Producer<E> {
     fn consumer_sleeps(&self) -> bool {
         // SeqCst fence: pairs with the one in `Consumer::sleep`. Either we see its flag, or it sees
         // our index: no wake-up is lost.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
+        if !broken::is("doorbell") {
+            fence(Ordering::SeqCst);
+        }
         self.memory.consumer().sleeping.load(Ordering::Relaxed) != 0
     }
 
@@ -217,8 +216,9 @@ impl<E: Plain> Producer<E> {
     pub fn wait(&mut self, want: usize) -> bool {
         self.memory.producer().waiting.store(1, Ordering::Relaxed);
         // SeqCst fence: pairs with the one in `Consumer::producer_waits`.
-        #[cfg(not(feature = "broken-doorbell"))]
-        fence(Ordering::SeqCst);
+        if !broken::is("doorbell") {
+            fence(Ordering::SeqCst);
+        }
         self.room(want) >= want
     }
 

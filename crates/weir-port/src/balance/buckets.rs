@@ -120,7 +120,7 @@ fn shares(weights: &[u32]) -> Result<Vec<usize>, BucketsError> {
     Ok(shares)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,7 +1,7 @@
 //! A home pool whose worker dies while it takes free buffers in, and others go on giving back: the agent
 //! sweeps, the successor collects, and every buffer is in exactly one place.
 //!
-//! Red under `broken-pool`: the successor takes what its predecessor had marked, and not claimed, for a
+//! Red under `WEIR_BROKEN=pool`: the successor takes what its predecessor had marked, and not claimed, for a
 //! buffer that it has already.
 
 use super::any_bell;

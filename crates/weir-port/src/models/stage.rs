@@ -5,9 +5,9 @@
 //! Everything is the ports' own code but the order in which a worker and the agent call it (`weir-runtime`'s
 //! `Job::branch_step` and `Station::commit`; `weir-control`'s `recover`).
 //!
-//! Red under `broken-sync` (the sync port waits for the first branch only), `broken-answer` (a branch's successor
-//! does not own up to what was never answered), `broken-stale` (the sync port's successor takes the first answers that it
-//! finds) and `broken-sleep` (it looks for the last time before it says that it sleeps).
+//! Red under `WEIR_BROKEN=sync` (the sync port waits for the first branch only), `WEIR_BROKEN=answer` (a branch's successor
+//! does not own up to what was never answered), `WEIR_BROKEN=stale` (the sync port's successor takes the first answers that it
+//! finds) and `WEIR_BROKEN=sleep` (it looks for the last time before it says that it sleeps).
 
 mod rig;
 mod workers;

@@ -41,6 +41,8 @@ pub fn cargo(project: &Path, command: &[&str]) -> Output {
     let run = |how: &[&str]| {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(command).args(how).current_dir(project).env("CARGO_TARGET_DIR", target());
+        // Nobody debugs these programs.
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "false");
         cargo.output().unwrap()
     };
     let mut output = run(&["--locked", "--offline"]);

@@ -251,7 +251,11 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         let missing = expected.missing(&known, "live");
         assert!(missing <= on_the_way, "{missing} of the known packets are missing: {}", show());
         let (out, came) = (n(&sent, "out") + n(&also_sent, "out"), n(&finished, "in"));
-        assert!(came <= out && out - came <= on_the_way, "{out} sent, {came} came: {}", show());
+        assert!(
+            came <= out && out - came <= on_the_way,
+            "{out} sent, {came} came, {on_the_way} dropped between: {}",
+            show()
+        );
         // What a service had given to the kernel when it died counts as lost, and may have left all the same.
         let (least, most) = (n(&finished, "out"), n(&finished, "out") + finished.lost_by("tx:wan"));
         let came = n(&recorder, "in");

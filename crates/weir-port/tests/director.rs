@@ -87,6 +87,39 @@ fn one_more_instance_takes_its_share_bucket_by_bucket() {
 }
 
 #[test]
+fn with_one_more_instance_moved_flows_stay_and_of_the_others_one_in_so_many_moves_there() {
+    for n in 1..=8_u8 {
+        let mut director = director(&vec![1; n.into()], 4000);
+        let all: Vec<FlowKey> = (0..8000).map(key).collect();
+        // Half of them were moved: in turn to each instance, some of these to the one where they were.
+        let (moved, others) = all.split_at(4000);
+        for (key, to) in moved.iter().zip((0..n).cycle()) {
+            director.move_flows([key].into_iter(), to).unwrap();
+        }
+        let where_are = |director: &FlowDirector, keys: &[FlowKey]| -> Vec<u8> {
+            keys.iter().map(|key| director.instance(key)).collect()
+        };
+        let away: Vec<FlowKey> =
+            moved.iter().filter(|k| director.instance(k) != director.home(k)).copied().collect();
+        let (stay, before) = (where_are(&director, &away), where_are(&director, others));
+        let moves = director.moves_for(&vec![1; usize::from(n) + 1]).unwrap();
+        director.set_instances(n + 1);
+        for (bucket, _, to) in moves {
+            director.move_buckets(&[bucket], to).unwrap();
+        }
+        assert_eq!(where_are(&director, &away), stay, "{n} instances: a moved flow is elsewhere");
+        let after = where_are(&director, others);
+        let went = before.iter().zip(&after).filter(|(before, after)| before != after);
+        assert!(went.clone().all(|(_, to)| *to == n), "{n} instances: one went to an old one");
+        // Six standard deviations of so many flows.
+        let (share, count) = (1.0 / (f64::from(n) + 1.0), others.len() as f64);
+        let far = 6.0 * (count * share * (1.0 - share)).sqrt();
+        let went = went.count() as f64;
+        assert!((went - count * share).abs() < far, "{n} instances: {went} of {count} went");
+    }
+}
+
+#[test]
 fn flows_that_were_moved_to_an_instance_that_is_gone_go_home() {
     let mut director = director(&[1, 1, 1], 10);
     let flow = at_home(&director, 0);

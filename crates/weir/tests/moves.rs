@@ -343,3 +343,47 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
         nodes.iter().find(|node| node["name"] == "rx:wan").unwrap()["packets"].as_u64().unwrap();
     assert_eq!(monitor(&finished)["flows"], OLD + came.min(NEW), "a flow began anew");
 }
+
+/// Those that were moved stay, wherever their buckets go; of what comes anew each instance gets its share.
+#[test]
+fn flows_that_were_moved_stay_when_an_instance_is_added_and_new_ones_divide_over_all() {
+    const OLD: u64 = 300;
+    const NEW: u64 = 20_000;
+    const ENOUGH: u64 = 900;
+    let scratch = Scratch::new("moves-pinned");
+    let options = scratch.file("options");
+    let file = options.display().to_string();
+    std::fs::write(&options, "--instances mon=2\n").unwrap();
+    let (first, second) = (
+        format!("0=gen:size=64,flows={OLD},rate=5000,seed=1"),
+        format!("1=gen:size=64,flows={NEW},rate=300,seed=2"),
+    );
+    let args = ["--bind", &first, "--bind", &second, "--bind", "2=null", "--options", &file];
+    let mut moving = Moving::start_in(scratch, TWO, &args);
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    moving.wait_for_counts("old flows to be there", |counts| counts.iter().sum::<u64>() > OLD + 50);
+    // By name, so about half of them do not go where their buckets go.
+    let moved = moving.moves(&["udp", "--to", "2"]);
+    assert!(moved > 100, "{moved}");
+    let before = moving.counts();
+    std::fs::write(&options, "--instances mon=3\n").unwrap();
+    moving.relink(TWO);
+    let after = moving.counts();
+    let fell: Vec<_> = before.iter().zip(&after).filter(|(before, after)| after < before).collect();
+    assert!(after.len() == 3 && fell.is_empty(), "flows have gone: {before:?} {after:?}");
+    assert!(after[1] > OLD, "{after:?}");
+    let sum = |counts: &[u64]| counts.iter().sum::<u64>();
+    moving.wait_for_counts("new flows", |counts| sum(counts) >= sum(&after) + ENOUGH);
+    let later = moving.counts();
+    let new: Vec<u64> = later.iter().zip(&after).map(|(later, after)| later - after).collect();
+    let third = sum(&new) / 3;
+    assert!(new.iter().all(|n| n.abs_diff(third) < third / 2), "unevenly divided: {new:?}");
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("pinned");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    let came =
+        nodes.iter().find(|node| node["name"] == "rx:wan").unwrap()["packets"].as_u64().unwrap();
+    assert_eq!(monitor(&finished)["flows"], OLD + came.min(NEW), "a flow began anew");
+}

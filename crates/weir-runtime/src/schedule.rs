@@ -34,7 +34,7 @@ mod tests {
     /// How often somebody comes to the core of others.
     const TIMES: u32 = 5;
     /// How long it may take all of these times. Whoever waits there in the default class waits for what the kernel leaves that beside
-    /// real-time ones: on average half a second each time.
+    /// real-time ones: most of a second, the first time at least.
     const MOST: Duration = Duration::from_millis(600);
 
     fn to(core: u16) -> ScheduleSpec {

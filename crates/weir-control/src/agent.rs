@@ -268,6 +268,8 @@ struct Worker {
     lost: u64,
     /// The packet socket that its last process has left, with all that waits there.
     left: Option<OwnedFd>,
+    /// Packets in sockets that were left so and nobody goes on with: what its next process counts first.
+    unread: u64,
     /// Where its device was when it died last.
     left_at: Option<Place>,
     report: Vec<String>,
@@ -416,6 +418,7 @@ impl Agent {
                 recovered: Recovered::default(),
                 lost: 0,
                 left: None,
+                unread: 0,
                 left_at: None,
                 report: Vec::new(),
                 allowance: Allowance::default(),
@@ -557,7 +560,8 @@ impl Agent {
                 if socket.is_none() && self.setup.packets(w).is_some() {
                     // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's
                     // place for that.
-                    self.memory.begin_at_new_socket(w);
+                    let unread = std::mem::take(&mut self.workers[w].unread);
+                    self.memory.begin_at_new_socket(w, unread);
                 }
                 // Should there be no process this time, it is the next one's.
                 let kept = socket.as_ref().and_then(|socket| socket.try_clone().ok());

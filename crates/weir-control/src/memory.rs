@@ -376,9 +376,10 @@ impl Memory {
         std::array::from_fn(|i| words.get(worker.layout.place + i).copied().unwrap_or(0))
     }
 
-    /// The device of worker `w`, which has ended, is to go on with another packet socket than its predecessor's.
-    pub(crate) fn begin_at_new_socket(&mut self, w: usize) {
-        let place = at_new_socket(self.place(w));
+    /// The device of worker `w`, which has ended, is to go on with another packet socket than its predecessor's, and to count
+    /// what was `left` in that.
+    pub(crate) fn begin_at_new_socket(&mut self, w: usize, left: u64) {
+        let place = at_new_socket(self.place(w), left);
         let own = &self.workers[w];
         let mut words = own.ledger.read().unwrap_or_default();
         let its = words.get_mut(own.layout.place..own.layout.seq).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::{Agent, AgentError, Event, State};
 use crate::process::Process;
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
-use weir_device::leaves_socket;
+use weir_device::{leaves_socket, unread_packets};
 use weir_runtime::spec::EndSpec;
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
@@ -149,13 +149,19 @@ impl Agent {
 
     /// What waits for worker `w` in the packet socket of its process, which has ended, is its successor's: nothing that came by the
     /// interface is lost with it. Not if it may die of that: who was not `killed` has to have come further than the one before,
-    /// and be ready again.
+    /// and be ready again. Else what waits is counted.
     fn keep_socket(&mut self, w: usize, process: Process, killed: bool) {
         let place = self.memory.place(w);
         let worker = &mut self.workers[w];
         let further = worker.left_at.replace(place) != Some(place);
         let may = (killed || further) && worker.stillborn <= FORGET;
-        worker.left = process.into_packets().filter(|_| may && leaves_socket(&place));
+        let packets = process.into_packets().filter(|_| leaves_socket(&place));
+        worker.left = None;
+        match packets {
+            Some(packets) if may => worker.left = Some(packets),
+            Some(packets) => worker.unread += unread_packets(packets, &place),
+            None => {}
+        }
     }
 
     /// The successor of worker `w` begins with nothing.

@@ -74,10 +74,10 @@ fn a_service_with_another_packet_socket_does_not_go_on_at_the_place_in_the_old_o
     let mut words = vec![9; layout.len];
     words[layout.place..layout.seq].copy_from_slice(&[1000, 77, 2048, 3, 0, 1]);
     memory.workers[rx].ledger.reset(&words);
-    memory.begin_at_new_socket(rx);
-    assert_eq!(memory.place(rx), [1000, 0, 0, 0, 0, 1]);
+    memory.begin_at_new_socket(rx, 12);
+    assert_eq!(memory.place(rx), [1000, 0, 0, 0, 12, 1], "it counts what was left");
     // Nothing else of its record is concerned.
-    words[layout.place..layout.seq].copy_from_slice(&[1000, 0, 0, 0, 0, 1]);
+    words[layout.place..layout.seq].copy_from_slice(&[1000, 0, 0, 0, 12, 1]);
     assert_eq!(memory.workers[rx].ledger.read(), Some(words));
 }
 

@@ -31,6 +31,8 @@ pub struct PacketRx {
     watch: Watch,
     /// The kernel says that it dropped something.
     losing: bool,
+    /// Packets of a predecessor's socket, which was not gone on with, that are not counted yet.
+    left: u64,
     received: u64,
 }
 
@@ -39,17 +41,29 @@ pub fn leaves_socket(place: &Place) -> bool {
     Geometry::of_frames(place[FRAME]).is_some()
 }
 
-/// The place of a service that goes on with another socket: it has a ring of its own, which begins anew. What was counted stays.
-pub fn at_new_socket(place: Place) -> Place {
+/// Packets that wait in the `socket` of a service that was at `place`, and those that the kernel dropped for want of room there
+/// and nobody has asked about: when nobody goes on with it.
+pub fn unread_packets(socket: OwnedFd, place: &Place) -> u64 {
+    let socket = PacketSocket::from_fd(socket);
+    let ring = Geometry::of_frames(place[FRAME])
+        .and_then(|geometry| socket.same_ring(geometry, place[NEXT]).ok());
+    ring.map_or(0, |mut ring| ring.pass_over()) + socket.drops()
+}
+
+/// The place of a service that goes on with another socket: it has a ring of its own, which begins anew. What was counted stays,
+/// and it counts what was `left` in the old one.
+pub fn at_new_socket(place: Place, left: u64) -> Place {
     let mut new = place;
     (new[NEXT], new[FRAME], new[SEGMENT]) = (0, 0, 0);
+    new[LEFT] = new[LEFT].saturating_add(left);
     new
 }
 
-/// Words of a place: which frame is next, their size, and what of the next one was taken.
+/// Words of a place: which frame is next, their size, what of the next one was taken, and how many were left in another ring.
 const NEXT: usize = 1;
 const FRAME: usize = 2;
 const SEGMENT: usize = 3;
+const LEFT: usize = 4;
 
 impl PacketRx {
     /// The receiving half of the interface `name`, with the count going on from `place`. `lent` is the
@@ -76,6 +90,7 @@ impl PacketRx {
             watch: Watch::new("afp", name, link, true),
             // Its predecessor may not have come to ask.
             losing: goes_on,
+            left: place[LEFT],
             received: place[0],
         })
     }
@@ -115,17 +130,17 @@ impl Receive for PacketRx {
     }
 
     fn missed(&mut self) -> u64 {
-        if !std::mem::take(&mut self.losing) {
-            return 0;
+        let mut missed = std::mem::take(&mut self.left);
+        if std::mem::take(&mut self.losing) {
+            missed = missed.saturating_add(self.socket.drops());
         }
-        let missed = self.socket.drops();
-        self.received += missed;
+        self.received = self.received.saturating_add(missed);
         missed
     }
 
     fn place(&self) -> Place {
         let frame = u64::from(self.ring.frame_size());
-        [self.received, self.ring.position(), frame, self.cutter.next(), 0, 1]
+        [self.received, self.ring.position(), frame, self.cutter.next(), self.left, 1]
     }
 
     fn committed(&mut self) {
@@ -138,11 +153,7 @@ impl Receive for PacketRx {
 
     fn finish(&mut self, room: &mut Room<'_>) {
         // What waits is not taken any more, but it had come.
-        let mut waits = 0;
-        while self.ring.peek().is_some() {
-            self.ring.take();
-            waits += 1;
-        }
+        let waits = self.ring.pass_over();
         self.cutter.forget();
         room.missed(DropReason::KernelFull, waits);
         self.received += waits;
@@ -450,7 +461,8 @@ mod tests {
     #[test]
     fn who_goes_on_with_another_socket_begins_at_its_beginning_and_counts_on() {
         let place = [1000, 77, 2048, 3, 5, 1];
-        assert!(leaves_socket(&place) && !leaves_socket(&at_new_socket(place)));
-        assert_eq!(at_new_socket(place), [1000, 0, 0, 0, 5, 1]);
+        let new = at_new_socket(place, 8);
+        assert!(leaves_socket(&place) && !leaves_socket(&new));
+        assert_eq!(new, [1000, 0, 0, 0, 13, 1]);
     }
 }

@@ -11,6 +11,6 @@ mod tap;
 mod transmit;
 mod watch;
 
-pub use afp::{PacketRx, PacketTx, at_new_socket, leaves_socket};
+pub use afp::{PacketRx, PacketTx, at_new_socket, leaves_socket, unread_packets};
 pub use open::{check, create_tap, lend_packet_socket, longest_packet, retake_packets, retake_tap};
 pub use tap::{TapRx, TapTx};

@@ -175,6 +175,16 @@ impl Ring {
         unsafe { self.slot(before).add(at).as_ptr() }
     }
 
+    /// Takes all packets that have come and looks at none of them; how many they were.
+    pub(crate) fn pass_over(&mut self) -> u64 {
+        let mut passed = 0;
+        while self.peek().is_some() {
+            self.take();
+            passed += 1;
+        }
+        passed
+    }
+
     /// The packet whose turn it is, when it has come.
     pub(crate) fn peek(&mut self) -> Option<Frame<'_>> {
         if self.taken == self.geometry.frames {

@@ -170,8 +170,5 @@ fn what_outlives_its_replica_is_neither_lost_nor_doubled_whoever_dies_in_whateve
     check(Case { packets: 2, deaths: 1, ..durable.clone() });
     check(Case { packets: 2, directors: 1, deaths: 1, timeouts: 1, back: true, ..durable.clone() });
     check(Case { packets: 2, directors: 1, deaths: 1, lossy: true, ..durable.clone() });
-    // What was moved where is not kept: a target and the only director that knows may not both die.
-    let replicas = Case { directors: 1, directors_live: true, ..durable };
-    check(Case { packets: 2, deaths: 2, lossy: true, ..replicas.clone() });
-    check(Case { packets: 1, deaths: 2, back: true, lossy: true, ..replicas });
+    check(Case { packets: 1, directors: 1, deaths: 1, back: true, lossy: true, ..durable });
 }

@@ -58,8 +58,6 @@ pub struct Case {
     /// What replicas remember outlives them, as of their last step whose effects counted. Somebody may die in a step: before it counts,
     /// or when it does and some of its messages, or none, are sent.
     pub durable: bool,
-    /// Only replicas die.
-    pub directors_live: bool,
     pub broken: Option<Broken>,
 }
 
@@ -78,7 +76,6 @@ impl Default for Case {
             gone: false,
             impatient: false,
             durable: false,
-            directors_live: false,
             broken: None,
         }
     }
@@ -276,15 +273,14 @@ impl World {
         }
         if self.deaths < case.deaths {
             actions.extend(self.living().into_iter().map(|me| Action::Die(Party::Replica(me))));
-            if !case.directors_live {
-                actions.extend((0..case.directors).map(|me| Action::Die(Party::Director(me))));
-            }
+            actions.extend((0..case.directors).map(|me| Action::Die(Party::Director(me))));
             if case.durable {
                 let mut steps = Vec::new();
                 self.normal(case, &mut steps);
                 let steps = steps.into_iter().filter(|step| step.of_replica().is_some());
                 let ends = [None, Some(0), Some(1)];
-                let dies = |step: Action| ends.map(|end| Action::DieIn(Box::new(step.clone()), end));
+                let dies =
+                    |step: Action| ends.map(|end| Action::DieIn(Box::new(step.clone()), end));
                 actions.extend(steps.flat_map(dies));
             }
         }

@@ -1,6 +1,7 @@
 //! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
 mod gather;
+mod kept;
 mod placed;
 mod sorted;
 mod table;
@@ -9,6 +10,7 @@ mod wants;
 
 pub use self::placed::Placed;
 
+use self::kept::Kept;
 use self::placed::Handed;
 use self::sorted::Sorted;
 use self::waits::Come;
@@ -88,6 +90,9 @@ pub(super) struct Holder {
     restarted: BTreeSet<u16>,
     /// What was handed over to it, until its µNF has its flows.
     handed: Handed,
+    /// Instances that are gone for good, as far as was known when this one was started.
+    gone: Vec<u16>,
+    kept: Kept,
 }
 
 /// A migration away from here.
@@ -197,6 +202,8 @@ impl Holder {
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
             handed: Handed::None,
+            gone: crew.gone.iter().filter_map(|party| replica_of(*party)).collect(),
+            kept: Kept::default(),
         })
     }
 
@@ -267,6 +274,7 @@ impl Holder {
     ) -> bool {
         let mut did = self.sort(segment);
         for copy in std::mem::take(&mut self.returning) {
+            self.kept.dirty = true;
             self.lost += self.put(&copy, segment);
         }
         if post.has_some() {
@@ -319,6 +327,7 @@ impl Holder {
     }
 
     fn hear(&mut self, from: Party, letter: Letter, post: &mut Post, segment: &mut Segment) {
+        self.kept.dirty = true;
         match &letter {
             // What was told an earlier life may be out of date.
             Message::Tell(life, told) if *life == self.life => {
@@ -402,6 +411,7 @@ impl Holder {
     }
 
     fn apply(&mut self, effects: Vec<Effect<Part, Flows>>, post: &mut Post, segment: &mut Segment) {
+        self.kept.dirty |= !effects.is_empty();
         for effect in effects {
             match effect {
                 Effect::Send(to, mut letter) => {
@@ -522,5 +532,12 @@ impl Holder {
                 self.apply(effects, post, segment);
             }
         }
+    }
+}
+
+fn replica_of(party: Party) -> Option<u16> {
+    match party {
+        Party::Replica(replica) => Some(replica),
+        Party::Director(_) => None,
     }
 }

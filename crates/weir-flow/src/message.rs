@@ -102,6 +102,8 @@ pub struct Route {
 pub struct Told<K: Ord> {
     /// Parts that were moved to the teller, and by which migration.
     pub guests: Vec<(K, MoveId)>,
+    /// Migrations that have come to the teller, as far as their sources may ask for that.
+    pub taken: BTreeSet<MoveId>,
     /// Migrations to the teller: name, parts, whether they come home.
     pub coming: Vec<(MoveId, BTreeSet<K>, bool)>,
     /// Migrations away from the teller.
@@ -112,7 +114,13 @@ pub struct Told<K: Ord> {
 
 impl<K: Ord> Default for Told<K> {
     fn default() -> Self {
-        Told { guests: Vec::new(), coming: Vec::new(), going: Vec::new(), routes: Vec::new() }
+        Told {
+            guests: Vec::new(),
+            taken: BTreeSet::new(),
+            coming: Vec::new(),
+            going: Vec::new(),
+            routes: Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A replica: source of some migrations, target of others.
 
+mod durable;
 mod restart;
 mod source;
 mod target;
@@ -127,6 +128,8 @@ pub struct Replica<K: Ord> {
     expected: BTreeMap<K, MoveId>,
     /// Parts that were moved here, by which migration.
     guests: BTreeMap<K, MoveId>,
+    /// Migrations whose flows have come here, as long as their sources may ask whether they have.
+    taken: BTreeSet<MoveId>,
     buffered: usize,
     /// After a restart: who has not told yet, and what was told that can be judged only when all have.
     unheard: BTreeSet<Party>,
@@ -157,6 +160,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             overdue: BTreeMap::new(),
             expected: BTreeMap::new(),
             guests: BTreeMap::new(),
+            taken: BTreeSet::new(),
             buffered: 0,
             unheard: BTreeSet::new(),
             heard: BTreeMap::new(),
@@ -290,7 +294,12 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             },
             (Message::Cancel(id), _) => self.cancel(id, &mut effects),
             (Message::State(id, state), _) => self.state(id, state, &mut effects),
-            (Message::Settled { id, home: true }, _) => self.guests.retain(|_, by| *by != id),
+            (Message::Settled { id, home }, _) => {
+                self.taken.remove(&id);
+                if home {
+                    self.guests.retain(|_, by| *by != id);
+                }
+            }
             // Only the target may say how it goes with a migration.
             (Message::Prepared(id), from) if self.is_target(id, from) => {
                 self.prepared(id, &mut effects);

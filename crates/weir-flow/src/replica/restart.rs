@@ -47,6 +47,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         let (coming, going) = (self.coming.iter(), self.leaving.iter());
         Told {
             guests: self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect(),
+            taken: self.taken.clone(),
             coming: coming.map(|(id, c)| (*id, c.parts.clone(), c.home)).collect(),
             going: going.map(|(id, leaving)| (*id, leaving.going.clone())).collect(),
             routes: Vec::new(),
@@ -59,6 +60,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             return;
         }
         let numbers = told.guests.iter().map(|(_, by)| *by);
+        let numbers = numbers.chain(told.taken.iter().copied());
         let numbers = numbers.chain(told.coming.iter().map(|(id, ..)| *id));
         let numbers = numbers.chain(told.going.iter().map(|(id, _)| *id));
         // All measured by what was known before: many of one letter lead no further than one.
@@ -70,7 +72,13 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         }
         // Migrations to here: go on waiting for them. Nobody tells of another's.
         for (id, going) in told.going {
-            if going.to == self.me && from == Party::Replica(id.source) {
+            if going.to != self.me || from != Party::Replica(id.source) {
+                continue;
+            }
+            if self.taken.contains(&id) {
+                // This one's earlier life has them, and what it has outlives it.
+                effects.push(Effect::Send(from, Message::Done { id, lost: 0 }));
+            } else {
                 self.expect(id, going.parts, going.home);
                 if going.stage == Stage::Preparing {
                     let prepared = Message::Prepared(id);
@@ -81,14 +89,15 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         // Migrations away from here that an earlier life began: the target waits for them, or has them.
         if let Party::Replica(to) = from {
             for (id, parts, home) in told.coming {
-                if id.source == self.me {
+                // What was handed over is sent again as it was.
+                if id.source == self.me && !self.leaving.contains_key(&id) {
                     let stage = Stage::Switching;
                     self.go_on(id, Going { parts, to, home, stage }, effects);
                     self.ask_directors(id, effects);
                 }
             }
-            let mine = told.guests.iter().map(|(_, by)| *by).filter(|by| by.source == self.me);
-            self.arrived.extend(mine);
+            self.arrived.extend(told.taken.into_iter().filter(|id| id.source == self.me));
+            self.hand_again(to, effects);
         }
         for (part, route) in told.routes {
             if route.to == self.me && !route.home {
@@ -114,7 +123,8 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     fn all_told<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
         self.guests.retain(|part, _| !self.expected.contains_key(part));
         for (id, Heard { parts, to, home }) in std::mem::take(&mut self.heard) {
-            if self.leaving.contains_key(&id) || to == self.me {
+            let is_back = to == self.me && !self.arrived.contains(&id);
+            if self.leaving.contains_key(&id) || is_back {
                 continue;
             }
             if self.arrived.contains(&id) || !self.replicas.contains(&to) {

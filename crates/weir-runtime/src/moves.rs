@@ -194,7 +194,7 @@ impl Moves {
             let own: Vec<_> = own.map(|(name, bytes)| (name.id, bytes.clone())).collect();
             match role {
                 Role::Holder(holder) if !own.is_empty() => sound &= holder.resume(&own, post),
-                Role::Holder(_) | Role::Sender(_) | Role::Deaf(_) => sound &= own.is_empty(),
+                Role::Holder(_) | Role::Sender(_) => sound &= own.is_empty(),
             }
         }
         let why = "what the replica says of flows that were on their way is none that can be, and is lost";

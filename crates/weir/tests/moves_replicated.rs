@@ -10,6 +10,7 @@ use common_crash::*;
 use common_moves::*;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::path::Path;
 use weir_mem::fault::Step;
 
 fn count(value: &Value) -> u64 {
@@ -29,47 +30,59 @@ fn assert_remembers(finished: &Finished, nf: &str, packets: u64, what: &str) {
     assert_eq!(listed.iter().map(of).sum::<u64>(), packets, "{what}: {nf}: by flow");
 }
 
-/// Kills `worker` at each of the steps that it passes while all flows go to these instances, one after the other.
-fn killed_at_each_step(kind: &Kind, worker: &str, steps: &[Step], ways: [usize; 2]) {
-    let called = format!("{}{}{}", worker.replace([':', '#', '+'], ""), kind.nfs.len(), ways[0]);
-    let input = Scratch::new(&format!("moves-repl-in-{called}"));
-    write_capture(&input.file("in.pcap"), PACKETS);
+/// Who dies at the how manyth passing of which step.
+type Fault = (&'static str, Step, u32);
+
+/// All flows go to these instances, one after the other, while these die.
+fn killed(kind: &Kind, input: &Path, faults: &[Fault], ways: [usize; 2]) {
+    let of = |(worker, step, nth): &Fault| format!("{worker}:{}:{nth}", *step as u32);
+    let asked: Vec<String> = faults.iter().map(of).collect();
+    let what = format!("{} to {ways:?}: {}", kind.instances, asked.join(" and "));
+    let name = format!("repl-{}-{}", ways[0], asked.join("-").replace([':', '#', '+'], ""));
     let modes: Vec<String> = kind.nfs.iter().map(|nf| format!("{nf}=batch")).collect();
+    let mut args: Vec<&str> = asked.iter().flat_map(|fault| ["--fault", fault]).collect();
+    args.extend(modes.iter().flat_map(|mode| ["--replicate", mode]));
+    let moving = Moving::on_capture(kind, &name, input, &args);
+    moving.wait_for_traffic();
+    for to in ways {
+        // What cannot be done as somebody has just died is tried again.
+        wait_until("flows to be moved", PATIENCE, || {
+            let to = to.to_string();
+            let said = moving.ask(&["flow", "move", "mon", "--all", "--to", &to]);
+            said.code == Some(0)
+        });
+        moving.wait_for_traffic();
+    }
+    moving.wait_for_counts("all flows to be where they belong", |counts| {
+        counts.iter().zip(1..).all(|(flows, instance)| {
+            *flows == if instance == ways[1] { u64::from(FLOWS) } else { 0 }
+        })
+    });
+    moving.run.signal(Signal::INT);
+    let (out, finished) = (moving.out(), moving.run.finish());
+    finished.assert_sound(&what);
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, &format!("{what}: {:#?}", finished.said));
+    for (worker, ..) in faults {
+        assert_eq!(finished.restarts().get(*worker), Some(&1), "{what}: {worker} did not die");
+    }
+    let out = numbers.len() as u64;
+    let lost = finished.number("/balance/in") - out;
+    assert_eq!(lost, finished.number("/balance/lost"), "{what}");
+    assert!(lost <= BATCH * faults.len() as u64, "{what}: {lost} lost");
+    for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
+        assert_remembers(&finished, nf, out, &what);
+    }
+}
+
+/// Kills `worker` at each of the steps that it passes.
+fn killed_at_each_step(kind: &Kind, worker: &'static str, steps: &[Step], ways: [usize; 2]) {
+    let called = worker.replace([':', '#', '+'], "");
+    let input = Scratch::new(&format!("moves-repl-in-{called}-{}", ways[0]));
+    write_capture(&input.file("in.pcap"), PACKETS);
     for step in steps {
         for nth in 1..=2 {
-            let fault = format!("{worker}:{}:{nth}", *step as u32);
-            let name = format!("repl-{called}-{}-{nth}", *step as u32);
-            let mut args = vec!["--fault", &fault];
-            args.extend(modes.iter().flat_map(|mode| ["--replicate", mode]));
-            let moving = Moving::on_capture(kind, &name, &input.file("in.pcap"), &args);
-            moving.wait_for_traffic();
-            for to in ways {
-                // What cannot be done as somebody has just died is tried again.
-                wait_until("flows to be moved", PATIENCE, || {
-                    let to = to.to_string();
-                    let said = moving.ask(&["flow", "move", "mon", "--all", "--to", &to]);
-                    said.code == Some(0)
-                });
-                moving.wait_for_traffic();
-            }
-            moving.wait_for_counts("all flows to be where they belong", |counts| {
-                counts.iter().zip(1..).all(|(flows, instance)| {
-                    *flows == if instance == ways[1] { u64::from(FLOWS) } else { 0 }
-                })
-            });
-            moving.run.signal(Signal::INT);
-            let (out, finished) = (moving.out(), moving.run.finish());
-            finished.assert_sound(&fault);
-            let numbers = read_capture(&out, number);
-            assert_in_order(&numbers, &format!("{fault}: {:#?}", finished.said));
-            assert_eq!(finished.restarts().get(worker), Some(&1), "{fault}: nobody died of it");
-            let out = numbers.len() as u64;
-            let lost = finished.number("/balance/in") - out;
-            assert_eq!(lost, finished.number("/balance/lost"), "{fault}");
-            assert!(lost <= BATCH, "{fault}: {lost} lost");
-            for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
-                assert_remembers(&finished, nf, out, &fault);
-            }
+            killed(kind, &input.file("in.pcap"), &[(worker, *step, nth)], ways);
         }
     }
 }
@@ -96,4 +109,17 @@ fn a_segments_replica_that_dies_as_a_source_at_any_step_forgets_nothing_of_any_n
 #[test]
 fn a_director_that_dies_at_any_step_has_nothing_forgotten() {
     killed_at_each_step(&ALONE, "rx:lan", &OF_DIRECTOR, [1, 2]);
+}
+
+/// `mon#1` is the target of what `mon#2` and `mon#3` send, then the source.
+#[test]
+fn a_source_and_a_target_that_die_at_once_forget_nothing() {
+    let input = Scratch::new("moves-repl-in-two");
+    write_capture(&input.file("in.pcap"), PACKETS);
+    for source in [Step::MovesWritten, Step::MovesKept, Step::LetterSent] {
+        for target in [Step::LetterTaken, Step::MovesWritten, Step::MovesKept] {
+            let faults = [("mon#2", source, 1), ("mon#1", target, 1)];
+            killed(&ALONE, &input.file("in.pcap"), &faults, [1, 2]);
+        }
+    }
 }

@@ -8,13 +8,17 @@ use std::fmt::Debug;
 impl<K: Ord + Clone + Debug> Replica<K> {
     /// Somebody was started anew and asks what this replica knows.
     pub(super) fn hello<R>(&mut self, from: Party, life: u32, effects: &mut Vec<Effect<K, R>>) {
-        if self.unheard.contains(&from) {
+        if self.unheard.contains(&from) || self.unsure.contains(&from) {
             // What this one asked may have died with the other's earlier life.
             effects.push(Effect::Send(from, Message::Hello(self.life)));
         }
         match from {
             Party::Replica(target) => {
                 let mut told = self.all_known();
+                told.more = !self.unheard.is_empty();
+                if told.more {
+                    self.told_early.insert(target, life);
+                }
                 // Its later life may send what its earlier one did not.
                 let late = self.overdue.iter().filter(|(id, _)| id.source == target);
                 told.coming.extend(late.map(|(id, c)| (*id, c.parts.clone(), c.home)));
@@ -46,6 +50,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     fn all_known(&self) -> Told<K> {
         let (coming, going) = (self.coming.iter(), self.leaving.iter());
         Told {
+            more: false,
             guests: self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect(),
             taken: self.taken.clone(),
             coming: coming.map(|(id, c)| (*id, c.parts.clone(), c.home)).collect(),
@@ -56,9 +61,14 @@ impl<K: Ord + Clone + Debug> Replica<K> {
 
     /// Takes in what somebody tells this replica after its restart.
     pub(super) fn told<R>(&mut self, from: Party, told: Told<K>, effects: &mut Vec<Effect<K, R>>) {
-        if !self.unheard.remove(&from) {
+        let is_first = self.unheard.remove(&from);
+        if !is_first && !self.unsure.contains(&from) {
             return;
         }
+        match told.more {
+            true => self.unsure.insert(from),
+            false => self.unsure.remove(&from),
+        };
         let numbers = told.guests.iter().map(|(_, by)| *by);
         let numbers = numbers.chain(told.taken.iter().copied());
         let numbers = numbers.chain(told.coming.iter().map(|(id, ..)| *id));
@@ -114,14 +124,14 @@ impl<K: Ord + Clone + Debug> Replica<K> {
                 heard.home &= route.home;
             }
         }
-        if self.unheard.is_empty() {
+        if is_first && self.unheard.is_empty() {
             self.all_told(effects);
         }
+        self.begin_if_ready(effects);
     }
 
     /// All have told: what directors know and the target does not say can be judged now.
     fn all_told<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
-        self.guests.retain(|part, _| !self.expected.contains_key(part));
         for (id, Heard { parts, to, home }) in std::mem::take(&mut self.heard) {
             let is_back = to == self.me && !self.arrived.contains(&id);
             if self.leaving.contains_key(&id) || is_back {
@@ -135,14 +145,32 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             }
         }
         self.arrived.clear();
-        self.answer_directors(effects);
+        // Two that died together: what this one goes on with the other could hear from nobody else.
+        for (replica, life) in std::mem::take(&mut self.told_early) {
+            let tell = Message::Tell(life, self.all_known());
+            effects.push(Effect::Send(Party::Replica(replica), tell));
+        }
+    }
+
+    /// All have told all that they go on with: packets may be taken.
+    fn begin_if_ready<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
+        if self.is_ready() {
+            self.guests.retain(|part, _| !self.expected.contains_key(part));
+            self.arrived.clear();
+            self.answer_directors(effects);
+        }
     }
 
     /// Waits no longer for what somebody is to tell after this one's restart: it goes on as if he had told that he knows nothing.
     pub fn go_on_without<R>(&mut self, who: Party) -> Vec<Effect<K, R>> {
         let mut effects = Vec::new();
-        if self.unheard.remove(&who) && self.unheard.is_empty() {
+        let was_unsure = self.unsure.remove(&who);
+        let was_unheard = self.unheard.remove(&who);
+        if was_unheard && self.unheard.is_empty() {
             self.all_told(&mut effects);
+        }
+        if was_unheard || was_unsure {
+            self.begin_if_ready(&mut effects);
         }
         effects
     }

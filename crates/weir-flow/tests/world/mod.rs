@@ -29,6 +29,8 @@ pub enum Broken {
     LosesCopies,
     /// The same: which migrations have come does not.
     LosesTaken,
+    /// Two that were started anew together believe what the other said before it knew.
+    TellsOnce,
 }
 
 /// What is looked at.
@@ -475,7 +477,10 @@ impl World {
         copies.chain(messages).any(here)
     }
 
-    fn send(&mut self, from: Party, to: Party, message: Message<u8, Flows>) {
+    fn send(&mut self, from: Party, to: Party, mut message: Message<u8, Flows>) {
+        if let Message::Tell(_, told) = &mut message {
+            told.more &= self.broken != Some(Broken::TellsOnce);
+        }
         let gone =
             |party| matches!(party, Party::Replica(me) if self.workers[usize::from(me)].gone);
         match &mut self.sends {

@@ -98,8 +98,6 @@ pub(super) struct Holder {
     restarted: BTreeSet<u16>,
     /// What was handed over to it, until its µNF has its flows.
     handed: Handed,
-    /// Instances that are gone for good, as far as was known when this one was started.
-    gone: Vec<u16>,
     kept: Kept,
 }
 
@@ -213,7 +211,6 @@ impl Holder {
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
             handed: Handed::None,
-            gone: crew.gone.iter().filter_map(|party| replica_of(*party)).collect(),
             kept: Kept::default(),
         })
     }
@@ -552,12 +549,5 @@ impl Holder {
                 self.apply(effects, post, segment);
             }
         }
-    }
-}
-
-fn replica_of(party: Party) -> Option<u16> {
-    match party {
-        Party::Replica(replica) => Some(replica),
-        Party::Director(_) => None,
     }
 }

@@ -121,3 +121,105 @@ impl Shelf {
         whole
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_mem::Region;
+
+    fn name(number: u64) -> Name {
+        Name { crew: 3, id: Some(MoveId { source: 1, life: 2, number }) }
+    }
+
+    /// What a successor finds in that memory, with this batch committed: the shelf, the table, what was whole.
+    fn next_life(region: &Region, committed: u64) -> (Shelf, ReplicaTable, Vec<(Name, Vec<u8>)>) {
+        let (mut shelf, mut table) = (Shelf::new(), ReplicaTable::attach(region).unwrap());
+        table.reopen(committed, |slot, record| shelf.read(slot, record));
+        let found = shelf.found();
+        (shelf, table, found)
+    }
+
+    fn memory(name: &str) -> (Region, ReplicaTable) {
+        let region = Region::create(name, ReplicaTable::LEN).unwrap();
+        let table = ReplicaTable::attach(&region).unwrap();
+        (region, table)
+    }
+
+    #[test]
+    fn what_was_committed_is_found_whole_however_long_it_is() {
+        let (region, mut table) = memory("shelf/whole");
+        let mut shelf = Shelf::new();
+        let long: Vec<u8> = (0..3 * RECORD_BYTES).map(|at| (at % 251) as u8).collect();
+        shelf.put(&mut table, name(1), b"short", 1).unwrap();
+        shelf.put(&mut table, name(2), &long, 1).unwrap();
+        let (.., found) = next_life(&region, 1);
+        assert_eq!(found, [(name(1), b"short".to_vec()), (name(2), long)]);
+    }
+
+    #[test]
+    fn what_was_not_committed_takes_nothing_away_from_what_was() {
+        let (region, mut table) = memory("shelf/uncommitted");
+        let mut shelf = Shelf::new();
+        shelf.put(&mut table, name(1), b"old", 1).unwrap();
+        shelf.put(&mut table, name(2), b"stays", 1).unwrap();
+        // A batch that its worker dies in: one is written anew, one is over, one is new.
+        shelf.put(&mut table, name(1), b"new", 2).unwrap();
+        shelf.clear(&mut table, name(2), 2);
+        shelf.put(&mut table, name(3), b"newer", 2).unwrap();
+        let old = vec![(name(1), b"old".to_vec()), (name(2), b"stays".to_vec())];
+        let (mut shelf, mut table, found) = next_life(&region, 1);
+        assert_eq!(found, old);
+        // Its successor, too: what it writes it writes over nothing that counts.
+        shelf.put(&mut table, name(4), b"another", 2).unwrap();
+        let (.., found) = next_life(&region, 1);
+        assert_eq!(found, old);
+    }
+
+    #[test]
+    fn what_is_over_is_found_no_more_and_leaves_its_room() {
+        let (region, mut table) = memory("shelf/room");
+        let mut shelf = Shelf::new();
+        for batch in 1..=3 * u64::from(SLOTS) {
+            shelf.put(&mut table, name(batch), b"one of many", batch).unwrap();
+            shelf.clear(&mut table, name(batch), batch);
+        }
+        assert!(next_life(&region, 3 * u64::from(SLOTS)).2.is_empty());
+    }
+
+    #[test]
+    fn half_of_something_is_nothing_and_its_slots_are_used_again() {
+        let (region, mut table) = memory("shelf/half");
+        let mut shelf = Shelf::new();
+        let long = vec![7; 2 * RECORD_BYTES];
+        shelf.put(&mut table, name(1), &long, 1).unwrap();
+        let first = *shelf.slots.get(&name(1)).and_then(|slots| slots.first()).unwrap();
+        table.clear(first, 2);
+        let (mut shelf, mut table, found) = next_life(&region, 2);
+        assert!(found.is_empty());
+        shelf.put(&mut table, name(2), b"whole", 3).unwrap();
+        let (shelf, _, found) = next_life(&region, 3);
+        assert_eq!(found, [(name(2), b"whole".to_vec())]);
+        assert_eq!(shelf.free.len(), SLOTS as usize - 1);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_nothing_of_it_stays() {
+        let (region, mut table) = memory("shelf/full");
+        let mut shelf = Shelf::new();
+        shelf.free.truncate(1);
+        let long = vec![7; 2 * RECORD_BYTES];
+        assert_eq!(shelf.put(&mut table, name(1), &long, 1), Err(PutError::Full));
+        shelf.put(&mut table, name(2), b"short", 1).unwrap();
+        assert_eq!(next_life(&region, 1).2, [(name(2), b"short".to_vec())]);
+    }
+
+    #[test]
+    fn a_record_that_is_none_or_comes_twice_is_refused() {
+        let mut shelf = Shelf::new();
+        let record = |at, of| postcard::to_stdvec(&Head { name: name(1), at, of }).unwrap();
+        assert!(!shelf.read(0, &[0xff; 3]));
+        assert!(!shelf.read(0, &record(2, 2)), "a part beyond the last");
+        assert!(shelf.read(0, &record(0, 1)));
+        assert!(!shelf.read(1, &record(0, 1)), "the same part once more");
+    }
+}

@@ -42,6 +42,8 @@ fn killed(kind: &Kind, input: &Path, faults: &[Fault], ways: [usize; 2]) {
     let modes: Vec<String> = kind.nfs.iter().map(|nf| format!("{nf}=batch")).collect();
     let mut args: Vec<&str> = asked.iter().flat_map(|fault| ["--fault", fault]).collect();
     args.extend(modes.iter().flat_map(|mode| ["--replicate", mode]));
+    // Where the machine is so busy that a worker shows no sign of life for long, nobody else is to die of it.
+    args.extend(["--patience", "20"]);
     let moving = Moving::on_capture(kind, &name, input, &args);
     moving.wait_for_traffic();
     for to in ways {
@@ -64,7 +66,8 @@ fn killed(kind: &Kind, input: &Path, faults: &[Fault], ways: [usize; 2]) {
     let numbers = read_capture(&out, number);
     assert_in_order(&numbers, &format!("{what}: {:#?}", finished.said));
     for (worker, ..) in faults {
-        assert_eq!(finished.restarts().get(*worker), Some(&1), "{what}: {worker} did not die");
+        let deaths = finished.restarts().get(*worker).copied();
+        assert_eq!(deaths, Some(1), "{what}: {worker}: {:#?}", finished.said);
     }
     let out = numbers.len() as u64;
     let lost = finished.number("/balance/in") - out;

@@ -59,9 +59,6 @@ pub enum Unmovable {
     /// Its code is elsewhere.
     #[error("{0} is of an outside program")]
     Outside(String),
-    /// What leaves by a letter is not committed with its replica.
-    #[error("{0} is replicated (--replicate), and flows that are do not move yet")]
-    Replicated(String),
     /// No lane, so no marker.
     #[error(
         "instances of {0} are in the worker that divides its packets; choose another --isolate"
@@ -111,7 +108,6 @@ impl Unmovable {
             | Unmovable::NoFlows(nf)
             | Unmovable::Holds(nf, _)
             | Unmovable::Outside(nf)
-            | Unmovable::Replicated(nf)
             | Unmovable::Fused(nf)
             | Unmovable::Domains(nf)
             | Unmovable::Stage(nf)
@@ -286,11 +282,6 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let first = crew.instances.first()?;
     if first.nodes.is_empty() {
         return Some(Unmovable::NoFlows(name()));
-    }
-    let nodes = &setup.workers.get(first.worker)?.nodes;
-    let mut remember = first.nodes.iter().filter_map(|node| nodes.get(usize::from(*node)));
-    if remember.any(|node| node.replicate.is_some()) {
-        return Some(Unmovable::Replicated(name()));
     }
     if let Some(why) = replicas::misses(setup, crew) {
         return Some(why);

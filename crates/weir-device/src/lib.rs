@@ -22,9 +22,8 @@ pub use dropped::DropFile;
 pub use error::DeviceError;
 pub use generator::Generator;
 pub use listed::{Listed, ListedFlow, ListedSpec};
-
 pub use live::{PacketRx, PacketTx, TapRx, TapTx, at_new_socket, check, create_tap, leaves_socket};
-pub use live::{lend_packet_socket, longest_packet, retake_packets, retake_tap};
+pub use live::{lend_packet_socket, longest_packet, retake_packets, retake_tap, unread_packets};
 pub use null::Null;
 pub use replay::{Replay, ReplaySpec};
 pub use room::Room;

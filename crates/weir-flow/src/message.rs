@@ -100,8 +100,12 @@ pub struct Route {
 /// What somebody knows, for one that was started anew and knows nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Told<K: Ord> {
+    /// The teller is being told itself what its earlier life began: it tells again when it knows.
+    pub more: bool,
     /// Parts that were moved to the teller, and by which migration.
     pub guests: Vec<(K, MoveId)>,
+    /// Migrations that have come to the teller, as far as their sources may ask for that.
+    pub taken: BTreeSet<MoveId>,
     /// Migrations to the teller: name, parts, whether they come home.
     pub coming: Vec<(MoveId, BTreeSet<K>, bool)>,
     /// Migrations away from the teller.
@@ -112,7 +116,14 @@ pub struct Told<K: Ord> {
 
 impl<K: Ord> Default for Told<K> {
     fn default() -> Self {
-        Told { guests: Vec::new(), coming: Vec::new(), going: Vec::new(), routes: Vec::new() }
+        Told {
+            more: false,
+            guests: Vec::new(),
+            taken: BTreeSet::new(),
+            coming: Vec::new(),
+            going: Vec::new(),
+            routes: Vec::new(),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A replica: source of some migrations, target of others.
 
+mod durable;
 mod restart;
 mod source;
 mod target;
@@ -127,9 +128,15 @@ pub struct Replica<K: Ord> {
     expected: BTreeMap<K, MoveId>,
     /// Parts that were moved here, by which migration.
     guests: BTreeMap<K, MoveId>,
+    /// Migrations whose flows have come here, as long as their sources may ask whether they have.
+    taken: BTreeSet<MoveId>,
     buffered: usize,
     /// After a restart: who has not told yet, and what was told that can be judged only when all have.
     unheard: BTreeSet<Party>,
+    /// Who was himself being told when he told, and tells again.
+    unsure: BTreeSet<Party>,
+    /// Replicas that were told so by this one, with the life in which they asked.
+    told_early: BTreeMap<u16, u32>,
     heard: BTreeMap<MoveId, Heard<K>>,
     arrived: BTreeSet<MoveId>,
     /// Directors that ask what is known here, by their life: they are answered when it is.
@@ -157,8 +164,11 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             overdue: BTreeMap::new(),
             expected: BTreeMap::new(),
             guests: BTreeMap::new(),
+            taken: BTreeSet::new(),
             buffered: 0,
             unheard: BTreeSet::new(),
+            unsure: BTreeSet::new(),
+            told_early: BTreeMap::new(),
             heard: BTreeMap::new(),
             arrived: BTreeSet::new(),
             asking: BTreeMap::new(),
@@ -205,12 +215,12 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// True when packets and markers may be taken.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.unheard.is_empty()
+        self.unheard.is_empty() && self.unsure.is_empty()
     }
 
     /// Who has not told yet what he knows, after a restart.
     pub fn unheard(&self) -> impl Iterator<Item = Party> {
-        self.unheard.iter().copied()
+        self.unheard.iter().chain(&self.unsure).copied()
     }
 
     /// True when nothing is under way, but for what was to have come long ago.
@@ -246,10 +256,11 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// buffered is counted as such.
     #[inline]
     pub fn packet(&mut self, parts: &[K]) -> Fate {
-        if self.expected.is_empty() && self.unheard.is_empty() {
+        let is_ready = self.is_ready();
+        if self.expected.is_empty() && is_ready {
             return Fate::Process;
         }
-        if !self.unheard.is_empty() {
+        if !is_ready {
             return Fate::Wait;
         }
         let id = parts.iter().find_map(|part| self.expected.get(part));
@@ -290,7 +301,15 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             },
             (Message::Cancel(id), _) => self.cancel(id, &mut effects),
             (Message::State(id, state), _) => self.state(id, state, &mut effects),
-            (Message::Settled { id, home: true }, _) => self.guests.retain(|_, by| *by != id),
+            // No other replica has a say in it.
+            (Message::Settled { id, home }, from)
+                if matches!(from, Party::Director(_)) || from == Party::Replica(id.source) =>
+            {
+                self.taken.remove(&id);
+                if home {
+                    self.guests.retain(|_, by| *by != id);
+                }
+            }
             // Only the target may say how it goes with a migration.
             (Message::Prepared(id), from) if self.is_target(id, from) => {
                 self.prepared(id, &mut effects);

@@ -59,6 +59,9 @@ fn a_broken_protocol_is_found_out() {
         case(Broken::AsksNobody, 1),
         Case { deaths: 1, broken: Some(Broken::ObeysAtOnce), ..ordered },
         Case { impatient: true, ..case(Broken::Forgets, 0) },
+        Case { durable: true, room: 0, directors: 1, ..case(Broken::LosesCopies, 1) },
+        Case { durable: true, room: 0, directors: 1, timeouts: 1, ..case(Broken::LosesTaken, 1) },
+        Case { durable: true, room: 0, directors: 1, ..case(Broken::TellsOnce, 2) },
     ] {
         let broken = case.broken;
         let checker = case.checker().spawn_bfs().join();
@@ -160,4 +163,14 @@ fn two_die_or_one_dies_and_one_is_gone() {
         ..Case::default()
     });
     check(Case { packets: 2, directors: 1, deaths: 1, gone: true, ..Case::default() });
+}
+
+#[test]
+fn what_outlives_its_replica_is_neither_lost_nor_doubled_whoever_dies_in_whatever_step() {
+    let durable = Case { durable: true, room: 0, never_buffers: true, ..Case::default() };
+    check(Case { packets: 2, deaths: 1, ..durable.clone() });
+    check(Case { packets: 2, directors: 1, deaths: 1, timeouts: 1, back: true, ..durable.clone() });
+    check(Case { packets: 2, directors: 1, deaths: 1, lossy: true, ..durable.clone() });
+    check(Case { packets: 1, directors: 1, deaths: 1, back: true, lossy: true, ..durable.clone() });
+    check(Case { packets: 1, directors: 1, deaths: 2, ..durable });
 }

@@ -53,6 +53,10 @@ pub enum Step {
     Recovering,
     /// Has taken over what the generation before has handed on, and has not said so.
     TakenOver,
+    /// What a migration of replicated flows has changed is written into the replica, and not committed.
+    MovesWritten,
+    /// It is committed, and no letter of it has left.
+    MovesKept,
 }
 
 impl Step {

@@ -26,8 +26,8 @@ const LETTERS: Range<u64> = 2 << 32..3 << 32;
 const REPLICA: Range<u64> = 3 << 32..4 << 32;
 /// Of memory that nearly all of is never touched, so much is written to.
 const TOUCHED: u64 = 16 << 20;
-/// Of a replica: where its first flows' slots are.
-const SLOTS: u64 = 64 << 10;
+/// Of a replica: where the slots of what migrations keep are, and behind them those of its first flows.
+const SLOTS: u64 = 320 << 10;
 /// Indices of interfaces that are tried.
 const INTERFACES: Range<u32> = 1..100;
 

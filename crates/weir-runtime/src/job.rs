@@ -88,7 +88,7 @@ pub(crate) struct Job {
     /// What the operator should know.
     pub(crate) warnings: Vec<String>,
     /// Its part in moving flows, if it has one.
-    moves: Option<Box<Moves>>,
+    pub(crate) moves: Option<Box<Moves>>,
     /// Which flows there are, as far as the agent has asked and that has been looked at.
     listings: VecDeque<Listing>,
     /// What the agent asked, answered; and what else it is to know.
@@ -149,13 +149,16 @@ impl Job {
     fn with(end: End, spec: &WorkerSpec, station: &mut Station, mut segment: Segment) -> Self {
         segment.know(&std::mem::take(&mut station.origins));
         let posts = std::mem::take(&mut station.posts);
-        let moves = Moves::new(spec, posts, station).map(Box::new);
+        let mut moves = Moves::new(spec, posts, station).map(Box::new);
         let memory = station.state.take().filter(|_| segment.remembers());
         let table = station
             .replica
             .take()
             .filter(|_| matches!(end, End::None | End::Branch { closed: false }));
         let replicator = table.and_then(|table| Replicator::new(table, &mut segment));
+        if replicator.is_some() {
+            moves.iter_mut().for_each(|moves| moves.hold_letters(&segment));
+        }
         Job {
             end,
             segment,
@@ -392,7 +395,8 @@ impl Job {
 
     /// Looks after flows that are moved; `None` when none ever is.
     pub(crate) fn attend(&mut self, station: &mut Station) -> Option<Turn> {
-        let turn = self.moves.as_mut()?.turn(station, &mut self.segment);
+        let moves = self.moves.as_mut()?;
+        let turn = moves.turn(station, &mut self.segment, self.replicator.as_mut());
         self.answers.extend(self.moves.as_mut()?.notes());
         Some(turn)
     }

@@ -31,11 +31,13 @@ pub(crate) use post::{Channel, Post};
 
 use self::holder::Holder;
 use self::sender::Sender;
+use crate::replica::{Name, Replicator};
 use crate::segment::Segment;
 use crate::spec::{CrewSpec, FromWorker, WorkerSpec};
 use crate::station::Station;
 use std::time::Duration;
 use weir_flow::Party;
+use weir_mem::fault::{self, Step};
 use weir_mem::{Arena, Entry};
 
 /// A letter of the protocol.
@@ -107,7 +109,15 @@ impl Moves {
     }
 
     /// Reads and answers letters, takes and sends markers, moves what is to move.
-    pub(crate) fn turn(&mut self, station: &mut Station, segment: &mut Segment) -> Turn {
+    ///
+    /// Where flows are replicated, what a turn changes counts before any of its letters leaves: what a letter brings away is in no table any more,
+    /// and what is said to have come is in one that outlives this worker.
+    pub(crate) fn turn(
+        &mut self,
+        station: &mut Station,
+        segment: &mut Segment,
+        replicator: Option<&mut Replicator>,
+    ) -> Turn {
         let mut turn = Turn { did: false, ready: true, later: None };
         self.gates = false;
         for Crew { post, role } in &mut self.crews {
@@ -130,7 +140,65 @@ impl Moves {
             let later = later.or((post.waits() || post.defers()).then_some(SOON_NS));
             turn.later = [turn.later, later].into_iter().flatten().min();
         }
+        if let Some(replicator) = replicator {
+            self.commit(replicator, station, segment);
+            for crew in &mut self.crews {
+                turn.did |= crew.post.let_go();
+            }
+        }
         turn
+    }
+
+    /// Of those whose flows are replicated letters wait for the end of the turn.
+    pub(crate) fn hold_letters(&mut self, segment: &Segment) {
+        for Crew { post, role } in &mut self.crews {
+            if let Role::Holder(holder) = role
+                && holder.is_replicated(segment)
+            {
+                post.hold();
+            }
+        }
+    }
+
+    /// Commits what has changed of tables and migrations.
+    fn commit(
+        &mut self,
+        replicator: &mut Replicator,
+        station: &mut Station,
+        segment: &mut Segment,
+    ) {
+        let mut any = false;
+        for (crew, Crew { post, role }) in (0..).zip(&mut self.crews) {
+            let Role::Holder(holder) = role else { continue };
+            if !post.is_held() {
+                continue;
+            }
+            for (id, bytes) in holder.changes() {
+                replicator.keep(station, Name { crew, id }, bytes.as_deref());
+                any = true;
+            }
+        }
+        if any {
+            replicator.write(segment, station, true);
+            fault::step(Step::MovesWritten);
+            station.commit();
+            fault::step(Step::MovesKept);
+        }
+    }
+
+    /// Goes on with what an earlier life had committed; what of it cannot be.
+    pub(crate) fn resume(&mut self, found: &[(Name, Vec<u8>)]) -> Option<String> {
+        let mut sound = true;
+        for (at, Crew { post, role }) in (0..).zip(&mut self.crews) {
+            let own = found.iter().filter(|(name, _)| name.crew == at);
+            let own: Vec<_> = own.map(|(name, bytes)| (name.id, bytes.clone())).collect();
+            match role {
+                Role::Holder(holder) if !own.is_empty() => sound &= holder.resume(&own, post),
+                Role::Holder(_) | Role::Sender(_) => sound &= own.is_empty(),
+            }
+        }
+        let why = "what the replica says of flows that were on their way is none that can be, and is lost";
+        (!sound).then(|| why.to_owned())
     }
 
     /// True when packets have to be looked at before they are taken ([`Moves::goes`]).

@@ -5,6 +5,11 @@
 //! the ledger. So nobody outside has seen what a flow's record does not say (output commit: NFActor §4.2); and a flow is written
 //! once in a batch, however many of its packets are its (group commit).
 
+mod shelf;
+
+pub(crate) use self::shelf::Name;
+
+use self::shelf::Shelf;
 use crate::job::Job;
 use crate::segment::{More, Segment};
 use crate::spec::ReplicateSpec;
@@ -69,6 +74,8 @@ pub(crate) struct Recovered {
     pub(crate) took: Duration,
     /// Nodes whose shared state was there.
     pub(crate) shared: Vec<usize>,
+    /// What migrations of flows go on from.
+    pub(crate) kept: Vec<(Name, Vec<u8>)>,
     /// What the operator should know.
     pub(crate) warnings: Vec<String>,
 }
@@ -76,6 +83,7 @@ pub(crate) struct Recovered {
 /// Writes what has changed.
 pub(crate) struct Replicator {
     table: ReplicaTable,
+    shelf: Shelf,
     parts: Vec<Part>,
     /// It was said that there is no room.
     complained: bool,
@@ -85,7 +93,7 @@ pub(crate) struct Replicator {
 impl Replicator {
     /// For those µNFs of a segment that are to be replicated; `None` when there are none. Each is told to note what changes.
     pub(crate) fn new(table: ReplicaTable, segment: &mut Segment) -> Option<Self> {
-        let (mut parts, mut first) = (Vec::new(), 0u32);
+        let (mut parts, mut first) = (Vec::new(), shelf::SLOTS);
         for (node, n) in segment.nodes.iter_mut().enumerate() {
             let Some((pace, nf)) = n.replicate.zip(n.nf.as_mut()).filter(|(_, nf)| nf.has_pieces())
             else {
@@ -103,15 +111,19 @@ impl Replicator {
             first += slots;
         }
         let (complained, notice) = (false, None);
-        (!parts.is_empty()).then_some(Replicator { table, parts, complained, notice })
+        let shelf = Shelf::new();
+        (!parts.is_empty()).then_some(Replicator { table, shelf, parts, complained, notice })
     }
 
     /// Gives the µNFs what a predecessor had committed.
     pub(crate) fn recover(&mut self, segment: &mut Segment, committed: u64) -> Recovered {
         let start = Instant::now();
         let mut all = Recovered::default();
-        let (mut why, parts) = (None, &self.parts);
+        let (mut why, parts, shelf) = (None, &self.parts, &mut self.shelf);
         let found = self.table.reopen(committed, |slot, record| {
+            if slot < shelf::SLOTS {
+                return shelf.read(slot, record);
+            }
             let at = parts.partition_point(|part| part.first <= slot);
             let part = at.checked_sub(1).and_then(|at| parts.get(at));
             let Some(part) = part.filter(|part| slot - part.first < part.slots) else {
@@ -141,6 +153,7 @@ impl Replicator {
                 }
             }
         });
+        all.kept = self.shelf.found();
         (all.refused, all.took) = (found.refused, start.elapsed());
         if found.refused > 0 {
             let why = why.unwrap_or_else(|| "they are damaged".to_owned());
@@ -204,6 +217,24 @@ impl Replicator {
         fault::step(Step::Replicated);
     }
 
+    /// Writes down what a migration of flows has to find again, or that it is over. It counts with the station's next commit.
+    pub(crate) fn keep(&mut self, station: &mut Station, name: Name, bytes: Option<&[u8]>) {
+        let batch = station.committed_replica.saturating_add(1);
+        match bytes {
+            None => self.shelf.clear(&mut self.table, name, batch),
+            Some(bytes) => {
+                if let Err(e) = self.shelf.put(&mut self.table, name, bytes, batch)
+                    && !std::mem::replace(&mut self.complained, true)
+                {
+                    self.notice = Some(format!(
+                        "flows that are on their way to another instance are not replicated, and begin anew should the worker die: {e}"
+                    ));
+                }
+            }
+        }
+        station.set(station.layout.replica, batch);
+    }
+
     /// In how long something is to be written if no packets come; `None` when nothing is.
     pub(crate) fn due(&self) -> Option<Duration> {
         let waits = |part: &Part| {
@@ -262,6 +293,9 @@ impl Job {
             let mut found = replicator.recover(&mut self.segment, committed);
             self.warnings.append(&mut found.warnings);
             has = std::mem::take(&mut found.shared);
+            if let Some(moves) = &mut self.moves {
+                self.warnings.extend(moves.resume(&found.kept));
+            }
             if committed == 0 && station.handover.as_ref().is_some_and(KeptState::is_written) {
                 // It died before it had taken over what the generation before had handed on.
                 let (_, refused) = self.take_over(station);

@@ -119,7 +119,6 @@ fn what_cannot_be_scaled_is_refused_with_why() {
         (&["--scale", "mon=1:2,rebalance"], "leave `rebalance` out"),
         (&["--scale", "slow=1:2,moves"], "need not meet"),
         (&["--scale", "slow=1:2", "--isolate", "none"], "another --isolate"),
-        (&["--scale", "mon=1:2", "--replicate", "mon=batch"], "replicated"),
         (&["--scale", "slow=1:2,old-flows-end"], "need not meet"),
     ] {
         let said = refused(&policy, args);

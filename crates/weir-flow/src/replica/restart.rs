@@ -8,13 +8,17 @@ use std::fmt::Debug;
 impl<K: Ord + Clone + Debug> Replica<K> {
     /// Somebody was started anew and asks what this replica knows.
     pub(super) fn hello<R>(&mut self, from: Party, life: u32, effects: &mut Vec<Effect<K, R>>) {
-        if self.unheard.contains(&from) {
+        if self.unheard.contains(&from) || self.unsure.contains(&from) {
             // What this one asked may have died with the other's earlier life.
             effects.push(Effect::Send(from, Message::Hello(self.life)));
         }
         match from {
             Party::Replica(target) => {
                 let mut told = self.all_known();
+                told.more = !self.unheard.is_empty();
+                if told.more {
+                    self.told_early.insert(target, life);
+                }
                 // Its later life may send what its earlier one did not.
                 let late = self.overdue.iter().filter(|(id, _)| id.source == target);
                 told.coming.extend(late.map(|(id, c)| (*id, c.parts.clone(), c.home)));
@@ -46,7 +50,9 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     fn all_known(&self) -> Told<K> {
         let (coming, going) = (self.coming.iter(), self.leaving.iter());
         Told {
+            more: false,
             guests: self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect(),
+            taken: self.taken.clone(),
             coming: coming.map(|(id, c)| (*id, c.parts.clone(), c.home)).collect(),
             going: going.map(|(id, leaving)| (*id, leaving.going.clone())).collect(),
             routes: Vec::new(),
@@ -55,10 +61,16 @@ impl<K: Ord + Clone + Debug> Replica<K> {
 
     /// Takes in what somebody tells this replica after its restart.
     pub(super) fn told<R>(&mut self, from: Party, told: Told<K>, effects: &mut Vec<Effect<K, R>>) {
-        if !self.unheard.remove(&from) {
+        let is_first = self.unheard.remove(&from);
+        if !is_first && !self.unsure.contains(&from) {
             return;
         }
+        match told.more {
+            true => self.unsure.insert(from),
+            false => self.unsure.remove(&from),
+        };
         let numbers = told.guests.iter().map(|(_, by)| *by);
+        let numbers = numbers.chain(told.taken.iter().copied());
         let numbers = numbers.chain(told.coming.iter().map(|(id, ..)| *id));
         let numbers = numbers.chain(told.going.iter().map(|(id, _)| *id));
         // All measured by what was known before: many of one letter lead no further than one.
@@ -70,7 +82,13 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         }
         // Migrations to here: go on waiting for them. Nobody tells of another's.
         for (id, going) in told.going {
-            if going.to == self.me && from == Party::Replica(id.source) {
+            if going.to != self.me || from != Party::Replica(id.source) {
+                continue;
+            }
+            if self.taken.contains(&id) {
+                // This one's earlier life has them, and what it has outlives it.
+                effects.push(Effect::Send(from, Message::Done { id, lost: 0 }));
+            } else {
                 self.expect(id, going.parts, going.home);
                 if going.stage == Stage::Preparing {
                     let prepared = Message::Prepared(id);
@@ -81,14 +99,15 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         // Migrations away from here that an earlier life began: the target waits for them, or has them.
         if let Party::Replica(to) = from {
             for (id, parts, home) in told.coming {
-                if id.source == self.me {
+                // What was handed over is sent again as it was.
+                if id.source == self.me && !self.leaving.contains_key(&id) {
                     let stage = Stage::Switching;
                     self.go_on(id, Going { parts, to, home, stage }, effects);
                     self.ask_directors(id, effects);
                 }
             }
-            let mine = told.guests.iter().map(|(_, by)| *by).filter(|by| by.source == self.me);
-            self.arrived.extend(mine);
+            self.arrived.extend(told.taken.into_iter().filter(|id| id.source == self.me));
+            self.hand_again(to, effects);
         }
         for (part, route) in told.routes {
             if route.to == self.me && !route.home {
@@ -105,16 +124,17 @@ impl<K: Ord + Clone + Debug> Replica<K> {
                 heard.home &= route.home;
             }
         }
-        if self.unheard.is_empty() {
+        if is_first && self.unheard.is_empty() {
             self.all_told(effects);
         }
+        self.begin_if_ready(effects);
     }
 
     /// All have told: what directors know and the target does not say can be judged now.
     fn all_told<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
-        self.guests.retain(|part, _| !self.expected.contains_key(part));
         for (id, Heard { parts, to, home }) in std::mem::take(&mut self.heard) {
-            if self.leaving.contains_key(&id) || to == self.me {
+            let is_back = to == self.me && !self.arrived.contains(&id);
+            if self.leaving.contains_key(&id) || is_back {
                 continue;
             }
             if self.arrived.contains(&id) || !self.replicas.contains(&to) {
@@ -125,14 +145,32 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             }
         }
         self.arrived.clear();
-        self.answer_directors(effects);
+        // Two that died together: what this one goes on with the other could hear from nobody else.
+        for (replica, life) in std::mem::take(&mut self.told_early) {
+            let tell = Message::Tell(life, self.all_known());
+            effects.push(Effect::Send(Party::Replica(replica), tell));
+        }
+    }
+
+    /// All have told all that they go on with: packets may be taken.
+    fn begin_if_ready<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
+        if self.is_ready() {
+            self.guests.retain(|part, _| !self.expected.contains_key(part));
+            self.arrived.clear();
+            self.answer_directors(effects);
+        }
     }
 
     /// Waits no longer for what somebody is to tell after this one's restart: it goes on as if he had told that he knows nothing.
     pub fn go_on_without<R>(&mut self, who: Party) -> Vec<Effect<K, R>> {
         let mut effects = Vec::new();
-        if self.unheard.remove(&who) && self.unheard.is_empty() {
+        let was_unsure = self.unsure.remove(&who);
+        let was_unheard = self.unheard.remove(&who);
+        if was_unheard && self.unheard.is_empty() {
             self.all_told(&mut effects);
+        }
+        if was_unheard || was_unsure {
+            self.begin_if_ready(&mut effects);
         }
         effects
     }

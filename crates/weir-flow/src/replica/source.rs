@@ -118,6 +118,10 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         for part in &going.parts {
             self.guests.remove(part);
         }
+        if !self.unheard.is_empty() {
+            // Some director's word that it is not settled may be on its way here.
+            self.arrived.insert(id);
+        }
         self.settle(id, going.to, going.home, effects);
         effects.push(Effect::Moved(id));
     }
@@ -130,7 +134,9 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         effects: &mut Vec<Effect<K, R>>,
     ) {
         let directors = self.directors.iter().map(|director| Party::Director(*director));
-        for to in directors.chain([Party::Replica(target)]) {
+        // Its flows may have come back here since.
+        let target = (target != self.me).then_some(Party::Replica(target));
+        for to in directors.chain(target) {
             effects.push(Effect::Send(to, Message::Settled { id, home }));
         }
     }

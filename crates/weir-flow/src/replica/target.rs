@@ -16,7 +16,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         let source = Party::Replica(id.source);
         let answer = if self.is_coming(id) {
             Message::Prepared(id)
-        } else if self.guests.values().any(|by| *by == id) {
+        } else if self.has_taken(id) {
             // An earlier life of the source did not hear it.
             Message::Done { id, lost: 0 }
         } else if !self.leaving.is_empty() {
@@ -110,6 +110,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     pub(super) fn state<R>(&mut self, id: MoveId, state: R, effects: &mut Vec<Effect<K, R>>) {
         let done = Effect::Send(Party::Replica(id.source), Message::Done { id, lost: 0 });
         if let Some(coming) = self.forget_coming(id) {
+            self.remember_taken(id);
             for part in &coming.parts {
                 self.guests.insert(part.clone(), id);
             }
@@ -120,7 +121,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             effects.push(Effect::Adopt(id, state));
             effects.push(Effect::Release(id));
             effects.push(done);
-        } else if self.guests.values().any(|by| *by == id) {
+        } else if self.has_taken(id) {
             effects.push(done);
         }
     }
@@ -128,6 +129,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// A source is gone for good, and the flows' state with it: they begin anew here, and the
     /// directors that it had not asked are asked in its place.
     pub(super) fn source_gone<R>(&mut self, source: u16, effects: &mut Vec<Effect<K, R>>) {
+        self.taken.retain(|id| id.source != source);
         let all = self.coming.keys().chain(self.overdue.keys());
         let gone: Vec<MoveId> = all.filter(|id| id.source == source).copied().collect();
         for id in gone {

@@ -25,6 +25,12 @@ pub enum Broken {
     ObeysAtOnce,
     /// Who waits no longer for flows that were announced forgets them: when they come nobody says that they have.
     Forgets,
+    /// Where what is remembered outlives a death: what was handed over does not.
+    LosesCopies,
+    /// The same: which migrations have come does not.
+    LosesTaken,
+    /// Two that were started anew together believe what the other said before it knew.
+    TellsOnce,
 }
 
 /// What is looked at.
@@ -51,6 +57,9 @@ pub struct Case {
     pub gone: bool,
     /// Whether a target may once be told to wait no longer.
     pub impatient: bool,
+    /// What replicas remember outlives them, as of their last step whose effects counted. Somebody may die in a step: before it counts,
+    /// or when it does and some of its messages, or none, are sent.
+    pub durable: bool,
     pub broken: Option<Broken>,
 }
 
@@ -68,6 +77,7 @@ impl Default for Case {
             lossy: false,
             gone: false,
             impatient: false,
+            durable: false,
             broken: None,
         }
     }
@@ -91,6 +101,8 @@ pub enum Action {
     /// A replica waits no longer for what the other has announced.
     Forsake(u16),
     Die(Party),
+    /// A replica dies in a step. It counts if there is a number, and so many of its messages are sent.
+    DieIn(Box<Action>, Option<usize>),
     Go(u16),
 }
 
@@ -137,11 +149,25 @@ pub struct World {
     /// Whether somebody did not wait for flows that come: they may begin anew, and their packets meet in two places.
     hurried: bool,
     broken: Option<Broken>,
+    /// So many messages of the replica that is dying are sent.
+    sends: Option<usize>,
     pub wrong: Option<&'static str>,
 }
 
 fn limits(case: &Case) -> Limits {
     Limits { moves: 2, packets: case.room, guests: 4 }
+}
+
+impl Action {
+    /// The replica whose step it is.
+    fn of_replica(&self) -> Option<u16> {
+        match self {
+            Action::Start(me) | Action::Take(me, _) | Action::Timeout(me, _) => Some(*me),
+            Action::Obey => Some(1),
+            Action::Arrive(_, Party::Replica(me)) => Some(*me),
+            _ => None,
+        }
+    }
 }
 
 impl World {
@@ -173,6 +199,7 @@ impl World {
             harmed: false,
             hurried: false,
             broken: case.broken,
+            sends: None,
             wrong: None,
         }
     }
@@ -249,6 +276,15 @@ impl World {
         if self.deaths < case.deaths {
             actions.extend(self.living().into_iter().map(|me| Action::Die(Party::Replica(me))));
             actions.extend((0..case.directors).map(|me| Action::Die(Party::Director(me))));
+            if case.durable {
+                let mut steps = Vec::new();
+                self.normal(case, &mut steps);
+                let steps = steps.into_iter().filter(|step| step.of_replica().is_some());
+                let ends = [None, Some(0), Some(1)];
+                let dies =
+                    |step: Action| ends.map(|end| Action::DieIn(Box::new(step.clone()), end));
+                actions.extend(steps.flat_map(dies));
+            }
         }
         if case.impatient && !self.hurried {
             let waits = |me: &u16| {
@@ -361,6 +397,29 @@ impl World {
                 self.directors[usize::from(me)] = new;
                 self.director_effects(me, effects);
             }
+            Action::DieIn(action, sends) => {
+                let Some(me) = action.of_replica() else { return };
+                match sends {
+                    Some(_) => {
+                        self.sends = sends;
+                        self.act(case, *action);
+                        self.sends = None;
+                    }
+                    // A message was taken, and nothing done of what it asks for. What else is taken counts with what is done.
+                    None => {
+                        if let Action::Arrive(from, to) = *action {
+                            self.messages.get_mut(&(from, to)).unwrap().pop_front();
+                        }
+                        if let Action::Take(replica, director) = *action {
+                            let ring = self.rings.get_mut(&(director, replica)).unwrap();
+                            if matches!(ring.front(), Some(Item::Marker(_))) {
+                                ring.pop_front();
+                            }
+                        }
+                    }
+                }
+                self.die(case, me);
+            }
             Action::Go(me) => self.go(me),
         }
         // Empty queues are no different from none.
@@ -418,9 +477,17 @@ impl World {
         copies.chain(messages).any(here)
     }
 
-    fn send(&mut self, from: Party, to: Party, message: Message<u8, Flows>) {
+    fn send(&mut self, from: Party, to: Party, mut message: Message<u8, Flows>) {
+        if let Message::Tell(_, told) = &mut message {
+            told.more &= self.broken != Some(Broken::TellsOnce);
+        }
         let gone =
             |party| matches!(party, Party::Replica(me) if self.workers[usize::from(me)].gone);
+        match &mut self.sends {
+            Some(0) => return,
+            Some(left) => *left -= 1,
+            None => {}
+        }
         if !gone(from) && !gone(to) {
             self.messages.entry((from, to)).or_default().push_back(message);
         }
@@ -494,20 +561,36 @@ impl World {
     /// What a replica had in its hands is lost; rings and channels stay.
     fn die(&mut self, case: &Case, me: u16) {
         self.deaths += 1;
-        self.harmed = true;
+        self.harmed |= !case.durable;
         self.lose(case, Party::Replica(me));
         let life = self.workers[usize::from(me)].life + 1;
-        let (machine, effects) =
+        let (mut machine, effects) =
             Replica::restarted(me, life, self.living(), 0..case.directors, limits(case));
         self.ordered &= me != 1;
+        let (mut table, mut copies) = (Flows::new(), BTreeMap::new());
+        if case.durable {
+            let old = &self.workers[usize::from(me)];
+            let (mut taken, mut handing) = (old.machine.taken().clone(), Vec::new());
+            if self.broken != Some(Broken::LosesCopies) {
+                handing = old.machine.handing().map(|(id, going)| (id, going.clone())).collect();
+                copies = old.copies.clone();
+            }
+            if self.broken == Some(Broken::LosesTaken) {
+                taken.clear();
+            }
+            table = old.table.clone();
+            if !machine.resume(taken, handing) {
+                self.wrong = Some("what a sound one has committed is refused");
+            }
+        }
         let new = Worker {
             machine,
             life,
             gone: false,
             here: me == 0,
             ordered: false,
-            table: Flows::new(),
-            copies: BTreeMap::new(),
+            table,
+            copies,
             buffers: BTreeMap::new(),
         };
         let old = std::mem::replace(&mut self.workers[usize::from(me)], new);

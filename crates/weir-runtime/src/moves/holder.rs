@@ -2,6 +2,7 @@
 
 mod claim;
 mod gather;
+mod kept;
 mod placed;
 mod some;
 mod sorted;
@@ -12,6 +13,7 @@ mod wants;
 pub use self::placed::Placed;
 
 use self::claim::Claim;
+use self::kept::Kept;
 use self::placed::Handed;
 use self::sorted::Sorted;
 use self::waits::Come;
@@ -96,6 +98,7 @@ pub(super) struct Holder {
     restarted: BTreeSet<u16>,
     /// What was handed over to it, until its µNF has its flows.
     handed: Handed,
+    kept: Kept,
 }
 
 /// A migration away from here.
@@ -208,6 +211,7 @@ impl Holder {
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
             handed: Handed::None,
+            kept: Kept::default(),
         })
     }
 
@@ -279,6 +283,7 @@ impl Holder {
         let mut did = self.sort(segment);
         self.ask_if_new(post);
         for copy in std::mem::take(&mut self.returning) {
+            self.kept.dirty = true;
             self.lost += self.put(&copy, segment);
         }
         if post.has_some() {
@@ -333,6 +338,7 @@ impl Holder {
     }
 
     fn hear(&mut self, from: Party, letter: Letter, post: &mut Post, segment: &mut Segment) {
+        self.kept.dirty = true;
         match &letter {
             // What was told an earlier life may be out of date, and what was not asked for is not to be believed.
             Message::Tell(life, told) if *life == self.life && self.asked(from) => {
@@ -422,6 +428,7 @@ impl Holder {
     }
 
     fn apply(&mut self, effects: Vec<Effect<Part, Flows>>, post: &mut Post, segment: &mut Segment) {
+        self.kept.dirty |= !effects.is_empty();
         for effect in effects {
             match effect {
                 Effect::Send(to, mut letter) => {

@@ -2,6 +2,7 @@
 
 use super::Letter;
 use super::MOST_PARTS;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_flow::{Message, MoveId, Party};
@@ -46,22 +47,59 @@ pub(crate) struct Post {
     turn: usize,
     /// Letters that cannot be, or that nobody takes.
     nonsense: u64,
+    /// Letters that leave when what they say counts, if they wait for that.
+    held: Option<VecDeque<Written>>,
 }
+
+/// A letter, where to, and whether somebody is told what is known here.
+type Written = (Party, Option<Vec<u8>>, bool);
 
 impl Post {
     pub(crate) fn new(channels: Vec<Channel>) -> Self {
         let askers = channels.iter().map(|_| Asker::default()).collect();
-        Post { channels, askers, turn: 0, nonsense: 0 }
+        Post { channels, askers, turn: 0, nonsense: 0, held: None }
     }
 
     /// Sends a letter. One that cannot be sent is as one to somebody who died: time-outs see to it.
     pub(crate) fn send(&mut self, to: Party, letter: &Letter) {
+        let tells = matches!(letter, Message::Tell(..));
+        let written = (to, postcard::to_stdvec(letter).ok(), tells);
+        match &mut self.held {
+            Some(held) => held.push_back(written),
+            None => self.send_written(written),
+        }
+    }
+
+    /// From now on letters wait until they are [let go](Post::let_go).
+    pub(super) fn hold(&mut self) {
+        self.held.get_or_insert_default();
+    }
+
+    /// True when letters wait.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// True while some do.
+    pub(super) fn holds(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_empty())
+    }
+
+    /// Sends those that wait; true when any did.
+    pub(super) fn let_go(&mut self) -> bool {
+        let any = self.holds();
+        while let Some(written) = self.held.as_mut().and_then(VecDeque::pop_front) {
+            self.send_written(written);
+        }
+        any
+    }
+
+    fn send_written(&mut self, (to, bytes, tells): Written) {
         let mut channels = self.channels.iter_mut().zip(&mut self.askers);
         let Some((channel, asker)) = channels.find(|(channel, _)| channel.with == to) else {
             return;
         };
-        let bytes = postcard::to_stdvec(letter).ok();
-        if let (Message::Tell(..), Some(bytes)) = (letter, &bytes) {
+        if let (true, Some(bytes)) = (tells, &bytes) {
             let rest = REST.saturating_mul(u32::try_from(bytes.len()).unwrap_or(u32::MAX));
             asker.rests = Some(Instant::now() + rest);
         }

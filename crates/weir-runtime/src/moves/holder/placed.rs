@@ -69,7 +69,7 @@ impl Moves {
     /// True when nothing is under way.
     pub(crate) fn is_quiet(&self) -> bool {
         self.crews.iter().all(|crew| match &crew.role {
-            Role::Holder(holder) => holder.is_quiet(),
+            Role::Holder(holder) => holder.is_quiet() && !crew.post.holds(),
             Role::Sender(sender) => sender.is_ready(),
         })
     }

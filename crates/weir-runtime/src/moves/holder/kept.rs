@@ -1,0 +1,210 @@
+//! What of a holder's migrations is committed with its flows, where those are replicated: the copies that it has handed over,
+//! whose flows are in no table, and which migrations have come.
+
+use super::{Holder, Leave};
+use crate::moves::{Flows, MOST_PARTS, Part, Post};
+use crate::segment::Segment;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use weir_flow::{Going, MoveId, Stage};
+
+/// A migration that is handed over.
+#[derive(Serialize, Deserialize)]
+struct Copied {
+    going: Going<Part>,
+    flows: Flows,
+}
+
+/// What is to be written for a migration, or for all together, or that there is nothing any more.
+pub(in crate::moves) type Change = (Option<MoveId>, Option<Vec<u8>>);
+
+/// What there is in the replica.
+#[derive(Default)]
+pub(super) struct Kept {
+    copies: BTreeSet<MoveId>,
+    taken: BTreeSet<MoveId>,
+    /// Something may be otherwise since.
+    pub(super) dirty: bool,
+}
+
+/// What an earlier life had committed, as far as it can be.
+#[derive(Default)]
+struct Found {
+    taken: BTreeSet<MoveId>,
+    copies: Vec<(MoveId, Copied)>,
+    /// Something of it cannot be.
+    damaged: bool,
+}
+
+impl Kept {
+    /// What is to be written so that there are just these copies, and these migrations taken.
+    fn changes<'c>(
+        &mut self,
+        handing: impl Iterator<Item = (MoveId, &'c Going<Part>, &'c Flows)>,
+        taken: &BTreeSet<MoveId>,
+    ) -> Vec<Change> {
+        let (mut changes, mut copies) = (Vec::new(), BTreeSet::new());
+        for (id, going, flows) in handing {
+            copies.insert(id);
+            // A copy never changes.
+            if !self.copies.contains(&id) {
+                let copied = Copied { going: going.clone(), flows: flows.clone() };
+                changes.push((Some(id), postcard::to_stdvec(&copied).ok()));
+            }
+        }
+        changes.extend(self.copies.difference(&copies).map(|id| (Some(*id), None)));
+        self.copies = copies;
+        if *taken != self.taken {
+            changes.push((None, postcard::to_stdvec(taken).ok()));
+            self.taken.clone_from(taken);
+        }
+        changes
+    }
+
+    /// Reads what is in the replica, of `replicas` instances.
+    fn read(&mut self, found: &[(Option<MoveId>, Vec<u8>)], replicas: u16) -> Found {
+        let mut all = Found::default();
+        for (id, bytes) in found {
+            match id {
+                None => match postcard::from_bytes(bytes) {
+                    Ok(ids) => all.taken = ids,
+                    Err(_) => all.damaged = true,
+                },
+                Some(id) => {
+                    // Also of what cannot be: it is cleared with what is over.
+                    self.copies.insert(*id);
+                    match postcard::from_bytes::<Copied>(bytes) {
+                        Ok(copied)
+                            if copied.going.parts.len() <= MOST_PARTS
+                                && copied.going.to < replicas =>
+                        {
+                            all.copies.push((*id, copied));
+                        }
+                        Ok(_) | Err(_) => all.damaged = true,
+                    }
+                }
+            }
+        }
+        self.taken.clone_from(&all.taken);
+        self.dirty = true;
+        all
+    }
+}
+
+impl Holder {
+    /// True when something of what is remembered of its flows is replicated.
+    pub(in crate::moves) fn is_replicated(&self, segment: &Segment) -> bool {
+        let mut nodes = self.nodes.iter().filter_map(|node| segment.nodes.get(*node));
+        nodes.any(|node| node.replicate.is_some())
+    }
+
+    /// What is to be written with the tables, before any letter leaves.
+    pub(in crate::moves) fn changes(&mut self) -> Vec<Change> {
+        // What comes back into the table is in it at the next turn only.
+        if !self.kept.dirty || !self.returning.is_empty() {
+            return Vec::new();
+        }
+        self.kept.dirty = false;
+        let leaving = &self.leaving;
+        let handing = self
+            .machine
+            .handing()
+            .filter_map(|(id, going)| Some((id, going, leaving.get(&id)?.copy.as_ref()?)));
+        self.kept.changes(handing, self.machine.taken())
+    }
+
+    /// Goes on with what an earlier life had committed; false when it cannot have been a sound one's.
+    pub(in crate::moves) fn resume(
+        &mut self,
+        found: &[(Option<MoveId>, Vec<u8>)],
+        post: &mut Post,
+    ) -> bool {
+        let Found { taken, copies, damaged } = self.kept.read(found, self.replicas);
+        let handing = copies.iter().map(|(id, copied)| (*id, copied.going.clone()));
+        if !self.machine.resume(taken, handing.collect()) {
+            return false;
+        }
+        let mut gone = BTreeSet::new();
+        for (id, Copied { going, flows: copy }) in copies {
+            let is_gone = self.gone.contains(&going.to);
+            if is_gone {
+                gone.insert(going.to);
+            }
+            for part in going.parts.iter().filter(|_| !is_gone) {
+                match part {
+                    Part::Bucket(bucket) => self.own(*bucket, false),
+                    Part::Flow(hash) => drop(self.visitors.remove(hash)),
+                }
+            }
+            let flows = copy.records().filter(|record| record.begins).count() as u64;
+            let new = Leave::new(None);
+            self.leaving
+                .insert(id, Leave { stage: Stage::Handing, copy: Some(copy), flows, ..new });
+        }
+        // Of a target that has gone meanwhile nobody tells this life.
+        for target in gone {
+            let effects = self.machine.gone(target);
+            self.apply_without_table(effects, post);
+        }
+        !damaged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> MoveId {
+        MoveId { source: 0, life: 0, number }
+    }
+
+    fn going(to: u16) -> Going<Part> {
+        let parts = [Part::Bucket(7), Part::Flow(8)].into();
+        Going { parts, to, home: false, stage: Stage::Handing }
+    }
+
+    /// Writes changes over what stands there.
+    fn write(stands: &mut Vec<(Option<MoveId>, Vec<u8>)>, changes: Vec<Change>) {
+        for (id, bytes) in changes {
+            stands.retain(|(other, _)| *other != id);
+            stands.extend(bytes.map(|bytes| (id, bytes)));
+        }
+    }
+
+    #[test]
+    fn a_successor_finds_the_copies_that_nobody_has_taken_yet_and_what_has_come() {
+        let (mut kept, mut stands) = (Kept::default(), Vec::new());
+        let (going, flows, came) = (going(1), Flows::default(), [id(9)].into());
+        let two = [(id(1), &going, &flows), (id(2), &going, &flows)];
+        write(&mut stands, kept.changes(two.into_iter(), &came));
+        // The first is over; the second is as it was, and not written again.
+        let then = kept.changes(two.into_iter().skip(1), &came);
+        assert_eq!(then, [(Some(id(1)), None)]);
+        write(&mut stands, then);
+
+        let mut next = Kept::default();
+        let found = next.read(&stands, 2);
+        assert!(!found.damaged);
+        assert_eq!(found.taken, came);
+        let [(number, copied)] = &found.copies[..] else { panic!("not one copy") };
+        assert_eq!((*number, &copied.going), (id(2), &going));
+        // What it has found it need not write; what is over it clears.
+        assert!(next.changes(two.into_iter().skip(1), &came).is_empty());
+        assert_eq!(next.changes([].into_iter(), &came), [(Some(id(2)), None)]);
+    }
+
+    #[test]
+    fn what_cannot_have_been_committed_is_said_and_cleared() {
+        let (mut kept, none) = (Kept::default(), BTreeSet::new());
+        let (beyond, flows) = (going(2), Flows::default());
+        let changes = kept.changes([(id(1), &beyond, &flows)].into_iter(), &none);
+        let to_nobody: Vec<_> = changes.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
+        for found in [to_nobody, vec![(Some(id(1)), vec![0xff])], vec![(None, vec![0xff])]] {
+            let mut next = Kept::default();
+            let read = next.read(&found, 2);
+            assert!(read.damaged && read.copies.is_empty() && read.taken.is_empty());
+            let cleared = found.iter().filter(|(id, _)| id.is_some()).map(|(id, _)| (*id, None));
+            assert_eq!(next.changes([].into_iter(), &none), cleared.collect::<Vec<_>>());
+        }
+    }
+}

@@ -312,7 +312,7 @@ pub struct ScheduleSpec {
 pub struct Trial {
     /// SCHED_RR in the place of SCHED_FIFO.
     pub round_robin: bool,
-    /// When all have had time to start (0.6 seconds) it never leaves its core to others of its own will.
+    /// When all have had time to start (a second) it never leaves its core to others of its own will.
     pub keeps_core: bool,
     /// Of so many migrations of flows an instance begins the next only when one has ended; `None`: as many as it may.
     pub migrations: Option<u16>,

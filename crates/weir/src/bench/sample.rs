@@ -21,7 +21,11 @@ const FAST_NS: f64 = 130.0;
 const WARM_UP: Duration = Duration::from_secs(30);
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
-const KEEPS: Duration = Duration::from_millis(750);
+const KEEPS: Duration = Duration::from_millis(1150);
+
+/// Such workers have started by then, or do not; and how often it is tried.
+const STARTED: Duration = Duration::from_secs(5);
+const STARTS: u32 = 5;
 
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]
@@ -84,6 +88,8 @@ pub enum BenchError {
     Agent(#[from] AgentError),
     #[error("this machine has one core; the measurement needs two")]
     OneCore,
+    #[error("workers that keep their core did not let all start, {STARTS} times")]
+    NotStarted,
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", path.display())]
@@ -238,20 +244,19 @@ impl SampleArgs {
     ) -> Result<Measured, BenchError> {
         let before = round_trip(self.device_core, self.chain_core);
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
-        let setup = wiring::wire(plan, &binds, &BTreeMap::new(), options)?;
-        let sink = setup.workers.len() - 1;
         let keeps_core = options.trial.keeps_core;
-        let mut policy = RestartPolicy::default();
-        if keeps_core {
-            // Who never gets the core does not hang: that is what is measured.
-            policy.patience = None;
-        }
-        let mut agent = Agent::start(setup, policy)?;
-        let workers = agent.setup().workers.len();
-        let real_time = wait_until_ready(&mut agent, workers)?;
-        if keeps_core {
+        let (mut agent, real_time) = if keeps_core {
+            let (mut agent, real_time) = start_keeping(plan, &binds, options)?;
             watch(&mut agent, KEEPS)?;
-        }
+            (agent, real_time)
+        } else {
+            let setup = wiring::wire(plan, &binds, &BTreeMap::new(), options)?;
+            let mut agent = Agent::start(setup, RestartPolicy::default())?;
+            let workers = agent.setup().workers.len();
+            let real_time = wait_until_ready(&mut agent, workers)?;
+            (agent, real_time)
+        };
+        let sink = agent.setup().workers.len() - 1;
         let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
         watch(&mut agent, span / 2)?;
         let patience = Instant::now() + WARM_UP;
@@ -268,10 +273,42 @@ impl SampleArgs {
     }
 }
 
+/// Starts workers that are to keep their core. One that does so before those behind it have started leaves them none to start on: then
+/// all are started anew.
+fn start_keeping(
+    plan: &Plan,
+    binds: &BTreeMap<u16, DeviceSpec>,
+    options: &RunOptions,
+) -> Result<(Agent, bool), BenchError> {
+    // Who never gets the core does not hang: that is what is measured.
+    let policy = RestartPolicy { patience: None, ..RestartPolicy::default() };
+    for _ in 0..STARTS {
+        let setup = wiring::wire(plan, binds, &BTreeMap::new(), options)?;
+        let mut agent = Agent::start(setup, policy)?;
+        let workers = agent.setup().workers.len();
+        if let Some(real_time) = ready_by(&mut agent, workers, Some(Instant::now() + STARTED))? {
+            return Ok((agent, real_time));
+        }
+    }
+    Err(BenchError::NotStarted)
+}
+
 /// Waits until `waiting` workers are ready; true when one is in the real-time class.
-pub fn wait_until_ready(agent: &mut Agent, mut waiting: usize) -> Result<bool, AgentError> {
+pub fn wait_until_ready(agent: &mut Agent, waiting: usize) -> Result<bool, AgentError> {
+    Ok(ready_by(agent, waiting, None)?.unwrap_or_default())
+}
+
+/// The same; `None` when they are not by then.
+fn ready_by(
+    agent: &mut Agent,
+    mut waiting: usize,
+    latest: Option<Instant>,
+) -> Result<Option<bool>, AgentError> {
     let mut real_time = false;
     while waiting > 0 {
+        if latest.is_some_and(|latest| Instant::now() >= latest) {
+            return Ok(None);
+        }
         agent.turn(Duration::from_millis(100))?;
         while let Some(event) = agent.event() {
             match event {
@@ -287,7 +324,7 @@ pub fn wait_until_ready(agent: &mut Agent, mut waiting: usize) -> Result<bool, A
             }
         }
     }
-    Ok(real_time)
+    Ok(Some(real_time))
 }
 
 /// Lets the agent do its work for `span`.

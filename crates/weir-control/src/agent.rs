@@ -32,7 +32,6 @@ use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_device::Place;
-use weir_mem::fault::Step;
 use weir_runtime::moves::Owed;
 use weir_runtime::spec::command;
 
@@ -535,56 +534,6 @@ impl Agent {
             self.tell_watchdog();
         }
         Ok(left)
-    }
-
-    fn restart_due(&mut self, timeout: Duration) -> Result<Duration, AgentError> {
-        let now = Instant::now();
-        let mut timeout = if self.start_waiting()? { Duration::ZERO } else { timeout };
-        for w in 0..self.workers.len() {
-            let State::Restarting(at) = self.workers[w].state else { continue };
-            if at <= now {
-                // What its predecessor was told and did not take is over.
-                self.memory.workers[w].forget_commands();
-                self.trust.expects_nothing(w);
-                self.generation.expects_nothing(w);
-                if self.stopping {
-                    self.order(w, command::STOP);
-                }
-                self.tell_of_cycles(w);
-                self.memory.begin_life(w);
-                // A fault that a test asked for is the first process's alone; one that only a successor comes by is the first one's.
-                let is_first = self.workers[w].restarts == 0;
-                let fault = self.setup.workers[w].fault;
-                let fault = fault.filter(|(step, _)| is_first && *step == Step::Recovering as u32);
-                let socket = self.workers[w].left.take();
-                if socket.is_none() && self.setup.packets(w).is_some() {
-                    // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's
-                    // place for that.
-                    let unread = std::mem::take(&mut self.workers[w].unread);
-                    self.memory.begin_at_new_socket(w, unread);
-                }
-                // Should there be no process this time, it is the next one's.
-                let kept = socket.as_ref().and_then(|socket| socket.try_clone().ok());
-                self.workers[w].failed = None;
-                let how = Beginning { fault, socket, standby: false };
-                let started = Process::start(&self.programs, &self.setup, &self.memory, w, how);
-                let process = match started {
-                    Ok(process) => process,
-                    Err(e) => {
-                        self.workers[w].left = kept;
-                        self.not_started(w, e.to_string())?;
-                        continue;
-                    }
-                };
-                self.workers[w].state = State::Running(process);
-                self.liveness.started(w);
-                self.workers[w].restarts += 1;
-                self.tell_watchdog();
-            } else {
-                timeout = timeout.min(at - now);
-            }
-        }
-        Ok(timeout)
     }
 
     /// A watchdog, if some worker may be in the real-time class.

@@ -3,11 +3,12 @@
 use super::crash::Cause;
 use super::hear::readable;
 use super::{Agent, AgentError, Event, State};
-use crate::process::Process;
+use crate::process::{Beginning, Process};
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 use weir_device::{leaves_socket, unread_packets};
-use weir_runtime::spec::EndSpec;
+use weir_mem::fault::Step;
+use weir_runtime::spec::{EndSpec, command};
 
 /// A worker that dies more often than this before it is ready is given up: restarting will not help.
 const STILLBORN: u32 = 5;
@@ -104,6 +105,57 @@ impl Agent {
 }
 
 impl Agent {
+    /// Starts successors whose time has come; how long to wait for the next one, `timeout` at most.
+    pub(super) fn restart_due(&mut self, timeout: Duration) -> Result<Duration, AgentError> {
+        let now = Instant::now();
+        let mut timeout = if self.start_waiting()? { Duration::ZERO } else { timeout };
+        for w in 0..self.workers.len() {
+            let State::Restarting(at) = self.workers[w].state else { continue };
+            if at <= now {
+                // What its predecessor was told and did not take is over.
+                self.memory.workers[w].forget_commands();
+                self.trust.expects_nothing(w);
+                self.generation.expects_nothing(w);
+                if self.stopping {
+                    self.order(w, command::STOP);
+                }
+                self.tell_of_cycles(w);
+                self.memory.begin_life(w);
+                // A fault that a test asked for is the first process's alone; one that only a successor comes by is the first one's.
+                let is_first = self.workers[w].restarts == 0;
+                let fault = self.setup.workers[w].fault;
+                let fault = fault.filter(|(step, _)| is_first && *step == Step::Recovering as u32);
+                let socket = self.workers[w].left.take();
+                if socket.is_none() && self.setup.packets(w).is_some() {
+                    // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's
+                    // place for that.
+                    let unread = std::mem::take(&mut self.workers[w].unread);
+                    self.memory.begin_at_new_socket(w, unread);
+                }
+                // Should there be no process this time, it is the next one's.
+                let kept = socket.as_ref().and_then(|socket| socket.try_clone().ok());
+                self.workers[w].failed = None;
+                let how = Beginning { fault, socket, standby: false };
+                let started = Process::start(&self.programs, &self.setup, &self.memory, w, how);
+                let process = match started {
+                    Ok(process) => process,
+                    Err(e) => {
+                        self.workers[w].left = kept;
+                        self.not_started(w, e.to_string())?;
+                        continue;
+                    }
+                };
+                self.workers[w].state = State::Running(process);
+                self.liveness.started(w);
+                self.workers[w].restarts += 1;
+                self.tell_watchdog();
+            } else {
+                timeout = timeout.min(at - now);
+            }
+        }
+        Ok(timeout)
+    }
+
     /// There is no process for a successor of worker `w` (no memory, no descriptors): as if it had died at once.
     pub(super) fn not_started(&mut self, w: usize, why: String) -> Result<(), AgentError> {
         let now = Instant::now();
@@ -156,7 +208,6 @@ impl Agent {
         let further = worker.left_at.replace(place) != Some(place);
         let may = (killed || further) && worker.stillborn <= FORGET;
         let packets = process.into_packets().filter(|_| leaves_socket(&place));
-        worker.left = None;
         match packets {
             Some(packets) if may => worker.left = Some(packets),
             Some(packets) => worker.unread += unread_packets(packets, &place),

@@ -244,18 +244,10 @@ impl SampleArgs {
     ) -> Result<Measured, BenchError> {
         let before = round_trip(self.device_core, self.chain_core);
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
-        let keeps_core = options.trial.keeps_core;
-        let (mut agent, real_time) = if keeps_core {
-            let (mut agent, real_time) = start_keeping(plan, &binds, options)?;
+        let (mut agent, real_time) = start(plan, &binds, options)?;
+        if options.trial.keeps_core {
             watch(&mut agent, KEEPS)?;
-            (agent, real_time)
-        } else {
-            let setup = wiring::wire(plan, &binds, &BTreeMap::new(), options)?;
-            let mut agent = Agent::start(setup, RestartPolicy::default())?;
-            let workers = agent.setup().workers.len();
-            let real_time = wait_until_ready(&mut agent, workers)?;
-            (agent, real_time)
-        };
+        }
         let sink = agent.setup().workers.len() - 1;
         let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
         watch(&mut agent, span / 2)?;
@@ -273,20 +265,25 @@ impl SampleArgs {
     }
 }
 
-/// Starts workers that are to keep their core. One that does so before those behind it have started leaves them none to start on: then
-/// all are started anew.
-fn start_keeping(
+/// Starts a graph and waits until all are ready; true when one is in the real-time class. Of workers that are to keep their core one may do so
+/// before those behind it have started, and leaves them none to start on: then all are started anew.
+fn start(
     plan: &Plan,
     binds: &BTreeMap<u16, DeviceSpec>,
     options: &RunOptions,
 ) -> Result<(Agent, bool), BenchError> {
-    // Who never gets the core does not hang: that is what is measured.
-    let policy = RestartPolicy { patience: None, ..RestartPolicy::default() };
+    let keeps_core = options.trial.keeps_core;
+    let mut policy = RestartPolicy::default();
+    if keeps_core {
+        // Who never gets the core does not hang: that is what is measured.
+        policy.patience = None;
+    }
     for _ in 0..STARTS {
         let setup = wiring::wire(plan, binds, &BTreeMap::new(), options)?;
         let mut agent = Agent::start(setup, policy)?;
         let workers = agent.setup().workers.len();
-        if let Some(real_time) = ready_by(&mut agent, workers, Some(Instant::now() + STARTED))? {
+        let latest = keeps_core.then(|| Instant::now() + STARTED);
+        if let Some(real_time) = ready_by(&mut agent, workers, latest)? {
             return Ok((agent, real_time));
         }
     }

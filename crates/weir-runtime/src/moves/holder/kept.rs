@@ -100,11 +100,11 @@ impl Holder {
 
     /// What is to be written with the tables, before any letter leaves.
     pub(in crate::moves) fn changes(&mut self) -> Vec<Change> {
-        // What comes back into the table is in it at the next turn only.
-        if !self.kept.dirty || !self.returning.is_empty() {
+        // What comes back has been put into the table at the turn's beginning: nothing is given up that is in none.
+        debug_assert!(self.returning.is_empty());
+        if !std::mem::take(&mut self.kept.dirty) {
             return Vec::new();
         }
-        self.kept.dirty = false;
         let leaving = &self.leaving;
         let handing = self
             .machine

@@ -103,6 +103,34 @@ fn refused(policy: &Path, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Flows of a replicated NF move to the instance that is added, and what each remembers is committed with what comes out.
+#[test]
+fn a_replicated_nf_gets_an_instance_too_and_remembers_just_what_came_out_when_both_die() {
+    const FLOWS: u64 = 100;
+    let scratch = Scratch::new("scaling-replicated");
+    let policy = scratch.policy(
+        "Port<0> lan;  Port<1> wan;  FlowMonitor mon;  Busy slow { cycles: 160000 };
+        pipelet { lan -> mon -> slow -> wan; }",
+    );
+    let lan = format!("0=gen:size=64,flows={FLOWS},rate=40000,seed=1");
+    let args = ["--isolate", "each", "--scale", "mon+slow=1:2,cool=0.3", "--replicate"];
+    let more = ["mon=batch", "--bind", &lan, "--bind", "1=null", "--restart-delay", "0"];
+    let mut run = Run::start(&policy, &[&args[..], &more].concat());
+    run.wait_for_line("an instance more", |line| line.contains("scaling mon: done (2 in use"));
+    for name in ["mon#1+slow#1", "mon#2+slow#2"] {
+        rustix::process::kill_process(run.workers()[name], Signal::KILL).unwrap();
+        let back = format!("worker {name} has ");
+        run.wait_for_line("its flows", |line| line.contains(&back) && line.contains("flows back"));
+    }
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("scaling, replicated");
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    let told = &nodes.iter().find(|node| node["name"] == "mon").unwrap()["report"];
+    assert_eq!(told["flows"], FLOWS, "a flow began anew: {told:#}");
+    assert_eq!(told["packets"], finished.number("/balance/out"), "{told:#}");
+}
+
 #[test]
 fn what_cannot_be_scaled_is_refused_with_why() {
     let scratch = Scratch::new("scaling-refused");

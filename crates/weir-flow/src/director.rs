@@ -3,6 +3,7 @@
 use crate::message::{Message, MoveId, Party, Route, Stage, Told};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
 
 /// What a director's driver has to do, in this order.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,6 +25,10 @@ pub struct Director<K: Ord> {
     life: u32,
     replicas: BTreeSet<u16>,
     routes: BTreeMap<K, Route>,
+    /// By migration that is not over: the parts whose routes say so. To look at these when it is over, not at all routes.
+    unsettled: BTreeMap<MoveId, BTreeSet<K>>,
+    /// How many were over since all routes were looked at.
+    since: Since,
     /// Replicas that have not told yet.
     unheard: BTreeSet<u16>,
     /// While that is so: migrations of which their sources have told or asked,
@@ -36,6 +41,26 @@ pub struct Director<K: Ord> {
     most: usize,
 }
 
+/// Says when something is looked at again that is looked at in any case: two directors that differ in it alone are alike.
+#[derive(Debug, Clone, Copy, Default)]
+struct Since(usize);
+
+impl PartialEq for Since {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Since {}
+
+impl Hash for Since {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+/// Migrations of one source that are not over, as far as is known here, at most: many times as many as a sound one has under way. Of more the
+/// oldest count as over: their source has died since, or is none that could be waited for.
+const OPEN: usize = 256;
+
 impl<K: Ord + Clone + Debug> Director<K> {
     /// A director that has sent nothing yet, in front of these replicas.
     #[must_use]
@@ -45,6 +70,8 @@ impl<K: Ord + Clone + Debug> Director<K> {
             life: 0,
             replicas,
             routes: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            since: Since::default(),
             unheard: BTreeSet::new(),
             known: BTreeSet::new(),
             open: BTreeMap::new(),
@@ -103,7 +130,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
         let mut effects = Vec::new();
         let Party::Replica(replica) = from else { return effects };
         // These end no migration: what is remembered stays.
-        let keeps =
+        let mut keeps =
             self.is_ready() && matches!(message, Message::Switch { .. } | Message::Hello(_));
         match message {
             Message::Hello(life) => {
@@ -136,11 +163,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
             Message::Dropped(id) => {
                 self.open.remove(&id);
             }
-            Message::Settled { id, .. } => {
-                for route in self.routes.values_mut() {
-                    route.unsettled.remove(&id);
-                }
-            }
+            Message::Settled { id, .. } => keeps = self.settle(id, &home, &mut effects),
             _ => {}
         }
         if self.is_ready() && !keeps {
@@ -150,6 +173,81 @@ impl<K: Ord + Clone + Debug> Director<K> {
         effects
     }
 
+    /// A migration is over. Forgets those of its parts that are at home; false when all parts have to be looked at for that: when no other
+    /// migration is under way, and now and then else, as what has come home because its bucket did is no part of this one.
+    fn settle<R>(
+        &mut self,
+        id: MoveId,
+        home: &impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16,
+        effects: &mut Vec<DirectorEffect<K, R>>,
+    ) -> bool {
+        let parts = self.close(id);
+        self.since.0 += 1;
+        if self.unsettled.is_empty() || !self.is_ready() || self.since.0 >= self.routes.len() {
+            return false;
+        }
+        let routes = parts.iter().filter_map(|part| Some((part, self.routes.get(part)?)));
+        let (gone, stays): (Vec<_>, Vec<_>) =
+            routes.partition(|(part, route)| self.is_over(part, route, home));
+        if gone.iter().any(|(_, route)| route.by != id) {
+            // Others may have come with the same, later migration.
+            return false;
+        }
+        let some_stay = stays.iter().any(|(_, route)| route.by == id);
+        let to = gone.first().map(|(_, route)| route.to).filter(|_| !some_stay);
+        let gone: Vec<K> = gone.into_iter().map(|(part, _)| part.clone()).collect();
+        for part in gone {
+            self.routes.remove(&part);
+            effects.push(DirectorEffect::Undivert(part));
+        }
+        // As in `forget`.
+        let letter = Message::Settled { id, home: true };
+        effects.extend(to.map(|to| DirectorEffect::Send(Party::Replica(to), letter)));
+        true
+    }
+
+    /// Of a migration nobody asks for anything any more; its parts.
+    fn close(&mut self, id: MoveId) -> BTreeSet<K> {
+        let parts = self.unsettled.remove(&id).unwrap_or_default();
+        for part in &parts {
+            if let Some(route) = self.routes.get_mut(part) {
+                route.unsettled.remove(&id);
+            }
+        }
+        parts
+    }
+
+    /// The migrations of a source that are not over.
+    fn open_of(&self, source: u16) -> impl Iterator<Item = MoveId> {
+        let first = MoveId { source, life: 0, number: 0 };
+        let last = MoveId { source, life: u32::MAX, number: u64::MAX };
+        self.unsettled.range(first..=last).map(|(id, _)| *id)
+    }
+
+    /// True for a part that goes where its bucket does, and of which no source can ask for anything else.
+    fn is_over(
+        &self,
+        part: &K,
+        route: &Route,
+        home: &impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16,
+    ) -> bool {
+        route.unsettled.is_empty() && home(part, &|part| self.diverted(part)) == route.to
+    }
+
+    /// Takes a route away, with what is known of its migrations.
+    fn unroute(&mut self, part: &K) -> Option<Route> {
+        let route = self.routes.remove(part)?;
+        for id in &route.unsettled {
+            if let Some(parts) = self.unsettled.get_mut(id) {
+                parts.remove(part);
+                if parts.is_empty() {
+                    self.unsettled.remove(id);
+                }
+            }
+        }
+        Some(route)
+    }
+
     /// Forgets what is at home, when no source can ask for it again: an old request that comes late
     /// must find what is newer than it.
     fn forget<R>(
@@ -157,10 +255,8 @@ impl<K: Ord + Clone + Debug> Director<K> {
         home: impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16,
         effects: &mut Vec<DirectorEffect<K, R>>,
     ) {
-        let diverted = |part: &K| self.diverted(part);
-        let is_home = |(part, route): &(&K, &Route)| {
-            route.unsettled.is_empty() && home(part, &diverted) == route.to
-        };
+        self.since = Since::default();
+        let is_home = |(part, route): &(&K, &Route)| self.is_over(part, route, &home);
         let parts = self.routes.iter().filter(is_home).map(|(part, _)| part.clone());
         let parts: Vec<K> = parts.collect();
         let forgotten = parts.into_iter().filter_map(|part| self.routes.remove_entry(&part));
@@ -186,8 +282,13 @@ impl<K: Ord + Clone + Debug> Director<K> {
         self.replicas.remove(&replica);
         self.unheard.remove(&replica);
         self.open.retain(|_, target| *target != replica);
-        let lost = self.routes.extract_if(.., |_, route| route.to == replica);
-        lost.map(|(part, _)| DirectorEffect::Undivert(part)).collect()
+        // It asks for nothing any more.
+        let own: Vec<MoveId> = self.open_of(replica).collect();
+        own.into_iter().for_each(|id| drop(self.close(id)));
+        let to_it = self.routes.iter().filter(|(_, route)| route.to == replica);
+        let lost: Vec<K> = to_it.map(|(part, _)| part.clone()).collect();
+        lost.iter().for_each(|part| drop(self.unroute(part)));
+        lost.into_iter().map(DirectorEffect::Undivert).collect()
     }
 
     /// After a restart: replicas of which is not known yet what they know, or how what comes to them ends.
@@ -227,10 +328,14 @@ impl<K: Ord + Clone + Debug> Director<K> {
         if !self.is_ready() {
             self.known.insert(id);
         }
+        if !self.unsettled.contains_key(&id) && self.open_of(id.source).count() >= OPEN {
+            let oldest = self.open_of(id.source).next();
+            oldest.into_iter().for_each(|id| drop(self.close(id)));
+        }
         for part in parts {
             if self.replicas.contains(&to) {
                 self.divert(part, to, id, true, effects);
-            } else if self.routes.remove(&part).is_some() {
+            } else if self.unroute(&part).is_some() {
                 // The target went before it was asked for.
                 effects.push(DirectorEffect::Undivert(part));
             }
@@ -259,8 +364,8 @@ impl<K: Ord + Clone + Debug> Director<K> {
     ) {
         let new = || Route { to, by: id, unsettled: BTreeSet::new(), home: false };
         let route = self.routes.entry(part.clone()).or_insert_with(new);
-        if open {
-            route.unsettled.insert(id);
+        if open && route.unsettled.insert(id) {
+            self.unsettled.entry(id).or_default().insert(part.clone());
         }
         if !route.by.is_later(id) {
             (route.to, route.by) = (to, id);

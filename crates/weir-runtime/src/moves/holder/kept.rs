@@ -153,6 +153,51 @@ impl Holder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use weir_flow::{Limits, Replica};
+
+    proptest! {
+        /// A predecessor may have been anybody's.
+        #[test]
+        fn whatever_stands_there_is_gone_on_with_whole_or_not_at_all(
+            stands in prop::collection::vec(
+                (prop::option::of((0..3_u16, 0..3_u32, 0..6_u64)), prop::collection::vec(any::<u8>(), 0..40)),
+                0..8
+            ),
+            sound in prop::collection::vec((0..3_u16, 0..3_u32, 0..6_u64, 0..4_u16), 0..8),
+            flip in prop::collection::vec((any::<u16>(), any::<u8>()), 0..3),
+        ) {
+            let id = |(source, life, number)| MoveId { source, life, number };
+            let mut found: Vec<_> = stands.into_iter().map(|(of, bytes)| (of.map(id), bytes)).collect();
+            for (source, life, number, to) in sound {
+                let copied = Copied { going: going(to), flows: Flows::default() };
+                let mut bytes = postcard::to_stdvec(&copied).unwrap();
+                for (at, bits) in &flip {
+                    let at = usize::from(*at) % bytes.len();
+                    bytes[at] ^= bits;
+                }
+                found.push((Some(id((source, life, number))), bytes));
+            }
+            let limits = Limits { moves: 4, packets: 0, guests: 100 };
+            let (mut machine, _) = Replica::<Part>::restarted::<Flows>(0, 2, 0..3, 0..1, limits);
+            let mut kept = Kept::default();
+            let Found { taken, copies, .. } = kept.read(&found, 3);
+            let handing: Vec<_> = copies.iter().map(|(id, copied)| (*id, copied.going.clone())).collect();
+            let count = handing.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
+            if machine.resume(taken.clone(), handing) {
+                prop_assert_eq!(machine.handing().count(), count);
+                prop_assert!(count <= limits.moves);
+                prop_assert!(machine.handing().all(|(id, going)| id.source == 0 && id.life < 2 && going.to != 0));
+                prop_assert_eq!(machine.taken(), &taken);
+            } else {
+                prop_assert_eq!((machine.handing().count(), machine.taken().len()), (0, 0));
+            }
+            // What is of no use is cleared, and nothing else is said of it.
+            let named = found.iter().filter_map(|(id, _)| *id).collect::<BTreeSet<_>>();
+            let cleared = kept.changes([].into_iter(), &taken).into_iter();
+            prop_assert!(cleared.map(|(id, bytes)| (id.unwrap(), bytes)).eq(named.into_iter().map(|id| (id, None))));
+        }
+    }
 
     fn id(number: u64) -> MoveId {
         MoveId { source: 0, life: 0, number }

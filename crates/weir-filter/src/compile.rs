@@ -13,7 +13,7 @@ use crate::kinds::Kinds;
 use crate::lower::{LowerError, lower};
 use crate::offsets::Misplaced;
 use crate::pages::Pages;
-use crate::shape::{self, PLACES, SHAPES};
+use crate::shape::{self, PLACES, SHAPES, Shape};
 
 /// Why an expression cannot be compiled.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -80,6 +80,19 @@ impl Filter {
     /// When `expr` holds a tag or a test of a value, a primitive where libpcap does not take it, or more
     /// than 2^32 tests.
     pub fn compile(expr: &Expr) -> Result<Filter, CompileError> {
+        Self::for_shapes(expr, &SHAPES)
+    }
+
+    /// As [`Filter::compile`], for so few packets that it would take longer to make the tables than to judge them without.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn compile_for_few(expr: &Expr) -> Result<Filter, CompileError> {
+        Self::for_shapes(expr, &[])
+    }
+
+    /// With tables for packets of these shapes, the first ones of [`SHAPES`].
+    fn for_shapes(expr: &Expr, shapes: &[Shape]) -> Result<Filter, CompileError> {
         let (fields, cond) = lower(expr)?;
         let mut emitter = Emitter::default();
         let (entry, first) = match diagram::build(&cond, &fields) {
@@ -97,7 +110,7 @@ impl Filter {
         if let Some(way) = ways.first_mut() {
             *way = first;
         }
-        for (shape, way) in SHAPES.iter().zip(ways.iter_mut().skip(1)) {
+        for (shape, way) in shapes.iter().zip(ways.iter_mut().skip(1)) {
             let (fields, cond) = shape.narrowed(&cond, &fields);
             // What grows too large even so is judged as all packets are.
             if let Some(diagram) = diagram::build(&cond, &fields) {

@@ -20,7 +20,7 @@ pub(super) struct Chooser(Option<Filter>);
 
 impl Chooser {
     pub(super) fn new(filter: Option<&Expr>) -> Result<Self, CompileError> {
-        Ok(Chooser(filter.map(Filter::compile).transpose()?))
+        Ok(Chooser(filter.map(Filter::compile_for_few).transpose()?))
     }
 
     pub(super) fn takes(&self, keys: &[FlowKey]) -> bool {

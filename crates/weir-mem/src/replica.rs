@@ -96,6 +96,8 @@ enum Look {
 pub struct ReplicaTable {
     words: NonNull<AtomicU64>,
     shape: Shape,
+    /// The last word: worked out once.
+    last: usize,
     room: Room,
     _backing: Option<Mapping>,
 }
@@ -121,11 +123,13 @@ impl ReplicaTable {
             return Err(RegionError::TooSmall { has: mapping.len() as u64, needs: Self::LEN });
         }
         let (words, shape) = (mapping.base().cast(), Self::SHAPE);
-        Ok(ReplicaTable { words, shape, room: Room::new(shape.units), _backing: Some(mapping) })
+        let (room, last) = (Room::new(shape.units), shape.words().saturating_sub(1));
+        Ok(ReplicaTable { words, shape, last, room, _backing: Some(mapping) })
     }
 
+    #[inline(always)]
     fn word(&self, at: usize) -> &AtomicU64 {
-        let at = at.min(self.shape.words().saturating_sub(1));
+        let at = at.min(self.last);
         // SAFETY: within the memory, which holds `shape.words()` aligned words (checked by `attach`) and lives as long as
         // `self`; an atomic may be shared with whoever writes it.
         unsafe { self.words.add(at).as_ref() }
@@ -352,13 +356,17 @@ impl ReplicaTable {
     /// nowhere.
     fn places(&self, committed: u64, refused: &mut u64) -> Vec<(u32, u32)> {
         let mut places = Vec::new();
-        for page in 0..self.shape.slots.div_ceil(PAGE) {
-            if page % u64::BITS == 0 && self.load((page / u64::BITS) as usize) == 0 {
-                continue;
-            }
-            if !self.is_used(page) {
-                continue;
-            }
+        let used = (0..self.shape.map_words()).flat_map(|word| {
+            let mut bits = self.load(word);
+            let page = word as u32 * u64::BITS;
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+                bits &= bits - 1;
+                Some(page + bit)
+            })
+        });
+        // A page beyond the last nobody sound has used.
+        for page in used.filter(|page| *page < self.shape.slots.div_ceil(PAGE)) {
             for slot in page * PAGE..(page * PAGE + PAGE).min(self.shape.slots) {
                 let (unit, len) = self.place(slot, committed);
                 let fits = room::fits(unit, len, self.shape.units);
@@ -429,7 +437,8 @@ fn seed(slot: u32, batch: u64, len: usize) -> u64 {
 fn heap(shape: Shape) -> impl Fn() -> ReplicaTable {
     let all: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
     let words: NonNull<AtomicU64> = NonNull::from(Box::leak(all.into_boxed_slice())).cast();
-    move || ReplicaTable { words, shape, room: Room::new(shape.units), _backing: None }
+    let last = shape.words() - 1;
+    move || ReplicaTable { words, shape, last, room: Room::new(shape.units), _backing: None }
 }
 
 /// Two ends of a table of two slots inside this process, for models; leaked.

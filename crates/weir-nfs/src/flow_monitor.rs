@@ -4,6 +4,8 @@ mod top;
 
 pub use top::{Account, Talker, Top, Watched};
 
+use top::TopInLetters;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weir_nf::{
@@ -62,8 +64,26 @@ pub struct Traffic {
     pub top: Top,
 }
 
+/// [`Traffic`] as version 2 wrote it: flags as letters.
+#[derive(Deserialize)]
+struct InLetters {
+    packets: u64,
+    bytes: u64,
+    untold: u64,
+    flows: u64,
+    ended: u64,
+    gave_way: u64,
+    top: TopInLetters,
+}
+
 impl Merge for Traffic {
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
+
+    fn from_version(version: u32, bytes: &[u8]) -> Option<Self> {
+        let old = weir_nf::read_state(bytes).ok().filter(|_| version == 2)?;
+        let InLetters { packets, bytes, untold, flows, ended, gave_way, top } = old;
+        Some(Traffic { packets, bytes, untold, flows, ended, gave_way, top: top.into() })
+    }
 
     fn merge(&mut self, other: Self) {
         self.packets += other.packets;
@@ -155,3 +175,27 @@ impl Nf for FlowMonitor {
 }
 
 weir_nf::register!(FlowMonitor);
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_version_2_wrote_of_all_is_read() {
+        // 9 packets, 260 bytes, none untold, 2 flows of which 1 has ended and none gave way.
+        // One that is listed: 10.0.0.1:7 and 10.0.0.2:9, TCP, no VLANs; 3 packets and 1 back, 200 and 60 bytes, flags S and SA, from 7 to 9 ns.
+        let mut old: Vec<u8> = vec![9, 0x84, 0x02, 0, 2, 1, 0, 1];
+        for (host, port) in [(1, 7), (2, 9)] {
+            old.extend([0, 10, 0, 0, host, port]);
+        }
+        old.extend([6, 0, 3, 1, 200, 1, 60, 1, b'S', 2, b'S', b'A', 7, 9, 10]);
+        let read = Traffic::from_version(2, &old).unwrap();
+        assert_eq!((read.packets, read.bytes, read.flows, read.ended), (9, 260, 2, 1));
+        let json = serde_json::to_value(&read.top).unwrap();
+        let listed = &json["talkers"][0];
+        assert_eq!(listed["ends"], serde_json::json!(["10.0.0.1:7", "10.0.0.2:9"]));
+        assert_eq!(listed["account"]["flags"], serde_json::json!(["S", "SA"]));
+        assert!(Traffic::from_version(1, &old).is_none());
+    }
+}

@@ -45,13 +45,34 @@ impl Default for Place {
 }
 
 impl FlowState for Watched {
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 
-    /// The first had its place written down, too.
+    /// Before, flags were written as letters; and by the first version its place, too.
     fn from_version(version: u32, bytes: &[u8]) -> Option<Self> {
-        let (account, _): (Account, u16) =
-            weir_nf::read_state(bytes).ok().filter(|_| version == 1)?;
-        Some(Watched { account, place: Place::default() })
+        let account: InLetters = match version {
+            1 => weir_nf::read_state::<(InLetters, u16)>(bytes).ok()?.0,
+            2 => weir_nf::read_state(bytes).ok()?,
+            _ => return None,
+        };
+        Some(Watched { account: account.into(), place: Place::default() })
+    }
+}
+
+/// An [`Account`] as it was written before.
+#[derive(Deserialize)]
+struct InLetters {
+    packets: [u64; 2],
+    bytes: [u64; 2],
+    flags: [String; 2],
+    began_ns: u64,
+    last_ns: u64,
+}
+
+impl From<InLetters> for Account {
+    fn from(old: InLetters) -> Self {
+        let InLetters { packets, bytes, flags, began_ns, last_ns } = old;
+        let flags = flags.map(|text| letters::read(&text));
+        Account { packets, bytes, flags, began_ns, last_ns }
     }
 }
 
@@ -72,6 +93,32 @@ impl Account {
 
     fn total(&self) -> u64 {
         self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+/// A [`Top`] as it was written before.
+#[derive(Deserialize)]
+pub(super) struct TopInLetters {
+    talkers: Vec<TalkerInLetters>,
+    most: usize,
+}
+
+#[derive(Deserialize)]
+struct TalkerInLetters {
+    ends: [SocketAddr; 2],
+    proto: u8,
+    vlans: u64,
+    account: InLetters,
+}
+
+impl From<TopInLetters> for Top {
+    fn from(old: TopInLetters) -> Self {
+        let talker = |old: TalkerInLetters| {
+            let TalkerInLetters { ends, proto, vlans, account } = old;
+            Talker { ends, proto, vlans, account: account.into(), entry: 0 }
+        };
+        let talkers = old.talkers.into_iter().map(talker).collect();
+        Top { talkers, most: old.most, ..Top::default() }
     }
 }
 
@@ -205,13 +252,16 @@ fn largest_first<S: Serializer>(talkers: &[Talker], to: S) -> Result<S::Ok, S::E
     to.collect_seq(list)
 }
 
-/// TCP flags as letters, from the lowest bit.
+/// TCP flags as letters, from the lowest bit, for people; as they are where states are kept.
 mod letters {
     use super::{Deserialize, Deserializer, Serialize, Serializer};
 
     const LETTERS: &str = "FSRPAUEC";
 
     pub fn serialize<S: Serializer>(flags: &[u8; 2], to: S) -> Result<S::Ok, S::Error> {
+        if !to.is_human_readable() {
+            return flags.serialize(to);
+        }
         let text = |flags: u8| {
             let letters = LETTERS.chars().enumerate();
             letters.filter(|(bit, _)| flags >> bit & 1 == 1).map(|(_, c)| c).collect::<String>()
@@ -220,9 +270,15 @@ mod letters {
     }
 
     pub fn deserialize<'d, D: Deserializer<'d>>(from: D) -> Result<[u8; 2], D::Error> {
+        if !from.is_human_readable() {
+            return <[u8; 2]>::deserialize(from);
+        }
+        Ok(<[String; 2]>::deserialize(from)?.map(|text| read(&text)))
+    }
+
+    pub fn read(text: &str) -> u8 {
         let bit = |letter| LETTERS.find(letter).map_or(0, |bit| 1_u8 << bit);
-        let texts = <[String; 2]>::deserialize(from)?;
-        Ok(texts.map(|text| text.chars().fold(0, |flags, letter| flags | bit(letter))))
+        text.chars().fold(0, |flags, letter| flags | bit(letter))
     }
 }
 
@@ -232,13 +288,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_first_version_wrote_of_a_flow_is_read() {
+    fn what_earlier_versions_wrote_of_a_flow_is_read() {
         // 3 packets and 1 back, 200 and 60 bytes, flags S and SA, from 7 ns to 9 ns; place 5.
         let old = [3, 1, 200, 1, 60, 1, b'S', 2, b'S', b'A', 7, 9, 5];
-        let read = Watched::from_version(1, &old).unwrap();
-        assert_eq!((read.account.packets, read.account.bytes), ([3, 1], [200, 60]));
-        assert_eq!((read.account.began_ns, read.account.last_ns), (7, 9));
-        assert_eq!(read.place, Place::default());
-        assert!(Watched::from_version(3, &old).is_none());
+        for (version, written) in [(1, &old[..]), (2, &old[..old.len() - 1])] {
+            let read = Watched::from_version(version, written).unwrap();
+            assert_eq!((read.account.packets, read.account.bytes), ([3, 1], [200, 60]));
+            assert_eq!(read.account.flags, [2, 2 | 16]);
+            assert_eq!((read.account.began_ns, read.account.last_ns), (7, 9));
+            assert_eq!(read.place, Place::default());
+            assert!(Watched::from_version(version, &old[..5]).is_none());
+        }
+        assert!(Watched::from_version(4, &old).is_none());
     }
 }

@@ -100,6 +100,8 @@ pub(crate) struct Cell {
     pub(crate) no_network: bool,
     /// Whether it begins in the real-time class, with the lowest priority.
     pub(crate) real_time: bool,
+    /// For experiments: there by SCHED_RR in the place of SCHED_FIFO. The worker itself may not change that any more.
+    pub(crate) round_robin: bool,
     /// Descriptors that it may have.
     pub(crate) descriptors: u64,
     /// Bytes of its own memory; `None`: as many as there are.
@@ -166,7 +168,10 @@ impl Jail {
             if cell.real_time {
                 // Not permitted to all; the worker finds out by itself. A user without rights may
                 // keep the class, so it comes before the user.
-                let _ = weir_mem::realtime::set_fifo(None, 1);
+                let _ = match cell.round_robin {
+                    true => weir_mem::realtime::set_round_robin(1),
+                    false => weir_mem::realtime::set_fifo(None, 1),
+                };
             }
             // After the class, which stays: whoever has it may ask for it again.
             for resource in NOTHING_OF {

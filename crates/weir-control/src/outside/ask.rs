@@ -66,6 +66,7 @@ pub(super) fn ask(
         closed: true,
         no_network: true,
         real_time: false,
+        round_robin: false,
         descriptors: 64,
         memory: Some(MEMORY),
     };

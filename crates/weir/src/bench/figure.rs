@@ -94,7 +94,25 @@ impl Effort<'_> {
         points: &[(&str, f64, P)],
         mut measure: impl FnMut(P) -> Result<Sample, BenchError>,
     ) -> Result<Vec<Series>, BenchError> {
-        self.round_of(points, |(name, x, point)| Ok(vec![(name.to_owned(), x, measure(point)?)]))
+        let points = self.in_turn(points);
+        self.round_of(&points, |(name, x, point)| Ok(vec![(name.to_owned(), x, measure(point)?)]))
+    }
+
+    /// Points as they stand, in every other round backwards.
+    fn in_order<P: Copy>(&self, points: &[P]) -> Vec<P> {
+        let mut points = points.to_vec();
+        if self.round.is_multiple_of(2) {
+            points.reverse();
+        }
+        points
+    }
+
+    /// What is compared with each other follows each other, as the machine's moods last for seconds; and in every other round it comes in the
+    /// opposite order, so that nothing is always the first.
+    fn in_turn<'p, P: Copy>(&self, points: &[(&'p str, f64, P)]) -> Vec<(&'p str, f64, P)> {
+        let mut points = points.to_vec();
+        points.sort_by(|a, b| a.1.total_cmp(&b.1));
+        self.in_order(&points)
     }
 
     /// The same, and below which limit: what source and sink do with nothing between them, from one end of the axis to the other.
@@ -107,7 +125,7 @@ impl Effort<'_> {
         let places = || points.iter().map(|(_, x, _)| *x);
         let ends =
             [places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max)];
-        let all: Vec<_> = points.iter().copied().map(Some).chain([None]).collect();
+        let all: Vec<_> = self.in_turn(points).into_iter().map(Some).chain([None]).collect();
         self.round_of(&all, |point| {
             let Some((name, x, point)) = point else {
                 let sample = limit()?;

@@ -64,6 +64,13 @@ pub struct Recovery {
     pub first_packet_ms: f64,
 }
 
+impl Recovery {
+    const NEVER: Recovery = {
+        let ms = PATIENCE.as_millis() as f64;
+        Recovery { flows: 0, reading_ms: ms, rejoined_ms: ms, first_packet_ms: ms }
+    };
+}
+
 /// All that was measured.
 #[derive(Serialize)]
 struct All {
@@ -197,9 +204,8 @@ pub fn recover(
     for i in 0..times {
         progress(&format!("recovery {} of {times}", i + 1));
         watch(&mut agent, Duration::from_millis(300))?;
-        if let Some(recovery) = kill(&mut agent, w)? {
-            all.push(recovery);
-        }
+        // One that does not come back counts as one that took as long as it was waited for.
+        all.push(kill(&mut agent, w)?.unwrap_or(Recovery::NEVER));
     }
     progress("");
     Ok(all)

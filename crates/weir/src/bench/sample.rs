@@ -351,10 +351,13 @@ pub fn progress(text: &str) {
     }
 }
 
-/// Minimum, median and maximum.
+/// Minimum, median (of two in the middle the mean) and maximum.
 pub fn spread(mut values: Vec<f64>) -> Option<[f64; 3]> {
     values.sort_by(f64::total_cmp);
-    Some([*values.first()?, *values.get(values.len() / 2)?, *values.last()?])
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    let median = if lower == upper { upper } else { lower.midpoint(upper) };
+    Some([*values.first()?, median, *values.last()?])
 }
 
 /// A spread as text.

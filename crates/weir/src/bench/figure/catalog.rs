@@ -67,6 +67,8 @@ pub struct Figure {
 
 const LENGTH: Scale = Scale::of("µNFs in the chain");
 const MPPS: Scale = Scale::of("million packets a second");
+/// The same where what is looked at is far below the limit that is drawn with it.
+const FAR_BELOW: Scale = Scale::log("million packets a second");
 const MICROSECONDS: Scale = Scale::of("median latency, µs");
 
 /// All of them, in the order in which they are made.

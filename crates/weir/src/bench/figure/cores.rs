@@ -1,9 +1,9 @@
 //! The µNF paper's Fig. 10, its second part: how many cores a chain takes to sustain a wire's rate.
 
-use super::Effort;
 use super::data::{Series, Verdict, median};
 use super::nfactor;
 use super::unf::{LINE_RATE, chain_of, generator, of_line_rate, plan_on};
+use super::{ECHO, Effort};
 use crate::bench::sample::BenchError;
 use weir_device::Rate;
 use weir_plan::{Isolate, Plan};
@@ -16,8 +16,9 @@ const KINDS: [(&str, bool, u32); 4] = [
     ("pipelined, one core", false, 1),
     ("pipelined, two cores", false, 2),
 ];
-/// Percent of the packets that have to arrive for the rate to count as sustained.
-const SUSTAINED: f64 = 99.0;
+/// The part of what arrives with nothing between source and sink that has to arrive for the rate to count as sustained: the source itself
+/// does not keep it up on every machine.
+const SUSTAINED: f64 = 0.99;
 
 fn plan(
     effort: &Effort<'_>,
@@ -55,7 +56,8 @@ pub fn fewest(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 pub fn judge(series: &[Series]) -> (Verdict, String) {
     let fewest = |to_completion: bool, length: usize| {
         let kinds = KINDS.iter().filter(|(_, whole, _)| *whole == to_completion);
-        let holds = |name: &str| median(series, name, length as f64) >= SUSTAINED;
+        let least = median(series, ECHO, LENGTHS[0] as f64) * SUSTAINED;
+        let holds = |name: &str| median(series, name, length as f64) >= least;
         kinds.filter(|(name, ..)| holds(name)).map(|(_, _, cores)| *cores).min()
     };
     let told = |to_completion: bool| {
@@ -64,7 +66,7 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let lengths = LENGTHS.map(|n| n.to_string()).join(", ");
     let text = format!(
-        "cores that sustain 14.88 Mpps (99 % arrive) at {lengths} µNFs, of the two there are: run to completion {}; pipelined {}",
+        "cores that sustain 14.88 Mpps (99 % of what arrives with no µNF) at {lengths} µNFs, of the two there are: run to completion {}; pipelined {}",
         told(true),
         told(false)
     );
@@ -80,7 +82,8 @@ mod tests {
     #[test]
     fn the_fewest_cores_that_sustain_the_rate_are_told_by_length() {
         let mut series = Vec::new();
-        for (name, percent) in KINDS.iter().map(|(name, ..)| name).zip([100.0, 99.5, 60.0, 99.2]) {
+        add(&mut series, ECHO, 1.0, sample(98.4));
+        for (name, percent) in KINDS.iter().map(|(name, ..)| name).zip([98.0, 97.6, 60.0, 97.5]) {
             for length in LENGTHS {
                 let percent = if length == 8 { percent / 2.0 } else { percent };
                 add(&mut series, name, length as f64, sample(percent));

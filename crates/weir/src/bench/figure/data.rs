@@ -30,12 +30,19 @@ pub struct Sample {
     /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
+    /// Of a latency under load: the load, packets a second, and the part of what was due that had not come out at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<(f64, f64)>,
+    /// The search for it had to end before its bounds were as close as they should be.
+    #[serde(default)]
+    pub open: bool,
 }
 
 impl Sample {
     /// A value, and in which mood the machine was before and after.
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
-        Sample { value, round_trip_ns, not_granted: false, cpu_ns: None, histogram: Vec::new() }
+        let (not_granted, open, cpu_ns, load) = (false, false, None, None);
+        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram: Vec::new(), load, open }
     }
 }
 

@@ -5,11 +5,11 @@
 use super::Effort;
 use super::data::{Place, Sample, Series, Verdict, add, median};
 use super::search::{Goal, sustainable};
-use super::unf::{isolate, plan};
+use super::unf::{isolate, plan, unfinished};
 use crate::bench::chain_policy;
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;
-use crate::bench::sample::{BenchError, wait_until_ready};
+use crate::bench::sample::{BenchError, spread, wait_until_ready};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
@@ -92,22 +92,30 @@ type Steps = Vec<(u64, u64)>;
 
 pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points: Vec<_> =
-        KINDS.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n, i))).collect();
+        LENGTHS.iter().flat_map(|&n| KINDS.map(|(name, i)| (name, n, i))).collect();
+    let points = effort.in_order(&points);
     let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
     effort.round_of(&points, |(name, n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
-        let (run, trips) = effort.around(|| {
-            let goal = Goal { loss: BEHIND, width: 0.1, trials: vec![span / 2], most: 8 };
+        let ((found, run), trips) = effort.around(|| {
+            let goal = Goal { loss: BEHIND, width: 0.1, phases: vec![(span / 2, 3)], most: 24 };
             let found = sustainable(&goal, MOST, |rate, span| {
                 Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.behind)
             })?;
-            // Nothing held: then at the least that was tried nothing could be said.
-            let rate = (found * LOAD).max(1e3);
-            offer(effort, &plan, rate, span)
+            if found.rate <= 0.0 {
+                return Ok((found, None));
+            }
+            Ok((found, Some(offer(effort, &plan, found.rate * LOAD, span)?)))
         })?;
+        let Some(run) = run else {
+            // There is no load of which it would be the latency.
+            effort.leave_out(&format!("{name}, {n} µNFs: no rate was held in some round"));
+            return Ok(Vec::new());
+        };
         let x = n as f64;
         let of = |(part, at): (&str, f64)| {
             let mut sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
+            (sample.load, sample.open) = (Some((found.rate * LOAD, run.behind)), !found.is_closed);
             if part == PARTS[0].0 {
                 sample.histogram = run.histogram();
             }
@@ -127,6 +135,22 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         of("fused, p50", 4.0),
         of("fused, p99", 4.0),
         of("fused, p99.9", 4.0)
+    );
+    let samples = || series.iter().filter(|s| s.name.ends_with(PARTS[0].0)).flat_map(|s| &s.places);
+    let loads = samples().flat_map(|p| &p.samples).filter_map(|s| s.load);
+    let late = loads.clone().filter(|(_, behind)| *behind > BEHIND).count();
+    let at_4 = |kind: &str| {
+        let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
+        let place = line.and_then(|s| s.places.iter().find(|p| p.x == 4.0));
+        let mpps = place.into_iter().flat_map(|p| &p.samples).filter_map(|s| Some(s.load?.0 / 1e6));
+        spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
+    };
+    let text = format!(
+        "{text}, at {:.1} and {:.1} Mpps; {late} of {} runs fell behind all the same{}",
+        at_4("isolated"),
+        at_4("fused"),
+        loads.count(),
+        unfinished(series)
     );
     (Verdict::DifferentSetUp, text)
 }

@@ -1,7 +1,7 @@
 //! NFActor's figures.
 
 use super::Measure::{Of, Own};
-use super::{Figure, MPPS, Scale};
+use super::{FAR_BELOW, Figure, Scale};
 use crate::bench::figure::nfactor;
 
 const REPLICAS: Scale = Scale::of("replicas");
@@ -16,7 +16,7 @@ pub const ALL: &[Figure] = &[
         set_up: "FlowMonitor, ConnTrack, HttpParser and the chain of them, each replica one worker; the first on a core of its own, the next beside generator and sink, \
                  and so on. 1,000 TCP flows, 64-byte packets, as many as are taken. The paper: worker threads of one runtime on 20 cores.",
         x: REPLICAS,
-        y: MPPS,
+        y: FAR_BELOW,
         seconds: 55,
         measure: Own(nfactor::by_nf),
         judge: nfactor::judge_by_nf,
@@ -28,7 +28,7 @@ pub const ALL: &[Figure] = &[
         claim: "grows almost linearly with runtimes: 2.4 Mpps with four",
         set_up: "The chain of three, each replica one worker, on two cores that generator and sink share; by how many flows there are. The paper: 20 cores.",
         x: REPLICAS,
-        y: MPPS,
+        y: FAR_BELOW,
         seconds: 45,
         measure: Own(nfactor::by_replicas),
         judge: nfactor::judge_by_replicas,
@@ -104,7 +104,7 @@ pub const ALL: &[Figure] = &[
         set_up: "The chain of three, 128 flows, on two cores that generator and sink share; what it remembers is kept in shared memory on the same server. The paper: on other \
                  runtimes, over the network.",
         x: REPLICAS,
-        y: MPPS,
+        y: FAR_BELOW,
         seconds: 30,
         measure: Own(nfactor::replicated),
         judge: nfactor::judge_replicated,

@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::desk::{Desk, What};
-use crate::flows::{AliasError, FlowTable, Reader, RestoreError};
+use crate::flows::{AliasError, BatchKeys, FlowTable, Reader, RestoreError};
 use crate::held::Held;
 use crate::nf::Nf;
 use crate::pool::{Fresh, Pool};
@@ -130,6 +130,8 @@ pub struct Ctx<'c, N: Nf> {
     pub(crate) desk: &'c mut Desk,
     pub(crate) arena: &'c Arena,
     pub(crate) pool: &'c Pool,
+    /// What is known of the batch's packets.
+    pub(crate) keys: &'c mut BatchKeys,
 }
 
 /// A packet's flow, as [`Ctx::flow_of`] finds it.
@@ -196,8 +198,14 @@ impl<'c, N: Nf> Ctx<'c, N> {
         packet: &Pkt<'_, A>,
     ) -> (Option<FlowOf<'_, N::Flow>>, &mut N::Shared) {
         let now = self.now(packet);
-        let key = self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now);
-        let known = key.and_then(|(key, direction)| self.flows.known(key, direction, now));
+        self.keys.asked += 1;
+        let known = match self.keys.of(packet.at(), packet.entry().first_word()) {
+            Some(found) => self.flows.known_hashed(found, now),
+            None => {
+                let key = self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now);
+                key.and_then(|(key, direction)| self.flows.known(key, direction, now))
+            }
+        };
         (known, self.shared)
     }
 
@@ -301,13 +309,18 @@ impl<'c, N: Nf> Ctx<'c, N> {
         packet: &Pkt<'_, A>,
     ) -> (Option<FlowOf<'_, N::Flow>>, &mut N::Shared) {
         let now = self.now(packet);
-        let layers = packet.layers(Depth::L4);
-        let bytes = packet.bytes();
-        let key = self.flows.key(&bytes, &layers, now);
-        let flags = if self.flows.asks_flags() { layers.tcp_flags(&bytes) } else { None };
-        let flow = key.and_then(|(key, direction): (FlowKey, Direction)| {
-            self.flows.find_by(key, direction, now, flags)
-        });
+        self.keys.asked += 1;
+        let flags = match self.flows.asks_flags() {
+            true => packet.layers(Depth::L4).tcp_flags(&packet.bytes()),
+            false => None,
+        };
+        let flow = match self.keys.of(packet.at(), packet.entry().first_word()) {
+            Some(found) => self.flows.find_hashed(found, now, flags),
+            None => {
+                let key = self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now);
+                key.and_then(|(key, direction)| self.flows.find_by(key, direction, now, flags))
+            }
+        };
         (flow, self.shared)
     }
 

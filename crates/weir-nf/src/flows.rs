@@ -3,6 +3,7 @@
 //! The index says which flow a key leads to, as a dense number; the slab has the states by that number. So
 //! several slabs could stand behind one index; today each µNF has its own.
 
+mod batch;
 mod form;
 mod fragments;
 mod index;
@@ -14,6 +15,7 @@ mod table;
 mod tcp;
 mod wheel;
 
+pub use batch::BatchKeys;
 pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex};
 pub use seen::{FlowSeen, Walk};

@@ -2,10 +2,11 @@
 
 use crate::clock::{BEYOND_NS, Clock};
 use crate::ctx::{Cause, Ctx, Env};
-use crate::descriptor::{Affinity, Descriptor};
+use crate::descriptor::Descriptor;
 use crate::desk::{Desk, Leaving};
 use crate::flows::{
-    FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, read_versioned, write_len,
+    BatchKeys, FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, read_versioned,
+    write_len,
 };
 use crate::nf::{ConfigError, Merge, Nf};
 use crate::pool::Pool;
@@ -13,8 +14,9 @@ use crate::replica::{Pieces, Replicate};
 use crate::timers::MOST_TIMERS;
 use serde_json::Value;
 use std::any::TypeId;
+use std::cell::Cell;
 use weir_mem::{Arena, Seq};
-use weir_packet::{Access, Depth, FlowKey, Packet, Packets, Verdict, layers_of};
+use weir_packet::{Access, FlowKey, Packet, Packets, Verdict};
 
 /// Why a µNF could not be made from its configuration.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +52,8 @@ pub struct Site<'s> {
     pub arena: &'s Arena,
     /// Free buffers for packets that it makes.
     pub pool: &'s Pool,
+    /// What the µNFs before it have found out of the same packets; to be forgotten before others come. Who writes packets forgets it.
+    pub keys: &'s Cell<BatchKeys>,
 }
 
 /// A running µNF, whatever its type.
@@ -191,6 +195,10 @@ pub(crate) struct Running<N: Nf> {
     pub(crate) pieces: Pieces,
     /// When no packets came any more, by the wall clock, and by this one's.
     still: Option<(u64, u64)>,
+    /// It asked for the flows of most packets of the last batch.
+    asks: bool,
+    /// Of one that writes packets: memory for what is found of them before.
+    keys: BatchKeys,
 }
 
 fn build<N: Nf>(config: &Value, env: &Env) -> Result<N, BuildError> {
@@ -222,7 +230,7 @@ fn pointer(path: &serde_path_to_error::Path) -> String {
 
 /// Surroundings for a call of a µNF.
 macro_rules! ctx {
-    ($running:expr, $input:expr, $site:expr) => {
+    ($running:expr, $input:expr, $site:expr, $keys:expr) => {
         Ctx {
             clock: &mut $running.clock,
             input: $input,
@@ -231,6 +239,7 @@ macro_rules! ctx {
             desk: &mut $running.desk,
             arena: $site.arena,
             pool: $site.pool,
+            keys: $keys,
         }
     };
 }
@@ -251,6 +260,8 @@ impl<N: Nf> Running<N> {
             last: None,
             pieces: Pieces::default(),
             still: None,
+            asks: false,
+            keys: BatchKeys::default(),
         })
     }
 
@@ -263,7 +274,8 @@ impl<N: Nf> Running<N> {
         }
         self.clock.reach(now_ns);
         for (_, token) in due {
-            let mut ctx = ctx!(self, 0, site);
+            let mut none = BatchKeys::default();
+            let mut ctx = ctx!(self, 0, site, &mut none);
             self.nf.on_timer(token, &cause, &mut ctx);
         }
     }
@@ -291,20 +303,34 @@ impl<N: Nf> Running<N> {
                 self.fire(now, cause, site);
             }
             let mut packet = Packets::new(packet, verdict, site.arena);
-            let mut ctx = ctx!(self, input, site);
+            let mut none = BatchKeys::default();
+            let mut ctx = ctx!(self, input, site, &mut none);
             self.nf.process(&mut packet, &mut ctx);
             judged |= packet.judged();
         }
         judged
     }
 
-    /// Lets the flows of a batch come into the caches side by side, before they are looked up one by one.
-    fn ready(&self, packets: &[Packet], arena: &Arena) {
-        let view = arena.view();
-        self.flows.ready(packets.iter().filter_map(|packet| {
-            let layers = layers_of(view, packet.entry(), Depth::L4);
-            FlowKey::from_packet(&view.bytes(packet.entry()), &layers).map(|(key, _)| key)
-        }));
+    /// Finds the keys of a batch's packets, if it asks for flows as a rule, and lets what is remembered of them come into the caches
+    /// side by side, before it is looked up one by one.
+    #[inline]
+    fn ready(&mut self, packets: &[Packet], site: Site<'_>) -> BatchKeys {
+        // One that writes packets may ask for a packet's flow behind that.
+        let mut keys = match N::Access::WRITES {
+            true => std::mem::take(&mut self.keys),
+            false => site.keys.take(),
+        };
+        if self.asks && packets.len() > 1 && (!N::Access::WRITES || self.flows.is_large()) {
+            keys.find(packets, site.arena);
+            if self.flows.is_large() {
+                self.flows.ready_hashed(keys.hashes());
+            }
+        }
+        if N::Access::WRITES {
+            keys.forget();
+        }
+        keys.asked = 0;
+        keys
     }
 
     /// A flow whose packet is held here cannot go away from it.
@@ -344,16 +370,23 @@ impl<N: Nf> Instance for Running<N> {
         let judged = if N::DESCRIPTOR.timers {
             self.one_by_one(packets, verdicts, input, site)
         } else {
-            // Whose keys are of its own making asks for them itself.
-            let by_flow = N::DESCRIPTOR.affinity != Affinity::Ends;
-            if by_flow && self.flows.is_large() && packets.len() > 1 {
-                self.ready(packets, site.arena);
-            }
+            let mut keys = self.ready(packets, site);
             let mut packets = Packets::new(packets, verdicts, site.arena);
-            let mut ctx = ctx!(self, input, site);
+            let mut ctx = ctx!(self, input, site, &mut keys);
             self.nf.process(&mut packets, &mut ctx);
+            self.asks = keys.asked * 2 > packets.len();
+            match N::Access::WRITES {
+                true => self.keys = keys,
+                false => site.keys.set(keys),
+            }
             packets.judged()
         };
+        if N::Access::WRITES {
+            // What was found of packets before they were written.
+            let mut keys = site.keys.take();
+            keys.forget();
+            site.keys.set(keys);
+        }
         self.end_flows();
         if Self::EXTRAS {
             self.desk.settle(packets, verdicts, site.arena);
@@ -399,7 +432,8 @@ impl<N: Nf> Instance for Running<N> {
     fn end(&mut self, seq: Seq, site: Site<'_>) {
         let Some(last) = self.last else { return };
         let cause = Cause { seq, ..last };
-        let mut ctx = ctx!(self, 0, site);
+        let mut none = BatchKeys::default();
+        let mut ctx = ctx!(self, 0, site, &mut none);
         self.nf.on_end(&cause, &mut ctx);
         for held in ctx.all_held() {
             ctx.discard(held, weir_packet::DropReason::HeldAtEnd, &cause);

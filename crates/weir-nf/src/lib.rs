@@ -29,8 +29,8 @@ pub use descriptor::{
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{
-    AliasError, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError, SaveError, TcpTimes, Walk,
-    WhenFull, read_state,
+    AliasError, BatchKeys, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError, SaveError,
+    TcpTimes, Walk, WhenFull, read_state,
 };
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, Site, Take};

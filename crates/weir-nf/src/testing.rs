@@ -6,11 +6,12 @@ mod conform;
 pub use conform::{Captured, ConformError, Conformance, conform, frames};
 
 use crate::ctx::Env;
-use crate::flows::RestoreError;
+use crate::flows::{BatchKeys, RestoreError};
 use crate::instance::{BuildError, Instance, Running, Site};
 use crate::nf::Nf;
 use crate::pool::Pool;
 use serde_json::Value;
+use std::cell::Cell;
 use weir_mem::arena::HEADROOM;
 use weir_mem::meta::{Arrival, Arrived, TAG_SLOTS};
 use weir_mem::{Arena, ArenaShape, Entry, RegionError, Seq};
@@ -50,6 +51,7 @@ pub struct Bench {
     instance: Box<dyn Instance>,
     arena: Arena,
     pool: Pool,
+    keys: Cell<BatchKeys>,
     /// Buffers for packets in, and those for packets that the µNF makes.
     free: Vec<u32>,
     for_nf: Vec<u32>,
@@ -72,6 +74,7 @@ impl Bench {
             instance: Box::new(Running::<N>::new(&config, env)?),
             arena: Arena::private(ArenaShape::new(BUFFERS, ArenaShape::MAX_PACKET))?,
             pool: Pool::default(),
+            keys: Cell::default(),
             free: (256..BUFFERS).collect(),
             for_nf: (0..256).collect(),
             next: 0,
@@ -119,7 +122,8 @@ impl Bench {
         }
         let mut verdicts = vec![Verdict::FIRST; batch.len()];
         self.pool.fill(std::mem::take(&mut self.for_nf));
-        let site = Site { arena: &self.arena, pool: &self.pool };
+        self.keys.get_mut().forget();
+        let site = Site { arena: &self.arena, pool: &self.pool, keys: &self.keys };
         self.instance.process(&mut batch, &mut verdicts, input, site);
         self.collect();
         let pairs = batch.into_iter().zip(verdicts);
@@ -165,7 +169,7 @@ impl Bench {
     /// anywhere).
     pub fn tick(&mut self, wall_ns: u64) {
         self.pool.fill(std::mem::take(&mut self.for_nf));
-        let site = Site { arena: &self.arena, pool: &self.pool };
+        let site = Site { arena: &self.arena, pool: &self.pool, keys: &self.keys };
         self.instance.tick(wall_ns, Seq::new(self.next), site);
         self.collect();
     }
@@ -173,7 +177,7 @@ impl Bench {
     /// The input has ended.
     pub fn end(&mut self) {
         self.pool.fill(std::mem::take(&mut self.for_nf));
-        let site = Site { arena: &self.arena, pool: &self.pool };
+        let site = Site { arena: &self.arena, pool: &self.pool, keys: &self.keys };
         self.instance.end(Seq::new(self.next), site);
         self.collect();
     }

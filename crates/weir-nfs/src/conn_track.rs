@@ -154,7 +154,8 @@ impl ConnTrack {
     fn judge<A: Access>(&self, packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>) -> State {
         // Time goes on with every packet, also those that have no flow.
         ctx.now(packet);
-        let (layers, bytes) = (packet.layers(Depth::L4), packet.bytes());
+        let layers = packet.layers(Depth::L4);
+        let bytes = packet.bytes();
         if !layers.is_ip() {
             return State::Untracked;
         }

@@ -272,7 +272,8 @@ impl Nf for HttpParser {
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
         let scratch = &mut *self.scratch.borrow_mut();
         for packet in packets.iter_mut() {
-            let (layers, bytes) = (packet.layers(Depth::L4), packet.bytes());
+            let layers = packet.layers(Depth::L4);
+            let bytes = packet.bytes();
             if layers.proto != proto::TCP || layers.fragment() != Fragment::Whole {
                 continue;
             }

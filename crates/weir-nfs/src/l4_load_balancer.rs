@@ -375,7 +375,8 @@ impl L4LoadBalancer {
         ctx: &mut Ctx<'_, Self>,
     ) -> Result<Way, DropReason> {
         let bytes = packet.bytes();
-        let (layers, now) = (packet.layers(Depth::L4), ctx.now(packet));
+        let layers = packet.layers(Depth::L4);
+        let now = ctx.now(packet);
         let (known, shared) = ctx.known_flow_and_shared(packet);
         let Some(FlowOf { state: flow, from_starter: false, .. }) = known else {
             return Ok(Way::Pass);

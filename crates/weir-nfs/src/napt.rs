@@ -379,14 +379,16 @@ impl Nf for Napt {
         let input = ctx.input();
         let side = if input == INSIDE { Side::Inside } else { Side::Outside };
         ctx.ready(packets.iter_mut().filter_map(|packet| {
-            let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+            let bytes = packet.bytes();
+            let layers = packet.layers(Depth::L4);
             let (source, destination) = layers.ipv4(&bytes)?;
             let (from, to) = layers.ports(&bytes)?;
             let (address, port) = if input == INSIDE { (source, from) } else { (destination, to) };
             Some(FlowKey::of_end(side, layers.proto, address, port))
         }));
         for mut packet in packets.iter_mut() {
-            let (now, layers) = (ctx.now(&packet), packet.layers(Depth::L4));
+            let now = ctx.now(&packet);
+            let layers = packet.layers(Depth::L4);
             let judged = match layers.kind {
                 L3::Ipv4 => self.translate(&mut packet, &layers, input, now, ctx),
                 L3::Ipv6 if self.ipv6 == Action::Drop => Err(DropReason::Filtered),

@@ -141,7 +141,8 @@ impl Nf for Policer {
 
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
         for mut packet in packets.iter_mut() {
-            let (now, layers) = (ctx.now(&packet), packet.layers(Depth::L4));
+            let now = ctx.now(&packet);
+            let layers = packet.layers(Depth::L4);
             let bytes = packet.wire_len().saturating_sub(usize::from(layers.l3)) as u64;
             let of_flow = self.flow.as_ref().filter(|_| layers.is_ip());
             let (flow, shared) = match of_flow {

@@ -36,7 +36,8 @@ pub(crate) fn push<A: Access>(packet: &Pkt<'_, A>, link: bool, batch: &mut Heade
 /// What rules may ask of a packet.
 #[inline(never)]
 pub(crate) fn extract<A: Access>(packet: &Pkt<'_, A>) -> Headers {
-    let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+    let bytes = packet.bytes();
+    let layers = packet.layers(Depth::L4);
     let (dst_mac, src_mac) = layers.macs(&bytes).unwrap_or_default();
     let words = |a: std::net::Ipv6Addr| {
         let a = a.to_bits();

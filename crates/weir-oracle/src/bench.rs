@@ -1,5 +1,6 @@
 //! Memory for the packets that are under way or held, in which µNFs are run on one at a time.
 
+use std::cell::Cell;
 use weir_mem::arena::HEADROOM;
 use weir_mem::meta::{Arrival, Arrived};
 use weir_mem::{Arena, ArenaShape, Entry, RegionError, Seq};
@@ -97,7 +98,7 @@ impl Bench {
         let mut packets = [packet];
         let mut verdicts = [Verdict::FIRST];
         self.pool.fill(std::mem::take(&mut self.free));
-        let site = Site { arena: &self.arena, pool: &self.pool };
+        let site = Site { arena: &self.arena, pool: &self.pool, keys: &Cell::default() };
         nf.process(&mut packets, &mut verdicts, nf_input, site);
         self.free = self.pool.drain();
         let ([packet], [verdict]) = (packets, verdicts);
@@ -120,7 +121,7 @@ impl Bench {
     /// Tells `nf` that its input has ended, behind `place`.
     pub(crate) fn end(&mut self, nf: &mut dyn Instance, place: usize) -> Done {
         self.pool.fill(std::mem::take(&mut self.free));
-        let site = Site { arena: &self.arena, pool: &self.pool };
+        let site = Site { arena: &self.arena, pool: &self.pool, keys: &Cell::default() };
         nf.end(Seq::new(place as u64), site);
         self.free = self.pool.drain();
         let leaving = std::mem::take(nf.leaving()).into_iter();

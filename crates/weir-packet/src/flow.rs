@@ -12,7 +12,7 @@ pub use hash::FlowHasher;
 pub use leases::{LEASE_BLOCK, LEASES, Side, lease};
 
 use crate::Bytes;
-use crate::headers::{Depth, Fragment, L3, Layers, proto};
+use crate::headers::{Depth, Fragment, L3, Layers, PlainV4, proto};
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Which way a packet of a flow goes.
@@ -110,6 +110,26 @@ impl FlowKey {
             kind,
         };
         Some((key, if up { Direction::Up } else { Direction::Down }))
+    }
+
+    /// The same for a packet of which this is known already.
+    #[inline(always)]
+    pub fn of_plain(plain: &PlainV4) -> (Self, Direction) {
+        let source = (u128::from(plain.source), plain.ports.0);
+        let destination = (u128::from(plain.destination), plain.ports.1);
+        let up = source <= destination;
+        let (lower, upper) = if up { (source, destination) } else { (destination, source) };
+        let key = FlowKey {
+            zone: 0,
+            lower: lower.0,
+            upper: upper.0,
+            lower_port: lower.1,
+            upper_port: upper.1,
+            proto: if plain.tcp_flags.is_some() { proto::TCP } else { proto::UDP },
+            v6: false,
+            kind: PortKind::Ports,
+        };
+        (key, if up { Direction::Up } else { Direction::Down })
     }
 
     /// The zone of a packet, whatever it carries, as [`FlowKey::zone`] gives it.

@@ -152,9 +152,10 @@ impl<'b, A: Access> Packets<'b, A> {
     pub fn iter_mut(&mut self) -> impl ExactSizeIterator<Item = Pkt<'_, A>> {
         let arena = self.arena;
         let judged = std::cell::Cell::from_mut(&mut self.judged);
-        self.entries.iter_mut().zip(self.verdicts.iter_mut()).map(move |(packet, verdict)| {
+        let packets = self.entries.iter_mut().zip(self.verdicts.iter_mut());
+        packets.enumerate().map(move |(at, (packet, verdict))| {
             arena.note(packet.entry());
-            Pkt { packet, verdict, arena, judged, access: PhantomData }
+            Pkt { packet, verdict, at, arena, judged, access: PhantomData }
         })
     }
 }
@@ -163,6 +164,7 @@ impl<'b, A: Access> Packets<'b, A> {
 pub struct Pkt<'p, A: Access> {
     packet: &'p mut Packet,
     verdict: &'p mut Verdict,
+    at: usize,
     arena: ArenaView<'p>,
     judged: &'p std::cell::Cell<bool>,
     access: PhantomData<A>,
@@ -210,7 +212,7 @@ impl<'p, A: Access> Pkt<'p, A> {
     }
 
     /// Where its headers are, parsed to `depth`: at once when somebody parsed it before.
-    #[inline]
+    #[inline(always)]
     pub fn layers(&self, depth: Depth) -> Layers {
         layers_of(self.arena, self.packet.entry(), depth)
     }
@@ -219,6 +221,13 @@ impl<'p, A: Access> Pkt<'p, A> {
     #[inline]
     pub fn set_tag(&self, at: TagBits, word: u64) {
         set_tag_of(self.arena, self.packet.entry(), at, word);
+    }
+
+    /// Its place in its batch: the SDK's way to what it found out of all packets of one.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn at(&self) -> usize {
+        self.at
     }
 
     /// Its ring entry: the SDK's way to know which packet caused another.
@@ -308,7 +317,7 @@ impl<'p> Pkt<'p, ReadWrite> {
 /// and remembered otherwise (but where other workers look at it at the same time, which would see half of it).
 /// What the metadata says is not trusted further than a fresh parse would be: all
 /// accessors check bounds again.
-#[inline]
+#[inline(always)]
 pub fn layers_of(arena: ArenaView<'_>, entry: &Entry, depth: Depth) -> Layers {
     let bytes = arena.bytes(entry);
     match Layers::plain(&bytes, depth) {

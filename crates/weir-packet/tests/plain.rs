@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use weir_packet::headers::{flags, is_plainly_sound, plain_v4};
 use weir_packet::wire::Frame;
-use weir_packet::{Depth, L3, Layers, check_ip, parse};
+use weir_packet::{Depth, FlowKey, L3, Layers, check_ip, parse};
 
 /// Plain frames and what is nearly one: some bytes of the headers changed, the end cut or padded.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
@@ -61,6 +61,8 @@ proptest! {
             prop_assert_eq!(Some(plain.ports), layers.ports(&frame[..]));
             prop_assert_eq!(plain.tcp_flags, layers.tcp_flags(&frame[..]));
             prop_assert_eq!((plain.payload, plain.end), (layers.payload.into(), layers.end.into()));
+            let key = FlowKey::from_packet(&frame[..], &layers);
+            prop_assert_eq!(Some(FlowKey::of_plain(&plain)), key);
         }
     }
 

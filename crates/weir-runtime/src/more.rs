@@ -11,9 +11,10 @@
 use crate::arrays::Pick;
 use crate::segment::{Node, Segment, Target, Way, add};
 use crate::station::Station;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use weir_mem::Seq;
-use weir_nf::{Kind, Leaving, Pool, Site};
+use weir_nf::{BatchKeys, Kind, Leaving, Pool, Site};
 use weir_packet::{BATCH, Packet, Verdict};
 use weir_port::HomePool;
 
@@ -27,6 +28,8 @@ pub(crate) struct Beyond {
     creates: usize,
     /// Free buffers, while µNFs run.
     pub(crate) pool: Pool,
+    /// What µNFs have found out of the packets that are on their way through.
+    pub(crate) keys: Cell<BatchKeys>,
     /// Packets that found no room, with their lanes.
     pub(crate) backlog: VecDeque<(usize, Packet)>,
     /// Lanes that were found full: scratch memory.
@@ -76,6 +79,7 @@ impl Beyond {
             timers: nodes.iter().filter_map(descriptor).any(|d| d.timers),
             creates: made.into_iter().max().unwrap_or(0),
             pool: Pool::default(),
+            keys: Cell::default(),
             backlog: VecDeque::new(),
             full: Vec::new(),
         }
@@ -261,7 +265,7 @@ impl Segment {
             let last = more.places.get(source).copied().unwrap_or(promised);
             let seq = if last.before(promised) { promised } else { last };
             way.source = source;
-            let site = Site { arena: way.arena, pool: &self.more.pool };
+            let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
             let due = nf.tick(wall_ns, seq, site);
             next = [next, due].into_iter().flatten().min();
             if !nf.leaving().is_empty() {
@@ -294,7 +298,7 @@ impl Segment {
                 continue;
             }
             way.source = source;
-            let site = Site { arena: way.arena, pool: &self.more.pool };
+            let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
             let last = more.places.get(source).copied().unwrap_or_default();
             // Whose packets came before had other places.
             let reached = reached.filter(|_| more.stands_in == Some(source));

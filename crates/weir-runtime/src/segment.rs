@@ -216,6 +216,8 @@ impl Segment {
     /// Lets packets that wait before `node` or a later one go all the way.
     pub(crate) fn carry_on(&mut self, node: usize, way: &mut Way<'_>) {
         self.batches = self.batches.wrapping_add(1);
+        // Other packets may be in the same buffers by now.
+        self.more.keys.get_mut().forget();
         let timed = is_timed(self.batches);
         for i in node..self.nodes.len() {
             while let Some((input, mut batch)) = self.next_run(i) {
@@ -310,7 +312,7 @@ impl Segment {
                     *place = last.entry().seq();
                 }
             }
-            let site = Site { arena: way.arena, pool: &self.more.pool };
+            let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
             way.arena.witness().runs(Some(i));
             outcome = nf.process(batch, verdicts, input, site);
             #[cfg(feature = "slowed")]

@@ -2,6 +2,7 @@
 
 use super::paged::Paged;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::OnceLock;
 use weir_packet::{FlowHasher, FlowKey};
 
 /// No key, or no flow.
@@ -66,17 +67,31 @@ impl Default for Home {
     }
 }
 
+/// The hasher of all indexes of this process, with a seed that nobody else knows. One for all: what one µNF has hashed the next one of
+/// its segment need not.
+pub(super) fn hasher() -> FlowHasher {
+    static HASHER: OnceLock<FlowHasher> = OnceLock::new();
+    *HASHER.get_or_init(|| {
+        let random = RandomState::new();
+        FlowHasher::new(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)))
+    })
+}
+
 /// Keys of flows: each flow has a first key and up to 15 others that lead to it as well, and a dense
 /// number, which is given to another flow when it has ended.
 ///
-/// Chains of nodes under a fixed array of heads (Knuth, TAOCP 3, §6.4 algorithm C). The array is made with the
-/// first flow, twice as long as there may be flows; its memory is only touched where flows hash to. So
-/// nothing is ever hashed anew, moved or walked through, which an open table has to do when it
-/// grows, or is full of gaps: at ten million flows that would be a pause of a good part of a second.
-/// Hashing is SipHash under a secret seed per index, so nobody can choose keys that meet in one chain.
+/// Chains of nodes under an array of heads that grows with the keys, by linear hashing (Litwin, "Linear Hashing: A New Tool for File and
+/// Table Addressing", 1980): each new key divides two chains, the next ones in turn, so that there are two heads for each key. So
+/// nothing is ever moved or walked through as a whole, which an open table has to do when it grows, or is full of gaps: at ten million
+/// flows that would be a pause of a good part of a second. And few flows have few heads, which caches hold, however many there may be.
+/// Hashing is SipHash under a secret seed of the process, so nobody can choose keys that meet in one chain.
 pub struct FlowIndex {
     hasher: FlowHasher,
+    /// The first node of each chain, one too high; 0: none. Room for all is reserved with the first flow, and never moved; memory is
+    /// taken as they come into use.
     heads: Vec<u32>,
+    /// One less than the next power of two from the number of heads.
+    mask: u32,
     nodes: Paged<Node>,
     free_node: u32,
     made_nodes: u32,
@@ -92,11 +107,10 @@ impl FlowIndex {
     /// For at most `capacity` flows (2^30 at most), and as many further keys.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        let random = RandomState::new();
-        let seed = u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1));
         FlowIndex {
-            hasher: FlowHasher::new(seed),
+            hasher: hasher(),
             heads: Vec::new(),
+            mask: 0,
             nodes: Paged::default(),
             free_node: NONE,
             made_nodes: 0,
@@ -125,7 +139,6 @@ impl FlowIndex {
     #[inline]
     pub fn find(&self, key: &FlowKey, hash: u32) -> Option<(u32, bool)> {
         let mut at = *self.heads.get(self.place(hash))?;
-        // Heads are one too high, so that a new array is one of zeros, which costs nothing.
         at = at.wrapping_sub(1);
         while let Some(node) = self.nodes.get(at) {
             if node.hash == hash && node.key.as_ref() == Some(key) {
@@ -181,9 +194,6 @@ impl FlowIndex {
     }
 
     fn settle(&mut self, flow: u32, key: FlowKey, hash: u32) {
-        if self.heads.is_empty() {
-            self.heads = vec![0; (self.capacity as usize * 2).next_power_of_two()];
-        }
         let node = self.chain(key, hash, flow);
         if let Some(home) = self.homes.reach(flow) {
             home.first = node;
@@ -283,7 +293,7 @@ impl FlowIndex {
         self.capacity as usize
     }
 
-    /// Memory taken, in bytes: that of the heads as if all were touched.
+    /// Memory taken, in bytes.
     pub fn bytes(&self) -> usize {
         self.heads.len() * size_of::<u32>() + self.nodes.bytes() + self.homes.bytes()
     }
@@ -294,12 +304,67 @@ impl FlowIndex {
 
     #[inline]
     fn place(&self, hash: u32) -> usize {
-        // The number of heads is a power of two.
-        hash as usize & self.heads.len().wrapping_sub(1)
+        // Chains from here on have not been divided off yet.
+        let place = (hash & self.mask) as usize;
+        if place < self.heads.len() { place } else { (hash & (self.mask >> 1)) as usize }
+    }
+
+    /// Divides the next chain: those of its keys whose next bit of the hash is set go under a new head.
+    fn divide(&mut self) {
+        let new = self.heads.len();
+        if new >= self.most_heads() {
+            return;
+        }
+        if new == self.heads.capacity() {
+            // Once, with the first key.
+            self.heads.reserve_exact(self.most_heads());
+        }
+        self.mask = (new + 1).next_power_of_two() as u32 - 1;
+        let old = new & (self.mask >> 1) as usize;
+        self.heads.push(0);
+        if new == 0 {
+            return;
+        }
+        let mut at =
+            self.heads.get_mut(old).map_or(NONE, |head| std::mem::take(head).wrapping_sub(1));
+        // Both keep their order.
+        let mut last = [NONE; 2];
+        while let Some((hash, next)) = self.nodes.get(at).map(|node| (node.hash, node.next)) {
+            let goes = (hash & self.mask) as usize == new;
+            let place = if goes { new } else { old };
+            let end = &mut last[usize::from(goes)];
+            match self.nodes.get_mut(*end) {
+                Some(before) => before.next = at,
+                None => {
+                    if let Some(head) = self.heads.get_mut(place) {
+                        *head = at + 1;
+                    }
+                }
+            }
+            *end = at;
+            at = next;
+        }
+        for end in last {
+            if let Some(node) = self.nodes.get_mut(end) {
+                node.next = NONE;
+            }
+        }
+    }
+
+    /// Heads of a full index: two for each flow's first key.
+    fn most_heads(&self) -> usize {
+        self.capacity as usize * 2
     }
 
     /// A node for a key, at the head of its chain.
     fn chain(&mut self, key: FlowKey, hash: u32, flow: u32) -> u32 {
+        // With this one.
+        let keys = self.len as usize + self.aliases as usize + 1;
+        for _ in 0..2 {
+            if self.heads.len() < 2 * keys {
+                self.divide();
+            }
+        }
         let at = match self.nodes.get(self.free_node) {
             Some(free) => std::mem::replace(&mut self.free_node, free.next),
             None => {

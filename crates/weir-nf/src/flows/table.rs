@@ -47,7 +47,7 @@ impl<F: Default> Default for Slot<F> {
 
 /// A bounded table of flow states.
 ///
-/// Hashing (SipHash) is seeded at random per table, so that nobody can choose packets that collide. A flow
+/// Hashing (SipHash) is seeded at random per process, so that nobody can choose packets that collide. A flow
 /// that has been idle for as long as the µNF says has ended: its next packet begins a new one. Ended
 /// flows are found by a wheel of time slots, a few per batch, without ever going through the
 /// table. When the table is full of busy flows a new one is refused and counted: those
@@ -164,11 +164,23 @@ impl<F: FlowState> FlowTable<F> {
         flags: Option<u8>,
     ) -> Option<FlowOf<'_, F>> {
         let hash = self.index.hash(&key);
-        let found = self.index.find(&key, hash).filter(|(flow, _)| self.is_alive(*flow, now_ns));
+        self.find_hashed(&(key, direction, hash), now_ns, flags)
+    }
+
+    /// As [`FlowTable::find_by`], with the hash of the key at hand.
+    #[inline]
+    pub(crate) fn find_hashed(
+        &mut self,
+        (key, direction, hash): &(FlowKey, Direction, u32),
+        now_ns: u64,
+        flags: Option<u8>,
+    ) -> Option<FlowOf<'_, F>> {
+        let (direction, hash) = (*direction, *hash);
+        let found = self.index.find(key, hash).filter(|(flow, _)| self.is_alive(*flow, now_ns));
         let is_new = found.is_none();
         let (flow, turned) = match found {
             Some(found) => found,
-            None => (self.begin(key, hash, direction, now_ns)?, false),
+            None => (self.begin(*key, hash, direction, now_ns)?, false),
         };
         let direction = if turned { direction.reverse() } else { direction };
         self.current = Some((flow, direction));
@@ -205,9 +217,20 @@ impl<F: FlowState> FlowTable<F> {
         direction: Direction,
         now_ns: u64,
     ) -> Option<FlowOf<'_, F>> {
-        let found = self.index.find(&key, self.index.hash(&key));
+        let hash = self.index.hash(&key);
+        self.known_hashed(&(key, direction, hash), now_ns)
+    }
+
+    /// As [`FlowTable::known`], with the hash of the key at hand.
+    #[inline]
+    pub(crate) fn known_hashed(
+        &mut self,
+        (key, direction, hash): &(FlowKey, Direction, u32),
+        now_ns: u64,
+    ) -> Option<FlowOf<'_, F>> {
+        let found = self.index.find(key, *hash);
         let (flow, turned) = found.filter(|(flow, _)| self.is_alive(*flow, now_ns))?;
-        let direction = if turned { direction.reverse() } else { direction };
+        let direction = if turned { direction.reverse() } else { *direction };
         self.current = Some((flow, direction));
         let slot = self.slots.get_mut(flow)?;
         slot.tcp.come_again();
@@ -265,10 +288,16 @@ impl<F: FlowState> FlowTable<F> {
     /// after the other does not wait for memory each time: hash all, then look at all.
     #[inline]
     pub fn ready(&self, keys: impl Iterator<Item = FlowKey>) {
+        self.ready_hashed(keys.map(|key| self.index.hash(&key)));
+    }
+
+    /// As [`FlowTable::ready`], with the hashes of the keys at hand.
+    #[inline]
+    pub(crate) fn ready_hashed(&self, keys: impl Iterator<Item = u32>) {
         let mut hashes = [0; BATCH];
         let mut count = 0;
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.index.hash(&key);
+        for (hash, of_key) in hashes.iter_mut().zip(keys) {
+            *hash = of_key;
             count += 1;
         }
         let hashes = hashes.get(..count).unwrap_or_default();

@@ -26,6 +26,7 @@ const MAX_SCALE: u8 = 14;
 impl Segment {
     /// Reads the segment of a packet, the data of which may go on in later fragments. `None` when it
     /// has no whole TCP header. `layers` has depth L4.
+    #[inline]
     pub fn read<B: Bytes>(bytes: &B, layers: &Layers) -> Option<Segment> {
         if !layers.has_l4() || layers.proto != proto::TCP || layers.fragment() == Fragment::Later {
             return None;

@@ -121,8 +121,7 @@ impl Connection {
         if !segment.has_sound_flags() {
             return Err(Why::Flags);
         }
-        let [opener, answerer] = self.sides;
-        let (me, peer) = if from == 0 { (opener, answerer) } else { (answerer, opener) };
+        let (me, peer) = self.seen_from(from);
         let syn = segment.has(tcp::SYN);
         let asks = syn && !segment.has(tcp::ACK);
         let is_over = matches!(self.phase, Phase::TimeWait | Phase::Reset);
@@ -131,25 +130,33 @@ impl Connection {
             return Ok(Step::Reopens);
         }
         if segment.has(tcp::RST) {
-            return self.reset(&me, &peer, segment).map(|()| Step::Belongs);
+            return self.reset(from, segment).map(|()| Step::Belongs);
         }
         if self.is_lax {
-            self.follow(from, me, peer, segment);
+            self.follow(from, segment);
             return Ok(Step::Belongs);
         }
         if syn {
-            return self.shake_hands(from, me, peer, segment).map(|()| Step::Belongs);
+            return self.shake_hands(from, segment).map(|()| Step::Belongs);
         }
         if me.window == 0 || peer.window == 0 {
             return Err(Why::Handshake);
         }
-        in_windows(&me, &peer, segment)?;
-        self.follow(from, me, peer, segment);
+        in_windows(me, peer, segment)?;
+        self.follow(from, segment);
         Ok(Step::Belongs)
     }
 
+    /// Its own side, and the other's. Not copied: a processor waits for fields that it has just written one by one to be read as a whole.
+    #[inline]
+    fn seen_from(&self, from: usize) -> (&Side, &Side) {
+        let [opener, answerer] = &self.sides;
+        if from == 0 { (opener, answerer) } else { (answerer, opener) }
+    }
+
     /// A segment with SYN in a connection that is not over.
-    fn shake_hands(&mut self, from: usize, me: Side, peer: Side, syn: &Segment) -> Result<(), Why> {
+    fn shake_hands(&mut self, from: usize, syn: &Segment) -> Result<(), Why> {
+        let (&me, &peer) = self.seen_from(from);
         if me.window != 0 {
             // A repetition; or one side has forgotten the connection and asks anew: the other will
             // answer with what it knows, upon which the first resets (RFC 9293 §3.5.1).
@@ -190,7 +197,8 @@ impl Connection {
 
     /// A reset: RFC 9293 §3.10.7.3 and RFC 5961 §3. One whose place is right, but not exactly, passes: its receiver
     /// asks back, and what comes then is exact.
-    fn reset(&mut self, me: &Side, peer: &Side, rst: &Segment) -> Result<(), Why> {
+    fn reset(&mut self, from: usize, rst: &Segment) -> Result<(), Why> {
+        let (me, peer) = self.seen_from(from);
         let exact = if self.is_lax || me.window == 0 && peer.window == 0 {
             true
         } else if me.window == 0 {
@@ -215,7 +223,10 @@ impl Connection {
     }
 
     /// Takes in what a segment says that belongs to it.
-    fn follow(&mut self, from: usize, mut me: Side, mut peer: Side, segment: &Segment) {
+    #[inline]
+    fn follow(&mut self, from: usize, segment: &Segment) {
+        let [opener, answerer] = &mut self.sides;
+        let (me, peer) = if from == 0 { (opener, answerer) } else { (answerer, opener) };
         let end = segment.end();
         let known = me.window != 0;
         let scale = if segment.has(tcp::SYN) || me.scale == UNSCALED { 0 } else { me.scale };
@@ -233,7 +244,6 @@ impl Connection {
         if segment.has(tcp::FIN) {
             me.fin = Some(end);
         }
-        self.put(from, me, peer);
         if self.is_lax && self.phase == Phase::SynSent && from == 1 {
             // Handshakes are followed where windows are: here an answer is one.
             self.phase = Phase::SynReceived;
@@ -249,15 +259,15 @@ impl Connection {
         if self.phase == Phase::Reset {
             return;
         }
-        let [a, b] = self.sides;
+        let [a, b] = &self.sides;
         let acks = |one: &Side, place: u32| one.acked.is_some_and(|acked| !before(acked, place));
         let greeted = |one: &Side, other: &Side| acks(one, other.first.wrapping_add(1));
-        if self.phase == Phase::SynReceived && (self.is_lax || greeted(&a, &b) && greeted(&b, &a)) {
+        if self.phase == Phase::SynReceived && (self.is_lax || greeted(a, b) && greeted(b, a)) {
             self.phase = Phase::Established;
         }
         self.phase = match (a.fin, b.fin) {
             (None, None) => return,
-            (Some(fin_a), Some(fin_b)) if acks(&a, fin_b) && acks(&b, fin_a) => Phase::TimeWait,
+            (Some(fin_a), Some(fin_b)) if acks(a, fin_b) && acks(b, fin_a) => Phase::TimeWait,
             _ if self.phase == Phase::TimeWait => return,
             _ => Phase::Closing,
         };
@@ -266,8 +276,7 @@ impl Connection {
     /// True when side `from` may have sent a segment with this sequence number that is still on its
     /// way, so that an ICMP error may quote it (RFC 5927 §4).
     pub fn may_be_quoted(&self, from: usize, seq: u32) -> bool {
-        let [opener, answerer] = self.sides;
-        let (me, peer) = if from == 0 { (opener, answerer) } else { (answerer, opener) };
+        let (me, peer) = self.seen_from(from);
         let oldest = me.end.wrapping_sub(peer.window.max(OLD_ACK));
         self.is_lax || me.window != 0 && !before(seq, oldest) && !before(me.end, seq)
     }

@@ -51,7 +51,7 @@ impl Napt {
         start: impl FnOnce() -> u64,
     ) -> Result<End, NoRoom> {
         let key = FlowKey::of_end(Side::Inside, sent.proto, inner.0, inner.1);
-        if self.find(ctx, key, sent.now_ns).is_none() {
+        if !self.has(ctx, key, sent.now_ns) {
             self.make(ctx, key, inner, sent, start)?;
         }
         pass(ctx, sent, true).map(|(_, outer)| outer).ok_or(NoRoom::Ports)
@@ -91,13 +91,21 @@ impl Napt {
     /// Both ends of a mapping. One that is over ends: it was idle for too long, or its outer end is none that it may have, as the
     /// configuration has changed since.
     fn find(&self, ctx: &mut Ctx<'_, Self>, key: FlowKey, now_ns: u64) -> Option<(End, End)> {
-        let mapping = ctx.known_by(key)?.state;
-        let (inner, outer) = (mapping.inner, mapping.outer);
-        if self.holds(mapping, now_ns) {
-            return Some((inner, outer));
+        if !self.has(ctx, key, now_ns) {
+            return None;
         }
-        ctx.end_flow();
-        None
+        ctx.looked_up().map(|mapping| (mapping.inner, mapping.outer))
+    }
+
+    /// Looks a mapping up; false when there is none, or it is over, and ends.
+    #[inline]
+    fn has(&self, ctx: &mut Ctx<'_, Self>, key: FlowKey, now_ns: u64) -> bool {
+        let Some(found) = ctx.known_by(key) else { return false };
+        let holds = self.holds(found.state, now_ns);
+        if !holds {
+            ctx.end_flow();
+        }
+        holds
     }
 
     fn holds(&self, mapping: &Mapping, now_ns: u64) -> bool {
@@ -139,6 +147,7 @@ impl Napt {
 }
 
 /// A packet passes by the mapping that was looked up last; its ends.
+#[inline]
 fn pass(ctx: &mut Ctx<'_, Napt>, sent: &Sent, from_inside: bool) -> Option<(End, End)> {
     let mapping = ctx.looked_up()?;
     let before = mapping.until_ns;

@@ -65,7 +65,8 @@ pub(super) fn note<A: Access>(
     place: Where,
     fingerprint: &str,
 ) -> Blocked {
-    let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
+    let bytes = packet.bytes();
+    let layers = packet.layers(Depth::L4);
     let ends = layers.ips(&bytes).zip(layers.ports(&bytes));
     let (method, target) = match request {
         Request::Whole(whole) => (whole.method.as_str(), whole.target),

@@ -50,18 +50,16 @@ impl FlowKey {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let small = [self.proto, u8::from(self.v6), self.kind as u8];
-        let fields: [&[u8]; 6] = [
-            &self.zone.to_le_bytes(),
-            &self.lower.to_le_bytes(),
-            &self.upper.to_le_bytes(),
-            &self.lower_port.to_le_bytes(),
-            &self.upper_port.to_le_bytes(),
-            &small,
-        ];
-        for (to, from) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
-            *to = *from;
-        }
+        let [a, b] = self.lower_port.to_le_bytes();
+        let [c, d] = self.upper_port.to_le_bytes();
+        let small = [a, b, c, d, self.proto, u8::from(self.v6), self.kind as u8, 0];
+        let (addresses, rest) = bytes.split_at_mut(40);
+        let (zone, ends) = addresses.split_at_mut(8);
+        let (lower, upper) = ends.split_at_mut(16);
+        zone.copy_from_slice(&self.zone.to_le_bytes());
+        lower.copy_from_slice(&self.lower.to_le_bytes());
+        upper.copy_from_slice(&self.upper.to_le_bytes());
+        rest.copy_from_slice(&small);
         bytes
     }
 

@@ -91,7 +91,7 @@ impl Layers {
 
     /// An untagged, unfragmented IPv4 packet without options, or IPv6 packet without extension headers, that
     /// carries TCP, UDP or ICMP and is right in every length: a few loads, no loop. `None` says nothing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn plain<B: Bytes + ?Sized>(bytes: &B, want: Depth) -> Option<Layers> {
         const V4: usize = ETHERNET_LEN + IPV4_LEN;
         const V6: usize = ETHERNET_LEN + ipv6::FIXED_LEN;

@@ -1,7 +1,7 @@
 //! A flow's account, and the list of the largest.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::net::SocketAddr;
 use weir_nf::FlowState;
 
@@ -139,15 +139,19 @@ pub struct Talker {
 }
 
 impl Talker {
-    /// Larger ones go before smaller ones, of equal ones the older: so the list does not depend on how it came about.
-    fn rank(&self) -> impl Ord + use<> {
-        let who = (self.ends, self.proto, self.vlans);
-        (self.account.total(), Reverse((self.account.began_ns, who)))
+    /// By how much they have had, of equal ones the older is the larger: so the list does not depend on how it came about.
+    fn order(&self, other: &Talker) -> Ordering {
+        let had = self.account.total().cmp(&other.account.total());
+        let older = || other.account.began_ns.cmp(&self.account.began_ns);
+        had.then_with(older)
+            .then_with(|| other.ends.cmp(&self.ends))
+            .then_with(|| (other.proto, other.vlans).cmp(&(self.proto, self.vlans)))
     }
 
     fn is_same(&self, other: &Talker) -> bool {
-        let who = |t: &Talker| (t.ends, t.proto, t.vlans, t.account.began_ns);
-        who(self) == who(other)
+        self.account.began_ns == other.account.began_ns
+            && self.ends == other.ends
+            && (self.proto, self.vlans) == (other.proto, other.vlans)
     }
 }
 
@@ -189,42 +193,58 @@ impl Top {
         {
             listed.account = flow.account;
         } else if self.talkers.len() < self.most || flow.account.total() >= self.floor {
-            self.enter(flow, ends());
+            self.enter(flow, ends);
         }
     }
 
     #[inline(never)]
-    fn enter(&mut self, flow: &mut Watched, ends: Option<([SocketAddr; 2], u8, u64)>) {
-        let Some((ends, proto, vlans)) = ends else { return };
+    fn enter<F>(&mut self, flow: &mut Watched, ends: F)
+    where
+        F: FnOnce() -> Option<([SocketAddr; 2], u8, u64)>,
+    {
+        let is_full = self.talkers.len() >= self.most;
+        let least = if is_full { self.least() } else { None };
+        if is_full {
+            let Some(least) = least.and_then(|at| self.talkers.get(at)) else { return };
+            self.floor = least.account.total();
+            let began = flow.account.began_ns;
+            // Whose it is need not be known of one that is too small, unless it may be among them.
+            if flow.account.total() < self.floor
+                && self.talkers.iter().all(|old| old.account.began_ns != began)
+            {
+                return;
+            }
+        }
+        let Some((ends, proto, vlans)) = ends() else { return };
         self.entries = self.entries.wrapping_add(1);
         let talker = Talker { ends, proto, vlans, account: flow.account, entry: self.entries };
         let same = self.talkers.iter().position(|old| old.is_same(&talker));
-        let place = match same {
-            Some(place) => place,
-            None if self.talkers.len() < self.most => {
-                self.talkers.push(talker.clone());
-                self.talkers.len() - 1
-            }
-            None => {
-                let listed = self.talkers.iter().enumerate();
-                let Some((place, least)) = listed.min_by_key(|(_, old)| old.rank()) else {
-                    return;
-                };
-                self.floor = least.account.total();
-                if talker.rank() < least.rank() {
+        let place = match (same, least) {
+            (Some(place), _) => place,
+            (None, None) => self.talkers.len(),
+            (None, Some(least)) => {
+                let smaller = |old: &Talker| talker.order(old) == Ordering::Less;
+                if self.talkers.get(least).is_none_or(smaller) {
                     return;
                 }
-                place
+                least
             }
         };
         flow.place = Place { slot: u16::try_from(place).unwrap_or(u16::MAX), entry: talker.entry };
-        if let Some(old) = self.talkers.get_mut(place) {
-            *old = talker;
+        match self.talkers.get_mut(place) {
+            Some(old) => *old = talker,
+            None => self.talkers.push(talker),
         }
     }
 
+    /// Where the smallest is.
+    fn least(&self) -> Option<usize> {
+        let listed = self.talkers.iter().enumerate();
+        listed.min_by(|(_, a), (_, b)| a.order(b)).map(|(at, _)| at)
+    }
+
     fn cut(&mut self) {
-        self.talkers.sort_by_key(|talker| Reverse(talker.rank()));
+        self.talkers.sort_by(|a, b| b.order(a));
         self.talkers.truncate(self.most);
         self.floor = 0;
     }
@@ -248,7 +268,7 @@ impl Top {
 
 fn largest_first<S: Serializer>(talkers: &[Talker], to: S) -> Result<S::Ok, S::Error> {
     let mut list: Vec<_> = talkers.iter().collect();
-    list.sort_by_key(|talker| Reverse(talker.rank()));
+    list.sort_by(|a, b| b.order(a));
     to.collect_seq(list)
 }
 

@@ -125,7 +125,11 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
             weir_nf::Affinity::None => Affinity::None,
             weir_nf::Affinity::Flow => Affinity::Flow,
             weir_nf::Affinity::Ends => Affinity::Ends,
-            weir_nf::Affinity::Source | weir_nf::Affinity::All => Affinity::Source,
+            weir_nf::Affinity::Fields { fields, symmetric } => {
+                let fields: Vec<Field> = fields.iter().map(|f| field_of(*f)).collect();
+                Affinity::of_fields(fields.into(), symmetric).unwrap_or(Affinity::Source)
+            }
+            weir_nf::Affinity::All => Affinity::Source,
         },
         cost_cycles: d.cost_cycles,
         keeps,

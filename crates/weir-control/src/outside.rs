@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use weir_plan::{
-    Around, Catalog, ConfigProblem, Effect, Field, FieldSet, NfInfo, ProgramId, Touch, Work,
+    Affinity, Around, Catalog, ConfigProblem, Effect, Field, FieldSet, NfInfo, ProgramId, Touch,
+    Work,
 };
 use weir_runtime::outside::{
     CheckAnswer, CheckRequest, DescribedNf, Description, catalogue as own_catalogue,
@@ -238,18 +239,23 @@ fn work(descriptor: &Value) -> Work {
         let these = fields.iter().filter(|(_, touch)| *touch == wanted);
         these.map(|(field, _)| *field).collect::<Vec<_>>().into()
     };
+    // `All`, too, is none that the planner has.
+    let affinity = match serde_json::from_value(read("affinity")).ok() {
+        Some(Affinity::Fields { fields, symmetric }) => Affinity::of_fields(fields, symmetric),
+        other => other,
+    };
     Work {
         access: serde_json::from_value(read("layers")).unwrap_or(worst.access),
         effect: match read("timers") {
             Value::Bool(true) => Effect::Stateful,
             _ => serde_json::from_value(read("effect")).unwrap_or(worst.effect),
         },
-        affinity: serde_json::from_value(read("affinity")).unwrap_or(worst.affinity),
+        affinity: affinity.unwrap_or(worst.affinity),
         cost_cycles: serde_json::from_value(read("cost_cycles")).unwrap_or(worst.cost_cycles),
         reads: touched(Touch::Read),
         writes: touched(Touch::Write),
         // Who says what must meet says how packets may be divided.
-        scales: read("affinity").as_str().is_some_and(|affinity| affinity != "all"),
+        scales: affinity.is_some(),
         ..worst
     }
 }
@@ -323,6 +329,38 @@ impl Catalog for Extended {
             Some((path, why)) => {
                 Err(ConfigProblem { path: ask::printable(&path), why: ask::printable(&why) })
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_an_outside_nf_says_of_its_affinity_counts_only_if_packets_can_be_divided_by_it() {
+        let read = |affinity: Value| {
+            let work = work(&json!({ "affinity": affinity }));
+            (work.affinity, work.scales)
+        };
+        let fields = |fields: &[&str], symmetric: bool| {
+            read(json!({ "fields": { "fields": fields, "symmetric": symmetric } }))
+        };
+        let pair = FieldSet::of(&[Field::IpSrc, Field::IpDst]);
+        let peers = Affinity::Fields { fields: pair, symmetric: true };
+        assert_eq!(fields(&["ip_src", "ip_dst"], true), (peers, true));
+        assert_eq!(fields(&["ip_src"], false), (Affinity::Source, true));
+        assert_eq!(read(json!("flow")), (Affinity::Flow, true));
+        let worst = (Work::default().affinity, false);
+        for nothing in [
+            json!("all"),
+            json!("nonsense"),
+            json!({ "fields": { "fields": ["payload"], "symmetric": false } }),
+            json!({ "fields": { "fields": ["ip_dst"], "symmetric": true } }),
+            json!({ "fields": { "fields": [], "symmetric": false } }),
+        ] {
+            assert_eq!(read(nothing.clone()), worst, "{nothing}");
         }
     }
 }

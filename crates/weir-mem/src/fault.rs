@@ -57,6 +57,14 @@ pub enum Step {
     MovesWritten,
     /// It is committed, and no letter of it has left.
     MovesKept,
+    /// Of a service, when the graph is changed: attached to the next generation's memory, and has not said so.
+    Adopting,
+    /// Of an Rx service: told to take nothing more from its device.
+    Holding,
+    /// Of a service: told to go on in the next generation, with its device in the old one's hands.
+    GoingOver,
+    /// Of a service: has taken its device along, and committed nothing there.
+    CarriedOver,
 }
 
 impl Step {

@@ -112,14 +112,42 @@ pub enum Affinity {
     None,
     /// Both directions of a flow.
     Flow,
-    /// All packets of a source address.
-    Source,
+    /// Packets that agree in these fields of the 5-tuple: one or more of [`Field::IpSrc`], [`Field::IpDst`], [`Field::IpProto`],
+    /// [`Field::L4Src`] and [`Field::L4Dst`]. IP version and VLAN tags always count, and a later fragment has the ports of its first.
+    Fields {
+        /// The fields.
+        fields: &'static [Field],
+        /// Both directions meet, too: those of one are the other's with its ends changed round. Then both addresses are among the
+        /// fields or none, and both ports or none.
+        symmetric: bool,
+    },
     /// All packets of a lease of ports: of what comes to the first input the source's port counts, of the rest the
     /// destination's ([`lease`](crate::flow::lease)). For what translates ports: that state is partitioned, and who has a lease has its
     /// ports, used and free.
     Ends,
     /// All packets there are: only one instance may be, as of what limits a rate in all.
     All,
+}
+
+impl Affinity {
+    /// False for fields that nothing can be divided by. A µNF that declares such does not compile.
+    pub const fn is_sound(&self) -> bool {
+        let Affinity::Fields { fields, symmetric } = self else { return true };
+        let (mut rest, mut addresses, mut ports) = (*fields, (false, false), (false, false));
+        while let [first, more @ ..] = rest {
+            match first {
+                Field::IpSrc => addresses.0 = true,
+                Field::IpDst => addresses.1 = true,
+                Field::L4Src => ports.0 = true,
+                Field::L4Dst => ports.1 = true,
+                Field::IpProto => {}
+                _ => return false,
+            }
+            rest = more;
+        }
+        let both_ways = addresses.0 == addresses.1 && ports.0 == ports.1;
+        !fields.is_empty() && (both_ways || !*symmetric)
+    }
 }
 
 /// The type of a tag's value.
@@ -231,5 +259,39 @@ impl Descriptor {
     /// True when it does more than judge the packets that it is given: then others may leave.
     pub const fn does_more(&self) -> bool {
         self.creates > 0 || self.holds > 0 || self.timers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Affinity, Field};
+
+    const BOTH: &[Field] = &[Field::IpSrc, Field::IpDst];
+
+    #[test]
+    fn fields_that_nothing_can_be_divided_by_are_not_sound() {
+        for (fields, symmetric, is_sound) in [
+            (BOTH, true, true),
+            (&[Field::IpDst, Field::L4Dst, Field::IpProto], false, true),
+            (&[Field::L4Src, Field::L4Dst], true, true),
+            (&[Field::IpProto], true, true),
+            (&[], false, false),
+            // The other direction's destination is this one's source.
+            (&[Field::IpDst], true, false),
+            (&[Field::IpSrc, Field::IpDst, Field::L4Src], true, false),
+            // Not of the 5-tuple.
+            (&[Field::IpSrc, Field::IpTtl], false, false),
+        ] {
+            let affinity = Affinity::Fields { fields, symmetric };
+            assert_eq!(affinity.is_sound(), is_sound, "{affinity:?}");
+        }
+    }
+
+    #[test]
+    fn descriptions_say_by_which_fields() {
+        let said = serde_json::json!(Affinity::Fields { fields: BOTH, symmetric: true });
+        let want =
+            serde_json::json!({"fields": {"fields": ["ip_src", "ip_dst"], "symmetric": true}});
+        assert_eq!(said, want);
     }
 }

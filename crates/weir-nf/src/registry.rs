@@ -38,6 +38,10 @@ impl Registration {
                     N::DESCRIPTOR.layers.writes() == N::Access::WRITES,
                     "the descriptor's layers and the access type contradict each other"
                 );
+                assert!(
+                    N::DESCRIPTOR.affinity.is_sound(),
+                    "the affinity has fields by which packets cannot be divided"
+                );
                 assert!(!N::DESCRIPTOR.outputs.is_empty() && N::DESCRIPTOR.outputs.len() <= 64);
                 assert!(!N::DESCRIPTOR.inputs.is_empty() && N::DESCRIPTOR.inputs.len() <= 64);
                 &N::DESCRIPTOR

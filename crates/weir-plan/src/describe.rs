@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::fields::FieldSet;
+use crate::fields::{Field, FieldSet};
 
 /// What is done to one layer of a packet (the µNF paper's NOP, ReadOnly and ReadWrite, §IV-D).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,9 +58,40 @@ pub enum Affinity {
     Ends,
     /// One direction of a flow: packets with the same 5-tuple.
     Tuple,
-    /// Packets that agree in these fields of the 5-tuple.
-    Fields(FieldSet),
+    /// Packets that agree in these fields of the 5-tuple; [`Affinity::of_fields`] makes it.
+    Fields {
+        /// The fields.
+        fields: FieldSet,
+        /// Those of the other direction of a flow meet them.
+        symmetric: bool,
+    },
 }
+
+/// The 5-tuple.
+pub(crate) const TUPLE: FieldSet =
+    FieldSet::of(&[Field::IpSrc, Field::IpDst, Field::IpProto, Field::L4Src, Field::L4Dst]);
+
+impl Affinity {
+    /// Packets that agree in `fields`, in either direction of a flow if `symmetric`; by the name that it has, if it has one. `None`
+    /// when there are no fields, or others than those of the 5-tuple, or when the fields of one direction are not those of the other.
+    #[must_use]
+    pub fn of_fields(fields: FieldSet, symmetric: bool) -> Option<Self> {
+        let alike = |a, b| fields.has(a) == fields.has(b);
+        let both_ways = alike(Field::IpSrc, Field::IpDst) && alike(Field::L4Src, Field::L4Dst);
+        if fields.is_empty() || !fields.without(TUPLE).is_empty() || (symmetric && !both_ways) {
+            return None;
+        }
+        Some(match symmetric {
+            true if fields == TUPLE => Affinity::Flow,
+            false if fields == TUPLE => Affinity::Tuple,
+            false if fields == FieldSet::of(&[Field::IpSrc]) => Affinity::Source,
+            // The protocol alone is the same both ways.
+            _ => Affinity::Fields { fields, symmetric: symmetric && fields != PROTO },
+        })
+    }
+}
+
+const PROTO: FieldSet = FieldSet::of(&[Field::IpProto]);
 
 /// What the planner may rely on when it moves, merges or removes a µNF. The default is the worst:
 /// what a description leaves out must not allow anything.

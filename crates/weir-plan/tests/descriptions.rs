@@ -78,10 +78,19 @@ fn packets_meet_by_the_fields_of_affinity_else_by_those_that_form_a_flow_else_by
         let text = format!("nf: Ids\nports: {{ inputs: [in], outputs: [out] }}\n{text}");
         describe(&text, Syntax::Yaml).unwrap()[0].info.work.affinity
     };
-    let fields = |fields: &[Field]| Affinity::Fields(FieldSet::of(fields));
+    let some =
+        |fields: &[Field], symmetric| Affinity::Fields { fields: FieldSet::of(fields), symmetric };
+    let fields = |fields: &[Field]| some(fields, false);
     assert_eq!(affinity("affinity: [dst_ip, proto]"), fields(&[Field::IpDst, Field::IpProto]));
     assert_eq!(affinity("flow: [src_ip, dst_ip]"), fields(&[Field::IpSrc, Field::IpDst]));
     assert_eq!(affinity("flow: [src_ip, dst_ip]\naffinity: [dst_port]"), fields(&[Field::L4Dst]));
     assert_eq!(affinity("flow: [src_ip, dst_ip]\naffinity: []"), Affinity::None);
     assert_eq!(affinity(""), Affinity::Source);
+    // Both directions, when asked.
+    let both = some(&[Field::IpSrc, Field::IpDst], true);
+    assert_eq!(affinity("affinity: [src_ip, dst_ip]\nsymmetric: true"), both);
+    assert_eq!(affinity("symmetric: true"), Affinity::Flow);
+    let text = "nf: Ids\naffinity: [dst_ip]\nsymmetric: true";
+    let said = refused(text, describe(text, Syntax::Yaml));
+    assert!(said.contains("the fields of one direction are not those of the other"), "{said}");
 }

@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 20;
+pub const PROTOCOL_VERSION: u32 = 21;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -128,6 +128,8 @@ pub enum SpreadSpec {
         ports: (bool, bool),
         /// The protocol.
         proto: bool,
+        /// Those of the other direction of a flow go the same way.
+        symmetric: bool,
     },
 }
 

@@ -210,8 +210,8 @@ pub(crate) fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
         SpreadSpec::Tuple => flow(FlowFields::new((true, true), (true, true), true, false)?),
         SpreadSpec::Flow => flow(FlowFields::FLOW),
         SpreadSpec::Ends => Rule::Ends,
-        SpreadSpec::Fields { addresses, ports, proto } => {
-            flow(FlowFields::new(addresses, ports, proto, false)?)
+        SpreadSpec::Fields { addresses, ports, proto, symmetric } => {
+            flow(FlowFields::new(addresses, ports, proto, symmetric)?)
         }
     })
 }

@@ -320,8 +320,13 @@ impl Worker<'_> {
                     self.station.ingress.end_cycles();
                     continue;
                 }
-                command::HOLD | command::RECEIVE => {
-                    self.job.hold(command == command::HOLD);
+                command::HOLD => {
+                    self.job.hold(true);
+                    fault::step(Step::Holding);
+                    continue;
+                }
+                command::RECEIVE => {
+                    self.job.hold(false);
                     continue;
                 }
                 command::ADOPT => {
@@ -369,6 +374,7 @@ impl Worker<'_> {
         let answer = match Next::attach(spec, fds) {
             Ok(next) => {
                 self.next = Some(Box::new(next));
+                fault::step(Step::Adopting);
                 FromWorker::Adopted
             }
             Err(e) => FromWorker::NotAdopted(e.to_string()),
@@ -380,12 +386,14 @@ impl Worker<'_> {
     /// Goes over into the memory that it has adopted, with its device.
     fn go_over(&mut self) -> Result<(), WorkerError> {
         let Some(next) = self.next.take() else { return Err(WorkerError::NoNext) };
+        fault::step(Step::GoingOver);
         let Next { spec, mut station, segment } = *next;
         station.reload();
         let job = self.job.succeed(&spec, &mut station, segment).ok_or(WorkerError::NoNext)?;
         let before = std::mem::replace(&mut self.station, station);
         (self.job, self.idle) = (job, Idle::new(&spec.schedule, self.real_time));
         self.before = Some(Box::new(before));
+        fault::step(Step::CarriedOver);
         self.begin()?;
         // The agent sees by it that this worker has begun.
         self.station.commit();

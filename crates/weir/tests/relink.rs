@@ -3,125 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_crash;
+mod common_relink;
 
 use common_crash::*;
+use common_relink::*;
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weir_mem::fault::Step;
-
-/// Packets of the captures that are read: more than in half a minute. The test says when it is enough.
-const PACKETS: u64 = 600_000;
-
-/// A chain that takes a while for them.
-const CHAIN: &str = "
-Port<0> lan;  Port<1> wan;
-MacSwap head;  PacketSizeHistogram sizes;  Busy slow { cycles: 160000 };
-pipelet { lan -> head -> sizes -> slow -> wan; }";
-
-/// The same with one NF more, and another configuration.
-const LONGER: &str = "
-Port<0> lan;  Port<1> wan;
-MacSwap head;  PacketSizeHistogram sizes;  MacSwap more;  Busy slow { cycles: 150000 };
-pipelet { lan -> head -> sizes -> more -> slow -> wan; }";
-
-/// A run on a numbered capture whose policy, or options, can be changed.
-struct Changing {
-    run: Run,
-    scratch: Scratch,
-    policy: PathBuf,
-}
-
-impl Changing {
-    fn start(name: &str, args: &[&str]) -> Self {
-        Self::start_with(name, PACKETS, CHAIN, args)
-    }
-
-    fn start_with(name: &str, packets: u64, policy: &str, args: &[&str]) -> Self {
-        let scratch = Scratch::new(&format!("relink-{name}"));
-        let policy = scratch.policy(policy);
-        std::fs::write(scratch.file("options"), "--isolate each # as at first\n").unwrap();
-        write_capture(&scratch.file("in.pcap"), packets);
-        let rx = format!("0=pcap:rx={}", scratch.file("in.pcap").display());
-        let tx = format!("1=pcap:tx={}", scratch.file("out.pcap").display());
-        let options = scratch.file("options").display().to_string();
-        let own = ["--bind", &rx, "--bind", &tx, "--options", &options];
-        // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
-        let mut weir = std::process::Command::new("env");
-        weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
-        let run = Run::start_by(weir, &policy, &[&own, args].concat());
-        let changing = Changing { run, scratch, policy };
-        changing.wait_for_traffic();
-        changing
-    }
-
-    fn out(&self) -> PathBuf {
-        self.scratch.file("out.pcap")
-    }
-
-    fn wait_for_traffic(&self) {
-        let before = written(&self.out());
-        wait_until("packets to flow", PATIENCE, || written(&self.out()) > before + 64 * RECORD);
-    }
-
-    fn isolate(&self, how: &str) {
-        std::fs::write(self.scratch.file("options"), format!("--isolate {how}\n")).unwrap();
-    }
-
-    /// Has the policy read again; what was said of it.
-    fn reload(&mut self) -> String {
-        self.run.signal(Signal::HUP);
-        self.outcome()
-    }
-
-    fn outcome(&mut self) -> String {
-        let told = |l: &str| l.contains("relinked");
-        self.run.wait_for_line("a word on the relink", told).1
-    }
-
-    /// Ends the input. What there is in the output by `read`, in order, but for what is said to be lost; and how many packets came.
-    fn finish<T>(
-        self,
-        read: impl Fn(&[u8]) -> T,
-        number: impl Fn(&T) -> u64,
-    ) -> (Finished, Vec<T>, u64) {
-        self.run.signal(Signal::INT);
-        let (out, finished) = (self.out(), self.run.finish());
-        finished.assert_sound("relinked");
-        let all = read_capture(&out, read);
-        let numbers: Vec<u64> = all.iter().map(number).collect();
-        assert_in_order(&numbers, "output");
-        let came = finished.number("/balance/in");
-        assert_eq!(
-            numbers.len() as u64 + finished.number("/balance/lost"),
-            came,
-            "some are missing"
-        );
-        drop(self.scratch);
-        (finished, all, came)
-    }
-
-    /// The same where nothing is lost.
-    fn finish_whole(self) -> (Finished, u64) {
-        let (finished, _, came) = self.finish(number, |number| *number);
-        assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
-        (finished, came)
-    }
-}
-
-fn written(out: &Path) -> u64 {
-    std::fs::metadata(out).map_or(0, |m| m.len())
-}
-
-fn node<'r>(finished: &'r Finished, name: &str) -> &'r Value {
-    let nodes = finished.report["nodes"].as_array().unwrap();
-    nodes.iter().find(|n| n["name"] == name).unwrap_or_else(|| panic!("no node {name}"))
-}
-
-fn relinks(finished: &Finished) -> usize {
-    finished.report["relinks"].as_array().map_or(0, Vec::len)
-}
 
 #[test]
 fn more_workers_than_are_started_at_once_begin_and_take_over_like_any() {
@@ -268,6 +156,44 @@ fn a_worker_that_dies_before_the_switch_leaves_the_graph_as_it_was() {
         graph.wait_for_traffic();
         let (finished, ..) = graph.finish(number, |number| *number);
         assert_eq!(relinks(&finished), 0);
+    }
+}
+
+/// What is told of a change in which a service dies at a step, and of the service.
+const SERVICES: [(&str, Step, &str); 9] = [
+    ("rx:lan", Step::Adopting, "worker rx:lan died meanwhile"),
+    ("tx:wan", Step::Adopting, "worker tx:wan died meanwhile"),
+    ("rx:lan", Step::Holding, "worker rx:lan died meanwhile"),
+    ("rx:lan", Step::HandingOver, "worker rx:lan died meanwhile"),
+    ("tx:wan", Step::HandingOver, "worker tx:wan died meanwhile"),
+    ("rx:lan", Step::GoingOver, ": relinked in "),
+    ("tx:wan", Step::GoingOver, ": relinked in "),
+    ("rx:lan", Step::CarriedOver, ": relinked in "),
+    ("tx:wan", Step::CarriedOver, ": relinked in "),
+];
+
+#[test]
+fn a_service_that_dies_at_any_step_of_a_relink_takes_its_device_up_in_one_generation_or_the_other()
+{
+    for (service, step, told) in SERVICES {
+        let what = format!("{service} at {step:?}");
+        let fault = format!("{service}:{}:1", step as u32);
+        let mut graph = Changing::start("service", &["--fault", &fault]);
+        graph.isolate("none");
+        let line = graph.reload();
+        assert!(line.contains(told), "{what}: {line}");
+        let went = line.contains(": relinked in ");
+        graph.wait_for_traffic();
+        // The next change finds all as it must be.
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{what}: {line}");
+        graph.wait_for_traffic();
+        let (finished, ..) = graph.finish(number, |number| *number);
+        assert_eq!(finished.restarts()[service], 1, "{what}: {:#}", finished.report["workers"]);
+        assert_eq!(relinks(&finished), 1 + usize::from(went), "{what}");
+        // With all at rest nobody has anything that could be lost.
+        let lost = finished.number("/balance/lost");
+        assert!(lost <= if went { 0 } else { BATCH }, "{what}: {lost} lost");
     }
 }
 

@@ -18,10 +18,11 @@ pub(super) fn group(group: &Group) -> GroupSpec {
         Spread::By(Key::Tuple) => SpreadSpec::Tuple,
         Spread::By(Key::Flow) => SpreadSpec::Flow,
         Spread::By(Key::Ends) => SpreadSpec::Ends,
-        Spread::By(Key::Fields(fields)) => SpreadSpec::Fields {
+        Spread::By(Key::Fields { fields, symmetric }) => SpreadSpec::Fields {
             addresses: (fields.has(Field::IpSrc), fields.has(Field::IpDst)),
             ports: (fields.has(Field::L4Src), fields.has(Field::L4Dst)),
             proto: fields.has(Field::IpProto),
+            symmetric,
         },
     };
     GroupSpec { weights: group.weights.clone(), spread }

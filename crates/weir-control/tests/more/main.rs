@@ -3,6 +3,7 @@
 //! have; so it has no test harness but its own.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, missing_docs)] // A test.
 
+mod affinity;
 #[path = "../common/mod.rs"]
 mod common;
 mod nfs;
@@ -32,7 +33,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PORTS: &str = "Port<0> lan; Port<1> wan;\n";
 
 fn main() -> ExitCode {
-    let tests: [(&str, fn()); 19] = [
+    let tests: [(&str, fn()); 21] = [
+        (
+            "packets_meet_by_the_fields_that_an_nf_declares",
+            affinity::packets_meet_by_the_fields_that_an_nf_declares,
+        ),
+        (
+            "divisions_by_fields_go_on_along_a_chain",
+            affinity::divisions_by_fields_go_on_along_a_chain,
+        ),
         ("held_packets_leave_before_a_graph_is_relinked", held_packets_leave_before_a_relink),
         ("who_always_holds_packets_is_not_relinked", who_always_holds_is_not_relinked),
         ("timers_come_by_their_source_after_a_relink", timers::come_by_their_source_after_a_relink),

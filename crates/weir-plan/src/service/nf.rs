@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::bandwidth::Bandwidth;
 use crate::catalog::{NfInfo, TagInfo, TagKind};
 use crate::config::Config;
-use crate::describe::{Affinity, Effect, Work};
+use crate::describe::{Affinity, Effect, TUPLE, Work};
 use crate::error::PolicyError;
 use crate::fields::{Field, FieldSet};
 use crate::service::descriptor::DescriptorDocument;
@@ -48,6 +48,9 @@ pub struct NfDocument {
     /// an NF that any instance will do for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Vec<AffinityField>>,
+    /// Packets of both directions meet, too: those of one have the other's addresses and ports changed round.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub symmetric: bool,
     /// What a core manages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -353,16 +356,21 @@ impl NfDocument {
         }
         // A flow's packets meet, unless something else is said of it.
         let fields = self.affinity.as_deref().or(self.flow.as_deref()).map(field_set);
-        let affinity = match fields.as_deref() {
-            None => worst.affinity,
-            Some([]) => Affinity::None,
-            Some([AffinityField::SrcIp]) => Affinity::Source,
-            Some(fields) if fields == ALL_FIELDS => Affinity::Tuple,
-            Some(fields) => {
-                let fields: Vec<Field> = fields.iter().map(|field| field.of_packets()).collect();
-                Affinity::Fields(FieldSet::of(&fields))
-            }
+        let affinity = match fields {
+            None if !self.symmetric => Some(worst.affinity),
+            Some(fields) if fields.is_empty() => Some(Affinity::None),
+            fields => Affinity::of_fields(fields.unwrap_or(TUPLE), self.symmetric),
         };
+        if affinity.is_none() {
+            problems.push(Problem {
+                pointer: "/symmetric".to_owned(),
+                message: "the fields of one direction are not those of the other".to_owned(),
+                instead:
+                    "write both addresses or none and both ports or none, or leave `symmetric` out"
+                        .to_owned(),
+            });
+        }
+        let affinity = affinity.unwrap_or(worst.affinity);
         let mut cost_cycles = worst.cost_cycles;
         if let Some(rate) = &self.rate {
             match rate.cycles() {
@@ -404,19 +412,8 @@ impl NfDocument {
 }
 
 /// The 5-tuple.
-const ALL_FIELDS: [AffinityField; 5] = [
-    AffinityField::SrcIp,
-    AffinityField::DstIp,
-    AffinityField::Proto,
-    AffinityField::SrcPort,
-    AffinityField::DstPort,
-];
-
-fn field_set(fields: &[AffinityField]) -> Vec<AffinityField> {
-    let mut set = fields.to_vec();
-    set.sort_unstable();
-    set.dedup();
-    set
+fn field_set(fields: &[AffinityField]) -> FieldSet {
+    fields.iter().map(|field| field.of_packets()).collect::<Vec<_>>().into()
 }
 
 impl Rate {

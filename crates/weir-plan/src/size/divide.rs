@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{SizedNf, Traffic};
-use crate::describe::Affinity;
+use crate::describe::{Affinity, TUPLE};
 use crate::fields::{Field, FieldSet};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 
@@ -24,8 +24,16 @@ pub enum Key {
     /// The lease that a port is of: the source's, of what comes to the NF's first input, the destination's of the rest.
     Ends,
     /// These fields of the 5-tuple.
-    Fields(FieldSet),
+    Fields {
+        /// The fields.
+        fields: FieldSet,
+        /// In either direction of a flow.
+        symmetric: bool,
+    },
 }
+
+/// Tags always count ([`Key::fields`]).
+const TAGS: FieldSet = FieldSet::of(&[Field::Vlan]);
 
 /// What tells a flow's directions apart.
 const ENDS: FieldSet = FieldSet::of(&[Field::IpSrc, Field::IpDst, Field::L4Src, Field::L4Dst]);
@@ -38,7 +46,7 @@ impl Key {
             Affinity::Tuple => Key::Tuple,
             Affinity::Flow => Key::Flow,
             Affinity::Ends => Key::Ends,
-            Affinity::Fields(fields) => Key::Fields(fields),
+            Affinity::Fields { fields, symmetric } => Key::Fields { fields, symmetric },
         }
     }
 
@@ -47,17 +55,15 @@ impl Key {
     const fn fields(self) -> FieldSet {
         match self {
             Key::Any => FieldSet::EMPTY,
-            Key::Source => FieldSet::of(&[Field::Vlan, Field::IpSrc]),
-            Key::Tuple | Key::Flow | Key::Ends => FieldSet::of(&[
-                Field::Vlan,
-                Field::IpSrc,
-                Field::IpDst,
-                Field::IpProto,
-                Field::L4Src,
-                Field::L4Dst,
-            ]),
-            Key::Fields(fields) => fields.or(FieldSet::of(&[Field::Vlan])),
+            Key::Source => TAGS.or(FieldSet::of(&[Field::IpSrc])),
+            Key::Tuple | Key::Flow | Key::Ends => TAGS.or(TUPLE),
+            Key::Fields { fields, .. } => fields.or(TAGS),
         }
+    }
+
+    /// True when both directions of a flow have the same.
+    const fn is_symmetric(self) -> bool {
+        matches!(self, Key::Flow | Key::Fields { symmetric: true, .. })
     }
 
     /// True when packets that are the same by `wanted` are the same by this key too, so that who is
@@ -66,12 +72,15 @@ impl Key {
     #[must_use]
     pub const fn satisfies(self, wanted: Key) -> bool {
         match (self, wanted) {
-            (_, Key::Any) | (Key::Flow, Key::Flow) => true,
+            (_, Key::Any) => true,
             // By which end depends on the NF's input.
             (Key::Any | Key::Ends, _) | (_, Key::Ends) => false,
-            (_, Key::Flow) => self.fields().and(ENDS).is_empty(),
-            // Who is the same by more fields is the same by fewer.
-            _ => self.fields().without(wanted.fields()).is_empty(),
+            // Who is the same by more fields is the same by fewer; the other way round too, if the fewer are the same then.
+            _ => {
+                let both_ways = self.is_symmetric() || self.fields().and(ENDS).is_empty();
+                self.fields().without(wanted.fields()).is_empty()
+                    && (both_ways || !wanted.is_symmetric())
+            }
         }
     }
 }
@@ -84,13 +93,13 @@ impl fmt::Display for Key {
             Key::Tuple => "by 5-tuple",
             Key::Flow => "by flow",
             Key::Ends => "by leases of ports",
-            Key::Fields(fields) => {
+            Key::Fields { fields, symmetric } => {
                 for (i, field) in fields.iter().enumerate() {
                     let name = field.name();
                     let name = name.strip_prefix("the ").unwrap_or(name);
                     write!(f, "{}{name}", if i == 0 { "by " } else { " and " })?;
                 }
-                return Ok(());
+                return f.write_str(if *symmetric { ", both directions alike" } else { "" });
             }
         })
     }
@@ -250,8 +259,12 @@ mod tests {
 
     #[test]
     fn who_is_divided_by_fewer_fields_has_packets_together_that_agree_in_more() {
-        let by = |fields: &[Field]| Key::Fields(FieldSet::of(fields));
+        let some =
+            |fields: &[Field], symmetric| Key::Fields { fields: FieldSet::of(fields), symmetric };
+        let by = |fields: &[Field]| some(fields, false);
         let (pair, target) = (by(&[Field::IpSrc, Field::IpDst]), by(&[Field::IpDst]));
+        let peers = some(&[Field::IpSrc, Field::IpDst], true);
+        let ports = some(&[Field::L4Src, Field::L4Dst], true);
         for (before, wanted, serves) in [
             (target, pair, true),
             (pair, target, false),
@@ -264,11 +277,22 @@ mod tests {
             // The two directions of a flow have other sources, but one protocol.
             (pair, Key::Flow, false),
             (by(&[Field::IpProto]), Key::Flow, true),
+            // What is the same both ways has them together, and serves who asks for one way.
+            (peers, Key::Flow, true),
+            (peers, Key::Tuple, true),
+            (peers, pair, true),
+            (pair, peers, false),
+            (by(&[Field::IpProto]), peers, false),
+            (Key::Flow, peers, false),
+            (ports, Key::Flow, true),
+            (ports, peers, false),
+            (Key::Source, peers, false),
             (Key::Any, pair, false),
             (pair, Key::Any, true),
         ] {
             assert_eq!(before.satisfies(wanted), serves, "{before}, {wanted}");
         }
         assert_eq!(pair.to_string(), "by source address and destination address");
+        assert_eq!(ports.to_string(), "by source port and destination port, both directions alike");
     }
 }

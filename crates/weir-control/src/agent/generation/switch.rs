@@ -339,10 +339,14 @@ impl Agent {
 }
 
 impl Agent {
-    /// The pause is over when all Rx services have begun, which is what it is measured to.
+    /// The pause is over when all Rx services have begun, which is what it is measured to; of one that has died its successor begins later.
     fn wait_until_received(&self) {
         let since = Instant::now();
-        let begun = |w: usize| self.memory.workers[w].ledger.generation() > 0;
+        let ended = |w: usize| match &self.workers[w].state {
+            State::Running(process) => process.has_ended(),
+            _ => true,
+        };
+        let begun = |w: usize| self.memory.workers[w].ledger.generation() > 0 || ended(w);
         let is_rx = |w: &usize| matches!(self.setup.workers[*w].end, EndSpec::Rx { .. });
         let receive = || (0..self.workers.len()).filter(is_rx);
         while since.elapsed() < PATIENCE && !receive().all(begun) {

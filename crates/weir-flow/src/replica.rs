@@ -263,7 +263,12 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         if !is_ready {
             return Fate::Wait;
         }
-        let id = parts.iter().find_map(|part| self.expected.get(part));
+        // A flow that was moved here by itself is here, though its bucket comes only now: the first part that says anything decides.
+        let first = parts.iter().find_map(|part| match self.expected.get(part) {
+            Some(id) => Some(Some(id)),
+            None => self.guests.contains_key(part).then_some(None),
+        });
+        let id = first.flatten();
         let Some((id, coming)) = id.and_then(|id| Some((*id, self.coming.get_mut(id)?))) else {
             return Fate::Process;
         };

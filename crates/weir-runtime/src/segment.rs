@@ -465,6 +465,11 @@ impl Segment {
         self.more.backlog.is_empty()
     }
 
+    /// True when a packet waits for room in this lane.
+    pub(crate) fn has_backlog_for(&self, lane: usize) -> bool {
+        self.more.backlog.iter().any(|(of, _)| *of == lane)
+    }
+
     /// The µNF of a node.
     pub(crate) fn nf(&mut self, node: usize) -> Option<&mut (dyn Instance + 'static)> {
         self.nodes.get_mut(node)?.nf.as_deref_mut()

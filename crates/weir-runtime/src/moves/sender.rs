@@ -143,8 +143,8 @@ impl Sender {
                 }
             }
         }
-        if !self.marks.is_empty() && segment.has_no_backlog() {
-            did |= self.mark(station);
+        if !self.marks.is_empty() {
+            did |= self.mark(station, segment);
         }
         if !self.machine.is_ready() {
             self.note_waits();
@@ -200,14 +200,18 @@ impl Sender {
     }
 
     /// Puts markers behind what was sent; true when any found room. Behind the end of a source none comes: its marker says as much.
-    fn mark(&mut self, station: &mut Station) -> bool {
+    ///
+    /// Behind what waits for room in the same lane: another one may be full for as long as its instance waits for what this
+    /// marker lets another hand over.
+    fn mark(&mut self, station: &mut Station, segment: &Segment) -> bool {
         let mut any = false;
         for _ in 0..self.marks.len() {
             let Some((lane, entry)) = self.marks.pop_front() else { break };
             let source = station.egress.lanes().get(lane).map(|lane| lane.source);
             let ended = source.is_none_or(|source| station.own_source_ended(source));
             // What finds no room is tried again, in any order: each is behind the packets that it is to be behind.
-            if !ended && !station.egress.mark(lane, entry) {
+            let mut waits = || segment.has_backlog_for(lane) || !station.egress.mark(lane, entry);
+            if !ended && waits() {
                 self.marks.push_back((lane, entry));
                 continue;
             }

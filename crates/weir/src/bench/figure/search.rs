@@ -87,7 +87,8 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
             } else {
                 high = high.min(rate);
             }
-            let is_closed = low >= self.most || high - low <= self.goal.width * high;
+            let is_close = high.is_finite() && high - low <= self.goal.width * high;
+            let is_closed = low >= self.most || is_close;
             if is_closed {
                 return Ok(Found { rate: low, is_closed });
             }

@@ -236,6 +236,7 @@ fn abbreviations_and_precedence_mean_what_they_mean_to_libpcap() {
     ] {
         let expr = parse(text).unwrap_or_else(|e| panic!("`{text}`: {e:?}"));
         let filter = Filter::compile(&expr).unwrap();
+        let for_few = Filter::compile_for_few(&expr).unwrap();
         let programs: Vec<Libpcap> =
             [false, true].iter().filter_map(|o| Libpcap::compile(text, *o)).collect();
         for _ in 0..500 {
@@ -244,6 +245,7 @@ fn abbreviations_and_precedence_mean_what_they_mean_to_libpcap() {
             if !outcomes.iter().any(|o| matches!(o, Outcome::Cut | Outcome::Endless)) {
                 let ours = filter.matches(&packet[..]);
                 assert_eq!(naive_matches(&expr, &packet), ours, "`{text}` on {packet:02x?}");
+                assert_eq!(for_few.matches(&packet[..]), ours, "`{text}` on {packet:02x?}");
                 assert!(
                     outcomes.iter().all(|o| (*o == Outcome::Accept) == ours),
                     "`{text}` on {packet:02x?}"

@@ -41,7 +41,8 @@ pub struct Director<K: Ord> {
     most: usize,
 }
 
-/// Says when something is looked at again that is looked at in any case: two directors that differ in it alone are alike.
+/// A count that only says when all routes are looked at again, which does the same sooner or later: two directors that differ in it
+/// alone are equal, so that whoever explores all states does not meet each once for every count.
 #[derive(Debug, Clone, Copy, Default)]
 struct Since(usize);
 

@@ -73,6 +73,62 @@ fn who_announces_flows_and_does_not_send_them_is_not_waited_for_and_keeps_nobody
     assert_eq!(target.packet(&[9]), Fate::Wait);
 }
 
+/// A part and its bucket, as they are asked for with each packet.
+#[test]
+fn a_flow_that_was_moved_here_by_itself_does_not_wait_for_its_bucket() {
+    const BUCKET: u8 = 100;
+    let mut target = replica(1);
+    let alone = MoveId { source: 2, life: 0, number: 1 };
+    prepare(&mut target, alone, 1);
+    assert_eq!(target.packet(&[1, BUCKET]), Fate::Wait, "it comes");
+    target.message(Party::Replica(2), Message::State(alone, ()));
+    let bucket = MoveId { source: 0, life: 0, number: 2 };
+    prepare(&mut target, bucket, BUCKET);
+    assert_eq!(target.packet(&[1, BUCKET]), Fate::Process, "it is here");
+    assert_eq!(target.packet(&[2, BUCKET]), Fate::Wait, "another of the bucket comes with it");
+    // It goes, and comes back with its bucket only.
+    target.message(Party::Replica(0), Message::State(bucket, ()));
+    let back = begin(&mut target, 1, 2);
+    target.message::<()>(Party::Replica(2), Message::Prepared(back));
+    for director in 0..2 {
+        target.marker::<()>(director, back);
+    }
+    target.message::<()>(Party::Replica(2), Message::Done { id: back, lost: 0 });
+    let again = MoveId { source: 2, life: 0, number: 9 };
+    prepare(&mut target, again, 1);
+    assert_eq!(target.packet(&[1, BUCKET]), Fate::Wait);
+}
+
+#[test]
+fn a_director_remembers_a_bounded_number_of_migrations_of_who_ends_none() {
+    let mut director = Director::<u8>::new(0..3);
+    let home = |_: &u8, _: &dyn Fn(&u8) -> Option<u16>| 0;
+    let switch = |number, to| {
+        let id = MoveId { source: 1, life: 0, number };
+        Message::<u8, ()>::Switch { id, parts: [7].into(), to }
+    };
+    let routes = |director: &mut Director<u8>| {
+        let told = director.message(Party::Replica(2), Message::<u8, ()>::Hello(1), home);
+        let [DirectorEffect::Send(_, Message::Tell(_, told)), ..] = &told[..] else { panic!() };
+        told.routes.clone()
+    };
+    for number in 1..=1000 {
+        director.message(Party::Replica(1), switch(number, 2), home);
+    }
+    let [(7, route)] = &routes(&mut director)[..] else { panic!("not one route") };
+    assert_eq!((route.to, route.unsettled.len()), (2, 256));
+    // When it is gone nothing keeps the part from being forgotten at home.
+    director.message(Party::Replica(1), switch(1001, 0), home);
+    director.gone::<()>(1);
+    let other = MoveId { source: 2, life: 0, number: 1002 };
+    director.message(
+        Party::Replica(2),
+        Message::<u8, ()>::Settled { id: other, home: false },
+        home,
+    );
+    assert_eq!(director.exceptions(), 0);
+}
+
 #[test]
 fn what_comes_late_is_taken_and_answered() {
     let mut target = replica(1);

@@ -148,7 +148,9 @@ pipelet { lan -> head -> slow -> wan; }";
     };
     let mut sent = sent_by(sender);
     // While the kernel's ring is full these are dropped, too.
+    let latest = Instant::now() + PATIENCE;
     while !has_last(&graph.out()) {
+        assert!(Instant::now() < latest, "none of the last packets comes out");
         sent += sent_by(sends(&format!("gen:size={LAST},rate=100,packets=10")));
     }
     graph.run.signal(Signal::INT);

@@ -411,7 +411,6 @@ impl NfDocument {
     }
 }
 
-/// The 5-tuple.
 fn field_set(fields: &[AffinityField]) -> FieldSet {
     fields.iter().map(|field| field.of_packets()).collect::<Vec<_>>().into()
 }

@@ -231,6 +231,26 @@ impl Graph {
         self.edges.iter().any(|edge| edge.closes)
     }
 
+    /// True when packets that go along `edge` may come to it again: it lies on a cycle.
+    pub(crate) fn is_on_cycle(&self, edge: &Edge) -> bool {
+        let mut reached = vec![false; self.nodes.len()];
+        let mut next = vec![edge.to];
+        while let Some(at) = next.pop() {
+            // What enters a port is sent, and does not come out again.
+            let is_nf = self.node(at).is_some_and(Node::is_nf);
+            match reached.get_mut(at.index()) {
+                Some(reached) if is_nf && !*reached => *reached = true,
+                _ => continue,
+            }
+            if at == edge.from {
+                return true;
+            }
+            let leaves = |edge: &&Edge| edge.from == at && !edge.outputs.is_empty();
+            next.extend(self.edges.iter().filter(leaves).map(|edge| edge.to));
+        }
+        false
+    }
+
     /// The node of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<NodeId> {

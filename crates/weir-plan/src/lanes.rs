@@ -3,9 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::domains;
-use crate::graph::{Graph, NodeKind};
+use crate::graph::{EdgeId, Graph, NodeKind};
 use crate::plan::{
-    Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, Source, SourceId,
+    Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source,
+    SourceId,
 };
 
 /// A set of sources.
@@ -62,6 +63,7 @@ pub(crate) fn lanes(
     }
     let mut list = Vec::with_capacity(count);
     let gates = domains::gates(segments);
+    refuse_gates_on_cycles(graph, &gates)?;
     for (edge, set) in rings() {
         let to = homes.get(edge.to.index()).map(|home| home.inward.as_slice()).unwrap_or_default();
         let own = homes.get(edge.from.index()).map(|home| home.out.as_slice()).unwrap_or_default();
@@ -93,6 +95,23 @@ pub(crate) fn lanes(
     }
     mark_ordered(segments.len(), &mut list);
     Ok(list)
+}
+
+/// A packet's count of rounds would be the word of whoever it comes from: one domain that says nothing of it keeps
+/// packets of another's going round, and the run from its end.
+fn refuse_gates_on_cycles(
+    graph: &Graph,
+    gates: &HashMap<EdgeId, SegmentId>,
+) -> Result<(), PlanError> {
+    if !graph.has_cycles() {
+        return Ok(());
+    }
+    let edges = graph.edges().iter().zip((0..).map(EdgeId));
+    let mut crossing = edges.filter(|(_, id)| gates.contains_key(id)).map(|(edge, _)| edge);
+    match crossing.find(|edge| graph.is_on_cycle(edge)) {
+        Some(edge) => Err(PlanError::CycleAcross { edge: edge.name.clone() }),
+        None => Ok(()),
+    }
 }
 
 /// For each edge, whose packets may cross it.

@@ -407,7 +407,7 @@ fn copy(
     };
     // As many as packets were taken for.
     let buffer = buffer().ok_or(DropReason::BadEntry)?;
-    // No packet comes through a gate around a cycle: it has made no rounds, whatever is said.
+    // No gate stands on a cycle (weir-plan's `refuse_gates_on_cycles`): it has made no rounds, whatever is said.
     let mut made = Entry::packet(buffer, HEADROOM, len, entry.seq(), 0);
     if let (Some(mut out), bytes) = (to.bytes_mut(&mut made), from.bytes(entry)) {
         for at in (0..usize::from(len)).step_by(PIECE) {

@@ -31,7 +31,7 @@ use weir_oracle::Input;
 /// How long the tests go on, each.
 fn long() -> Duration {
     let seconds = std::env::var("WEIR_CHAOS_SECONDS").ok().map(|s| s.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(12))
+    Duration::from_secs(seconds.unwrap_or(7))
 }
 
 /// Rounds until the time is over, each with choices of its own; its number and its seed are printed, and `WEIR_SEED` set to

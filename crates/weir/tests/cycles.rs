@@ -262,7 +262,7 @@ pipelet { a -> x; x -> y; y [y.out && ip && ip[8] > 50] -> x; y [y.out && ip && 
     let ended = weir(&[&bound[..], &["--domain", "y=other"]].concat());
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(
-        ended.stderr.contains("`y -> x` leads from one trust domain into another"),
+        ended.stderr.contains("`x -> y` leads from one trust domain into another"),
         "{ended:?}"
     );
     let args = [&ROOMY[..], &["--domain", "y=other", "--domain", "x=other"]].concat();
@@ -271,6 +271,42 @@ pipelet { a -> x; x -> y; y [y.out && ip && ip[8] > 50] -> x; y [y.out && ip && 
     let (_, want) = run(policy, &demo_packets(0, 1000), &ROOMY);
     assert!(sent[1].len() > 100);
     assert_same_records("domain", &sent[1], &want[1]);
+}
+
+/// A packet that comes through another domain would have made as many rounds as that one says: none.
+#[test]
+fn a_cycle_of_which_a_part_is_in_another_trust_domain_is_refused_wherever_it_closes() {
+    let policy = "Port<0> a; Port<1> b; Null x; Null y; Null z; first match; default drop;
+pipelet { a -> x; x -> y; y -> z; z [ingress == 0] -> x; z -> b; }";
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.weir", policy);
+    for (domains, edge) in [
+        (&["x=other"][..], "x -> y"),
+        (&["y=other"], "x -> y"),
+        (&["z=other"], "y -> z"),
+        (&["x=other", "y=other"], "y -> z"),
+        (&["y=other", "z=one"], "x -> y"),
+    ] {
+        for isolate in ["each", "none", "auto"] {
+            let domains = domains.iter().flat_map(|domain| ["--domain", domain]);
+            let bound = [
+                "run",
+                &file,
+                "--bind",
+                "0=gen:packets=20",
+                "--bind",
+                "1=null",
+                "--isolate",
+                isolate,
+            ];
+            let ended = weir(&bound.into_iter().chain(domains).collect::<Vec<_>>());
+            assert_eq!(ended.code, Some(2), "{edge}, {isolate}: {ended:?}");
+            let says =
+                "leads from one trust domain into another, and packets come there around a cycle";
+            assert!(ended.stderr.contains(says), "{edge}, {isolate}: {ended:?}");
+            assert!(ended.stderr.contains(&format!("`{edge}`")), "{edge}, {isolate}: {ended:?}");
+        }
+    }
 }
 
 /// NFs with any edges among them.

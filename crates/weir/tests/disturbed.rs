@@ -34,7 +34,7 @@ const TOGETHER: &str = "mon+fw+http";
 const INSTANCES: usize = 3;
 
 /// About so many cycles are to be spent on a capture, at three thousand million a second.
-const CYCLES: u64 = 9_000_000_000;
+const CYCLES: u64 = 6_000_000_000;
 
 fn ask(socket: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));

@@ -15,8 +15,8 @@ fn killed_at_each_step(kind: &Kind, worker: &str, steps: &[Step]) {
     let called = format!("{}{}", worker.replace([':', '#', '+'], ""), kind.nfs.len());
     let input = Scratch::new(&format!("moves-in-{called}"));
     write_capture(&input.file("in.pcap"), PACKETS);
-    for step in steps {
-        for nth in 1..=2 {
+    for (at, step) in steps.iter().enumerate() {
+        for nth in passings(at) {
             let fault = format!("{worker}:{}:{nth}", *step as u32);
             let name = format!("{called}-{}-{nth}", *step as u32);
             let args = ["--fault", &fault];

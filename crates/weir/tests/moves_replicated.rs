@@ -83,8 +83,8 @@ fn killed_at_each_step(kind: &Kind, worker: &'static str, steps: &[Step], ways: 
     let called = worker.replace([':', '#', '+'], "");
     let input = Scratch::new(&format!("moves-repl-in-{called}-{}", ways[0]));
     write_capture(&input.file("in.pcap"), PACKETS);
-    for step in steps {
-        for nth in 1..=2 {
+    for (at, step) in steps.iter().enumerate() {
+        for nth in passings(at) {
             killed(kind, &input.file("in.pcap"), &[(worker, *step, nth)], ways);
         }
     }

@@ -25,6 +25,7 @@ use crate::process::{Beginning, Process, Programs, SpawnError};
 use crate::recover::recover;
 use crate::scale::Decision;
 use crate::setup::{Setup, WorkerSetup};
+use crate::spare;
 use crate::voice::Allowance;
 use crate::watchdog::{LONGEST_WAIT, Watchdog};
 use hear::Heard;
@@ -311,6 +312,8 @@ pub struct Agent {
     policy: RestartPolicy,
     events: VecDeque<Event>,
     watchdog: Option<Watchdog>,
+    /// On cores that other graphs' agents leave some core beside.
+    _claim: Option<spare::Claim>,
     liveness: liveness::Liveness,
     crashes: crash::Crashes,
     retaken: Instant,
@@ -354,8 +357,13 @@ impl Agent {
         Self::launch(setup, policy, &Start::Hosting(&hosted))
     }
 
-    fn launch(setup: Setup, policy: RestartPolicy, start: &Start<'_>) -> Result<Self, AgentError> {
+    fn launch(
+        mut setup: Setup,
+        policy: RestartPolicy,
+        start: &Start<'_>,
+    ) -> Result<Self, AgentError> {
         raise_descriptor_limit();
+        let claim = spare::Claim::of(&mut setup.workers, spare::online());
         let programs = Programs::open(&setup).map_err(SpawnError::from)?;
         let mut memory = Memory::new(&setup)?;
         if matches!(start, Start::StandingBy) {
@@ -368,6 +376,7 @@ impl Agent {
             policy,
             events: VecDeque::new(),
             watchdog: None,
+            _claim: claim,
             liveness: liveness::Liveness::new(setup.workers.len()),
             crashes: crash::Crashes::default(),
             retaken: Instant::now(),

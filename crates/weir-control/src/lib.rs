@@ -46,6 +46,7 @@ mod recover;
 pub mod report;
 pub mod scale;
 pub mod setup;
+mod spare;
 mod voice;
 mod watchdog;
 pub mod wiring;

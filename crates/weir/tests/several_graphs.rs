@@ -49,3 +49,69 @@ fn a_graph_under_full_load_does_not_keep_its_core_from_another() {
     let ended = busy.end();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
+
+/// Each leaves the other's cores, so together they would leave none.
+#[test]
+fn two_graphs_do_not_take_all_cores_in_the_real_time_class_together() {
+    let what = "two_graphs_do_not_take_all_cores_in_the_real_time_class_together";
+    let ours = rustix::thread::sched_getaffinity(None).unwrap();
+    let cores: Vec<String> = (0..1024).filter(|c| ours.is_set(*c)).map(|c| c.to_string()).collect();
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+    let all = format!("0-{}", cores.len().saturating_sub(1));
+    if cores.len() < 2 || online.trim() != all {
+        println!("skipped: {what}: one core, or not all of the machine's");
+        return;
+    }
+    let scratch = Scratch::new();
+    // An NF for each core but the services'.
+    let names: Vec<String> = (1..cores.len()).map(|n| format!("x{n}")).collect();
+    let declared: Vec<String> = names.iter().map(|name| format!("MacSwap {name}; ")).collect();
+    let text = format!(
+        "Port<0> a; Port<1> b; {}pipelet {{ a -> {} -> b; }}",
+        declared.concat(),
+        names.join(" -> ")
+    );
+    let (wide, narrow) = (
+        scratch.write("wide.weir", text),
+        scratch.write("narrow.weir", "Port<0> a; Port<1> b; MacSwap x; pipelet { a -> x -> b; }"),
+    );
+    let forth = cores.join(",");
+    let back = format!("{},{}", cores[1], cores[0]);
+    let with = |file: &str, packets: &str, cores: &str| {
+        let bind = format!("0=gen:{packets}");
+        start(&[
+            "run",
+            file,
+            "--bind",
+            &bind,
+            "--bind",
+            "1=null",
+            "--cores",
+            cores,
+            "--isolate",
+            "each",
+        ])
+    };
+    let alone = with(&narrow, "packets=10", &back).end();
+    if !alone.stderr.contains("real-time scheduling") {
+        println!("skipped: {what}: the real-time class is not permitted");
+        return;
+    }
+    let mut first = with(&wide, "rate=1000", &forth);
+    first.wait_for("real-time scheduling");
+    let beside = with(&narrow, "packets=10", &back).end();
+    assert_eq!(beside.code, Some(0), "{beside:?}");
+    assert!(beside.stderr.contains("default scheduling"), "{beside:?}");
+    // On the same cores it is as good as alone.
+    let same = with(&narrow, "packets=10", &forth).end();
+    assert!(same.stderr.contains("real-time scheduling"), "{same:?}");
+    let held = format!("@weir-real-time/{}/", first.child.id());
+    assert!(std::fs::read_to_string("/proc/net/unix").unwrap().contains(&held));
+    first.signal(Signal::KILL);
+    first.wait_until("the first to be gone", || {
+        let names = std::fs::read_to_string("/proc/net/unix").unwrap();
+        !names.contains(&held)
+    });
+    let after = with(&narrow, "packets=10", &back).end();
+    assert!(after.stderr.contains("real-time scheduling"), "{after:?}");
+}

@@ -1,5 +1,5 @@
 //! Flows that go from one instance to another, and somebody who takes part dies, at whatever step: each flow is at one place, none
-//! is reordered, and what is lost is what who died had in hand.
+//! is reordered, and what is lost is what who died had in hand. `WEIR_ALL_STEPS` has them die at more passings of each step.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_crash;

@@ -276,6 +276,9 @@ impl Record {
         };
         let line =
             |s: &Series| weir_draw::chart::Series { name: s.name.clone(), points: points(s) };
+        let lines: Vec<_> = self.series.iter().map(line).collect();
+        let is_above_zero =
+            |line: &weir_draw::chart::Series| line.points.iter().all(|point| point.low > 0.0);
         Chart {
             title: format!("{}: {}", self.source, self.title),
             notes: vec![
@@ -291,8 +294,9 @@ impl Record {
                 ),
             ],
             x: self.x.clone(),
-            y: self.y.clone(),
-            series: self.series.iter().map(line).collect(),
+            // A search may have found nothing: zero is on no logarithmic axis.
+            y: Axis { log: self.y.log && lines.iter().all(is_above_zero), ..self.y.clone() },
+            series: lines,
         }
     }
 }
@@ -374,6 +378,18 @@ pub(super) mod tests {
         assert_eq!(series[0].places[0].spread(), Some([1.0, 3.0, 900.0]));
         assert_eq!(median(&series, "b", 4.0), 6.0);
         assert!(median(&series, "b", 5.0).is_nan());
+    }
+
+    #[test]
+    fn a_search_that_found_nothing_has_a_place_on_its_chart() {
+        let mut figure = record("a");
+        figure.y.log = true;
+        for value in [3.0, 5.0] {
+            add(&mut figure.series, "a", 4.0, sample(value));
+        }
+        assert!(figure.chart().y.log);
+        add(&mut figure.series, "a", 5.0, sample(0.0));
+        assert!(figure.chart().to_svg().is_ok());
     }
 
     /// Lines of one place with one sample each.

@@ -219,7 +219,8 @@ pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     const KINDS: [&str; 2] = ["isolated", FUSED];
     let points = [(0, true), (1, true), (4, true), (4, false), (8, true), (8, false)];
     let span = Duration::from_secs_f64(effort.sampling.seconds);
-    let goal = Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span, 3)], most: 24 };
+    let goal =
+        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 24 };
     let points = effort.in_order(&points);
     effort.round_of(&points, |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;

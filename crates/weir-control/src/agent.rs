@@ -312,8 +312,8 @@ pub struct Agent {
     policy: RestartPolicy,
     events: VecDeque<Event>,
     watchdog: Option<Watchdog>,
-    /// On cores that other graphs' agents leave some core beside.
-    _claim: Option<spare::Claim>,
+    /// On cores for real-time workers, while there may be such.
+    claim: Option<spare::Claim>,
     liveness: liveness::Liveness,
     crashes: crash::Crashes,
     retaken: Instant,
@@ -376,7 +376,7 @@ impl Agent {
             policy,
             events: VecDeque::new(),
             watchdog: None,
-            _claim: claim,
+            claim,
             liveness: liveness::Liveness::new(setup.workers.len()),
             crashes: crash::Crashes::default(),
             retaken: Instant::now(),
@@ -438,6 +438,7 @@ impl Agent {
         agent.stands_by = matches!(start, Start::StandingBy);
         if !matches!(start, Start::StandingBy) {
             agent.watchdog = agent.start_watchdog();
+            agent.claim_what_is_permitted();
         }
         agent.tell_watchdog();
         Ok(agent)
@@ -549,6 +550,13 @@ impl Agent {
     fn start_watchdog(&self) -> Option<Watchdog> {
         let real_time = self.setup.workers.iter().any(|w| w.schedule.real_time);
         if real_time { Watchdog::start() } else { None }
+    }
+
+    /// Where the real-time class is not permitted there is no watchdog, and no core is taken from other graphs.
+    fn claim_what_is_permitted(&mut self) {
+        if self.watchdog.is_none() {
+            self.claim = None;
+        }
     }
 
     fn tell_watchdog(&self) {

@@ -7,6 +7,7 @@ use weir_filter::Expr;
 use crate::bandwidth::Bandwidth;
 use crate::catalog::NfInfo;
 use crate::service::{Vnf, VnfOf};
+use crate::topo::Successors;
 
 /// A node's place in [`Graph::nodes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -231,24 +232,19 @@ impl Graph {
         self.edges.iter().any(|edge| edge.closes)
     }
 
-    /// True when packets that go along `edge` may come to it again: it lies on a cycle.
-    pub(crate) fn is_on_cycle(&self, edge: &Edge) -> bool {
-        let mut reached = vec![false; self.nodes.len()];
-        let mut next = vec![edge.to];
-        while let Some(at) = next.pop() {
-            // What enters a port is sent, and does not come out again.
-            let is_nf = self.node(at).is_some_and(Node::is_nf);
-            match reached.get_mut(at.index()) {
-                Some(reached) if is_nf && !*reached => *reached = true,
-                _ => continue,
+    /// Edges from NF to NF. What enters a port is sent, and does not come out again.
+    pub(crate) fn among_nfs(&self) -> Successors {
+        let mut next = vec![Vec::new(); self.nodes.len()];
+        let is_nf = |id: NodeId| self.node(id).is_some_and(Node::is_nf);
+        for (i, edge) in self.edges.iter().enumerate() {
+            if is_nf(edge.from)
+                && is_nf(edge.to)
+                && let Some(edges) = next.get_mut(edge.from.index())
+            {
+                edges.push((edge.to.index(), i));
             }
-            if at == edge.from {
-                return true;
-            }
-            let leaves = |edge: &&Edge| edge.from == at && !edge.outputs.is_empty();
-            next.extend(self.edges.iter().filter(leaves).map(|edge| edge.to));
         }
-        false
+        next
     }
 
     /// The node of that name.

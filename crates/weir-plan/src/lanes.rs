@@ -8,6 +8,7 @@ use crate::plan::{
     Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source,
     SourceId,
 };
+use crate::topo;
 
 /// A set of sources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -106,9 +107,10 @@ fn refuse_gates_on_cycles(
     if !graph.has_cycles() {
         return Ok(());
     }
+    let next = graph.among_nfs();
     let edges = graph.edges().iter().zip((0..).map(EdgeId));
     let mut crossing = edges.filter(|(_, id)| gates.contains_key(id)).map(|(edge, _)| edge);
-    match crossing.find(|edge| graph.is_on_cycle(edge)) {
+    match crossing.find(|edge| topo::reaches(&next, edge.to.index(), edge.from.index())) {
         Some(edge) => Err(PlanError::CycleAcross { edge: edge.name.clone() }),
         None => Ok(()),
     }

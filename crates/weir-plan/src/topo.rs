@@ -74,6 +74,22 @@ pub(crate) fn closing(next: &Successors, roots: Vec<usize>) -> Vec<usize> {
     closing
 }
 
+/// True when one comes from a node to another, or is there.
+pub(crate) fn reaches(next: &Successors, from: usize, to: usize) -> bool {
+    let mut reached = vec![false; next.len()];
+    let mut waiting = vec![from];
+    while let Some(at) = waiting.pop() {
+        if at == to {
+            return true;
+        }
+        if !is(&reached, at) {
+            set(&mut reached, at, true);
+            waiting.extend(next.get(at).into_iter().flatten().map(|(to, _)| *to));
+        }
+    }
+    false
+}
+
 /// The most cycles that are looked for.
 const MAX_CYCLES: usize = 8;
 

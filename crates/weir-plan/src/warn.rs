@@ -110,17 +110,7 @@ fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
     if !graph.has_cycles() {
         return;
     }
-    let mut next = vec![Vec::new(); graph.nodes().len()];
-    let is_nf = |id: NodeId| graph.node(id).is_some_and(crate::graph::Node::is_nf);
-    for (i, edge) in graph.edges().iter().enumerate() {
-        if is_nf(edge.from)
-            && is_nf(edge.to)
-            && let Some(edges) = next.get_mut(edge.from.index())
-        {
-            edges.push((edge.to.index(), i));
-        }
-    }
-    for mut cycle in topo::cycles(&next) {
+    for mut cycle in topo::cycles(&graph.among_nfs()) {
         // Shown from where packets come in: behind the edge that closes it.
         let closes = |i: &usize| graph.edges().get(*i).is_some_and(|edge| edge.closes);
         if let Some(last) = cycle.iter().position(closes) {

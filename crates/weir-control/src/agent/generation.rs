@@ -507,6 +507,7 @@ impl Agent {
         self.scales.go_on_from(&mut old.scales);
         // One dog for all generations: that of a graph which is not looked after yet would bark.
         self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());
+        self.claim_what_is_permitted();
         self.tell_watchdog();
         self.tell_relinked();
         let census = old.retire();

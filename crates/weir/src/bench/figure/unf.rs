@@ -11,6 +11,7 @@ use crate::bench::machine::pin;
 use crate::bench::parallel;
 use crate::bench::sample::{BenchError, SampleArgs};
 use crate::policy::{self, Consolidate};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use weir_control::wiring::RunOptions;
@@ -258,13 +259,18 @@ pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
 
 /// Of how many samples of rates the search had to end before its bounds were close: they are lower bounds.
 pub(super) fn unfinished(series: &[Series]) -> String {
-    let samples = || series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-    match samples().filter(|s| s.open).count() {
+    // What one search found may stand at several places; words went round the cores before and after each.
+    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+    let searches: BTreeMap<[u64; 2], bool> =
+        samples.map(|s| (s.round_trip_ns.map(f64::to_bits), s.open)).collect();
+    match searches.values().filter(|open| **open).count() {
         0 => String::new(),
-        open => format!(
-            "; {open} of {} searches ended with bounds more than 10 % apart",
-            samples().count()
-        ),
+        open => {
+            format!(
+                "; {open} of {} searches ended with bounds more than 10 % apart",
+                searches.len()
+            )
+        }
     }
 }
 

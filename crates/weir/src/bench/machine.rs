@@ -1,6 +1,7 @@
 //! The machine that is measured: what it is, and in which mood.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -22,6 +23,15 @@ pub struct Machine {
     pub cores: usize,
     /// Kernel release.
     pub kernel: String,
+    /// The processor's clock in MHz, as it is without boost where that is told; 0: not told.
+    #[serde(default)]
+    pub mhz: u32,
+    /// Memory, in whole GiB.
+    #[serde(default)]
+    pub memory_gib: u32,
+    /// NUMA nodes; 0: not told.
+    #[serde(default)]
+    pub numa_nodes: u32,
     /// Whether this process group was put before others on the machine.
     pub favoured: bool,
 }
@@ -43,9 +53,38 @@ impl Machine {
             processor: model.unwrap_or("unknown").to_owned(),
             cores: crate::cores::online(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            mhz: clock(&cpuinfo),
+            memory_gib: memory_gib(&read("/proc/meminfo")),
+            numa_nodes: numa_nodes(),
             favoured,
         }
     }
+}
+
+/// What does not change from one moment to the next: the base clock; where clocks are not governed here, the one that is listed.
+fn clock(cpuinfo: &str) -> u32 {
+    let governed = Path::new("/sys/devices/system/cpu/cpu0/cpufreq");
+    if governed.exists() {
+        let khz = std::fs::read_to_string(governed.join("base_frequency"));
+        return khz.ok().and_then(|text| text.trim().parse::<u32>().ok()).unwrap_or(0) / 1000;
+    }
+    let listed = cpuinfo.lines().find_map(|l| l.strip_prefix("cpu MHz")?.split(": ").nth(1));
+    listed.and_then(|text| text.trim().parse::<f64>().ok()).unwrap_or(0.0) as u32
+}
+
+fn memory_gib(meminfo: &str) -> u32 {
+    let total = meminfo.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|t| t.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
+    (kib.unwrap_or(0.0) / f64::from(1 << 20)).round() as u32
+}
+
+fn numa_nodes() -> u32 {
+    let entries = std::fs::read_dir("/sys/devices/system/node").into_iter().flatten().flatten();
+    let is_node = |name: &str| {
+        name.strip_prefix("node")
+            .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count() as u32
 }
 
 /// Gives the session the place among others that it had before [`Machine::prepare`]: whatever is started in this terminal after

@@ -85,8 +85,10 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
     if before.machine != now.machine {
         return (Outcome::Open, "another machine".to_owned());
     }
-    if (before.effort.samples, before.effort.seconds) != (now.effort.samples, now.effort.seconds) {
-        return (Outcome::Open, "other samples: of another number, or another length".to_owned());
+    if !before.effort.is_like(&now.effort) {
+        let text =
+            "other samples: of another number or length, or other rings, pool, class or cores";
+        return (Outcome::Open, text.to_owned());
     }
     let (mut groups, mut apart, mut moods): (Vec<Group<'_>>, _, _) = (Vec::new(), Vec::new(), 0);
     for (series, place) in places(now) {

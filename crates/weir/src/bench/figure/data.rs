@@ -148,6 +148,15 @@ pub struct Taken {
     pub had: Vec<String>,
 }
 
+impl Taken {
+    /// Whether samples were taken in the same way, by whatever program, and whatever else was there.
+    pub fn is_like(&self, other: &Taken) -> bool {
+        let Taken { samples, seconds, ring, pool, real_time, cores, program: _, had: _ } = self;
+        (*samples, *seconds, *ring, *pool, *real_time, *cores)
+            == (other.samples, other.seconds, other.ring, other.pool, other.real_time, other.cores)
+    }
+}
+
 impl From<&SampleArgs> for Taken {
     fn from(args: &SampleArgs) -> Self {
         Taken {
@@ -232,9 +241,14 @@ impl Record {
             .map_err(|source| BenchError::Write { path: path.to_owned(), source })
     }
 
-    /// A line for each sample.
+    /// Where, how and of what the samples were taken, each line behind a `#`; then a line for each sample.
     pub fn csv(&self) -> String {
-        let mut out = String::from(
+        let mut out = String::new();
+        for (name, text) in self.about() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "));
+        }
+        out.push_str(
             "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet\n",
         );
         for series in &self.series {
@@ -255,6 +269,40 @@ impl Record {
             }
         }
         out
+    }
+
+    /// What is to be known of the samples besides their values.
+    fn about(&self) -> Vec<(&'static str, String)> {
+        let Machine { processor, cores, kernel, mhz, memory_gib, numa_nodes, favoured } =
+            &self.machine;
+        let of = |value: u32, unit: &str| match value {
+            0 => format!("{unit} not told"),
+            value => format!("{value} {unit}"),
+        };
+        let machine = format!(
+            "{processor}, {}, {cores} cores, {}, {}, kernel {kernel}, {} before other sessions",
+            of(*mhz, "MHz"),
+            of(*memory_gib, "GiB"),
+            of(*numa_nodes, "NUMA nodes"),
+            if *favoured { "put" } else { "not put" },
+        );
+        let Taken { samples, seconds, ring, pool, real_time, cores: [devices, chain], .. } =
+            &self.effort;
+        let class = if *real_time { "real-time class wanted" } else { "default class" };
+        let effort = format!(
+            "{samples} of {seconds} s each; rings of {ring}, pool of {pool}; devices on core {devices}, chain on {chain}; {class}"
+        );
+        vec![
+            ("figure", format!("{}, {}: {}", self.name, self.source, self.title)),
+            ("claim", self.claim.clone()),
+            ("seen", format!("{} ({})", self.finding, self.verdict)),
+            ("set-up", self.set_up.clone()),
+            ("machine", machine),
+            ("weir", self.version.clone()),
+            ("samples", effort),
+            ("x", self.x.label.clone()),
+            ("value", self.y.label.clone()),
+        ]
     }
 
     /// In which mood the machine was: least, median and most of the round trips around all samples; `None` where no second core took
@@ -335,6 +383,9 @@ pub(super) mod tests {
             processor: "a processor".to_owned(),
             cores: 2,
             kernel: "6.1".to_owned(),
+            mhz: 2_000,
+            memory_gib: 8,
+            numa_nodes: 1,
             favoured: true,
         };
         let effort = Taken {

@@ -98,7 +98,7 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     effort.round_of(&points, |(name, n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
         let ((found, run), trips) = effort.around(|| {
-            let goal = Goal { loss: BEHIND, width: 0.1, phases: vec![(span / 2, 3)], most: 24 };
+            let goal = Goal { loss: BEHIND, width: 0.1, phases: vec![(span / 2, 3)], most: 16 };
             let found = sustainable(&goal, MOST, |rate, span| {
                 Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.behind)
             })?;

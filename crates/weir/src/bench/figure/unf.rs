@@ -221,7 +221,7 @@ pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = [(0, true), (1, true), (4, true), (4, false), (8, true), (8, false)];
     let span = Duration::from_secs_f64(effort.sampling.seconds);
     let goal =
-        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 24 };
+        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 16 };
     let points = effort.in_order(&points);
     effort.round_of(&points, |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
@@ -403,7 +403,7 @@ pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
     });
     let worst = fits.min_by(|a, b| a.1.total_cmp(&b.1));
     let Some((name, r2)) = worst else { return (Verdict::Missed, "no samples".to_owned()) };
-    let text = format!("R² of a straight line that grows is {r2:.2} or better (worst: {name})");
+    let text = format!("R² of a straight line that grows is {r2:.3} or better (worst: {name})");
     (if r2 >= 0.9 { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
 }
 

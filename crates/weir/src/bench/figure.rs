@@ -101,10 +101,14 @@ impl Effort<'_> {
     /// Points as they stand, in every other round backwards.
     fn in_order<P: Copy>(&self, points: &[P]) -> Vec<P> {
         let mut points = points.to_vec();
-        if self.round.is_multiple_of(2) {
+        if self.is_backwards() {
             points.reverse();
         }
         points
+    }
+
+    fn is_backwards(&self) -> bool {
+        self.round.is_multiple_of(2)
     }
 
     /// What is compared with each other follows each other, as the machine's moods last for seconds; and in every other round it comes in the

@@ -197,7 +197,7 @@ pub fn one_by_one(
     let source = ListedSpec {
         flows: vec![flow],
         payloads: Vec::new(),
-        size: 64,
+        size: 60,
         packets,
         burst: Some(burst),
         stays: true,

@@ -11,10 +11,8 @@
 //! where they are more than the others, nothing is compared.
 
 use super::catalog::{self, Measure};
-use super::data::{Place, Record, Series};
+use super::data::{ALIKE, Place, Record, Series};
 
-/// A difference of the time that words take from core to core beyond which places are not compared.
-const ALIKE: f64 = 1.2;
 /// How often a figure may be said to differ of which both runs are the same.
 const WRONGLY: f64 = 0.01;
 

@@ -1,7 +1,7 @@
 //! NFActor's figures, on its workload as far as Weir has what they need.
 
 use super::Effort;
-use super::data::{Place, Sample, Series, Verdict, median};
+use super::data::{Place, Sample, Series, Verdict, median, ratio};
 use super::stateful::ms;
 use crate::bench::flows::controlled;
 use crate::bench::flows::moves::{self, Case, How, Nf};
@@ -78,11 +78,15 @@ pub fn by_nf(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_by_nf(series: &[Series]) -> (Verdict, String) {
     let of = |name: &str, n: f64| median(series, name, n);
-    let one = LINES.map(|line| format!("{line} {:.1}", of(line, 1.0)));
-    let most = REPLICAS.map(|n| of(LINES[3], f64::from(n))).into_iter().fold(0.0, f64::max);
+    let each = LINES.map(|line| {
+        let all = REPLICAS.map(|n| format!("{:.1}", of(line, f64::from(n))));
+        format!("{line} {}", all.join(", "))
+    });
+    let grows = LINES.iter().filter(|line| of(line, 4.0) > of(line, 1.0)).count();
     let text = format!(
-        "Mpps with one replica: {}; the chain at most {most:.1}, on two cores",
-        one.join(", ")
+        "Mpps with 1 to 4 replicas: {}; four do more than one in {grows} of {} lines, on two cores that source and sink share",
+        each.join("; "),
+        LINES.len()
     );
     (Verdict::DifferentSetUp, text)
 }
@@ -91,13 +95,19 @@ pub fn judge_by_nf(series: &[Series]) -> (Verdict, String) {
 pub fn by_replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let sampling = effort.sampling;
     let kinds = [("100 flows", 100), ("1,000 flows", 1_000), ("10,000 flows", 10_000)];
-    let points: Vec<_> = kinds
+    let mut points: Vec<_> = kinds
         .iter()
-        .flat_map(|&(name, flows)| REPLICAS.map(|n| (name, f64::from(n), (flows, n))))
+        .flat_map(|&(name, flows)| REPLICAS.map(|n| (name, f64::from(n), (flows, Some(n)))))
         .collect();
-    let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
-    effort.round_below(limit, &points, |(flows, replicas)| {
-        capacity(sampling, &plan(sampling, &NFS, replicas)?, flows, &sampling.options())
+    // To make packets of many flows costs the source more: a limit for the fewest and one for the most.
+    let limits = [("echo: no µNF, 100 flows", 100), ("echo: no µNF, 10,000 flows", 10_000)];
+    let ends = |(name, flows)| [1.0, 4.0].map(|x| (name, x, (flows, None)));
+    points.extend(limits.into_iter().flat_map(ends));
+    effort.round(&points, |(flows, replicas)| match replicas {
+        Some(replicas) => {
+            capacity(sampling, &plan(sampling, &NFS, replicas)?, flows, &sampling.options())
+        }
+        None => effort.echo(DeviceSpec::Listed(rates::source(flows))),
     })
 }
 
@@ -285,7 +295,7 @@ pub fn replicated(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_replicated(series: &[Series]) -> (Verdict, String) {
     let of = |name: &str, n: f64| median(series, name, n);
-    let cost = |n: f64| (1.0 - of(TENTH, n) / of(WITHOUT, n)) * 100.0;
+    let cost = |n: f64| (1.0 - ratio(series, TENTH, WITHOUT, n)) * 100.0;
     let text = format!(
         "costs {:.0} % with one replica of the chain, {:.0} % with four; {:.1} Mpps with four, on two cores",
         cost(1.0),

@@ -197,18 +197,25 @@ pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             let source = DeviceSpec::Listed(rates::source(flows));
             effort.sampling.run_after(&plan, source, &options, flows as u64)
         };
-        // Neighbours, so that what the machine does meanwhile strikes both alike.
-        let without = run(None)?;
-        let part = |name: &str, spec| {
-            let with = run(Some(spec))?;
-            let sample = Sample::of(with.mpps / without.mpps * 100.0, with.round_trip_ns);
-            Ok::<_, BenchError>((name.to_owned(), flows as f64, sample))
+        let lines = match nf {
+            Subject::ConnTrack => vec![(ALONE, every)],
+            _ => [(EVERY, every)].into_iter().chain(tenth.map(|spec| (TENTH, spec))).collect(),
         };
-        if nf == Subject::ConnTrack {
-            return Ok(vec![part(ALONE, every)?]);
-        }
-        let tenth = tenth.map(|spec| part(TENTH, spec)).transpose()?;
-        Ok([part(EVERY, every)?].into_iter().chain(tenth).collect())
+        let parts = lines.into_iter().map(|(name, spec)| {
+            // Neighbours, so that what the machine does meanwhile strikes both alike; neither is always the first.
+            let (without, with, trips) = if effort.is_backwards() {
+                let with = run(Some(spec))?;
+                let without = run(None)?;
+                (without.mpps, with.mpps, [with.round_trip_ns, without.round_trip_ns])
+            } else {
+                let without = run(None)?;
+                let with = run(Some(spec))?;
+                (without.mpps, with.mpps, [without.round_trip_ns, with.round_trip_ns])
+            };
+            let around = [trips[0][0], trips[1][1]];
+            Ok((name.to_owned(), flows as f64, Sample::of(with / without * 100.0, around)))
+        });
+        parts.collect::<Result<_, BenchError>>()
     })
 }
 

@@ -1,6 +1,6 @@
 //! The µNF paper's figures.
 
-use super::data::{Place, Sample, Series, Verdict, add, median, not_granted};
+use super::data::{Place, Sample, Series, Verdict, add, median, not_granted, ratio};
 use super::search::{Goal, sustainable};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
@@ -122,17 +122,17 @@ pub fn classes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
-    let of = |name: &str, n: f64| median(series, name, n);
+    let of = |name: &str, n: f64| ratio(series, name, CLASSES[0].0, n);
     // Not a number, where nothing was measured, is no more.
-    let most = |n: f64| of(CLASSES[0].0, n) * 1.05;
-    let best = |n: &&f64| !CLASSES.iter().any(|(name, _)| of(name, **n) > most(**n));
+    let best = |n: &&f64| !CLASSES.iter().any(|(name, _)| of(name, **n) > 1.05);
     let lengths = CLASS_LENGTHS.map(|n| n as f64);
     let at = lengths.iter().filter(best).count();
-    let default = of(CLASSES[2].0, 8.0) / of(CLASSES[0].0, 8.0);
+    let each = |name: &str| lengths.map(|n| format!("{:.2}", of(name, n))).join(", ");
     let text = format!(
-        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; RR does {:.2}, the default class {default:.2} of it at 8",
+        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; of what it does, in the same round, RR does {} and the default class {} at 1, 2, 4, 8",
         lengths.len(),
-        of(CLASSES[1].0, 8.0) / of(CLASSES[0].0, 8.0)
+        each(CLASSES[1].0),
+        each(CLASSES[2].0)
     );
     if let Some(why) = withheld(series) {
         return (Verdict::DifferentSetUp, format!("{why}; {text}"));
@@ -253,8 +253,17 @@ pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
         of("fused", 4.0),
         of("fused", 8.0)
     );
-    let text = format!("{text}{}", unfinished(series));
+    let text = format!("{text}{}{}", unfinished(series), nothing_held(series));
     (Verdict::DifferentSetUp, text)
+}
+
+/// In how many samples no rate was held that the search tried: they count as none, which is the bound that it left.
+fn nothing_held(series: &[Series]) -> String {
+    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+    match samples.filter(|s| s.value <= 0.0).count() {
+        0 => String::new(),
+        none => format!("; in {none} samples no rate was held, which counts as 0"),
+    }
 }
 
 /// Of how many samples of rates the search had to end before its bounds were close: they are lower bounds.
@@ -315,6 +324,7 @@ pub fn prefetch(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_prefetch(series: &[Series]) -> (Verdict, String) {
+    // Other places of a line are no neighbours.
     let gain = |name: &str| median(series, name, 256.0) / median(series, name, 0.0);
     let text = format!(
         "asking for all instead of none: {:.2} times isolated, {:.2} fused, on one NUMA node",
@@ -341,10 +351,7 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
-    let saved = |cycles: f64| {
-        let of = |name: &str| median(series, name, cycles);
-        (1.0 - of("side by side") / of("in sequence")) * 100.0
-    };
+    let saved = |cycles| (1.0 - ratio(series, "side by side", "in sequence", cycles)) * 100.0;
     let text = format!(
         "saves {:.0} % at 100 cycles, {:.0} % at 700, on two cores",
         saved(100.0),
@@ -380,12 +387,14 @@ pub fn latency_by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError>
     })
 }
 
+/// Fig. 9b: cycles a packet of each µNF, and lengths.
+const COSTS: [u32; 4] = [100, 300, 500, 700];
+const COSTED: [(&str, usize); 3] = [("4 µNFs", 4), ("5 µNFs", 5), ("6 µNFs", 6)];
+
 /// Fig. 9b.
 pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    const CYCLES: [u32; 4] = [100, 300, 500, 700];
-    let kinds = [("4 µNFs", 4), ("5 µNFs", 5), ("6 µNFs", 6)];
     let points: Vec<_> =
-        kinds.iter().flat_map(|&(name, n)| CYCLES.map(|c| (name, f64::from(c), (n, c)))).collect();
+        COSTED.iter().flat_map(|&(name, n)| COSTS.map(|c| (name, f64::from(c), (n, c)))).collect();
     effort.round(&points, |(n, cycles)| {
         let text = chain_of(n, &format!("Busy {{ cycles: {cycles} }}"));
         // What a process takes for one packet is thousands of cycles, whatever the µNF does with it.
@@ -395,16 +404,40 @@ pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 /// How well medians of chains of processes, which the paper's are, lie on a straight line: the worst line's coefficient of determination.
 pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
-    let fits = series.iter().filter(|s| s.name != FUSED).map(|s| {
+    let lines = series.iter().filter(|s| s.name != FUSED).map(|s| {
         let medians = s.places.iter().filter_map(|p| Some((p.x, p.spread()?[1])));
-        let medians: Vec<_> = medians.collect();
-        let grows = medians.first().zip(medians.last()).is_some_and(|(a, b)| b.1 > a.1);
-        (s.name.as_str(), if grows { determination(&medians) } else { 0.0 })
+        (s.name.clone(), medians.collect())
     });
-    let worst = fits.min_by(|a, b| a.1.total_cmp(&b.1));
-    let Some((name, r2)) = worst else { return (Verdict::Missed, "no samples".to_owned()) };
+    let Some((name, r2)) = worst(lines) else { return (Verdict::Missed, "no samples".to_owned()) };
     let text = format!("R² of a straight line that grows is {r2:.3} or better (worst: {name})");
-    (if r2 >= 0.9 { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
+    (if r2 >= LINEAR { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
+}
+
+/// Coefficient of determination from which on medians count as a straight line.
+const LINEAR: f64 = 0.9;
+
+/// The same by cost, and by length at each cost: the paper claims both.
+pub fn judge_linear_by_both(series: &[Series]) -> (Verdict, String) {
+    let (by_cost, mut text) = judge_linear(series);
+    text.push_str(" by cost");
+    let lines = COSTS.map(|cycles| {
+        let of = |(name, n): &(&str, usize)| {
+            Some((*n as f64, median(series, name, f64::from(cycles)))).filter(|p| p.1.is_finite())
+        };
+        (format!("{cycles} cycles"), COSTED.iter().filter_map(of).collect())
+    });
+    let Some((name, r2)) = worst(lines.into_iter()) else { return (Verdict::Missed, text) };
+    text.push_str(&format!(", and {r2:.3} or better by length (worst: {name})"));
+    (if r2 >= LINEAR { by_cost } else { Verdict::Missed }, text)
+}
+
+/// The line that is the least straight one: its name and its coefficient of determination, 0 where it does not grow.
+fn worst(lines: impl Iterator<Item = (String, Vec<(f64, f64)>)>) -> Option<(String, f64)> {
+    let fits = lines.map(|(name, medians)| {
+        let grows = medians.first().zip(medians.last()).is_some_and(|(a, b)| b.1 > a.1);
+        (name, if grows { determination(&medians) } else { 0.0 })
+    });
+    fits.min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// Coefficient of determination of the least-squares line.
@@ -433,10 +466,8 @@ pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
-    let ratio = |n: usize| {
-        let of = |name: &str| median(series, name, n as f64);
-        of("pipelined (isolated)") / of("run to completion (fused)")
-    };
+    let ratio =
+        |n: usize| ratio(series, "pipelined (isolated)", "run to completion (fused)", n as f64);
     let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).count();
     let text = format!(
         "pipelined / run to completion: {:.2} at 1, {:.2} at 4, {:.2} at 8 µNFs; the pipeline wins at {wins} of {} lengths",
@@ -513,6 +544,23 @@ mod tests {
     fn a_line_is_told_from_what_is_none() {
         assert!(determination(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) > 0.999);
         assert!(determination(&[(1.0, 1.0), (2.0, 9.0), (3.0, 1.0)]) < 0.1);
+    }
+
+    #[test]
+    fn latency_has_to_grow_with_cost_and_with_length() {
+        let of = |slope: f64| {
+            let mut series = Vec::new();
+            for (name, n) in COSTED {
+                for cycles in COSTS {
+                    let us = 50.0 + f64::from(cycles) * 0.1 + n as f64 * slope;
+                    add(&mut series, name, f64::from(cycles), Sample::of(us, [80.0; 2]));
+                }
+            }
+            judge_linear_by_both(&series)
+        };
+        assert_eq!(of(5.0).0, Verdict::DifferentSetUp, "{}", of(5.0).1);
+        assert_eq!(of(-5.0).0, Verdict::Missed, "{}", of(-5.0).1);
+        assert!(of(-5.0).1.contains("0.000 or better by length"), "{}", of(-5.0).1);
     }
 
     #[test]

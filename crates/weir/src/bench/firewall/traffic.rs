@@ -51,7 +51,7 @@ pub fn source(
 ) -> ListedSpec {
     let flows = shuffled(seed, rules, flows).iter().filter_map(flow).collect();
     let payloads = payloads.unwrap_or_default().to_vec();
-    ListedSpec { flows, payloads, size: 64, packets, burst: None, stays: false, shuffled: false }
+    ListedSpec { flows, payloads, size: 60, packets, burst: None, stays: false, shuffled: false }
 }
 
 /// Headers that hit `rules` evenly, in random order: as rules' neighbours are alike, a list in their order would be

@@ -177,7 +177,7 @@ pub fn source(flows: usize) -> ListedSpec {
     ListedSpec {
         flows: (0..flows).map(flow).collect(),
         payloads: Vec::new(),
-        size: 64,
+        size: 60,
         packets: None,
         burst: None,
         stays: false,

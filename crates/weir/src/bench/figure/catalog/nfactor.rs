@@ -29,7 +29,7 @@ pub const ALL: &[Figure] = &[
         set_up: "The chain of three, each replica one worker, on two cores that generator and sink share; by how many flows there are. The paper: 20 cores.",
         x: REPLICAS,
         y: FAR_BELOW,
-        seconds: 45,
+        seconds: 55,
         measure: Own(nfactor::by_replicas),
         judge: nfactor::judge_by_replicas,
     },

@@ -102,7 +102,7 @@ pub const ALL: &[Figure] = &[
         y: MICROSECONDS,
         seconds: 30,
         measure: Own(unf::latency_by_cost),
-        judge: unf::judge_linear,
+        judge: unf::judge_linear_by_both,
     },
     Figure {
         name: "unf-10",

@@ -16,6 +16,8 @@ mod search;
 mod stateful;
 mod tables;
 mod unf;
+mod unf_latency;
+mod values;
 
 pub use evidence::{EvidenceArgs, main as evidence};
 pub use rivals::kernel::{LiveArgs, main as live};

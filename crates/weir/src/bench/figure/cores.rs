@@ -1,8 +1,9 @@
 //! The µNF paper's Fig. 10, its second part: how many cores a chain takes to sustain a wire's rate.
 
-use super::data::{Series, Verdict, median};
+use super::data::{Series, Verdict};
 use super::nfactor;
 use super::unf::{LINE_RATE, chain_of, generator, of_line_rate, plan_on};
+use super::values::median;
 use super::{ECHO, Effort};
 use crate::bench::sample::BenchError;
 use weir_device::Rate;

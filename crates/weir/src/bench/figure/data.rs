@@ -47,13 +47,11 @@ impl Sample {
         let (not_granted, open, cpu_ns, load) = (false, false, None, None);
         Sample { value, round_trip_ns, not_granted, cpu_ns, histogram: Vec::new(), load, open }
     }
-}
 
-impl Sample {
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
-    fn is_alike(&self, other: &Sample) -> bool {
-        let mean = |s: &Sample| s.round_trip_ns.iter().sum::<f64>();
-        let (a, b) = (mean(self), mean(other));
+    pub fn is_alike(&self, other: &Sample) -> bool {
+        let sum = |s: &Sample| s.round_trip_ns.iter().sum::<f64>();
+        let (a, b) = (sum(self), sum(other));
         a.max(b) <= ALIKE * a.min(b)
     }
 }
@@ -96,43 +94,6 @@ pub fn add(series: &mut Vec<Series>, name: &str, x: f64, sample: Sample) {
         Some(place) => place.samples.push(sample),
         None => series.places.push(Place { x, samples: vec![sample] }),
     }
-}
-
-/// Whether a line has samples of which the real-time class was withheld.
-pub fn not_granted(series: &[Series], name: &str) -> bool {
-    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
-    places.flat_map(|p| &p.samples).any(|s| s.not_granted)
-}
-
-/// The median of a line at one place; NaN where there is none.
-pub fn median(series: &[Series], name: &str, x: f64) -> f64 {
-    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
-    places.filter(|p| p.x == x).find_map(Place::spread).map_or(f64::NAN, |[_, median, _]| median)
-}
-
-/// How much of `to`'s value `name` has at a place: the median of the ratios of samples of one round, which follow each other. Pairs between
-/// which words began to cross cores at another speed tell of the machine and do not count, unless all pairs are such. NaN where there are none.
-pub fn ratio(series: &[Series], name: &str, to: &str, x: f64) -> f64 {
-    let samples = |name: &str| {
-        let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
-        let at: Vec<&Sample> = places.filter(|p| p.x == x).flat_map(|p| &p.samples).collect();
-        at
-    };
-    let (mine, others) = (samples(name), samples(to));
-    let pairs = || mine.iter().zip(&others);
-    let mut ratios: Vec<f64> =
-        pairs().filter(|(a, b)| a.is_alike(b)).map(|(a, b)| a.value / b.value).collect();
-    if ratios.is_empty() {
-        ratios = pairs().map(|(a, b)| a.value / b.value).collect();
-    }
-    spread(ratios).map_or(f64::NAN, |[_, median, _]| median)
-}
-
-/// The median processor time a packet of a line at one place, in nanoseconds; NaN where none was taken.
-pub fn cpu_ns(series: &[Series], name: &str, x: f64) -> f64 {
-    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
-    let samples = places.filter(|p| p.x == x).flat_map(|p| &p.samples);
-    spread(samples.filter_map(|s| s.cpu_ns).collect()).map_or(f64::NAN, |[_, median, _]| median)
 }
 
 /// How a finding stands to its claim.
@@ -401,6 +362,7 @@ pub fn read_all(folder: &Path) -> Result<Vec<Record>, BenchError> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::bench::figure::values::median;
 
     pub fn sample(value: f64) -> Sample {
         Sample::of(value, [1.0, 2.0])
@@ -459,25 +421,6 @@ pub(super) mod tests {
         assert_eq!(series[0].places[0].spread(), Some([1.0, 3.0, 900.0]));
         assert_eq!(median(&series, "b", 4.0), 6.0);
         assert!(median(&series, "b", 5.0).is_nan());
-    }
-
-    #[test]
-    fn a_ratio_is_of_neighbours_and_not_across_the_machines_moods() {
-        let mut series = Vec::new();
-        // The machine is thrice as fast in the third round, and in the fourth it changes between the two.
-        for (a, b, trips) in [(2.0, 4.0, [80.0; 2]), (2.2, 4.0, [80.0; 2]), (6.0, 12.0, [30.0; 2])]
-        {
-            add(&mut series, "a", 1.0, Sample::of(a, trips));
-            add(&mut series, "b", 1.0, Sample::of(b, trips));
-        }
-        add(&mut series, "a", 1.0, Sample::of(12.0, [80.0; 2]));
-        add(&mut series, "b", 1.0, Sample::of(1.0, [400.0; 2]));
-        assert_eq!(ratio(&series, "a", "b", 1.0), 0.5);
-        assert!(ratio(&series, "a", "c", 1.0).is_nan());
-        let mut moody = Vec::new();
-        add(&mut moody, "a", 1.0, Sample::of(3.0, [80.0; 2]));
-        add(&mut moody, "b", 1.0, Sample::of(1.0, [400.0; 2]));
-        assert_eq!(ratio(&moody, "a", "b", 1.0), 3.0, "there is no other pair");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 //! that was due, and no packet has to carry its time.
 
 use super::Effort;
-use super::data::{Place, Sample, Series, Verdict, add, median};
+use super::data::{Place, Sample, Series, Verdict, add};
 use super::search::{Goal, sustainable};
 use super::unf::{isolate, plan, unfinished};
+use super::values::median;
 use crate::bench::chain_policy;
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;

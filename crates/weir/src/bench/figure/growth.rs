@@ -1,7 +1,8 @@
 //! How cost grows: what no paper shows.
 
-use super::data::{Sample, Series, Verdict, median};
+use super::data::{Sample, Series, Verdict};
 use super::unf::{isolate, plan};
+use super::values::median;
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::firewall::{self, RuleKind};

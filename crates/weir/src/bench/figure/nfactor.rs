@@ -1,8 +1,9 @@
 //! NFActor's figures, on its workload as far as Weir has what they need.
 
 use super::Effort;
-use super::data::{Place, Sample, Series, Verdict, median, ratio};
+use super::data::{Place, Sample, Series, Verdict};
 use super::stateful::ms;
+use super::values::{across, median, ratio};
 use crate::bench::flows::controlled;
 use crate::bench::flows::moves::{self, Case, How, Nf};
 use crate::bench::flows::rates;
@@ -297,10 +298,11 @@ pub fn judge_replicated(series: &[Series]) -> (Verdict, String) {
     let of = |name: &str, n: f64| median(series, name, n);
     let cost = |n: f64| (1.0 - ratio(series, TENTH, WITHOUT, n)) * 100.0;
     let text = format!(
-        "costs {:.0} % with one replica of the chain, {:.0} % with four; {:.1} Mpps with four, on two cores",
+        "costs {:.0} % with one replica of the chain, {:.0} % with four; {:.1} Mpps with four, on two cores{}",
         cost(1.0),
         cost(4.0),
-        of(TENTH, 4.0)
+        of(TENTH, 4.0),
+        across(series, WITHOUT)
     );
     (Verdict::DifferentSetUp, text)
 }

@@ -4,7 +4,8 @@ pub mod kernel;
 mod ovs;
 
 use super::Effort;
-use super::data::{Sample, Series, Verdict, cpu_ns, median};
+use super::data::{Sample, Series, Verdict};
+use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
 use crate::bench::machine::{mhz, round_trip};
 use crate::bench::sample::BenchError;
@@ -202,42 +203,19 @@ fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, Bench
     Ok(Sample { cpu_ns: Some(cores * 1e3 / sample.value), ..sample })
 }
 
-impl Who {
-    /// What it does not do that Weir's one MacSwap, or Weir without a µNF, does.
-    fn leaves_out(self) -> &'static str {
-        match self {
-            Who::Weir(0) => "a µNF",
-            Who::Weir(_) => "nothing",
-            Who::Testpmd("io", Devices::Null, _) => {
-                "content, a look at the packet, processes, ownership that survives a kill"
-            }
-            Who::Testpmd(_, Devices::Null, _) => {
-                "content, processes, ownership that survives a kill"
-            }
-            Who::Testpmd("io", Devices::Ring, _) => {
-                "content, a look at the packet, processes, ownership, taking and giving back buffers: 128 packets go round"
-            }
-            Who::Testpmd(_, Devices::Ring, _) => {
-                "content, processes, ownership, taking and giving back buffers: 128 packets go round"
-            }
-            Who::Ovs => {
-                "content, a process for each function, ownership that survives a kill; it looks packets up in a table of flows, which MacSwap does not"
-            }
-        }
-    }
-}
-
 pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let of = |(name, who): &(&str, Who)| match median(series, name, 64.0) {
+    let of = |(name, _): &(&str, Who)| match median(series, name, 64.0) {
         mpps if mpps.is_nan() => format!("{name} not to be had"),
         mpps => {
             let cycles = cpu_ns(series, name, 64.0) * mhz() / 1e3;
-            format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles (leaves out {})", who.leaves_out())
+            format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles")
         }
     };
     let all: Vec<String> = ALL.iter().map(of).collect();
     let text = format!(
-        "at 64 bytes, cycles a packet of all cores: {}. The rivals' one core does what Weir's two do",
+        "at 64 bytes, cycles a packet of all cores: {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
+         content, a process for each function, and ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets; on rings \
+         testpmd takes and gives back no buffer: 128 packets go round. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
         all.join("; ")
     );
     (Verdict::DifferentSetUp, text)

@@ -1,7 +1,8 @@
 //! What remembering flows costs beyond the paper: by number of flows, when they move, when they are replicated.
 
-use super::data::{Sample, Series, Verdict, median};
+use super::data::{Sample, Series, Verdict};
 use super::unf::plan;
+use super::values::median;
 use super::{ECHO, Effort};
 use crate::bench::flows::moves::{self, Case, How, Nf};
 use crate::bench::flows::rates::{self, Subject};
@@ -203,17 +204,16 @@ pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         };
         let parts = lines.into_iter().map(|(name, spec)| {
             // Neighbours, so that what the machine does meanwhile strikes both alike; neither is always the first.
-            let (without, with, trips) = if effort.is_backwards() {
-                let with = run(Some(spec))?;
-                let without = run(None)?;
-                (without.mpps, with.mpps, [with.round_trip_ns, without.round_trip_ns])
-            } else {
-                let without = run(None)?;
-                let with = run(Some(spec))?;
-                (without.mpps, with.mpps, [without.round_trip_ns, with.round_trip_ns])
+            let [first, second] = match effort.is_backwards() {
+                false => [run(None)?, run(Some(spec))?],
+                true => [run(Some(spec))?, run(None)?],
             };
-            let around = [trips[0][0], trips[1][1]];
-            Ok((name.to_owned(), flows as f64, Sample::of(with / without * 100.0, around)))
+            let around = [first.round_trip_ns[0], second.round_trip_ns[1]];
+            let part = match effort.is_backwards() {
+                false => second.mpps / first.mpps,
+                true => first.mpps / second.mpps,
+            };
+            Ok((name.to_owned(), flows as f64, Sample::of(part * 100.0, around)))
         });
         parts.collect::<Result<_, BenchError>>()
     })

@@ -2,7 +2,8 @@
 //! when they are merged. Measured by `weir bench consolidation`, which goes into a network namespace for it.
 
 use super::Effort;
-use super::data::{Sample, Series, Verdict, median};
+use super::data::{Sample, Series, Verdict};
+use super::values::median;
 use crate::bench::sample::BenchError;
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -1,14 +1,12 @@
 //! The µNF paper's figures.
 
-use super::data::{Place, Sample, Series, Verdict, add, median, not_granted, ratio};
+use super::data::{Place, Sample, Series, Verdict, add};
 use super::search::{Goal, sustainable};
+use super::values::{across, median, not_granted, ratio};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
 use crate::bench::instances;
-use crate::bench::latency::{each_burst, one_by_one, percentiles};
-use crate::bench::machine::pin;
-use crate::bench::parallel;
 use crate::bench::sample::{BenchError, SampleArgs};
 use crate::policy::{self, Consolidate};
 use std::collections::BTreeMap;
@@ -23,18 +21,16 @@ use weir_runtime::spec::Trial;
 pub(super) const LINE_RATE: u64 = 14_880_952;
 /// Part of the packets that may be lost for a rate to count as sustained.
 const LOSS: f64 = 0.005;
-/// Packets of a latency's sample.
-const TIMES: usize = 1000;
 /// Bytes on the wire that are in no buffer: check sequence, preamble and gap.
 const ON_WIRE: f64 = 24.0;
 /// How many µNFs the figures by length have.
-const LENGTHS: [usize; 5] = [1, 2, 4, 6, 8];
+pub(super) const LENGTHS: [usize; 5] = [1, 2, 4, 6, 8];
 /// The same of those by class, each of which has six lines.
 const CLASS_LENGTHS: [usize; 4] = [1, 2, 4, 8];
 /// Million packets a second that stand for none at all on a logarithmic axis: one.
 const NOTHING: f64 = 1e-6;
 /// The line of chains that are one process.
-const FUSED: &str = "fused";
+pub(super) const FUSED: &str = "fused";
 
 /// A scheduling class, and whether workers leave their core by themselves.
 #[derive(Clone, Copy)]
@@ -124,15 +120,17 @@ pub fn classes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
     let of = |name: &str, n: f64| ratio(series, name, CLASSES[0].0, n);
     // Not a number, where nothing was measured, is no more.
-    let best = |n: &&f64| !CLASSES.iter().any(|(name, _)| of(name, **n) > 1.05);
+    let is_there = |n: f64| of(CLASSES[0].0, n) == 1.0;
+    let best = |n: &&f64| is_there(**n) && !CLASSES.iter().any(|(name, _)| of(name, **n) > 1.05);
     let lengths = CLASS_LENGTHS.map(|n| n as f64);
     let at = lengths.iter().filter(best).count();
     let each = |name: &str| lengths.map(|n| format!("{:.2}", of(name, n))).join(", ");
     let text = format!(
-        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; of what it does, in the same round, RR does {} and the default class {} at 1, 2, 4, 8",
+        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; of what it does, in the same round, RR does {} and the default class {} at 1, 2, 4, 8{}",
         lengths.len(),
         each(CLASSES[1].0),
-        each(CLASSES[2].0)
+        each(CLASSES[2].0),
+        across(series, CLASSES[0].0)
     );
     if let Some(why) = withheld(series) {
         return (Verdict::DifferentSetUp, format!("{why}; {text}"));
@@ -334,126 +332,11 @@ pub fn judge_prefetch(series: &[Series]) -> (Verdict, String) {
     (Verdict::DifferentSetUp, text)
 }
 
-/// Fig. 8.
-pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    const CYCLES: [u32; 4] = [100, 300, 500, 700];
-    let kinds = [("in sequence", false), ("side by side", true)];
-    let points: Vec<_> = CYCLES
-        .iter()
-        .flat_map(|&c| kinds.map(|(name, side)| (name, f64::from(c), (c, side))))
-        .collect();
-    effort.round(&points, |(cycles, side)| {
-        let sampling = effort.sampling;
-        let cores = [sampling.chain_core, sampling.device_core];
-        let plan = parallel::plan(sampling.device_core, &cores, cycles, side)?;
-        latency(effort, &plan, 128, true)
-    })
-}
-
-pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
-    let saved = |cycles| (1.0 - ratio(series, "side by side", "in sequence", cycles)) * 100.0;
-    let text = format!(
-        "saves {:.0} % at 100 cycles, {:.0} % at 700, on two cores",
-        saved(100.0),
-        saved(700.0)
-    );
-    (Verdict::DifferentSetUp, text)
-}
-
-/// The median latency of so many packets at a time, in microseconds.
-fn latency(
-    effort: &Effort<'_>,
-    plan: &Plan,
-    burst: u64,
-    shares: bool,
-) -> Result<Sample, BenchError> {
-    let sampling = effort.sampling;
-    let (median, trips) = effort.around(|| {
-        let _pinned = pin(sampling.device_core);
-        let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
-        let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
-        Ok(median)
-    })?;
-    Ok(Sample::of(median as f64 / 1e3, trips))
-}
-
-/// Fig. 9a.
-pub fn latency_by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let kinds = [("isolated", true), (FUSED, false)];
-    let points: Vec<_> =
-        kinds.iter().flat_map(|&(name, i)| LENGTHS.map(|n| (name, n as f64, (n, i)))).collect();
-    effort.round(&points, |(n, isolated)| {
-        latency(effort, &plan(effort, &chain_policy(n), isolate(isolated))?, 1, false)
-    })
-}
-
-/// Fig. 9b: cycles a packet of each µNF, and lengths.
-const COSTS: [u32; 4] = [100, 300, 500, 700];
-const COSTED: [(&str, usize); 3] = [("4 µNFs", 4), ("5 µNFs", 5), ("6 µNFs", 6)];
-
-/// Fig. 9b.
-pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let points: Vec<_> =
-        COSTED.iter().flat_map(|&(name, n)| COSTS.map(|c| (name, f64::from(c), (n, c)))).collect();
-    effort.round(&points, |(n, cycles)| {
-        let text = chain_of(n, &format!("Busy {{ cycles: {cycles} }}"));
-        // What a process takes for one packet is thousands of cycles, whatever the µNF does with it.
-        latency(effort, &plan(effort, &text, Isolate::Each)?, 128, false)
-    })
-}
-
-/// How well medians of chains of processes, which the paper's are, lie on a straight line: the worst line's coefficient of determination.
-pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
-    let lines = series.iter().filter(|s| s.name != FUSED).map(|s| {
-        let medians = s.places.iter().filter_map(|p| Some((p.x, p.spread()?[1])));
-        (s.name.clone(), medians.collect())
-    });
-    let Some((name, r2)) = worst(lines) else { return (Verdict::Missed, "no samples".to_owned()) };
-    let text = format!("R² of a straight line that grows is {r2:.3} or better (worst: {name})");
-    (if r2 >= LINEAR { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
-}
-
-/// Coefficient of determination from which on medians count as a straight line.
-const LINEAR: f64 = 0.9;
-
-/// The same by cost, and by length at each cost: the paper claims both.
-pub fn judge_linear_by_both(series: &[Series]) -> (Verdict, String) {
-    let (by_cost, mut text) = judge_linear(series);
-    text.push_str(" by cost");
-    let lines = COSTS.map(|cycles| {
-        let of = |(name, n): &(&str, usize)| {
-            Some((*n as f64, median(series, name, f64::from(cycles)))).filter(|p| p.1.is_finite())
-        };
-        (format!("{cycles} cycles"), COSTED.iter().filter_map(of).collect())
-    });
-    let Some((name, r2)) = worst(lines.into_iter()) else { return (Verdict::Missed, text) };
-    text.push_str(&format!(", and {r2:.3} or better by length (worst: {name})"));
-    (if r2 >= LINEAR { by_cost } else { Verdict::Missed }, text)
-}
-
-/// The line that is the least straight one: its name and its coefficient of determination, 0 where it does not grow.
-fn worst(lines: impl Iterator<Item = (String, Vec<(f64, f64)>)>) -> Option<(String, f64)> {
-    let fits = lines.map(|(name, medians)| {
-        let grows = medians.first().zip(medians.last()).is_some_and(|(a, b)| b.1 > a.1);
-        (name, if grows { determination(&medians) } else { 0.0 })
-    });
-    fits.min_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-/// Coefficient of determination of the least-squares line.
-fn determination(points: &[(f64, f64)]) -> f64 {
-    let n = points.len() as f64;
-    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
-    let (mx, my) = (mean(|p| p.0), mean(|p| p.1));
-    let sum =
-        |of: &dyn Fn(f64, f64) -> f64| points.iter().map(|(x, y)| of(x - mx, y - my)).sum::<f64>();
-    let (xy, xx, yy) = (sum(&|x, y| x * y), sum(&|x, _| x * x), sum(&|_, y| y * y));
-    if xx * yy == 0.0 { 1.0 } else { xy * xy / (xx * yy) }
-}
+const COMPLETED: &str = "run to completion (fused)";
 
 /// Fig. 10.
 pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let kinds = [("run to completion (fused)", false), ("pipelined (isolated)", true)];
+    let kinds = [(COMPLETED, false), ("pipelined (isolated)", true)];
     let points: Vec<_> = kinds
         .iter()
         .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
@@ -466,15 +349,15 @@ pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
-    let ratio =
-        |n: usize| ratio(series, "pipelined (isolated)", "run to completion (fused)", n as f64);
+    let ratio = |n: usize| ratio(series, "pipelined (isolated)", COMPLETED, n as f64);
     let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).count();
     let text = format!(
-        "pipelined / run to completion: {:.2} at 1, {:.2} at 4, {:.2} at 8 µNFs; the pipeline wins at {wins} of {} lengths",
+        "pipelined / run to completion: {:.2} at 1, {:.2} at 4, {:.2} at 8 µNFs; the pipeline wins at {wins} of {} lengths{}",
         ratio(1),
         ratio(4),
         ratio(8),
-        LENGTHS.len()
+        LENGTHS.len(),
+        across(series, COMPLETED)
     );
     (Verdict::of(ratio(8) > 1.0), text)
 }
@@ -539,29 +422,6 @@ pub(super) fn chain_of(n: usize, nf: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_line_is_told_from_what_is_none() {
-        assert!(determination(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) > 0.999);
-        assert!(determination(&[(1.0, 1.0), (2.0, 9.0), (3.0, 1.0)]) < 0.1);
-    }
-
-    #[test]
-    fn latency_has_to_grow_with_cost_and_with_length() {
-        let of = |slope: f64| {
-            let mut series = Vec::new();
-            for (name, n) in COSTED {
-                for cycles in COSTS {
-                    let us = 50.0 + f64::from(cycles) * 0.1 + n as f64 * slope;
-                    add(&mut series, name, f64::from(cycles), Sample::of(us, [80.0; 2]));
-                }
-            }
-            judge_linear_by_both(&series)
-        };
-        assert_eq!(of(5.0).0, Verdict::DifferentSetUp, "{}", of(5.0).1);
-        assert_eq!(of(-5.0).0, Verdict::Missed, "{}", of(-5.0).1);
-        assert!(of(-5.0).1.contains("0.000 or better by length"), "{}", of(-5.0).1);
-    }
 
     #[test]
     fn every_chain_is_a_policy() {

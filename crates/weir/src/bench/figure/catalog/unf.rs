@@ -2,7 +2,7 @@
 
 use super::Measure::{Of, Own};
 use super::{FAR_BELOW, Figure, LENGTH, MICROSECONDS, MPPS, Scale};
-use crate::bench::figure::{cores, tables, unf};
+use crate::bench::figure::{cores, tables, unf, unf_latency};
 
 pub const ALL: &[Figure] = &[
     Figure {
@@ -76,8 +76,8 @@ pub const ALL: &[Figure] = &[
         x: Scale::of("cycles a packet that each µNF takes"),
         y: MICROSECONDS,
         seconds: 20,
-        measure: Own(unf::side_by_side),
-        judge: unf::judge_side_by_side,
+        measure: Own(unf_latency::side_by_side),
+        judge: unf_latency::judge_side_by_side,
     },
     Figure {
         name: "unf-9a",
@@ -88,8 +88,8 @@ pub const ALL: &[Figure] = &[
         x: LENGTH,
         y: MICROSECONDS,
         seconds: 20,
-        measure: Own(unf::latency_by_length),
-        judge: unf::judge_linear,
+        measure: Own(unf_latency::latency_by_length),
+        judge: unf_latency::judge_linear,
     },
     Figure {
         name: "unf-9b",
@@ -101,8 +101,8 @@ pub const ALL: &[Figure] = &[
         x: Scale::of("cycles a packet that each µNF takes"),
         y: MICROSECONDS,
         seconds: 30,
-        measure: Own(unf::latency_by_cost),
-        judge: unf::judge_linear_by_both,
+        measure: Own(unf_latency::latency_by_cost),
+        judge: unf_latency::judge_linear_by_both,
     },
     Figure {
         name: "unf-10",

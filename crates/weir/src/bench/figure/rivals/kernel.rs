@@ -4,7 +4,8 @@
 use super::{ROOT, RivalError, is_had};
 use crate::bench::consolidation::net;
 use crate::bench::figure::Effort;
-use crate::bench::figure::data::{Sample, Series, Verdict, cpu_ns, median};
+use crate::bench::figure::data::{Sample, Series, Verdict};
+use crate::bench::figure::values::{cpu_ns, median};
 use crate::bench::machine::mhz;
 use crate::bench::sample::{BenchError, finish, wait_until_ready, watch};
 use crate::policy::{self, Consolidate};
@@ -135,32 +136,20 @@ fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, Riva
     }
 }
 
-impl Between {
-    /// What it does not do that Weir with the rules does.
-    fn leaves_out(self) -> &'static str {
-        match self {
-            Between::Nothing => "forwarding, rules, processes, drops by reason",
-            Between::Bridge => "rules, processes, drops by reason",
-            Between::Nftables => "processes, drops by rule (its rules have no counters)",
-            Between::Echo => "rules",
-            Between::Filter => "nothing",
-        }
-    }
-}
-
 pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let row = |(name, between): &(&str, Between)| {
+    let row = |(name, _): &(&str, Between)| {
         let mpps = median(series, name, 64.0);
         if mpps.is_nan() {
             return format!("{name}: could not be had");
         }
         let cycles = cpu_ns(series, name, 64.0) * mhz() / 1e3;
-        format!("{name} {mpps:.2} Mpps, {cycles:.0} cycles (leaves out {})", between.leaves_out())
+        format!("{name} {mpps:.2} Mpps, {cycles:.0} cycles")
     };
     let rows: Vec<String> = ALL.iter().map(row).collect();
     let text = format!(
-        "at 64 bytes, cycles a packet of the whole machine, source and receiver included: {}. The kernel works in the source's own turn; \
-         Weir crosses to its processes and back",
+        "at 64 bytes, cycles a packet of the whole machine, source and receiver included: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
+         processes and drops by rule (these rules have no counters); Weir without a µNF the rules. The kernel works in the source's own turn, Weir crosses \
+         to its processes and back",
         rows.join("; ")
     );
     (Verdict::DifferentSetUp, text)

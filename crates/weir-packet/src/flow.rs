@@ -5,6 +5,7 @@ mod form;
 mod fragments;
 mod hash;
 mod leases;
+mod sip;
 
 pub use fields::{FieldsError, FlowFields};
 pub use fragments::{FragmentTable, LIFETIME_NS};
@@ -61,17 +62,65 @@ pub enum PortKind {
 /// client. An ICMP or ICMPv6 error has the key of the flow that it quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey {
-    zone: u64,
     lower: u128,
     upper: u128,
-    lower_port: u16,
-    upper_port: u16,
-    proto: u8,
-    v6: bool,
-    kind: PortKind,
+    zone: u64,
+    /// Ports, protocol and kind in one word: keys are compared and hashed word by word.
+    small: Small,
+}
+
+/// What of a key is small: from the highest bits on the lower and the upper port, 16 each, then protocol, IP version and
+/// [`PortKind`], 8 each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Small(u64);
+
+impl Small {
+    #[inline(always)]
+    fn new(ports: (u16, u16), proto: u8, v6: bool, kind: PortKind) -> Self {
+        let ports = u64::from(ports.0) << 48 | u64::from(ports.1) << 32;
+        let version = if v6 { 6 } else { 4 };
+        Small(ports | u64::from(proto) << 24 | version << 16 | (kind as u64) << 8)
+    }
+
+    #[inline(always)]
+    fn ports(self) -> (u16, u16) {
+        ((self.0 >> 48) as u16, (self.0 >> 32) as u16)
+    }
+
+    #[inline(always)]
+    fn proto(self) -> u8 {
+        (self.0 >> 24) as u8
+    }
+
+    #[inline(always)]
+    fn v6(self) -> bool {
+        (self.0 >> 16) as u8 == 6
+    }
+
+    #[inline(always)]
+    fn kind(self) -> PortKind {
+        match (self.0 >> 8) as u8 {
+            1 => PortKind::Ports,
+            2 => PortKind::QueryId,
+            3 => PortKind::LaterFragment,
+            4 => PortKind::Inner,
+            5 => PortKind::Outer,
+            _ => PortKind::None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Small {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (self.ports(), self.proto(), self.v6(), self.kind()).fmt(f)
+    }
 }
 
 impl FlowKey {
+    /// No packet's key: of no IP version.
+    #[doc(hidden)]
+    pub const NOTHING: FlowKey = FlowKey { lower: 0, upper: 0, zone: 0, small: Small(0) };
+
     /// The key of the flow that the packet belongs to and the packet's direction in it. `layers`
     /// must have depth L3. `None` for packets that are not IP or are cut inside their addresses.
     ///
@@ -99,36 +148,25 @@ impl FlowKey {
         let up = (source, source_port) <= (destination, destination_port);
         let ends = [(source, source_port), (destination, destination_port)];
         let [(lower, lower_port), (upper, upper_port)] = if up { ends } else { [ends[1], ends[0]] };
-        let key = FlowKey {
-            zone,
-            lower,
-            upper,
-            lower_port,
-            upper_port,
-            proto: layers.proto,
-            v6: layers.kind == L3::Ipv6,
-            kind,
-        };
+        let v6 = layers.kind == L3::Ipv6;
+        let small = Small::new((lower_port, upper_port), layers.proto, v6, kind);
+        let key = FlowKey { lower, upper, zone, small };
         Some((key, if up { Direction::Up } else { Direction::Down }))
     }
 
     /// The same for a packet of which this is known already.
     #[inline(always)]
     pub fn of_plain(plain: &PlainV4) -> (Self, Direction) {
-        let source = (u128::from(plain.source), plain.ports.0);
-        let destination = (u128::from(plain.destination), plain.ports.1);
+        // Address and port as one number: in the order of pairs of both.
+        let end = |address: u32, port: u16| u64::from(address) << 16 | u64::from(port);
+        let source = end(plain.source, plain.ports.0);
+        let destination = end(plain.destination, plain.ports.1);
         let up = source <= destination;
-        let (lower, upper) = if up { (source, destination) } else { (destination, source) };
-        let key = FlowKey {
-            zone: 0,
-            lower: lower.0,
-            upper: upper.0,
-            lower_port: lower.1,
-            upper_port: upper.1,
-            proto: if plain.tcp_flags.is_some() { proto::TCP } else { proto::UDP },
-            v6: false,
-            kind: PortKind::Ports,
-        };
+        let (lower, upper) = (source.min(destination), source.max(destination));
+        let proto = if plain.tcp_flags.is_some() { proto::TCP } else { proto::UDP };
+        let small = Small::new((lower as u16, upper as u16), proto, false, PortKind::Ports);
+        let key =
+            FlowKey { lower: (lower >> 16).into(), upper: (upper >> 16).into(), zone: 0, small };
         (key, if up { Direction::Up } else { Direction::Down })
     }
 
@@ -146,12 +184,12 @@ impl FlowKey {
 
     /// Address and port of the lower end.
     pub fn lower(&self) -> (IpAddr, u16) {
-        (self.address(self.lower), self.lower_port)
+        (self.address(self.lower), self.small.ports().0)
     }
 
     /// Address and port of the upper end.
     pub fn upper(&self) -> (IpAddr, u16) {
-        (self.address(self.upper), self.upper_port)
+        (self.address(self.upper), self.small.ports().1)
     }
 
     /// Address and port of the packet's source and destination, for a packet of this direction.
@@ -164,21 +202,21 @@ impl FlowKey {
 
     /// IP protocol number, after IPv6 extension headers.
     pub fn proto(&self) -> u8 {
-        self.proto
+        self.small.proto()
     }
 
     /// 4 or 6.
     pub fn version(&self) -> u8 {
-        if self.v6 { 6 } else { 4 }
+        if self.small.v6() { 6 } else { 4 }
     }
 
     /// What the ports mean.
     pub fn port_kind(&self) -> PortKind {
-        self.kind
+        self.small.kind()
     }
 
     fn address(&self, bits: u128) -> IpAddr {
-        if self.v6 {
+        if self.small.v6() {
             Ipv6Addr::from_bits(bits).into()
         } else {
             std::net::Ipv4Addr::from_bits(bits as u32).into()

@@ -1,6 +1,6 @@
 //! Which part of a flow decides where its packets go.
 
-use super::{Direction, FlowKey, PortKind};
+use super::{Direction, FlowKey, PortKind, Small};
 
 /// A choice of the fields of the 5-tuple. Packets that agree in them belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,8 +90,8 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn narrowed(&self, fields: FlowFields, direction: Direction) -> FlowKey {
-        let lower = (self.lower, self.lower_port);
-        let upper = (self.upper, self.upper_port);
+        let ports = self.small.ports();
+        let (lower, upper) = ((self.lower, ports.0), (self.upper, ports.1));
         let (source, destination) = match direction {
             Direction::Up => (lower, upper),
             Direction::Down => (upper, lower),
@@ -104,15 +104,9 @@ impl FlowKey {
             port(fields.destination_port, destination.1),
         );
         let (lower, upper) = if fields.symmetric && to < from { (to, from) } else { (from, to) };
-        FlowKey {
-            zone: self.zone,
-            lower: lower.0,
-            upper: upper.0,
-            lower_port: lower.1,
-            upper_port: upper.1,
-            proto: if fields.protocol { self.proto } else { 0 },
-            v6: self.v6,
-            kind: if fields.asks_ports() { self.kind } else { PortKind::None },
-        }
+        let proto = if fields.protocol { self.proto() } else { 0 };
+        let kind = if fields.asks_ports() { self.port_kind() } else { PortKind::None };
+        let small = Small::new((lower.1, upper.1), proto, self.small.v6(), kind);
+        FlowKey { lower: lower.0, upper: upper.0, zone: self.zone, small }
     }
 }

@@ -1,6 +1,6 @@
 //! Flow keys as bytes, for flows that move, and keys that no packet has shown yet.
 
-use super::{Direction, FlowKey, PortKind};
+use super::{Direction, FlowKey, PortKind, Small};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -31,16 +31,8 @@ impl FlowKey {
         let (source, destination) = (bits(source), bits(destination));
         let up = source <= destination;
         let (lower, upper) = if up { (source, destination) } else { (destination, source) };
-        let key = FlowKey {
-            zone,
-            lower: lower.0,
-            upper: upper.0,
-            lower_port: lower.1,
-            upper_port: upper.1,
-            proto,
-            v6,
-            kind,
-        };
+        let small = Small::new((lower.1, upper.1), proto, v6, kind);
+        let key = FlowKey { lower: lower.0, upper: upper.0, zone, small };
         let direction = if up { Direction::Up } else { Direction::Down };
         key.is_canonical().then_some((key, direction))
     }
@@ -50,9 +42,10 @@ impl FlowKey {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let [a, b] = self.lower_port.to_le_bytes();
-        let [c, d] = self.upper_port.to_le_bytes();
-        let small = [a, b, c, d, self.proto, u8::from(self.v6), self.kind as u8, 0];
+        let (lower_port, upper_port) = self.small.ports();
+        let ([a, b], [c, d]) = (lower_port.to_le_bytes(), upper_port.to_le_bytes());
+        let (proto, v6, kind) = (self.small.proto(), self.small.v6(), self.small.kind());
+        let small = [a, b, c, d, proto, u8::from(v6), kind as u8, 0];
         let (addresses, rest) = bytes.split_at_mut(40);
         let (zone, ends) = addresses.split_at_mut(8);
         let (lower, upper) = ends.split_at_mut(16);
@@ -72,23 +65,21 @@ impl FlowKey {
         let (lower_port, rest) = rest.split_first_chunk::<2>()?;
         let (upper_port, rest) = rest.split_first_chunk::<2>()?;
         let &[proto, v6 @ (0 | 1), kind, 0] = rest else { return None };
+        let ports = (u16::from_le_bytes(*lower_port), u16::from_le_bytes(*upper_port));
+        let kind = match kind {
+            0 => PortKind::None,
+            1 => PortKind::Ports,
+            2 => PortKind::QueryId,
+            3 => PortKind::LaterFragment,
+            4 => PortKind::Inner,
+            5 => PortKind::Outer,
+            _ => return None,
+        };
         let key = FlowKey {
-            zone: u64::from_le_bytes(*zone),
             lower: u128::from_le_bytes(*lower),
             upper: u128::from_le_bytes(*upper),
-            lower_port: u16::from_le_bytes(*lower_port),
-            upper_port: u16::from_le_bytes(*upper_port),
-            proto,
-            v6: v6 == 1,
-            kind: match kind {
-                0 => PortKind::None,
-                1 => PortKind::Ports,
-                2 => PortKind::QueryId,
-                3 => PortKind::LaterFragment,
-                4 => PortKind::Inner,
-                5 => PortKind::Outer,
-                _ => return None,
-            },
+            zone: u64::from_le_bytes(*zone),
+            small: Small::new(ports, proto, v6 == 1, kind),
         };
         key.is_canonical().then_some(key)
     }
@@ -96,25 +87,23 @@ impl FlowKey {
     /// True when a packet can have this key: its ends in order, IPv4 addresses of 32 bits, ports only
     /// where there are any.
     fn is_canonical(&self) -> bool {
-        let ports = (self.lower_port, self.upper_port);
-        let fits = self.v6 || (self.lower | self.upper) >> 32 == 0;
-        let meant = match self.kind {
+        let ports = self.small.ports();
+        let fits = self.small.v6() || (self.lower | self.upper) >> 32 == 0;
+        let meant = match self.small.kind() {
             PortKind::Ports => true,
             PortKind::QueryId => ports.0 == ports.1,
             PortKind::None | PortKind::LaterFragment => ports == (0, 0),
-            PortKind::Inner | PortKind::Outer => {
-                (self.zone, self.lower, self.lower_port) == (0, 0, 0)
-            }
+            PortKind::Inner | PortKind::Outer => (self.zone, self.lower, ports.0) == (0, 0, 0),
         };
-        fits && meant && (self.lower, self.lower_port) <= (self.upper, self.upper_port)
+        fits && meant && (self.lower, ports.0) <= (self.upper, ports.1)
     }
 }
 
 impl fmt::Display for FlowKey {
     /// As in `proto 6 10.0.0.1:80-10.0.0.2:4000`, with the zone when there is one; of an end by itself `proto 6 10.0.0.1:80 inside`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "proto {} ", self.proto)?;
-        let side = match self.kind {
+        write!(f, "proto {} ", self.proto())?;
+        let side = match self.port_kind() {
             PortKind::Inner => Some("inside"),
             PortKind::Outer => Some("outside"),
             _ => None,
@@ -125,7 +114,7 @@ impl fmt::Display for FlowKey {
         }
         for (place, (address, port)) in [self.lower(), self.upper()].into_iter().enumerate() {
             let before = if place == 0 { "" } else { "-" };
-            match (self.kind, address) {
+            match (self.port_kind(), address) {
                 (PortKind::None | PortKind::LaterFragment, _) => write!(f, "{before}{address}")?,
                 (_, IpAddr::V4(_)) => write!(f, "{before}{address}:{port}")?,
                 (_, IpAddr::V6(_)) => write!(f, "{before}[{address}]:{port}")?,

@@ -1,6 +1,6 @@
 //! Giving later fragments the hash of the flow they belong to.
 
-use super::{Direction, FlowHasher, FlowKey, PortKind, Side, addresses, zone};
+use super::{Direction, FlowHasher, FlowKey, PortKind, Side, Small, addresses, zone};
 use crate::Bytes;
 use crate::headers::{Fragment, L3, Layers};
 
@@ -155,9 +155,13 @@ impl FragmentTable {
 
     /// False for a flow of which no datagram is remembered; mostly, of no other.
     fn may_know(&self, key: &FlowKey) -> bool {
-        let key = match key.kind {
+        let key = match key.port_kind() {
             // Ends are counted alike, whichever side they are on.
-            PortKind::Outer => FlowKey { kind: PortKind::Inner, ..*key },
+            PortKind::Outer => {
+                let (ports, proto) = (key.small.ports(), key.proto());
+                let small = Small::new(ports, proto, key.small.v6(), PortKind::Inner);
+                FlowKey { small, ..*key }
+            }
             _ => *key,
         };
         self.counts.get(self.count_of(&key)).is_some_and(|count| *count > 0)

@@ -1,6 +1,6 @@
 //! A keyed, symmetric hash of flow keys.
 
-use super::FlowKey;
+use super::{FlowKey, sip};
 use crate::Bytes;
 use crate::headers::{Layers, Mac};
 use siphasher::sip::SipHasher13;
@@ -8,14 +8,15 @@ use siphasher::sip::SipHasher13;
 /// Hashes flow keys under a secret seed. Both directions of a connection hash alike, because the
 /// key is the same for both.
 ///
-/// SipHash-1-3, from the `siphasher` crate: whoever can choose addresses and ports must not be able
+/// SipHash-1-3 (Aumasson & Bernstein, "SipHash: a fast short-input PRF", 2012): whoever can choose addresses and ports must not be able
 /// to choose them so that all connections meet in one bucket or on one worker. SipHash is a keyed
 /// pseudo-random function made for that, and the 1-3 variant is what Rust's and Python's own maps
 /// use. Faster hashes (rapidhash, foldhash, ahash) promise less: they are seeded but were not
 /// designed to withstand someone who can observe what collides, such as which worker answers. The
-/// price is small: an IPv4 key is three words, an IPv6 key six.
+/// price is small: an IPv4 key is three words, an IPv6 key six, and those of a batch are hashed side by side.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowHasher {
+    seed: (u64, u64),
     sip: SipHasher13,
 }
 
@@ -23,7 +24,8 @@ impl FlowHasher {
     /// A hasher with this secret seed. Equal seeds hash alike, in every process and on every
     /// machine: the seed is the graph's, not the worker's.
     pub fn new(seed: u128) -> Self {
-        FlowHasher { sip: SipHasher13::new_with_keys(seed as u64, (seed >> 64) as u64) }
+        let seed = (seed as u64, (seed >> 64) as u64);
+        FlowHasher { seed, sip: SipHasher13::new_with_keys(seed.0, seed.1) }
     }
 
     /// The hasher by which a graph with this seed chooses among the ports of an array: another than
@@ -43,37 +45,38 @@ impl FlowHasher {
     /// The 64-bit hash of a flow key.
     #[inline]
     pub fn hash(&self, key: &FlowKey) -> u64 {
-        let [a, b] = key.lower_port.to_be_bytes();
-        let [c, d] = key.upper_port.to_be_bytes();
-        let small = u64::from_be_bytes([a, b, c, d, key.proto, key.version(), key.kind as u8, 0]);
-        let mut input = [0; 48];
-        let (words, _) = input.as_chunks_mut::<8>();
-        let put = |words: &mut [[u8; 8]], values: &[u64]| {
-            for (word, value) in words.iter_mut().zip(values) {
-                *word = value.to_le_bytes();
-            }
-        };
-        // The lengths differ, and SipHash hashes the length too: no IPv4 key looks like an IPv6 key.
-        if key.v6 {
-            let high = |n: u128| (n >> 64) as u64;
-            let low = |n: u128| n as u64;
-            put(
-                words,
-                &[
-                    high(key.lower),
-                    low(key.lower),
-                    high(key.upper),
-                    low(key.upper),
-                    small,
-                    key.zone,
-                ],
-            );
-            self.sip.hash(&input)
-        } else {
-            // IPv4 addresses are the low 32 bits.
-            put(words, &[(key.lower << 32 | key.upper) as u64, small, key.zone]);
-            self.sip.hash(input.first_chunk::<24>().map_or(&[], |bytes| bytes.as_slice()))
+        match key.small.v6() {
+            false => sip::one(self.seed, Self::v4(key)),
+            true => sip::one(self.seed, Self::v6(key)),
         }
+    }
+
+    /// The lower halves of the hashes of many keys, eight at a time where that can be. Equal to [`FlowHasher::hash`] of each.
+    pub fn hash_all(&self, keys: &[FlowKey], hashes: &mut [u32]) {
+        let count = keys.len().min(hashes.len());
+        let (keys, _) = keys.split_at(count);
+        let (hashes, _) = hashes.split_at_mut(count);
+        let (eights, rest) = keys.as_chunks::<{ sip::LANES }>();
+        let (of_eights, of_rest) = hashes.as_chunks_mut::<{ sip::LANES }>();
+        sip::many(self.seed, eights, of_eights);
+        for (hash, key) in of_rest.iter_mut().zip(rest) {
+            *hash = self.hash(key) as u32;
+        }
+    }
+
+    /// What is hashed of an IPv4 key, whose addresses are the low 32 bits. The lengths differ, and SipHash hashes the length too: no
+    /// IPv4 key looks like an IPv6 key.
+    #[inline(always)]
+    pub(super) fn v4(key: &FlowKey) -> [u64; 3] {
+        [(key.lower << 32 | key.upper) as u64, key.small.0, key.zone]
+    }
+
+    /// What is hashed of an IPv6 key.
+    #[inline(always)]
+    pub(super) fn v6(key: &FlowKey) -> [u64; 6] {
+        let high = |n: u128| (n >> 64) as u64;
+        let (lower, upper) = (key.lower, key.upper);
+        [high(lower), lower as u64, high(upper), upper as u64, key.small.0, key.zone]
     }
 
     /// The upper half of [`FlowHasher::hash`], for metadata that keeps 32 bits.

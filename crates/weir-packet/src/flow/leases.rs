@@ -4,7 +4,7 @@
 //! of. So who divides what comes from inside by the source's port, and what comes from outside by the destination's, sends both to who has the
 //! lease, without knowing a single mapping; and when a lease goes elsewhere, its mappings and its free ports go together.
 
-use super::{Direction, FlowHasher, FlowKey, PortKind};
+use super::{Direction, FlowHasher, FlowKey, PortKind, Small};
 use crate::headers::proto;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -35,19 +35,12 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn of_end(side: Side, proto: u8, address: Ipv4Addr, port: u16) -> Self {
-        FlowKey {
-            zone: 0,
-            lower: 0,
-            upper: address.to_bits().into(),
-            lower_port: 0,
-            upper_port: port,
-            proto,
-            v6: false,
-            kind: match side {
-                Side::Inside => PortKind::Inner,
-                Side::Outside => PortKind::Outer,
-            },
-        }
+        let kind = match side {
+            Side::Inside => PortKind::Inner,
+            Side::Outside => PortKind::Outer,
+        };
+        let small = Small::new((0, port), proto, false, kind);
+        FlowKey { lower: 0, upper: address.to_bits().into(), zone: 0, small }
     }
 
     /// The key of the end that counts of a packet with this key and direction that comes from `side`. `None` for what has none
@@ -55,13 +48,13 @@ impl FlowKey {
     #[inline]
     #[must_use]
     pub fn end_at(&self, direction: Direction, side: Side) -> Option<Self> {
-        let known = matches!(self.proto, proto::TCP | proto::UDP | proto::ICMP);
-        if !known || !matches!(self.kind, PortKind::Ports | PortKind::QueryId) {
+        let known = matches!(self.proto(), proto::TCP | proto::UDP | proto::ICMP);
+        if !known || !matches!(self.port_kind(), PortKind::Ports | PortKind::QueryId) {
             return None;
         }
         let [source, destination] = self.ends(direction);
         match if side == Side::Inside { source } else { destination } {
-            (IpAddr::V4(address), port) => Some(Self::of_end(side, self.proto, address, port)),
+            (IpAddr::V4(address), port) => Some(Self::of_end(side, self.proto(), address, port)),
             (IpAddr::V6(_), _) => None,
         }
     }
@@ -70,12 +63,12 @@ impl FlowKey {
     #[must_use]
     pub fn covers(&self, other: &FlowKey) -> bool {
         let is_end = || {
-            matches!(other.kind, PortKind::Ports | PortKind::QueryId)
-                && (self.proto, self.v6) == (other.proto, other.v6)
-                && [(other.lower, other.lower_port), (other.upper, other.upper_port)]
-                    .contains(&(self.upper, self.upper_port))
+            let (ports, port) = (other.small.ports(), self.small.ports().1);
+            matches!(other.port_kind(), PortKind::Ports | PortKind::QueryId)
+                && (self.proto(), self.version()) == (other.proto(), other.version())
+                && [(other.lower, ports.0), (other.upper, ports.1)].contains(&(self.upper, port))
         };
-        self == other || matches!(self.kind, PortKind::Inner | PortKind::Outer) && is_end()
+        self == other || matches!(self.port_kind(), PortKind::Inner | PortKind::Outer) && is_end()
     }
 }
 
@@ -86,10 +79,10 @@ impl FlowHasher {
     #[must_use]
     pub fn place(&self, key: &FlowKey) -> u64 {
         let hash = self.hash(key);
-        match key.kind {
+        match key.port_kind() {
             PortKind::Inner | PortKind::Outer => {
                 // Leases are spread evenly over the buckets.
-                let bucket = u64::from(lease(key.upper_port) * (u16::MAX / LEASES + 1));
+                let bucket = u64::from(lease(key.small.ports().1) * (u16::MAX / LEASES + 1));
                 (bucket << 48) | (hash & (u64::MAX >> 16))
             }
             _ => hash,

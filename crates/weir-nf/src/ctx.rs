@@ -132,6 +132,8 @@ pub struct Ctx<'c, N: Nf> {
     pub(crate) pool: &'c Pool,
     /// What is known of the batch's packets.
     pub(crate) keys: &'c mut BatchKeys,
+    /// The packet whose time the clock has seen last, by its place in the batch.
+    pub(crate) timed: Option<usize>,
 }
 
 /// A packet's flow, as [`Ctx::flow_of`] finds it.
@@ -152,6 +154,10 @@ impl<'c, N: Nf> Ctx<'c, N> {
     /// sources come in an order that depends on the moment; so does the time between them.)
     #[inline]
     pub fn now<A: Access>(&mut self, packet: &Pkt<'_, A>) -> u64 {
+        if self.timed == Some(packet.at()) {
+            return self.clock.now_ns;
+        }
+        self.timed = Some(packet.at());
         self.clock.see(packet.source_port(), packet.time_ns())
     }
 

@@ -240,6 +240,7 @@ macro_rules! ctx {
             arena: $site.arena,
             pool: $site.pool,
             keys: $keys,
+            timed: None,
         }
     };
 }

@@ -5,14 +5,12 @@ use weir_mem::{Arena, ArenaView, Packet};
 use weir_packet::headers::plain_v4;
 use weir_packet::{BATCH, Depth, Direction, FlowKey, Fragment, layers_of};
 
-/// What is known of one packet.
+/// Under which key a packet's flow is looked up.
 #[derive(Clone, Copy)]
-struct Known {
-    /// Which packet: its buffer, offset and length.
-    word: u64,
-    /// Its key, the direction in it, and the key's hash; `None` for one that has none, and for a fragment, whose key depends on
-    /// what came before.
-    found: Option<(FlowKey, Direction, u32)>,
+pub(crate) struct Found<'k> {
+    pub(crate) key: &'k FlowKey,
+    pub(crate) direction: Direction,
+    pub(crate) hash: u32,
 }
 
 /// Keys and hashes of a batch's packets. They hold until a µNF that may write packets has had them, which forgets them, or other packets
@@ -22,7 +20,13 @@ struct Known {
 /// the µNFs of a segment that follow each other have the same packets as a rule, or some of them.
 #[derive(Default)]
 pub struct BatchKeys {
-    known: Vec<Known>,
+    /// Which packets: their buffers, offsets and lengths. The other columns have what is known of each.
+    words: Vec<u64>,
+    /// Their keys; anything for one that has none.
+    keys: Vec<FlowKey>,
+    /// The direction in it; `None` for one that has none, and for a fragment, whose key depends on what came before.
+    ways: Vec<Option<Direction>>,
+    hashes: Vec<u32>,
     /// How often a µNF has asked for the flow of a packet.
     pub(crate) asked: usize,
 }
@@ -31,7 +35,7 @@ impl BatchKeys {
     /// Nothing is known any more.
     #[inline]
     pub fn forget(&mut self) {
-        self.known.clear();
+        self.words.clear();
     }
 
     /// Finds the keys of a batch, unless all are known.
@@ -39,52 +43,68 @@ impl BatchKeys {
         if self.narrow_to(packets) {
             return;
         }
-        self.known.clear();
-        let (view, hasher) = (arena.view(), index::hasher());
-        self.known.extend(packets.iter().take(BATCH).map(|packet| {
+        self.words.clear();
+        self.keys.clear();
+        self.ways.clear();
+        let view = arena.view();
+        // Whoever asks for flows asks for the time first, which stands in lines that another core wrote: all are on their way at once.
+        let times = packets.iter().filter_map(|p| Some(view.meta(p.entry())?.time_ns.get()));
+        std::hint::black_box(times.fold(0, |all, time| all ^ time));
+        for packet in packets.iter().take(BATCH) {
             let bytes = view.bytes(packet.entry());
             let key = match plain_v4(&bytes) {
                 Some(plain) => Some(FlowKey::of_plain(&plain)),
                 None => key_of(view, packet),
             };
-            let found = key.map(|(key, direction)| (key, direction, hasher.hash(&key) as u32));
-            Known { word: packet.entry().first_word(), found }
-        }));
+            self.words.push(packet.entry().first_word());
+            self.keys.push(key.map_or(FlowKey::NOTHING, |(key, _)| key));
+            self.ways.push(key.map(|(_, direction)| direction));
+        }
+        self.hashes.resize(self.keys.len(), 0);
+        index::hasher().hash_all(&self.keys, &mut self.hashes);
     }
 
     /// Lets nothing else be known than these packets; false, and what is known is of no use any more, when some are not, or come in
     /// another order.
     fn narrow_to(&mut self, packets: &[Packet]) -> bool {
-        if self.known.len() < packets.len() {
+        if self.words.len() < packets.len() {
             return false;
         }
         let mut at = 0;
         for (i, packet) in packets.iter().enumerate() {
             let word = packet.entry().first_word();
             // Those in between were dropped, or went elsewhere.
-            let behind = self.known.get(at..).unwrap_or_default();
-            let Some(further) = behind.iter().position(|known| known.word == word) else {
+            let behind = self.words.get(at..).unwrap_or_default();
+            let Some(further) = behind.iter().position(|known| *known == word) else {
                 return false;
             };
             at += further;
             if i != at {
-                self.known.swap(i, at);
+                self.words.swap(i, at);
+                self.keys.swap(i, at);
+                self.ways.swap(i, at);
+                self.hashes.swap(i, at);
             }
             at += 1;
         }
-        self.known.truncate(packets.len());
+        self.words.truncate(packets.len());
         true
     }
 
     /// The key of the packet at a place of the batch, if it is known.
     #[inline]
-    pub(crate) fn of(&self, at: usize, word: u64) -> Option<&(FlowKey, Direction, u32)> {
-        self.known.get(at).filter(|known| known.word == word)?.found.as_ref()
+    pub(crate) fn of(&self, at: usize, word: u64) -> Option<Found<'_>> {
+        if self.words.get(at) != Some(&word) {
+            return None;
+        }
+        let direction = (*self.ways.get(at)?)?;
+        Some(Found { key: self.keys.get(at)?, direction, hash: *self.hashes.get(at)? })
     }
 
     /// All hashes that are known.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
-        self.known.iter().filter_map(|known| Some(known.found?.2))
+        let known = self.words.iter().zip(&self.ways).zip(&self.hashes);
+        known.filter_map(|((_, way), hash)| way.map(|_| *hash))
     }
 }
 
@@ -129,7 +149,7 @@ mod tests {
     /// What is known of each, by its place.
     fn known(keys: &BatchKeys, packets: &[Packet]) -> Vec<Option<(FlowKey, Direction)>> {
         let of = |(at, packet): (usize, &Packet)| keys.of(at, packet.entry().first_word());
-        packets.iter().enumerate().map(|p| of(p).map(|(key, way, _)| (*key, *way))).collect()
+        packets.iter().enumerate().map(|p| of(p).map(|f| (*f.key, f.direction))).collect()
     }
 
     #[test]

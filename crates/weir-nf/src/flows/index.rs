@@ -36,7 +36,8 @@ pub enum AliasError {
 /// A key: with its links just a cache line, so that a look-up touches two, with that of the chain's head.
 #[repr(align(64))]
 struct Node {
-    key: Option<FlowKey>,
+    /// [`FlowKey::NOTHING`] in the list of free nodes.
+    key: FlowKey,
     /// The lower half of the key's hash.
     hash: u32,
     /// Next key in the chain, or in the list of free nodes.
@@ -51,7 +52,7 @@ const _: () = assert!(size_of::<Node>() == 64);
 
 impl Default for Node {
     fn default() -> Self {
-        Node { key: None, hash: 0, next: NONE, flow: NONE, sibling: NONE }
+        Node { key: FlowKey::NOTHING, hash: 0, next: NONE, flow: NONE, sibling: NONE }
     }
 }
 
@@ -141,7 +142,7 @@ impl FlowIndex {
         let mut at = *self.heads.get(self.place(hash))?;
         at = at.wrapping_sub(1);
         while let Some(node) = self.nodes.get(at) {
-            if node.hash == hash && node.key.as_ref() == Some(key) {
+            if node.hash == hash && node.key == *key {
                 return Some((node.flow & !TURNED, node.flow & TURNED != 0));
             }
             at = node.next;
@@ -246,7 +247,7 @@ impl FlowIndex {
         }
         self.free_home = flow;
         self.len -= 1;
-        key
+        Some(key)
     }
 
     /// A flow's keys, the first one first, each with whether it is turned; none for a number nobody has.
@@ -255,7 +256,7 @@ impl FlowIndex {
         std::iter::from_fn(move || {
             let node = self.nodes.get(at?)?;
             at = (node.sibling != NONE).then_some(node.sibling);
-            Some((node.key.as_ref()?, node.flow & TURNED != 0))
+            Some((&node.key, node.flow & TURNED != 0))
         })
     }
 
@@ -375,7 +376,7 @@ impl FlowIndex {
         let place = self.place(hash);
         if let (Some(head), Some(node)) = (self.heads.get_mut(place), self.nodes.reach(at)) {
             let next = head.wrapping_sub(1);
-            *node = Node { key: Some(key), hash, next, flow, sibling: NONE };
+            *node = Node { key, hash, next, flow, sibling: NONE };
             *head = at + 1;
         }
         at

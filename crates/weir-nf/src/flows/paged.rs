@@ -6,7 +6,7 @@ const PAGE: u32 = 1 << 9;
 /// Elements by number, in pages: a plain vector would be copied whole whenever it doubles, which at
 /// millions of flows is a pause, and needs thrice the memory for that moment.
 pub(crate) struct Paged<T> {
-    pages: Vec<Box<[T]>>,
+    pages: Vec<Box<[T; PAGE as usize]>>,
 }
 
 impl<T> Default for Paged<T> {
@@ -30,7 +30,9 @@ impl<T: Default> Paged<T> {
     #[inline]
     pub(crate) fn reach(&mut self, at: u32) -> Option<&mut T> {
         while self.pages.len() <= (at / PAGE) as usize {
-            self.pages.push((0..PAGE).map(|_| T::default()).collect());
+            let page: Box<[T]> = (0..PAGE).map(|_| T::default()).collect();
+            // It has just so many.
+            self.pages.push(page.try_into().ok()?);
         }
         self.get_mut(at)
     }
@@ -38,6 +40,6 @@ impl<T: Default> Paged<T> {
     /// Memory taken, in bytes, without what elements point to.
     pub(crate) fn bytes(&self) -> usize {
         self.pages.len() * PAGE as usize * size_of::<T>()
-            + self.pages.capacity() * size_of::<Box<[T]>>()
+            + self.pages.capacity() * size_of::<Box<[T; PAGE as usize]>>()
     }
 }

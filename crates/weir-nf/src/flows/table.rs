@@ -1,5 +1,6 @@
 //! The states of a µNF's flows: a bounded table, looked up by flow key.
 
+use super::batch::Found;
 use super::index::{AliasError, FlowIndex};
 use super::notes::Notes;
 use super::paged::Paged;
@@ -45,6 +46,33 @@ impl<F: Default> Default for Slot<F> {
     }
 }
 
+/// For how long flows may be idle.
+#[derive(Clone, Copy)]
+struct Times {
+    idle_ns: u64,
+    tcp: Option<TcpTimes>,
+}
+
+impl Times {
+    #[inline]
+    fn of<F>(&self, slot: &Slot<F>) -> u64 {
+        match slot.idle_s {
+            0 => self.of_tcp(slot.tcp),
+            idle_s => u64::from(idle_s) * SECOND,
+        }
+    }
+
+    #[inline]
+    fn of_tcp(&self, tcp: Tcp) -> u64 {
+        self.tcp.as_ref().and_then(|times| tcp.idle(times)).unwrap_or(self.idle_ns)
+    }
+
+    #[inline]
+    fn is_alive<F>(&self, slot: &Slot<F>, now_ns: u64) -> bool {
+        now_ns.saturating_sub(slot.last_ns) < self.of(slot)
+    }
+}
+
 /// A bounded table of flow states.
 ///
 /// Hashing (SipHash) is seeded at random per process, so that nobody can choose packets that collide. A flow
@@ -56,8 +84,7 @@ pub struct FlowTable<F> {
     pub(super) index: FlowIndex,
     pub(super) slots: Paged<Slot<F>>,
     pub(super) fragments: Option<FragmentTable>,
-    idle_ns: u64,
-    tcp: Option<TcpTimes>,
+    times: Times,
     refused: u64,
     pub(super) doubled: u64,
     unnamed: u64,
@@ -86,8 +113,7 @@ impl<F: FlowState> FlowTable<F> {
             index: FlowIndex::new(capacity),
             slots: Paged::default(),
             fragments: None,
-            idle_ns,
-            tcp: None,
+            times: Times { idle_ns, tcp: None },
             refused: 0,
             doubled: 0,
             unnamed: 0,
@@ -106,8 +132,9 @@ impl<F: FlowState> FlowTable<F> {
     /// The same for flows of TCP that end after other times; to be said before there are any.
     #[must_use]
     pub fn with_tcp(mut self, times: Option<TcpTimes>) -> Self {
-        let shortest = times.map_or(self.idle_ns, |t| t.shortest().min(self.idle_ns));
-        (self.tcp, self.wheel) = (times, Wheel::new(shortest));
+        let idle_ns = self.times.idle_ns;
+        let shortest = times.map_or(idle_ns, |t| t.shortest().min(idle_ns));
+        (self.times.tcp, self.wheel) = (times, Wheel::new(shortest));
         self
     }
 
@@ -139,7 +166,7 @@ impl<F: FlowState> FlowTable<F> {
     /// True when [`FlowTable::find`] asks for a packet's TCP flags.
     #[inline]
     pub fn asks_flags(&self) -> bool {
-        self.tcp.is_some()
+        self.times.tcp.is_some()
     }
 
     /// The flow that `key` leads to, made when it is new; `None` when the table is full.
@@ -164,23 +191,26 @@ impl<F: FlowState> FlowTable<F> {
         flags: Option<u8>,
     ) -> Option<FlowOf<'_, F>> {
         let hash = self.index.hash(&key);
-        self.find_hashed(&(key, direction, hash), now_ns, flags)
+        self.find_hashed(Found { key: &key, direction, hash }, now_ns, flags)
     }
 
     /// As [`FlowTable::find_by`], with the hash of the key at hand.
     #[inline]
     pub(crate) fn find_hashed(
         &mut self,
-        (key, direction, hash): &(FlowKey, Direction, u32),
+        found: Found<'_>,
         now_ns: u64,
         flags: Option<u8>,
     ) -> Option<FlowOf<'_, F>> {
-        let (direction, hash) = (*direction, *hash);
-        let found = self.index.find(key, hash).filter(|(flow, _)| self.is_alive(*flow, now_ns));
-        let is_new = found.is_none();
-        let (flow, turned) = match found {
-            Some(found) => found,
-            None => (self.begin(*key, hash, direction, now_ns)?, false),
+        let direction = found.direction;
+        let known = self.index.find(found.key, found.hash).filter(|(flow, _)| {
+            let slot = self.slots.get(*flow);
+            slot.is_some_and(|slot| self.times.is_alive(slot, now_ns))
+        });
+        let is_new = known.is_none();
+        let (flow, turned) = match known {
+            Some(known) => known,
+            None => (self.begin(*found.key, found.hash, direction, now_ns)?, false),
         };
         let direction = if turned { direction.reverse() } else { direction };
         self.current = Some((flow, direction));
@@ -192,10 +222,12 @@ impl<F: FlowState> FlowTable<F> {
         }
         let from_starter = slot.started == direction;
         let before = slot.tcp;
-        if let (Some(times), Some(flags)) = (&self.tcp, flags) {
+        if self.times.tcp.is_some()
+            && let Some(flags) = flags
+        {
             slot.tcp.see(flags, from_starter);
             if slot.tcp != before || is_new {
-                let idle = |tcp: Tcp| tcp.idle(times).unwrap_or(self.idle_ns);
+                let idle = |tcp: Tcp| self.times.of_tcp(tcp);
                 // It may end sooner now. What ends later is found in its old slot.
                 if idle(slot.tcp) < idle(before) || is_new {
                     let due = slot.last_ns.saturating_add(idle(slot.tcp));
@@ -218,21 +250,19 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
     ) -> Option<FlowOf<'_, F>> {
         let hash = self.index.hash(&key);
-        self.known_hashed(&(key, direction, hash), now_ns)
+        self.known_hashed(Found { key: &key, direction, hash }, now_ns)
     }
 
     /// As [`FlowTable::known`], with the hash of the key at hand.
     #[inline]
-    pub(crate) fn known_hashed(
-        &mut self,
-        (key, direction, hash): &(FlowKey, Direction, u32),
-        now_ns: u64,
-    ) -> Option<FlowOf<'_, F>> {
-        let found = self.index.find(key, *hash);
-        let (flow, turned) = found.filter(|(flow, _)| self.is_alive(*flow, now_ns))?;
-        let direction = if turned { direction.reverse() } else { *direction };
-        self.current = Some((flow, direction));
+    pub(crate) fn known_hashed(&mut self, found: Found<'_>, now_ns: u64) -> Option<FlowOf<'_, F>> {
+        let (flow, turned) = self.index.find(found.key, found.hash)?;
         let slot = self.slots.get_mut(flow)?;
+        if !self.times.is_alive(slot, now_ns) {
+            return None;
+        }
+        let direction = if turned { found.direction.reverse() } else { found.direction };
+        self.current = Some((flow, direction));
         slot.tcp.come_again();
         let from_starter = slot.started == direction;
         if self.notes.every > 0 {
@@ -261,17 +291,21 @@ impl<F: FlowState> FlowTable<F> {
     #[inline]
     pub fn keep(&mut self, idle_ns: u64, now_ns: u64) {
         let Some((flow, _)) = self.current else { return };
-        let Some(slot) = self.slots.get(flow) else { return };
-        let before = slot.last_ns.saturating_add(self.idle(slot));
         let idle_s = u16::try_from(idle_ns / SECOND).unwrap_or(u16::MAX).max(1);
         let is_slow = self.is_slow(flow, now_ns);
         let Some(slot) = self.slots.get_mut(flow) else { return };
-        let is_other = slot.idle_s != idle_s || is_slow;
-        (slot.idle_s, slot.last_ns) = (idle_s, slot.last_ns.max(now_ns));
-        if is_other && self.notes.every > 0 {
+        let last_ns = slot.last_ns.max(now_ns);
+        if slot.idle_s == idle_s && !is_slow {
+            // It cannot end sooner by that.
+            slot.last_ns = last_ns;
+            return;
+        }
+        let before = slot.last_ns.saturating_add(self.times.of(slot));
+        (slot.idle_s, slot.last_ns) = (idle_s, last_ns);
+        if self.notes.every > 0 {
             self.notes.note(flow, slot);
         }
-        let due = slot.last_ns.saturating_add(u64::from(idle_s) * SECOND);
+        let due = last_ns.saturating_add(u64::from(idle_s) * SECOND);
         // What ends later is found in its old slot.
         if due < before {
             self.wheel.put(flow, due, now_ns);
@@ -316,16 +350,12 @@ impl<F: FlowState> FlowTable<F> {
 
     #[inline]
     pub(super) fn is_alive(&self, flow: u32, now_ns: u64) -> bool {
-        let due = |slot: &Slot<F>| now_ns.saturating_sub(slot.last_ns) < self.idle(slot);
-        self.slots.get(flow).is_some_and(due)
+        self.slots.get(flow).is_some_and(|slot| self.times.is_alive(slot, now_ns))
     }
 
     #[inline]
     pub(super) fn idle(&self, slot: &Slot<F>) -> u64 {
-        if slot.idle_s > 0 {
-            return u64::from(slot.idle_s) * SECOND;
-        }
-        self.tcp.as_ref().and_then(|times| slot.tcp.idle(times)).unwrap_or(self.idle_ns)
+        self.times.of(slot)
     }
 
     /// A new flow, in place of the one that the key led to and that has ended, if there was one.
@@ -347,7 +377,7 @@ impl<F: FlowState> FlowTable<F> {
             let noted = slot.noted;
             *slot = Slot { last_ns: now_ns, born_ns: now_ns, started, noted, ..Slot::default() };
         }
-        self.wheel.put(flow, now_ns.saturating_add(self.idle_ns), now_ns);
+        self.wheel.put(flow, now_ns.saturating_add(self.times.idle_ns), now_ns);
         self.tell_of(flow);
         Some(flow)
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tcp::{Connection, Phase, Step};
 use weir_classify::{Action, Classifier, RuleSpec};
-use weir_nf::headers::proto;
+use weir_nf::headers::{plain_v4, proto};
 use weir_nf::{
     Access, Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowOf,
     FlowState, Fragment, L3, LayerAccess, Layers, Nf, Packets, Pkt, ReadOnly, TagDecl, TagKind,
@@ -77,6 +77,35 @@ pub struct Tracked {
     /// Whether who sent the flow's first packet has opened the connection.
     by_starter: bool,
     connection: Option<Kind>,
+}
+
+impl Tracked {
+    /// The connection of a flow, if it has one, and which of its sides a packet of the flow is from.
+    #[inline]
+    fn connection(flow: FlowOf<'_, Self>) -> Option<(&mut Kind, usize)> {
+        let FlowOf { state: Tracked { by_starter, connection }, from_starter, .. } = flow;
+        Some((connection.as_mut()?, usize::from(from_starter != *by_starter)))
+    }
+}
+
+/// What a packet says to its connection.
+enum Said {
+    /// Of TCP; not whole when its data go on in later fragments.
+    Segment {
+        segment: Segment,
+        is_whole: bool,
+    },
+    Other {
+        proto: u8,
+        is_reply: bool,
+    },
+}
+
+impl Said {
+    #[inline]
+    fn whole(segment: Segment) -> Self {
+        Said::Segment { segment, is_whole: true }
+    }
 }
 
 impl FlowState for Tracked {
@@ -154,8 +183,21 @@ impl ConnTrack {
     fn judge<A: Access>(&self, packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>) -> State {
         // Time goes on with every packet, also those that have no flow.
         ctx.now(packet);
-        let layers = packet.layers(Depth::L4);
         let bytes = packet.bytes();
+        if let Some(plain) = plain_v4(&bytes) {
+            let said = match plain.tcp_flags {
+                Some(flags) => Segment::of_plain(&bytes, &plain, flags).map(Said::whole),
+                None => Some(Said::Other { proto: proto::UDP, is_reply: false }),
+            };
+            return said.map_or(State::Invalid(Why::Cut), |said| self.follow(packet, ctx, said));
+        }
+        self.judge_any(packet, ctx)
+    }
+
+    /// The same for a packet that is not plain.
+    #[inline(never)]
+    fn judge_any<A: Access>(&self, packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>) -> State {
+        let (bytes, layers) = (packet.bytes(), packet.layers(Depth::L4));
         if !layers.is_ip() {
             return State::Untracked;
         }
@@ -166,34 +208,46 @@ impl ConnTrack {
             Some(Icmp::Other) => return State::Denied,
             _ => {}
         }
-        let (mut known, from) = match ctx.known_flow(packet) {
-            Some(FlowOf { state, from_starter, .. }) => {
-                (state.connection.as_mut(), usize::from(from_starter != state.by_starter))
-            }
-            None => (None, 0),
-        };
-        if matches!(message, Some(Icmp::Error)) {
-            // It comes from the other end than what it quotes, or from somewhere on the way.
-            return known
-                .map_or(State::Invalid(Why::Error), |k| related(k, 1 - from, &bytes, &layers));
-        }
-        if layers.fragment() == Fragment::Later {
+        let (is_error, is_whole) =
+            (matches!(message, Some(Icmp::Error)), layers.fragment() == Fragment::Whole);
+        if is_error || layers.fragment() == Fragment::Later {
+            let known = ctx.known_flow(packet).and_then(Tracked::connection);
             return match known {
-                Some(_) if overlaps_tcp(&bytes, &layers) => State::Invalid(Why::Fragment),
-                Some(known) => state_of(known),
+                None if is_error => State::Invalid(Why::Error),
                 None => State::Invalid(Why::Fragment),
+                // It comes from the other end than what it quotes, or from somewhere on the way.
+                Some((known, from)) if is_error => related(known, 1 - from, &bytes, &layers),
+                Some(_) if overlaps_tcp(&bytes, &layers) => State::Invalid(Why::Fragment),
+                Some((known, _)) => state_of(known),
             };
         }
-        let before = known.as_deref().map(stage);
-        let judged = if layers.proto == proto::TCP {
+        let said = if layers.proto == proto::TCP {
             let Some(segment) = Segment::read(&bytes, &layers) else {
                 return State::Invalid(Why::Cut);
             };
-            let whole = layers.fragment() == Fragment::Whole;
-            self.tcp(packet, known.as_deref_mut(), from, &segment, whole)
+            Said::Segment { segment, is_whole }
         } else {
             let is_reply = matches!(message, Some(Icmp::Reply));
-            self.pseudo(packet, known.as_deref_mut(), from, layers.proto, is_reply)
+            Said::Other { proto: layers.proto, is_reply }
+        };
+        self.follow(packet, ctx, said)
+    }
+
+    /// What a packet is to its connection, by what it says, and the connection by it.
+    #[inline]
+    fn follow<A: Access>(&self, packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>, said: Said) -> State {
+        let (mut known, from) = match ctx.known_flow(packet).and_then(Tracked::connection) {
+            Some((known, from)) => (Some(known), from),
+            None => (None, 0),
+        };
+        let before = known.as_deref().map(stage);
+        let judged = match said {
+            Said::Segment { segment, is_whole } => {
+                self.tcp(packet, known.as_deref_mut(), from, &segment, is_whole)
+            }
+            Said::Other { proto, is_reply } => {
+                self.pseudo(packet, known.as_deref_mut(), from, proto, is_reply)
+            }
         };
         let (state, idle_ns, now) = match (judged, known) {
             (Ok(Some(opened)), _) => {

@@ -1,6 +1,6 @@
 //! What connection tracking reads of a TCP segment.
 
-use weir_nf::headers::{proto, tcp};
+use weir_nf::headers::{PlainV4, proto, tcp};
 use weir_nf::{Bytes, Fragment, L3, Layers};
 
 /// A TCP segment's header, as far as connections depend on it.
@@ -45,6 +45,21 @@ impl Segment {
             window: bytes.be16(l4 + 14)?,
             flags,
             len: u32::try_from(ip_end.saturating_sub(payload)).ok()?,
+            scale,
+        })
+    }
+
+    /// The same of a plain packet, which has a whole TCP header with these flags.
+    #[inline]
+    pub fn of_plain<B: Bytes>(bytes: &B, plain: &PlainV4, flags: u8) -> Option<Segment> {
+        const L4: usize = 34;
+        let scale = if flags & tcp::SYN == 0 { None } else { scale(bytes, L4 + 20, plain.payload) };
+        Some(Segment {
+            seq: bytes.be32(L4 + 4)?,
+            ack: bytes.be32(L4 + 8)?,
+            window: bytes.be16(L4 + 14)?,
+            flags,
+            len: plain.end.saturating_sub(plain.payload) as u32,
             scale,
         })
     }

@@ -3,6 +3,7 @@
 
 use super::chain_policy;
 use super::firewall::{self, RuleKind};
+use super::flows::rates::{self, Subject};
 use crate::FAILED;
 use crate::policy::{self, Consolidate};
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use weir_control::inline::{Inline, InlineError};
 use weir_control::wiring::{self, RunOptions, WiringError};
-use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_device::{DeviceSpec, GeneratorSpec, ListedSpec};
 use weir_plan::Isolate;
 
 /// Runs a chain for a number of packets.
@@ -31,6 +32,12 @@ pub struct InstructionsArgs {
     /// Kind of the firewall's rules.
     #[arg(long, value_enum, default_value = "acl")]
     kind: RuleKind,
+    /// Instead of MacSwaps, NFs that remember flows.
+    #[arg(long, value_enum, conflicts_with = "rules")]
+    nf: Option<Subject>,
+    /// Their flows.
+    #[arg(long, default_value_t = 128, requires = "nf", value_parser = rates::flows)]
+    flows: usize,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -61,9 +68,13 @@ pub fn main(args: &InstructionsArgs) -> ExitCode {
 }
 
 fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
-    let (text, source) = match args.rules {
-        Some(rules) => firewall::counted(rules, args.kind, Some(args.packets)),
-        None => {
+    let (text, source) = match (args.rules, args.nf) {
+        (Some(rules), _) => firewall::counted(rules, args.kind, Some(args.packets)),
+        (None, Some(nf)) => {
+            let packets = Some(args.packets);
+            (nf.policy(), DeviceSpec::Listed(ListedSpec { packets, ..rates::source(args.flows) }))
+        }
+        (None, None) => {
             let packets = Some(args.packets);
             let generator = GeneratorSpec { packets, ..GeneratorSpec::default() };
             (chain_policy(args.length), DeviceSpec::Generator(generator))

@@ -91,7 +91,7 @@ pub struct RatesArgs {
     sampling: SampleArgs,
 }
 
-fn flows(text: &str) -> Result<usize, String> {
+pub fn flows(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(flows) if (1..=MOST_FLOWS).contains(&flows) => Ok(flows),
         _ => Err(format!("write a number from 1 to {MOST_FLOWS}")),

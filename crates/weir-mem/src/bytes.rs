@@ -170,19 +170,23 @@ impl<'a> SharedBytes<'a> {
     /// `at + out.len() ≤ self.len` has been checked, or `out` is empty.
     #[inline(always)]
     fn copy_checked(&self, at: usize, out: &mut [u8]) {
-        let mut words = out.chunks_exact_mut(8);
+        let (words, rest) = out.as_chunks_mut::<8>();
         let mut i = at;
-        for w in &mut words {
+        for word in words {
             if let Some(v) = self.ne64(i) {
-                w.copy_from_slice(&v.to_ne_bytes());
+                *word = v.to_ne_bytes();
             }
             i += 8;
         }
-        let rest = words.into_remainder();
-        let (half, tail) = rest.split_at_mut(rest.len() & 4);
+        let (half, rest) = rest.split_at_mut(rest.len() & 4);
         if let (Some(w), Some(v)) = (half.first_chunk_mut::<4>(), self.ne32(i)) {
             *w = v.to_ne_bytes();
             i += 4;
+        }
+        let (quarter, tail) = rest.split_at_mut(rest.len() & 2);
+        if let (Some(w), Some(v)) = (quarter.first_chunk_mut::<2>(), self.ne16(i)) {
+            *w = v.to_ne_bytes();
+            i += 2;
         }
         for b in tail {
             if let Some(v) = self.ne8(i) {

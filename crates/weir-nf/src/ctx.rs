@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::desk::{Desk, What};
-use crate::flows::{AliasError, BatchKeys, FlowTable, Reader, RestoreError};
+use crate::flows::{AliasError, BatchKeys, FlowTable, Found, Reader, RestoreError};
 use crate::held::Held;
 use crate::nf::Nf;
 use crate::pool::{Fresh, Pool};
@@ -230,6 +230,19 @@ impl<'c, N: Nf> Ctx<'c, N> {
         self.flows.known(key, Direction::Up, self.clock.now_ns)
     }
 
+    /// As [`Ctx::known_by`], of a key that [`Ctx::ready`] was given for the packet: it need not be hashed again.
+    #[inline]
+    pub fn known_ready<A: Access>(
+        &mut self,
+        packet: &Pkt<'_, A>,
+        key: &FlowKey,
+    ) -> Option<FlowOf<'_, N::Flow>> {
+        let hash = self.keys.made.hash_of(packet.at(), key);
+        let hash = hash.unwrap_or_else(|| self.flows.hash(key));
+        let found = Found { key, direction: Direction::Up, hash };
+        self.flows.known_hashed(found, self.clock.now_ns)
+    }
+
     /// What is remembered under a key, if there is anything: a look only, after which the flow is as before, for replicas too.
     #[inline]
     pub fn peek_by(&self, key: &FlowKey) -> Option<&N::Flow> {
@@ -257,12 +270,13 @@ impl<'c, N: Nf> Ctx<'c, N> {
         }
     }
 
-    /// Lets what is remembered under keys of the µNF's own making come into the processor's caches side by side, before it is
-    /// looked up one by one. Nothing is done while there is so little that caches hold it.
+    /// Hashes keys of the µNF's own making, for each packet of the batch in turn one or none, for [`Ctx::known_ready`]; and lets what is remembered under them come into the
+    /// processor's caches side by side, before it is looked up one by one, unless there is so little that caches hold it.
     #[inline]
-    pub fn ready(&self, keys: impl Iterator<Item = FlowKey>) {
+    pub fn ready(&mut self, keys: impl Iterator<Item = Option<FlowKey>>) {
+        self.keys.made.find(keys);
         if self.flows.is_large() {
-            self.flows.ready(keys);
+            self.flows.ready_hashed(self.keys.made.hashes());
         }
     }
 
@@ -289,6 +303,13 @@ impl<'c, N: Nf> Ctx<'c, N> {
     #[inline]
     pub fn keep_flow(&mut self, idle_ns: u64) {
         self.flows.keep(idle_ns, self.clock.now_ns);
+    }
+
+    /// The same for as long as was said before, or the descriptor says: for who looks flows up by [`Ctx::known_flow`], and finds that the packet
+    /// belongs to it and changes nothing about how long it is kept.
+    #[inline]
+    pub fn keep_on(&mut self) {
+        self.flows.keep_on(self.clock.now_ns);
     }
 
     /// The flow that was looked up last has changed in a way that must not be forgotten: where flows are replicated less often than

@@ -16,6 +16,7 @@ mod tcp;
 mod wheel;
 
 pub use batch::BatchKeys;
+pub(crate) use batch::Found;
 pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex};
 pub use seen::{FlowSeen, Walk};

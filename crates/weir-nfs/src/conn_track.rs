@@ -101,6 +101,14 @@ enum Said {
     },
 }
 
+/// What becomes of a connection.
+enum Next {
+    /// The packet opens this one.
+    Opens(Kind),
+    /// It goes on; how long it may be idle from now on, and whether it has come further.
+    GoesOn { state: State, idle_ns: u64, changed: bool },
+}
+
 impl Said {
     #[inline]
     fn whole(segment: Segment) -> Self {
@@ -189,7 +197,7 @@ impl ConnTrack {
                 Some(flags) => Segment::of_plain(&bytes, &plain, flags).map(Said::whole),
                 None => Some(Said::Other { proto: proto::UDP, is_reply: false }),
             };
-            return said.map_or(State::Invalid(Why::Cut), |said| self.follow(packet, ctx, said));
+            return said.map_or(State::Invalid(Why::Cut), |said| self.follow(packet, ctx, &said));
         }
         self.judge_any(packet, ctx)
     }
@@ -230,40 +238,72 @@ impl ConnTrack {
             let is_reply = matches!(message, Some(Icmp::Reply));
             Said::Other { proto: layers.proto, is_reply }
         };
-        self.follow(packet, ctx, said)
+        self.follow(packet, ctx, &said)
     }
 
     /// What a packet is to its connection, by what it says, and the connection by it.
     #[inline]
-    fn follow<A: Access>(&self, packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>, said: Said) -> State {
-        let (mut known, from) = match ctx.known_flow(packet).and_then(Tracked::connection) {
-            Some((known, from)) => (Some(known), from),
-            None => (None, 0),
-        };
+    fn follow<A: Access>(
+        &self,
+        packet: &Pkt<'_, A>,
+        ctx: &mut Ctx<'_, Self>,
+        said: &Said,
+    ) -> State {
+        let mut known = ctx.known_flow(packet).and_then(Tracked::connection);
+        if let (Some((Kind::Tcp(connection), from)), Said::Segment { segment, is_whole: true }) =
+            (&mut known, said)
+            && connection.goes_on(*from, segment)
+        {
+            ctx.keep_on();
+            return State::Established;
+        }
+        match self.next(packet, known, said) {
+            Ok(next) => Self::settle(packet, ctx, next),
+            Err(state) => state,
+        }
+    }
+
+    /// What becomes of a connection by what a packet of it says.
+    #[inline(never)]
+    fn next<A: Access>(
+        &self,
+        packet: &Pkt<'_, A>,
+        known: Option<(&mut Kind, usize)>,
+        said: &Said,
+    ) -> Result<Next, State> {
+        let (mut known, from) = known.map_or((None, 0), |(known, from)| (Some(known), from));
         let before = known.as_deref().map(stage);
-        let judged = match said {
+        let opened = match said {
             Said::Segment { segment, is_whole } => {
-                self.tcp(packet, known.as_deref_mut(), from, &segment, is_whole)
+                self.tcp(packet, known.as_deref_mut(), from, segment, *is_whole)?
             }
             Said::Other { proto, is_reply } => {
-                self.pseudo(packet, known.as_deref_mut(), from, proto, is_reply)
+                self.pseudo(packet, known.as_deref_mut(), from, *proto, *is_reply)?
             }
         };
-        let (state, idle_ns, now) = match (judged, known) {
-            (Ok(Some(opened)), _) => {
-                let found = (state_of(&opened), idle_ns(&opened), None);
+        if let Some(opened) = opened {
+            return Ok(Next::Opens(opened));
+        }
+        let known = known.ok_or(State::Untracked)?;
+        let changed = Some(stage(known)) != before;
+        Ok(Next::GoesOn { state: state_of(known), idle_ns: idle_ns(known), changed })
+    }
+
+    /// Makes it so.
+    fn settle<A: Access>(packet: &Pkt<'_, A>, ctx: &mut Ctx<'_, Self>, next: Next) -> State {
+        let (state, idle_ns, changed) = match next {
+            Next::Opens(opened) => {
+                let (judged, idle_ns) = (state_of(&opened), idle_ns(&opened));
                 let Some(FlowOf { state, from_starter, .. }) = ctx.flow_of(packet) else {
                     return State::NoRoom;
                 };
                 *state = Tracked { by_starter: from_starter, connection: Some(opened) };
-                found
+                (judged, idle_ns, true)
             }
-            (Ok(None), Some(known)) => (state_of(known), idle_ns(known), Some(stage(known))),
-            (Ok(None), None) => return State::Untracked,
-            (Err(state), _) => return state,
+            Next::GoesOn { state, idle_ns, changed } => (state, idle_ns, changed),
         };
         ctx.keep_flow(idle_ns);
-        if now.is_none() || now != before {
+        if changed {
             ctx.note_flow();
         }
         state

@@ -8,6 +8,7 @@ use top::TopInLetters;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use weir_nf::headers::plain_v4;
 use weir_nf::{
     Affinity, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FLOW_FIELDS, FlowKey, Fragment,
     LayerAccess, Merge, Nf, NumberTag, Packets, ReadOnly, TagDecl, TagKind, Touch, WhenFull,
@@ -137,7 +138,6 @@ impl Nf for FlowMonitor {
         ctx.shared().top.limit(self.top);
         for packet in packets.iter_mut() {
             let (now, len) = (ctx.now(&packet), packet.wire_len() as u64);
-            let layers = packet.layers(Depth::L4);
             let (flow, shared) = ctx.flow_of_and_shared(&packet);
             shared.packets += 1;
             shared.bytes += len;
@@ -146,18 +146,22 @@ impl Nf for FlowMonitor {
                 continue;
             };
             shared.flows += u64::from(flow.is_new);
-            let before = flow.state.account;
-            let flags = layers.tcp_flags(&packet.bytes()).unwrap_or(0);
-            flow.state.account.add(flow.from_starter, len, flags, now);
+            let bytes = packet.bytes();
+            let flags = match plain_v4(&bytes) {
+                Some(plain) => plain.tcp_flags,
+                None => packet.layers(Depth::L4).tcp_flags(&bytes),
+            };
+            let place = shared.top.place_of(flow.state);
+            flow.state.account.add(flow.from_starter, len, flags.unwrap_or(0), now);
             let ends = || {
+                let layers = packet.layers(Depth::L4);
                 // A later fragment has no ports: its flow's next packet will name it.
                 let whole = layers.fragment() != Fragment::Later;
-                let (key, direction) =
-                    FlowKey::from_packet(&packet.bytes(), &layers).filter(|_| whole)?;
+                let (key, direction) = FlowKey::from_packet(&bytes, &layers).filter(|_| whole)?;
                 let by_starter = if flow.from_starter { direction } else { direction.reverse() };
                 Some((key.ends(by_starter).map(Into::into), key.proto(), key.zone()))
             };
-            shared.top.note(before, flow.state, ends);
+            shared.top.note(place, flow.state, ends);
             if let Some(tag) = &self.packets {
                 tag.set(&packet, flow.state.account.packets.iter().sum());
             }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weir_http::{Conversation, Event, Method, Side, is_http};
-use weir_nf::headers::{proto, tcp};
+use weir_nf::headers::{PlainV4, plain_v4, proto, tcp};
 use weir_nf::{
     Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, Effect, Env, FlowState, Fragment,
     LayerAccess, Merge, Nf, NoConfig, NumberTag, Packets, ReadOnly, TagDecl, TagKind, TextTag,
@@ -240,6 +240,12 @@ impl HttpParser {
     }
 }
 
+/// True for what most packets are that no message is in: neither data nor the beginning of a connection.
+#[inline]
+fn says_nothing(plain: &PlainV4) -> bool {
+    plain.tcp_flags.is_none_or(|flags| plain.payload >= plain.end && flags & tcp::SYN == 0)
+}
+
 impl Nf for HttpParser {
     const DESCRIPTOR: Descriptor = Descriptor {
         name: "HttpParser",
@@ -272,8 +278,11 @@ impl Nf for HttpParser {
     fn process(&self, packets: &mut Packets<'_, ReadOnly>, ctx: &mut Ctx<'_, Self>) {
         let scratch = &mut *self.scratch.borrow_mut();
         for packet in packets.iter_mut() {
-            let layers = packet.layers(Depth::L4);
             let bytes = packet.bytes();
+            if plain_v4(&bytes).is_some_and(|plain| says_nothing(&plain)) {
+                continue;
+            }
+            let layers = packet.layers(Depth::L4);
             if layers.proto != proto::TCP || layers.fragment() != Fragment::Whole {
                 continue;
             }

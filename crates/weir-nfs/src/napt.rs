@@ -6,16 +6,16 @@ mod table;
 
 pub use mapping::{Filtering, Mapping};
 
-use crate::rewrite::{FIELDS, Headers, LAYERS, Which, correct, rewrite};
+use crate::rewrite::{FIELDS, Headers, LAYERS, Which, correct, rewrite, rewrite_plain};
 use mapping::{End, SECOND, Sent};
 use ports::{BLOCK, Ports};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
-use table::{Hosts, NoRoom};
+use table::{Hosts, NoRoom, touch};
 use weir_classify::Action;
 use weir_nf::flow::{Direction, Side};
-use weir_nf::headers::proto;
+use weir_nf::headers::{PlainV4, plain_v4, proto};
 use weir_nf::{
     Affinity, Bytes, ConfigError, Ctx, Depth, Descriptor, DropReason, Effect, Env, FlowHasher,
     FlowKey, Fragment, L3, Layers, Merge, Nf, Packets, Pkt, ReadWrite,
@@ -160,6 +160,45 @@ impl Datagram {
 }
 
 impl Napt {
+    /// The same for what most packets are: plain, of a mapping that is there, and not from inside to inside. `None` says nothing.
+    #[inline]
+    fn translate_plain(
+        &self,
+        packet: &mut Pkt<'_, ReadWrite>,
+        side: Side,
+        now_ns: u64,
+        ctx: &mut Ctx<'_, Self>,
+    ) -> Option<u8> {
+        let plain = plain_v4(&packet.bytes())?;
+        let (from, to) = ends_of_plain(&plain);
+        let from_inside = side == Side::Inside;
+        if to.0.is_multicast() || to.0.is_broadcast() || self.ports.has(to.0) == from_inside {
+            return None;
+        }
+        let proto = plain.proto();
+        let ((own, peer), which) = match from_inside {
+            true => ((from, to), Which::Source),
+            false => ((to, from), Which::Destination),
+        };
+        let key = FlowKey::of_end(side, proto, own.0, own.1);
+        let mapping = ctx.known_ready(packet, &key)?.state;
+        if !self.holds(mapping, now_ns) || !from_inside && !mapping.lets_in(peer, self.filtering) {
+            return None;
+        }
+        let (flags, has_data) = (plain.tcp_flags.unwrap_or(0), plain.payload < plain.end);
+        let sent = Sent { proto, peer, flags, has_data, now_ns };
+        let end = if from_inside { mapping.outer } else { mapping.inner };
+        touch(ctx, &sent, from_inside);
+        rewrite_plain(packet, &plain, which, end)?;
+        let shared = ctx.shared();
+        let (count, output) = match from_inside {
+            true => (&mut shared.out, OUTSIDE),
+            false => (&mut shared.back, INSIDE),
+        };
+        *count += 1;
+        Some(output)
+    }
+
     fn translate(
         &self,
         packet: &mut Pkt<'_, ReadWrite>,
@@ -378,16 +417,13 @@ impl Nf for Napt {
     fn process(&self, packets: &mut Packets<'_, ReadWrite>, ctx: &mut Ctx<'_, Self>) {
         let input = ctx.input();
         let side = if input == INSIDE { Side::Inside } else { Side::Outside };
-        ctx.ready(packets.iter_mut().filter_map(|packet| {
-            let bytes = packet.bytes();
-            let layers = packet.layers(Depth::L4);
-            let (source, destination) = layers.ipv4(&bytes)?;
-            let (from, to) = layers.ports(&bytes)?;
-            let (address, port) = if input == INSIDE { (source, from) } else { (destination, to) };
-            Some(FlowKey::of_end(side, layers.proto, address, port))
-        }));
+        ctx.ready(packets.iter_mut().map(|packet| key_of_end(&packet, side)));
         for mut packet in packets.iter_mut() {
             let now = ctx.now(&packet);
+            if let Some(output) = self.translate_plain(&mut packet, side, now, ctx) {
+                packet.send(output);
+                continue;
+            }
             let layers = packet.layers(Depth::L4);
             let judged = match layers.kind {
                 L3::Ipv4 => self.translate(&mut packet, &layers, input, now, ctx),
@@ -413,6 +449,28 @@ impl Nf for Napt {
     fn on_flow_end(&self, _key: &FlowKey, mapping: Mapping, shared: &mut Translated) {
         shared.hosts.remove(mapping.inner.0);
     }
+}
+
+/// The key of the end that counts of a packet that comes from a side, if it has one whose mapping can be there.
+#[inline]
+fn key_of_end(packet: &Pkt<'_, ReadWrite>, side: Side) -> Option<FlowKey> {
+    let bytes = packet.bytes();
+    let (proto, (from, to)) = match plain_v4(&bytes) {
+        Some(plain) => (plain.proto(), ends_of_plain(&plain)),
+        None => {
+            let layers = packet.layers(Depth::L4);
+            let datagram = Datagram::read(&bytes, &layers)?;
+            (layers.proto, datagram.ends(&bytes, &layers)?)
+        }
+    };
+    let (address, port) = if side == Side::Inside { from } else { to };
+    Some(FlowKey::of_end(side, proto, address, port))
+}
+
+#[inline]
+fn ends_of_plain(plain: &PlainV4) -> (End, End) {
+    let PlainV4 { source, destination, ports: (from, to), .. } = *plain;
+    ((Ipv4Addr::from_bits(source), from), (Ipv4Addr::from_bits(destination), to))
 }
 
 /// Protocol, source and destination of a packet with a key, as far as they are translated.

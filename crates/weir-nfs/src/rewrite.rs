@@ -1,8 +1,8 @@
 //! Writes addresses and ports, and keeps checksums right (RFC 1624).
 
-use std::net::IpAddr;
-use weir_nf::checksum::update_u16;
-use weir_nf::headers::proto;
+use std::net::{IpAddr, Ipv4Addr};
+use weir_nf::checksum::{update_u16, update_u32};
+use weir_nf::headers::{PlainV4, proto};
 use weir_nf::{Bytes, Field, Fragment, L3, LayerAccess, Layers, Pkt, ReadWrite, Touch};
 
 /// What whoever rewrites addresses and ports reads and writes.
@@ -152,6 +152,41 @@ pub(crate) fn rewrite(
         put_and_note(packet, check_at, new, end, &mut all);
     }
     Some(all)
+}
+
+/// As [`rewrite`] of a plain packet, without telling what was written.
+#[inline]
+pub(crate) fn rewrite_plain(
+    packet: &mut Pkt<'_, ReadWrite>,
+    plain: &PlainV4,
+    which: Which,
+    (address, port): (Ipv4Addr, u16),
+) -> Option<()> {
+    // Of an untagged packet without IP options.
+    const IP_CHECK: usize = 24;
+    const L4: usize = 34;
+    let (address_at, old_address, port_at, old_port) = match which {
+        Which::Source => (26, plain.source, L4, plain.ports.0),
+        Which::Destination => (30, plain.destination, L4 + 2, plain.ports.1),
+    };
+    let is_udp = plain.proto() == proto::UDP;
+    let check_at = L4 + if is_udp { 6 } else { 16 };
+    let mut bytes = packet.bytes_mut()?;
+    let (ip_check, check) = (bytes.as_read().be16(IP_CHECK)?, bytes.as_read().be16(check_at)?);
+    let new_address = address.to_bits();
+    bytes.set_ne32(address_at, new_address.to_be());
+    bytes.set_ne16(port_at, port.to_be());
+    bytes.set_ne16(IP_CHECK, update_u32(ip_check, old_address, new_address).to_be());
+    // UDP may be without.
+    if !is_udp || check != 0 {
+        let of_address = update_u32(check, old_address, new_address);
+        let new = match update_u16(of_address, old_port, port) {
+            0 if is_udp => 0xffff,
+            new => new,
+        };
+        bytes.set_ne16(check_at, new.to_be());
+    }
+    Some(())
 }
 
 /// Corrects the checksum of an ICMP or ICMPv6 message after words that it covers were written.

@@ -639,3 +639,44 @@ proptest! {
         prop_assert_eq!(several.report(), one.report());
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Most packets are untagged and without options, which has a way of its own: it does the same.
+    #[test]
+    fn a_plain_packet_is_translated_as_a_tagged_one(
+        packets in prop::collection::vec((any::<bool>(), any::<bool>(), 0_u8..4, any::<[u16; 4]>(), any::<u8>()), 1..12),
+    ) {
+        let mut benches = [false, true].map(|tagged| (tagged, bench(config())));
+        for (is_tcp, out, host, [own, other, check, ip_check], flags) in packets {
+            let (host, own) = ([10, 0, 0, host], 1024 + own % 64);
+            let seen = benches.each_mut().map(|(tagged, bench)| {
+                let frame = match out {
+                    true => Frame::ipv4(host, SERVER),
+                    false => Frame::ipv4(SERVER, OUTER),
+                };
+                let ports = if out { (own, other) } else { (other, own) };
+                let frame = match is_tcp {
+                    true => frame.tcp(ports.0, ports.1, flags),
+                    false => frame.udp(ports.0, ports.1),
+                };
+                let mut bytes = frame.payload(b"data").build();
+                // Whatever checksums they have, right, wrong or none, is corrected by what was changed.
+                bytes[24..26].copy_from_slice(&ip_check.to_be_bytes());
+                let place = if is_tcp { 50 } else { 40 };
+                bytes[place..place + 2].copy_from_slice(&(check % 5 * 0x3fff).to_be_bytes());
+                if *tagged {
+                    bytes.splice(12..12, [0x81, 0, 0, 7]);
+                }
+                let mut seen = at(bench, if out { INSIDE } else { OUTSIDE }, 1, &bytes);
+                if *tagged {
+                    seen.bytes.drain(12..16);
+                }
+                (seen.verdict, seen.bytes)
+            });
+            prop_assert_eq!(&seen[0], &seen[1]);
+        }
+        prop_assert_eq!(benches[0].1.report(), benches[1].1.report());
+    }
+}

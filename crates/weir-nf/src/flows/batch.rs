@@ -20,7 +20,7 @@ pub(crate) struct Found<'k> {
 /// the µNFs of a segment that follow each other have the same packets as a rule, or some of them.
 #[derive(Default)]
 pub struct BatchKeys {
-    /// Which packets: their buffers, offsets and lengths. The other columns have what is known of each.
+    /// Which packets: their buffers, offsets and lengths. The other columns have what is known of each, and may be longer.
     words: Vec<u64>,
     /// Their keys; anything for one that has none.
     keys: Vec<FlowKey>,
@@ -29,6 +29,38 @@ pub struct BatchKeys {
     hashes: Vec<u32>,
     /// How often a µNF has asked for the flow of a packet.
     pub(crate) asked: usize,
+    pub(crate) made: MadeKeys,
+}
+
+/// Keys of a µNF's own making, one for each packet of a batch, [`FlowKey::NOTHING`] for one without.
+#[derive(Default)]
+pub(crate) struct MadeKeys {
+    keys: Vec<FlowKey>,
+    hashes: Vec<u32>,
+}
+
+impl MadeKeys {
+    /// Hashes keys, which stand for packets in the order of the batch.
+    #[inline]
+    pub(crate) fn find(&mut self, keys: impl Iterator<Item = Option<FlowKey>>) {
+        self.keys.clear();
+        self.keys.extend(keys.map(|key| key.unwrap_or(FlowKey::NOTHING)).take(BATCH));
+        self.hashes.resize(self.keys.len(), 0);
+        index::hasher().hash_all(&self.keys, &mut self.hashes);
+    }
+
+    /// The hash of a key, if it is the one that was made for the packet at this place.
+    #[inline]
+    pub(crate) fn hash_of(&self, at: usize, key: &FlowKey) -> Option<u32> {
+        if self.keys.get(at)? != key {
+            return None;
+        }
+        self.hashes.get(at).copied()
+    }
+
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = u32> {
+        self.hashes.iter().copied()
+    }
 }
 
 impl BatchKeys {
@@ -43,25 +75,31 @@ impl BatchKeys {
         if self.narrow_to(packets) {
             return;
         }
-        self.words.clear();
-        self.keys.clear();
-        self.ways.clear();
         let view = arena.view();
         // Whoever asks for flows asks for the time first, which stands in lines that another core wrote: all are on their way at once.
         let times = packets.iter().filter_map(|p| Some(view.meta(p.entry())?.time_ns.get()));
         std::hint::black_box(times.fold(0, |all, time| all ^ time));
-        for packet in packets.iter().take(BATCH) {
+        let packets = packets.get(..BATCH).unwrap_or(packets);
+        self.words.clear();
+        self.words.extend(packets.iter().map(|packet| packet.entry().first_word()));
+        if self.keys.len() < packets.len() {
+            self.keys.resize(BATCH, FlowKey::NOTHING);
+            self.ways.resize(BATCH, None);
+            self.hashes.resize(BATCH, 0);
+        }
+        for ((packet, key), way) in packets.iter().zip(&mut self.keys).zip(&mut self.ways) {
             let bytes = view.bytes(packet.entry());
-            let key = match plain_v4(&bytes) {
+            let found = match plain_v4(&bytes) {
                 Some(plain) => Some(FlowKey::of_plain(&plain)),
                 None => key_of(view, packet),
             };
-            self.words.push(packet.entry().first_word());
-            self.keys.push(key.map_or(FlowKey::NOTHING, |(key, _)| key));
-            self.ways.push(key.map(|(_, direction)| direction));
+            (*key, *way) = match found {
+                Some((key, direction)) => (key, Some(direction)),
+                None => (FlowKey::NOTHING, None),
+            };
         }
-        self.hashes.resize(self.keys.len(), 0);
-        index::hasher().hash_all(&self.keys, &mut self.hashes);
+        let keys = self.keys.get(..packets.len()).unwrap_or_default();
+        index::hasher().hash_all(keys, &mut self.hashes);
     }
 
     /// Lets nothing else be known than these packets; false, and what is known is of no use any more, when some are not, or come in

@@ -312,6 +312,24 @@ impl<F: FlowState> FlowTable<F> {
         }
     }
 
+    /// The same for as long as it is kept already.
+    #[inline]
+    pub fn keep_on(&mut self, now_ns: u64) {
+        let Some((flow, _)) = self.current else { return };
+        let is_slow = self.is_slow(flow, now_ns);
+        let Some(slot) = self.slots.get_mut(flow) else { return };
+        slot.last_ns = slot.last_ns.max(now_ns);
+        if is_slow {
+            self.notes.note(flow, slot);
+        }
+    }
+
+    /// A key's hash.
+    #[inline]
+    pub(crate) fn hash(&self, key: &FlowKey) -> u32 {
+        self.index.hash(key)
+    }
+
     /// True when there are so many flows that caches do not hold them: then [`FlowTable::ready`] is worth its while.
     #[inline]
     pub fn is_large(&self) -> bool {

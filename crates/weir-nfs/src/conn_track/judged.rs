@@ -86,6 +86,7 @@ pub struct Judged {
 }
 
 impl Judged {
+    #[inline]
     pub(super) fn count(&mut self, state: State) {
         let count = match state {
             State::New => &mut self.new,

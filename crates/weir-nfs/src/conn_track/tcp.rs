@@ -73,6 +73,7 @@ fn before(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }
 
+#[inline]
 fn later(a: u32, b: u32) -> u32 {
     if before(a, b) { b } else { a }
 }
@@ -145,6 +146,22 @@ impl Connection {
         in_windows(me, peer, segment)?;
         self.follow(from, segment);
         Ok(Step::Belongs)
+    }
+
+    /// Takes a segment in that is as nearly all are: of an established connection, without SYN, FIN and RST, in its windows. False when it is none: then
+    /// nothing has changed, and [`Connection::step`] tells what it is.
+    #[inline]
+    pub fn goes_on(&mut self, from: usize, segment: &Segment) -> bool {
+        let marks = segment.flags & (tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK);
+        if marks != tcp::ACK || self.phase != Phase::Established || self.is_lax {
+            return false;
+        }
+        let (me, peer) = self.seen_from(from);
+        if in_windows(me, peer, segment).is_err() {
+            return false;
+        }
+        self.take_in(from, segment);
+        true
     }
 
     /// Its own side, and the other's. Not copied: a processor waits for fields that it has just written one by one to be read as a whole.
@@ -225,6 +242,22 @@ impl Connection {
     /// Takes in what a segment says that belongs to it.
     #[inline]
     fn follow(&mut self, from: usize, segment: &Segment) {
+        self.take_in(from, segment);
+        if segment.has(tcp::FIN) {
+            let [opener, answerer] = &mut self.sides;
+            let me = if from == 0 { opener } else { answerer };
+            me.fin = Some(segment.end());
+        }
+        if self.is_lax && self.phase == Phase::SynSent && from == 1 {
+            // Handshakes are followed where windows are: here an answer is one.
+            self.phase = Phase::SynReceived;
+        }
+        self.advance();
+    }
+
+    /// The numbers of a segment that belongs to it.
+    #[inline]
+    fn take_in(&mut self, from: usize, segment: &Segment) {
         let [opener, answerer] = &mut self.sides;
         let (me, peer) = if from == 0 { (opener, answerer) } else { (answerer, opener) };
         let end = segment.end();
@@ -241,14 +274,6 @@ impl Connection {
         me.acked = Some(me.acked.map_or(acked, |old| later(old, acked)));
         let limit = acked.wrapping_add(window);
         peer.limit = if peer.window == 0 { limit } else { later(peer.limit, limit) };
-        if segment.has(tcp::FIN) {
-            me.fin = Some(end);
-        }
-        if self.is_lax && self.phase == Phase::SynSent && from == 1 {
-            // Handshakes are followed where windows are: here an answer is one.
-            self.phase = Phase::SynReceived;
-        }
-        self.advance();
     }
 
     fn put(&mut self, from: usize, me: Side, peer: Side) {
@@ -296,6 +321,7 @@ impl Side {
 }
 
 /// Van Rooij's four bounds.
+#[inline]
 fn in_windows(me: &Side, peer: &Side, segment: &Segment) -> Result<(), Why> {
     let oldest = me.end.wrapping_sub(peer.window);
     if before(me.limit, segment.seq) || before(segment.end(), oldest) {

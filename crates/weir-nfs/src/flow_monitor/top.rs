@@ -83,16 +83,18 @@ impl Account {
         if self.packets == [0; 2] {
             self.began_ns = now_ns;
         }
-        let [there, back] = [0, 1].map(|side| u64::from(from_starter == (side == 0)));
-        self.packets = [self.packets[0] + there, self.packets[1] + back];
-        self.bytes = [self.bytes[0] + there * len, self.bytes[1] + back * len];
-        let seen = [there, back].map(|here| if here == 1 { flags } else { 0 });
-        self.flags = [self.flags[0] | seen[0], self.flags[1] | seen[1]];
+        let ([p, q], [b, c], [f, g]) = (&mut self.packets, &mut self.bytes, &mut self.flags);
+        let (packets, bytes, seen) = if from_starter { (p, b, f) } else { (q, c, g) };
+        *packets += 1;
+        *bytes += len;
+        *seen |= flags;
         self.last_ns = now_ns;
     }
 
+    #[inline]
     fn total(&self) -> u64 {
-        self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+        let [there, back] = self.bytes;
+        there.saturating_add(back)
     }
 }
 
@@ -181,16 +183,23 @@ impl Top {
         }
     }
 
-    /// A flow's account was `before`, and now is what `flow` says; `ends` tells whose it is.
+    /// Where a flow is listed, if it is; to be asked before its account changes.
     #[inline]
-    pub(super) fn note<F>(&mut self, before: Account, flow: &mut Watched, ends: F)
+    pub(super) fn place_of(&self, flow: &Watched) -> Option<usize> {
+        let place = usize::from(flow.place.slot);
+        // Its own entry stands as the flow does; that of an ended flow, of a number given again, hardly does.
+        let listed = self.talkers.get(place)?;
+        let is_its = listed.entry == flow.place.entry && listed.account == flow.account;
+        is_its.then_some(place)
+    }
+
+    /// A flow that was at `place` before has now what its account says; `ends` tells whose it is.
+    #[inline]
+    pub(super) fn note<F>(&mut self, place: Option<usize>, flow: &mut Watched, ends: F)
     where
         F: FnOnce() -> Option<([SocketAddr; 2], u8, u64)>,
     {
-        // Its own entry stands as it was before this packet; that of an ended flow, of a number given again, hardly does.
-        if let Some(listed) = self.talkers.get_mut(usize::from(flow.place.slot))
-            && (listed.entry, listed.account) == (flow.place.entry, before)
-        {
+        if let Some(listed) = place.and_then(|place| self.talkers.get_mut(place)) {
             listed.account = flow.account;
         } else if self.talkers.len() < self.most || flow.account.total() >= self.floor {
             self.enter(flow, ends);

@@ -108,7 +108,9 @@ impl Napt {
         holds
     }
 
-    fn holds(&self, mapping: &Mapping, now_ns: u64) -> bool {
+    /// True for a mapping that is not over.
+    #[inline]
+    pub(super) fn holds(&self, mapping: &Mapping, now_ns: u64) -> bool {
         now_ns < mapping.until_ns && self.ports.fits(mapping.inner, mapping.outer)
     }
 
@@ -149,16 +151,22 @@ impl Napt {
 /// A packet passes by the mapping that was looked up last; its ends.
 #[inline]
 fn pass(ctx: &mut Ctx<'_, Napt>, sent: &Sent, from_inside: bool) -> Option<(End, End)> {
-    let mapping = ctx.looked_up()?;
+    touch(ctx, sent, from_inside);
+    ctx.looked_up().map(|mapping| (mapping.inner, mapping.outer))
+}
+
+/// A packet passes by the mapping that was looked up last.
+#[inline]
+pub(super) fn touch(ctx: &mut Ctx<'_, Napt>, sent: &Sent, from_inside: bool) {
+    let Some(mapping) = ctx.looked_up() else { return };
     let before = mapping.until_ns;
     mapping.touch(sent, from_inside);
-    let (ends, until) = ((mapping.inner, mapping.outer), mapping.until_ns);
+    let until = mapping.until_ns;
     if until != before {
         // The table counts in seconds; it is exact in the mapping itself.
         let idle = until.saturating_sub(sent.now_ns).div_ceil(SECOND);
         ctx.keep_flow(idle.saturating_mul(SECOND));
     }
-    Some(ends)
 }
 
 /// How many mappings an inner host has. They are counted anew when some have come from elsewhere, or gone there.

@@ -22,6 +22,14 @@ pub struct PlainV4 {
     pub end: usize,
 }
 
+impl PlainV4 {
+    /// The protocol: TCP or UDP.
+    #[inline]
+    pub fn proto(&self) -> u8 {
+        if self.tcp_flags.is_some() { super::proto::TCP } else { super::proto::UDP }
+    }
+}
+
 /// Start of the transport header.
 const L4: usize = 34;
 

@@ -650,7 +650,8 @@ proptest! {
     ) {
         let mut benches = [false, true].map(|tagged| (tagged, bench(config())));
         for (is_tcp, out, host, [own, other, check, ip_check], flags) in packets {
-            let (host, own) = ([10, 0, 0, host], 1024 + own % 64);
+            // No port that two hosts would want: then one is chosen by the packet's flow, tag included.
+            let (host, own) = ([10, 0, 0, host], 1024 + own % 64 * 4 + u16::from(host));
             let seen = benches.each_mut().map(|(tagged, bench)| {
                 let frame = match out {
                     true => Frame::ipv4(host, SERVER),

@@ -148,16 +148,17 @@ impl Connection {
         Ok(Step::Belongs)
     }
 
-    /// Takes a segment in that is as nearly all are: of an established connection, without SYN, FIN and RST, in its windows. False when it is none: then
+    /// Takes a segment in that is as nearly all are: of an established connection, without SYN, FIN and RST, in its windows if they are known. False when it is none: then
     /// nothing has changed, and [`Connection::step`] tells what it is.
     #[inline]
     pub fn goes_on(&mut self, from: usize, segment: &Segment) -> bool {
         let marks = segment.flags & (tcp::SYN | tcp::FIN | tcp::RST | tcp::ACK);
-        if marks != tcp::ACK || self.phase != Phase::Established || self.is_lax {
+        if marks != tcp::ACK || self.phase != Phase::Established {
             return false;
         }
         let (me, peer) = self.seen_from(from);
-        if in_windows(me, peer, segment).is_err() {
+        let known = me.window != 0 && peer.window != 0;
+        if !self.is_lax && !(known && in_windows(me, peer, segment).is_ok()) {
             return false;
         }
         self.take_in(from, segment);

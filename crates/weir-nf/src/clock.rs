@@ -55,6 +55,7 @@ impl Clock {
     }
 
     /// Time has gone on to here without a packet.
+    #[inline]
     pub(crate) fn reach(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns.min(BEYOND_NS));
     }

@@ -192,13 +192,13 @@ impl<'c, N: Nf> Ctx<'c, N> {
     /// The packet's flow if it is known: neither is it made, nor does it live longer by this. For who
     /// decides by what a packet is whether its flow shall be remembered: then [`Ctx::flow_of`] makes it, or
     /// [`Ctx::keep_flow`] keeps it.
-    #[inline]
+    #[inline(always)]
     pub fn known_flow<A: Access>(&mut self, packet: &Pkt<'_, A>) -> Option<FlowOf<'_, N::Flow>> {
         self.known_flow_and_shared(packet).0
     }
 
     /// As [`Ctx::known_flow`], with the shared state.
-    #[inline]
+    #[inline(always)]
     pub fn known_flow_and_shared<A: Access>(
         &mut self,
         packet: &Pkt<'_, A>,
@@ -207,10 +207,7 @@ impl<'c, N: Nf> Ctx<'c, N> {
         self.keys.asked += 1;
         let known = match self.keys.of(packet.at(), packet.entry().first_word()) {
             Some(found) => self.flows.known_hashed(found, now),
-            None => {
-                let key = self.flows.key(&packet.bytes(), &packet.layers(Depth::L4), now);
-                key.and_then(|(key, direction)| self.flows.known(key, direction, now))
-            }
+            None => self.flows.known_of(packet, now),
         };
         (known, self.shared)
     }

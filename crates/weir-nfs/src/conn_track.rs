@@ -194,10 +194,10 @@ impl ConnTrack {
         let bytes = packet.bytes();
         if let Some(plain) = plain_v4(&bytes) {
             let said = match plain.tcp_flags {
-                Some(flags) => Segment::of_plain(&bytes, &plain, flags).map(Said::whole),
-                None => Some(Said::Other { proto: proto::UDP, is_reply: false }),
+                Some(flags) => Said::whole(Segment::of_plain(&bytes, &plain, flags)),
+                None => Said::Other { proto: proto::UDP, is_reply: false },
             };
-            return said.map_or(State::Invalid(Why::Cut), |said| self.follow(packet, ctx, &said));
+            return self.follow(packet, ctx, &said);
         }
         self.judge_any(packet, ctx)
     }

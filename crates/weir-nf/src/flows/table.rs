@@ -8,7 +8,9 @@ use super::state::{FlowState, WhenFull};
 use super::tcp::{Tcp, TcpTimes};
 use super::wheel::Wheel;
 use crate::ctx::FlowOf;
-use weir_packet::{BATCH, Bytes, Direction, FlowKey, Fragment, FragmentTable, Layers};
+use weir_packet::{
+    Access, BATCH, Bytes, Depth, Direction, FlowKey, Fragment, FragmentTable, Layers, Pkt,
+};
 
 /// Datagrams whose first fragment is remembered, so that later ones find their flow.
 const FRAGMENTED: usize = 1024;
@@ -251,6 +253,17 @@ impl<F: FlowState> FlowTable<F> {
     ) -> Option<FlowOf<'_, F>> {
         let hash = self.index.hash(&key);
         self.known_hashed(Found { key: &key, direction, hash }, now_ns)
+    }
+
+    /// As [`FlowTable::known`] of a packet's key.
+    #[inline(never)]
+    pub(crate) fn known_of<A: Access>(
+        &mut self,
+        packet: &Pkt<'_, A>,
+        now_ns: u64,
+    ) -> Option<FlowOf<'_, F>> {
+        let (key, direction) = self.key(&packet.bytes(), &packet.layers(Depth::L4), now_ns)?;
+        self.known(key, direction, now_ns)
     }
 
     /// As [`FlowTable::known`], with the hash of the key at hand.

@@ -51,17 +51,17 @@ impl Segment {
 
     /// The same of a plain packet, which has a whole TCP header with these flags.
     #[inline]
-    pub fn of_plain<B: Bytes>(bytes: &B, plain: &PlainV4, flags: u8) -> Option<Segment> {
-        const L4: usize = 34;
-        let scale = if flags & tcp::SYN == 0 { None } else { scale(bytes, L4 + 20, plain.payload) };
-        Some(Segment {
-            seq: bytes.be32(L4 + 4)?,
-            ack: bytes.be32(L4 + 8)?,
-            window: bytes.be16(L4 + 14)?,
+    pub fn of_plain<B: Bytes>(bytes: &B, plain: &PlainV4, flags: u8) -> Segment {
+        const OPTIONS: usize = 54;
+        let has_scale = flags & tcp::SYN != 0;
+        Segment {
+            seq: plain.seq(),
+            ack: plain.ack(),
+            window: plain.window(),
             flags,
             len: plain.end.saturating_sub(plain.payload) as u32,
-            scale,
-        })
+            scale: if has_scale { scale(bytes, OPTIONS, plain.payload) } else { None },
+        }
     }
 
     /// True when one of `flags` is set.

@@ -9,8 +9,8 @@ use weir_nf::flow::{LEASE_BLOCK, LEASES, lease};
 #[derive(Debug, Clone)]
 pub struct Ports {
     addresses: Vec<Ipv4Addr>,
-    /// The same in order.
-    sorted: Vec<Ipv4Addr>,
+    /// The same in order, first and last of those that follow each other: as a rule they are one block, or few.
+    blocks: Vec<(u32, u32)>,
     first: u16,
     last: u16,
     /// Ports are leased: an inner end gets one of the lease that its own is of, as other instances have other leases.
@@ -57,9 +57,8 @@ impl Ports {
                     );
                     return wrong("/ports".to_owned(), why);
                 }
-                let mut sorted = addresses.clone();
-                sorted.sort_unstable();
-                Ok(Ports { addresses, sorted, first, last, leased })
+                let blocks = blocks(&addresses);
+                Ok(Ports { addresses, blocks, first, last, leased })
             }
             _ => {
                 let why = format!("'{block}' is no block of ports such as {BLOCK}");
@@ -71,7 +70,14 @@ impl Ports {
     /// True for an outer address.
     #[inline]
     pub fn has(&self, address: Ipv4Addr) -> bool {
-        self.sorted.binary_search(&address).is_ok()
+        let address = address.to_bits();
+        match self.blocks[..] {
+            [(first, last)] => (first..=last).contains(&address),
+            _ => {
+                let at = self.blocks.partition_point(|(_, last)| *last < address);
+                self.blocks.get(at).is_some_and(|(first, _)| *first <= address)
+            }
+        }
     }
 
     /// True for an outer end of this block.
@@ -128,6 +134,20 @@ impl Ports {
     }
 }
 
+/// Addresses in order, those that follow each other together.
+fn blocks(addresses: &[Ipv4Addr]) -> Vec<(u32, u32)> {
+    let mut sorted: Vec<u32> = addresses.iter().map(|address| address.to_bits()).collect();
+    sorted.sort_unstable();
+    let mut blocks: Vec<(u32, u32)> = Vec::new();
+    for address in sorted {
+        match blocks.last_mut() {
+            Some((_, last)) if *last + 1 == address => *last = address,
+            _ => blocks.push((address, address)),
+        }
+    }
+    blocks
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
@@ -152,6 +172,18 @@ mod tests {
             }
             let all = (1024..=65_535).filter(|p| p % 2 == inner % 2 && lease(*p) == lease(inner));
             assert_eq!(taken.len(), all.count(), "{inner}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_outer_ones_whether_they_follow_each_other_or_not() {
+        for given in [&[][..], &[5], &[5, 6, 7], &[9, 5, 6, 1, 12, 11]] {
+            let address = |n: u8| Ipv4Addr::new(192, 0, 2, n);
+            let outer = given.iter().map(|n| address(*n)).collect();
+            let ports = Ports::new(outer, BLOCK, false).unwrap();
+            for n in 0..=255 {
+                assert_eq!(ports.has(address(n)), given.contains(&n), "{n} of {given:?}");
+            }
         }
     }
 

@@ -20,9 +20,29 @@ pub struct PlainV4 {
     pub payload: usize,
     /// End of the IP packet: Ethernet padding may follow.
     pub end: usize,
+    /// The second and third eight bytes that the transport header is part of, from byte 36 and 44 on.
+    words: (u64, u64),
 }
 
 impl PlainV4 {
+    /// TCP's sequence number; of UDP it is something else, as are the next two.
+    #[inline]
+    pub fn seq(&self) -> u32 {
+        (self.words.0 >> 16) as u32
+    }
+
+    /// TCP's acknowledgment number.
+    #[inline]
+    pub fn ack(&self) -> u32 {
+        (self.words.0 << 16) as u32 | (self.words.1 >> 48) as u32
+    }
+
+    /// TCP's window, unscaled.
+    #[inline]
+    pub fn window(&self) -> u16 {
+        (self.words.1 >> 16) as u16
+    }
+
     /// The protocol: TCP or UDP.
     #[inline]
     pub fn proto(&self) -> u8 {
@@ -65,6 +85,7 @@ pub fn plain_v4<B: Bytes + ?Sized>(bytes: &B) -> Option<PlainV4> {
         tcp_flags: tcp.then_some((e >> 32) as u8),
         payload: L4 + header,
         end,
+        words: (d, e),
     })
 }
 

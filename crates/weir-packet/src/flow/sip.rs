@@ -41,13 +41,13 @@ fn xor<const L: usize>(into: &mut [u64; L], words: &[u64; L]) {
 /// The hashes of `L` inputs of `N` words each; `words[n]` has word n of all.
 #[inline(always)]
 fn sip<const L: usize, const N: usize>((k0, k1): (u64, u64), words: &[[u64; L]; N]) -> [u64; L] {
-    let start = [
+    let [a, b, c, d] = [
         k0 ^ 0x736f_6d65_7073_6575,
         k1 ^ 0x646f_7261_6e64_6f6d,
         k0 ^ 0x6c79_6765_6e65_7261,
         k1 ^ 0x7465_6462_7974_6573,
     ];
-    let mut state = start.map(|word| [word; L]);
+    let mut state = [[a; L], [b; L], [c; L], [d; L]];
     for word in words {
         xor(&mut state[3], word);
         round(&mut state);

@@ -21,7 +21,7 @@ const FAST_NS: f64 = 130.0;
 const WARM_UP: Duration = Duration::from_secs(30);
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
-const KEEPS: Duration = Duration::from_millis(1150);
+const KEEPS: Duration = Duration::from_millis(700);
 
 /// Such workers have started by then, or do not; and how often it is tried.
 const STARTED: Duration = Duration::from_secs(5);

@@ -44,8 +44,8 @@ impl Scale {
 pub enum Measure {
     /// They are taken.
     Own(fn(&Effort<'_>) -> Result<Vec<Series>, BenchError>),
-    /// Those of another figure, told otherwise.
-    Of { name: &'static str, told: fn(&[Series]) -> Vec<Series> },
+    /// Those of another figure, told otherwise. `anew`: its values are in no other figure, though they were taken with another's.
+    Of { name: &'static str, told: fn(&[Series]) -> Vec<Series>, anew: bool },
 }
 
 /// One figure.

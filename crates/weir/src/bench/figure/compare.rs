@@ -10,7 +10,7 @@
 //! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
 //! where they are more than the others, nothing is compared.
 
-use super::catalog::{self, Measure};
+use super::catalog::{self, Figure, Measure};
 use super::data::{ALIKE, Place, Record, Series};
 
 /// How often a figure may be said to differ of which both runs are the same.
@@ -57,7 +57,9 @@ impl std::fmt::Display for Compared {
 /// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
 pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
     let own = |record: &&Record| {
-        catalog::named(&record.name).is_none_or(|f| matches!(f.measure, Measure::Own(_)))
+        let counts =
+            |f: &Figure| matches!(f.measure, Measure::Own(_) | Measure::Of { anew: true, .. });
+        catalog::named(&record.name).is_none_or(counts)
     };
     let pairs =
         now.iter().filter(own).filter_map(|n| Some((before.iter().find(|b| b.name == n.name)?, n)));

@@ -30,7 +30,8 @@ pub struct Sample {
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: Option<f64>,
-    /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has.
+    /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has. Of flows
+    /// that moved, how long each took: nanoseconds, and how many flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
     /// Of a latency under load: the load, packets a second, and the part of what was due that had not come out at the end.

@@ -123,7 +123,7 @@ impl Run<'_> {
                 let series = measure(&effort)?;
                 record.take_in(series, effort.left_out.into_inner());
             }
-            Measure::Of { name, told } => {
+            Measure::Of { name, told, .. } => {
                 let base =
                     catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.to_owned()))?;
                 let base = self.advance(base, round)?;

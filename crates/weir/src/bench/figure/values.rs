@@ -48,6 +48,14 @@ pub fn across(series: &[Series], to: &str) -> String {
     }
 }
 
+/// A finding, and whether the paper's trend shows in it: a number may be far from the paper's for the machine's sake, and grow as it says.
+pub fn trend(finding: String, what: &str, holds: bool) -> String {
+    format!(
+        "{finding}. The paper's trend ({what}) {}",
+        if holds { "holds here" } else { "does not hold here" }
+    )
+}
+
 /// The median processor time a packet of a line at one place, in nanoseconds; NaN where none was taken.
 pub fn cpu_ns(series: &[Series], name: &str, x: f64) -> f64 {
     let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);

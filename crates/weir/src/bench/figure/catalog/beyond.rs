@@ -2,7 +2,7 @@
 
 use super::Measure::{Of, Own};
 use super::{FAR_BELOW, Figure, LENGTH, MPPS, Scale};
-use crate::bench::figure::{delay, growth, rivals, stateful, unf};
+use crate::bench::figure::{delay, growth, recovery, rivals, stateful, unf};
 
 pub const ALL: &[Figure] = &[
     Figure {
@@ -39,7 +39,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("latency up to, µs"),
         y: Scale::of("packets in the step, %"),
         seconds: 0,
-        measure: Of { name: "latency-90", told: delay::histogram },
+        measure: Of { name: "latency-90", told: delay::histogram, anew: false },
         judge: delay::judge_histogram,
     },
     Figure {
@@ -140,6 +140,19 @@ pub const ALL: &[Figure] = &[
         seconds: 80,
         measure: Own(stateful::replicas),
         judge: stateful::judge_replicas,
+    },
+    Figure {
+        name: "flows-recovery",
+        source: "beyond: flows",
+        title: "Time to recover from kill -9 at full load, by flows",
+        claim: "with 10,000 flows the first packet in 10 ms, all flows back in 100",
+        set_up: "FlowMonitor, ConnTrack and HttpParser in one worker that is killed with kill -9 at full load, replicated with every packet; its successor reads the replica in shared \
+                 memory. Time runs from the kill.",
+        x: Scale::log("flows"),
+        y: Scale::of("ms from kill -9"),
+        seconds: 10,
+        measure: Own(recovery::by_flows),
+        judge: recovery::judge_by_flows,
     },
     Figure {
         name: "rivals",

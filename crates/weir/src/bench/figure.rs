@@ -18,6 +18,7 @@ mod search;
 mod stateful;
 mod tables;
 mod unf;
+mod unf_classes;
 mod unf_latency;
 mod values;
 

@@ -37,6 +37,9 @@ pub struct Sample {
     /// Of a latency under load: the load, packets a second, and the part of what was due that had not come out at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<(f64, f64)>,
+    /// Nothing arrived: the value is what one packet would have been, and a bound.
+    #[serde(default)]
+    pub none: bool,
     /// The search for it had to end before its bounds were as close as they should be.
     #[serde(default)]
     pub open: bool,
@@ -45,8 +48,9 @@ pub struct Sample {
 impl Sample {
     /// A value, and in which mood the machine was before and after.
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
-        let (not_granted, open, cpu_ns, load) = (false, false, None, None);
-        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram: Vec::new(), load, open }
+        let (not_granted, none, open, cpu_ns, load) = (false, false, false, None, None);
+        let histogram = Vec::new();
+        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram, load, none, open }
     }
 
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.

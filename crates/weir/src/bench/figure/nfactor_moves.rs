@@ -270,7 +270,7 @@ mod tests {
         assert!(judge_moved_by_flows(&like_the_paper).1.ends_with("holds here"));
         let (_, text) = judge_own_by_flows(&own_times(&like_the_paper));
         assert!(text.ends_with("holds here") && text.contains("636 / 636 / 636"), "{text}");
-        let squared = sixth(|flows| f64::from(flows).powi(2), |flows| u64::from(flows));
+        let squared = sixth(|flows| f64::from(flows).powi(2), u64::from);
         for (_, text) in [judge_moved_by_flows(&squared), judge_own_by_flows(&own_times(&squared))]
         {
             assert!(text.ends_with("does not hold here"), "{text}");

@@ -3,7 +3,7 @@
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
-use super::values::{across, median, ratio};
+use super::values::{across, median, ratio, trend};
 use crate::bench::chain_policy;
 use crate::bench::latency::{each_burst, one_by_one, percentiles};
 use crate::bench::machine::pin;
@@ -38,13 +38,12 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
     let saved = |cycles| (1.0 - ratio(series, "side by side", IN_SEQUENCE, cycles)) * 100.0;
-    let text = format!(
-        "saves {:.0} % at 100 cycles, {:.0} % at 700, on two cores{}",
-        saved(100.0),
-        saved(700.0),
-        across(series, IN_SEQUENCE)
-    );
-    (Verdict::DifferentSetUp, text)
+    let each = COSTS.map(|cycles| format!("{:.0} % at {cycles}", saved(f64::from(cycles))));
+    let text =
+        format!("saves {} cycles, on two cores{}", each.join(", "), across(series, IN_SEQUENCE));
+    let holds = saved(100.0) < 10.0 && saved(700.0) > 20.0;
+    let what = "under 10 % at 100 cycles, over 20 % at 700";
+    (Verdict::DifferentSetUp, trend(text, what, holds))
 }
 
 /// The median latency of so many packets at a time, in microseconds.
@@ -86,7 +85,7 @@ pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 /// How well medians of chains of processes, which the paper's are, lie on a straight line: the worst line's coefficient of determination.
-pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
+fn judge_linear(series: &[Series]) -> (Verdict, String) {
     let lines = series.iter().filter(|s| s.name != FUSED).map(|s| {
         let medians = s.places.iter().filter_map(|p| Some((p.x, p.spread()?[1])));
         (s.name.clone(), medians.collect())
@@ -94,6 +93,12 @@ pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
     let Some((name, r2)) = worst(lines) else { return (Verdict::Missed, "no samples".to_owned()) };
     let text = format!("R² of a straight line that grows is {r2:.3} or better (worst: {name})");
     (if r2 >= LINEAR { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
+}
+
+/// Fig. 9a.
+pub fn judge_by_length(series: &[Series]) -> (Verdict, String) {
+    let (verdict, text) = judge_linear(series);
+    (verdict, trend(text, "linear in the length: R² of 0.9 at least", verdict != Verdict::Missed))
 }
 
 /// The same by cost, and by length at each cost: the paper claims both.
@@ -108,7 +113,9 @@ pub fn judge_linear_by_both(series: &[Series]) -> (Verdict, String) {
     });
     let Some((name, r2)) = worst(lines.into_iter()) else { return (Verdict::Missed, text) };
     text.push_str(&format!(", and {r2:.3} or better by length (worst: {name})"));
-    (if r2 >= LINEAR { by_cost } else { Verdict::Missed }, text)
+    let verdict = if r2 >= LINEAR { by_cost } else { Verdict::Missed };
+    let what = "linear in cost and in length: R² of 0.9 at least";
+    (verdict, trend(text, what, verdict != Verdict::Missed))
 }
 
 /// The line that is the least straight one: its name and its coefficient of determination, 0 where it does not grow.

@@ -90,7 +90,8 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
             "other samples: of another number or length, or other rings, pool, class or cores";
         return (Outcome::Open, text.to_owned());
     }
-    let (mut groups, mut apart, mut moods): (Vec<Group<'_>>, _, _) = (Vec::new(), Vec::new(), 0);
+    let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
+    let (mut moods, mut fewer) = (0, 0);
     for (series, place) in places(now) {
         let same = |(s, p): &(&Series, &Place)| s.name == series.name && p.x == place.x;
         let Some((_, old)) = places(before).find(same) else { continue };
@@ -98,6 +99,12 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         else {
             continue;
         };
+        // Their bars say less than the rule takes them to.
+        let samples = place.samples.len().min(old.samples.len());
+        if samples < now.effort.samples {
+            fewer += 1;
+            continue;
+        }
         if !alike(old, place) {
             moods += 1;
             continue;
@@ -117,11 +124,16 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         false => format!("{} against {}; ", now.version, before.version),
     };
     let mut changes: Vec<f64> = groups.iter().flat_map(|g| &g.places).map(|(c, _)| *c).collect();
-    let too_few = changes.len() < moods;
-    let moods = match moods {
-        0 => String::new(),
-        places => format!("; {places} places not counted: words crossed cores at another speed"),
-    };
+    let too_few = changes.len() < moods + fewer;
+    let mut not = String::new();
+    for (places, why) in
+        [(moods, "words crossed cores at another speed"), (fewer, "samples of them failed")]
+    {
+        if places > 0 {
+            not += &format!("; {places} places not counted: {why}");
+        }
+    }
+    let moods = not;
     changes.sort_by(f64::total_cmp);
     let Some(middle) = changes.get(changes.len() / 2) else {
         return (Outcome::Open, format!("{builds}no place in common{moods}"));
@@ -321,6 +333,16 @@ mod tests {
         assert_eq!(taken(5, 2), Outcome::Differs, "two of fifteen");
         assert_eq!(taken(10, 1), Outcome::Agrees);
         assert_eq!(taken(11, 0), Outcome::Open, "nine of twenty");
+    }
+
+    #[test]
+    fn places_of_which_samples_failed_are_not_compared() {
+        let mut now = of(|at| if at < 4 { 20.0 } else { 100.0 }, 80.0);
+        now.series[0].places.iter_mut().take(4).for_each(|place| place.samples.truncate(3));
+        let now = against(now);
+        assert_eq!(now.outcome, Outcome::Agrees, "{now}");
+        assert!(now.text.contains("of 16 places"), "{now}");
+        assert!(now.text.ends_with("4 places not counted: samples of them failed"), "{now}");
     }
 
     #[test]

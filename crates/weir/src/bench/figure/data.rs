@@ -43,6 +43,9 @@ pub struct Sample {
     /// The search for it had to end before its bounds were as close as they should be.
     #[serde(default)]
     pub open: bool,
+    /// In which round it was taken, from 1: samples of one round were taken after each other. 0: not told.
+    #[serde(default)]
+    pub round: usize,
 }
 
 impl Sample {
@@ -50,7 +53,7 @@ impl Sample {
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
         let (not_granted, none, open, cpu_ns, load) = (false, false, false, None, None);
         let histogram = Vec::new();
-        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram, load, none, open }
+        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram, load, none, open, round: 0 }
     }
 
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
@@ -98,6 +101,35 @@ pub fn add(series: &mut Vec<Series>, name: &str, x: f64, sample: Sample) {
     match series.places.iter_mut().find(|p| p.x == x) {
         Some(place) => place.samples.push(sample),
         None => series.places.push(Place { x, samples: vec![sample] }),
+    }
+}
+
+/// Samples of one place that failed, for one reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    pub line: String,
+    pub x: f64,
+    pub why: String,
+    pub times: usize,
+}
+
+impl Failed {
+    pub fn count(all: &mut Vec<Failed>, line: &str, x: f64, why: &str) {
+        match all.iter_mut().find(|f| f.line == line && f.x == x && f.why == why) {
+            Some(failed) => failed.times += 1,
+            None => {
+                let (line, why, times) = (line.to_owned(), why.to_owned(), 1);
+                all.push(Failed { line, x, why, times });
+            }
+        }
+    }
+
+    /// All of them in words, of so many samples of each place.
+    pub fn told(all: &[Failed], samples: usize) -> String {
+        let each = all.iter().map(|Failed { line, x, why, times }| {
+            format!("{line} at {x}: {times} of {samples} ({why})")
+        });
+        each.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -200,6 +232,9 @@ pub struct Record {
     /// What could not be had.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// Samples that there are not, as they failed.
+    #[serde(default)]
+    pub failed: Vec<Failed>,
 }
 
 impl Record {
@@ -210,23 +245,19 @@ impl Record {
         self.machine == *machine && self.version == VERSION && self.effort == wanted
     }
 
-    /// Takes in what one more round gave. `left_out`: what could not be had, in it or before: a line that not all rounds have has no place
-    /// then beside others, as which it would look.
+    /// Takes in what one more round gave; `left_out`: what could not be had, in it or before. What there is stays, whatever failed in
+    /// another round: how many did is told ([`Failed`]).
     pub fn take_in(&mut self, round: Vec<Series>, left_out: Vec<String>) {
-        let has = |all: &[Series], name: &str| all.iter().any(|s| s.name == name);
-        let every = self.effort.samples == 0 || left_out.is_empty();
-        self.series.retain(|s| every || has(&round, &s.name));
-        let mine: Vec<Series> =
-            round.into_iter().filter(|s| every || has(&self.series, &s.name)).collect();
-        for line in mine {
+        self.effort.samples += 1;
+        for line in round {
             for place in line.places {
                 for sample in place.samples {
+                    let sample = Sample { round: self.effort.samples, ..sample };
                     add(&mut self.series, &line.name, place.x, sample);
                 }
             }
         }
         self.left_out = left_out;
-        self.effort.samples += 1;
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
@@ -411,6 +442,7 @@ pub(super) mod tests {
             took_seconds: 1.0,
             series: Vec::new(),
             left_out: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -471,16 +503,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_that_one_round_could_not_have_is_gone_for_all() {
-        let names = |figure: &Record| -> Vec<String> {
-            figure.series.iter().map(|s| s.name.clone()).collect()
-        };
+    fn good_samples_stay_when_one_of_another_round_fails_and_it_is_counted() {
         let mut figure = record("a");
         figure.effort.samples = 0;
         figure.take_in(round(&["a", "b"]), Vec::new());
-        figure.take_in(round(&["a"]), vec!["b (why)".to_owned()]);
-        assert_eq!(names(&figure), ["a"]);
-        figure.take_in(round(&["a", "b"]), vec!["b (why)".to_owned()]);
-        assert_eq!(names(&figure), ["a"], "it came back with fewer samples than the others");
+        // The second round has no b.
+        Failed::count(&mut figure.failed, "b", 1.0, "it hung");
+        figure.take_in(round(&["a"]), Vec::new());
+        figure.take_in(round(&["a", "b"]), Vec::new());
+        let rounds = |at: usize| -> Vec<usize> {
+            figure.series[at].places[0].samples.iter().map(|s| s.round).collect()
+        };
+        assert_eq!((rounds(0), rounds(1)), (vec![1, 2, 3], vec![1, 3]));
+        let mut failed = figure.failed.clone();
+        Failed::count(&mut failed, "b", 1.0, "it hung");
+        assert_eq!(Failed::told(&failed, 3), "b at 1: 2 of 3 (it hung)");
     }
 }

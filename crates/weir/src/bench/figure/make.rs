@@ -3,7 +3,7 @@
 //! and the next run another. What each round gave is kept at once: an interrupted run is taken up where it was.
 
 use super::catalog::{self, Figure, Measure};
-use super::data::{self, Record, Series, Verdict};
+use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, page, rivals};
 use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, prepare, progress};
@@ -119,8 +119,10 @@ impl Run<'_> {
             Measure::Own(measure) => {
                 let left_out = RefCell::new(record.left_out.clone());
                 let (sampling, name) = (&self.to.sampling, figure.name);
-                let effort = Effort { sampling, name, round, began, left_out };
+                let failed = RefCell::new(record.failed.clone());
+                let effort = Effort { sampling, name, round, began, left_out, failed };
                 let series = measure(&effort)?;
+                record.failed = effort.failed.into_inner();
                 record.take_in(series, effort.left_out.into_inner());
             }
             Measure::Of { name, told, .. } => {
@@ -128,13 +130,13 @@ impl Run<'_> {
                     catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.to_owned()))?;
                 let base = self.advance(base, round)?;
                 record.series = told(&base.series);
-                record.left_out = base.left_out;
+                (record.left_out, record.failed) = (base.left_out, base.failed);
                 record.effort.samples = base.effort.samples;
             }
         }
         progress("");
         record.took_seconds += began.elapsed().as_secs_f64();
-        (record.verdict, record.finding) = self::told(figure, &record.series, &record.left_out);
+        (record.verdict, record.finding) = self::told(figure, &record);
         record.write(&self.to.out.join(format!("{}.json", figure.name)))?;
         self.begun.insert(figure.name);
         Ok(record)
@@ -159,20 +161,26 @@ fn empty(figure: &Figure, machine: &Machine, to: &OutArgs) -> Record {
         took_seconds: 0.0,
         series: Vec::new(),
         left_out: Vec::new(),
+        failed: Vec::new(),
     }
 }
 
-/// What the samples say, and what there are none of.
-fn told(figure: &Figure, series: &[Series], left_out: &[String]) -> (Verdict, String) {
-    let left_out = left_out.join("; ");
-    if series.is_empty() {
-        return (Verdict::DifferentSetUp, format!("not measured: {left_out}"));
+/// What the samples say, which of them failed, and what there are none of.
+fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
+    let left_out = record.left_out.join("; ");
+    let failed = Failed::told(&record.failed, record.effort.samples);
+    if record.series.is_empty() {
+        let why = [left_out, failed].into_iter().filter(|why| !why.is_empty());
+        let why = why.collect::<Vec<_>>().join("; ");
+        return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
-    let (verdict, finding) = (figure.judge)(series);
-    match left_out.is_empty() {
-        true => (verdict, finding),
-        false => (verdict, format!("{finding}. Left out: {left_out}")),
+    let (verdict, mut finding) = (figure.judge)(&record.series);
+    for (what, text) in [("Left out", left_out), ("Samples that failed", failed)] {
+        if !text.is_empty() {
+            finding = format!("{finding}. {what}: {text}");
+        }
     }
+    (verdict, finding)
 }
 
 /// Charts, tables and the report of all that a folder has.

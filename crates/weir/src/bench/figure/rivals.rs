@@ -18,6 +18,10 @@ use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
 
 static SIZES: [u16; 3] = [64, 512, 1500];
+/// A rival of which so many samples failed is not tried any more: each may take all the patience there is.
+const HOPELESS: usize = 6;
+/// Why there is no sample of who failed a moment ago, or too often.
+const NOT_TRIED: &str = "not tried again";
 /// Until testpmd has to be ready, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -167,8 +171,9 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
         .collect();
     let mut gone = BTreeSet::new();
-    let mut series = effort.round_of(&points, |(name, x, (who, size))| {
-        if gone.contains(name) {
+    effort.round_of(&points, |(name, x, (who, size))| {
+        if gone.contains(name) || effort.failures(name) >= HOPELESS {
+            effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
         }
         let sample = match who {
@@ -182,15 +187,12 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             Ok(sample) => Ok(vec![(name.to_owned(), x, sample)]),
             Err(why) => {
                 // The others are worth having without it.
-                effort.leave_out(&format!("{name} ({why})"));
+                effort.fail(name, x, &why.to_string());
                 gone.insert(name);
                 Ok(Vec::new())
             }
         }
-    })?;
-    // A line of fewer samples than the others' would look like theirs.
-    series.retain(|line| !gone.contains(line.name.as_str()));
-    Ok(series)
+    })
 }
 
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {

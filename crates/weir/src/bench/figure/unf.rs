@@ -1,7 +1,7 @@
 //! The µNF paper's figures.
 
 use super::data::{Place, Sample, Series, Verdict};
-use super::search::{Goal, sustainable};
+use super::search::{Goal, MOST, sustainable};
 use super::values::{across, median, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
@@ -18,8 +18,6 @@ use weir_plan::{Asked, Isolate, Plan};
 
 /// 64-byte packets a second on a wire of 10 Gbit/s, with preamble, check sequence and gap (RFC 2544).
 pub(super) const LINE_RATE: u64 = 14_880_952;
-/// Part of the packets that may be lost for a rate to count as sustained.
-const LOSS: f64 = 0.005;
 /// Bytes on the wire that are in no buffer: check sequence, preamble and gap.
 const ON_WIRE: f64 = 24.0;
 /// How many µNFs the figures by length have.
@@ -65,12 +63,10 @@ pub(super) fn of_line_rate(sample: Sample) -> Sample {
 
 /// Beyond the paper: what chains sustain, by a search. One µNF is one process either way, and searched for once.
 pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    const MOST: f64 = 150e6;
     const KINDS: [&str; 2] = ["isolated", FUSED];
     let points = [(0, true), (1, true), (4, true), (4, false), (8, true), (8, false)];
     let span = Duration::from_secs_f64(effort.sampling.seconds);
-    let goal =
-        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 16 };
+    let goal = Goal::usual(span);
     let points = effort.in_order(&points);
     effort.round_of(&points, |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;

@@ -1,7 +1,7 @@
 //! The kernel's bridge and nftables beside Weir, between two veth pairs. Each sample is taken by a process of its own in a network
 //! namespace of its own: with the process all interfaces, tables and workers are gone.
 
-use super::{ROOT, RivalError, is_had};
+use super::{HOPELESS, NOT_TRIED, ROOT, RivalError, is_had};
 use crate::bench::consolidation::net;
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::{Sample, Series, Verdict};
@@ -81,27 +81,25 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let mut gone: BTreeSet<Between> = BTreeSet::new();
     let points: Vec<_> =
         ALL.iter().flat_map(|&(name, between)| SIZES.map(|size| (name, between, size))).collect();
-    let mut series = effort.round_of(&points, |(name, between, size)| {
-        if gone.contains(&between) {
+    effort.round_of(&points, |(name, between, size)| {
+        let x = f64::from(size);
+        if gone.contains(&between) || effort.failures(name) >= HOPELESS {
+            effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
         }
         let (told, trips) = effort.around(|| Ok(sample(effort, between, size)))?;
         match told {
             Ok(told) => {
                 let sample = Sample { cpu_ns: Some(told.cpu_ns), ..Sample::of(told.mpps, trips) };
-                Ok(vec![(name.to_owned(), f64::from(size), sample)])
+                Ok(vec![(name.to_owned(), x, sample)])
             }
             Err(why) => {
-                effort.leave_out(&format!("{name} ({why})"));
+                effort.fail(name, x, &why.to_string());
                 gone.insert(between);
                 Ok(Vec::new())
             }
         }
-    })?;
-    // A line of fewer samples than the others' would look like theirs.
-    let is_gone = |line: &str| ALL.iter().any(|(name, b)| *name == line && gone.contains(b));
-    series.retain(|line| !is_gone(&line.name));
-    Ok(series)
+    })
 }
 
 fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, RivalError> {

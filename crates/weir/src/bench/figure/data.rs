@@ -37,6 +37,9 @@ pub struct Sample {
     /// Of a latency under load: the load, packets a second, and the part of what was due that had not come out at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<(f64, f64)>,
+    /// Of a median latency: the 99th and the 99.9th percentile of the same packets, in the unit of the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<[f64; 2]>,
     /// Nothing arrived: the value is what one packet would have been, and a bound.
     #[serde(default)]
     pub none: bool,
@@ -53,7 +56,18 @@ impl Sample {
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
         let (not_granted, none, open, cpu_ns, load) = (false, false, false, None, None);
         let histogram = Vec::new();
-        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram, load, none, open, round: 0 }
+        Sample {
+            value,
+            round_trip_ns,
+            not_granted,
+            cpu_ns,
+            histogram,
+            load,
+            tail: None,
+            none,
+            open,
+            round: 0,
+        }
     }
 
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
@@ -67,7 +81,8 @@ impl Sample {
 impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
-        Sample::of(measured.mpps, measured.round_trip_ns)
+        let Measured { mpps, round_trip_ns, withheld, cpu_ns, real_time: _ } = measured;
+        Sample { not_granted: withheld, cpu_ns, ..Sample::of(mpps, round_trip_ns) }
     }
 }
 
@@ -276,16 +291,18 @@ impl Record {
             let _ = writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "));
         }
         out.push_str(
-            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet\n",
+            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9\n",
         );
         for series in &self.series {
             for place in &series.places {
                 for (i, sample) in place.samples.iter().enumerate() {
                     let [before, after] = sample.round_trip_ns;
+                    let tail = sample.tail.map(|tail| tail.map(|value| value.to_string()));
+                    let [p99, p999] = tail.unwrap_or_default();
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "\"{}\",{},{i},{},{before},{after},{},{}",
+                        "\"{}\",{},{i},{},{before},{after},{},{},{p99},{p999}",
                         series.name.replace('"', "\"\""),
                         place.x,
                         sample.value,
@@ -300,22 +317,8 @@ impl Record {
 
     /// What is to be known of the samples besides their values.
     fn about(&self) -> Vec<(&'static str, String)> {
-        let Machine { processor, cores, kernel, mhz, memory_gib, numa_nodes, favoured } =
-            &self.machine;
-        let of = |value: u32, unit: &str| match value {
-            0 => format!("{unit} not told"),
-            value => format!("{value} {unit}"),
-        };
-        let machine = format!(
-            "{processor}, {}, {cores} cores, {}, {}, kernel {kernel}, {} before other sessions",
-            of(*mhz, "MHz"),
-            of(*memory_gib, "GiB"),
-            of(*numa_nodes, "NUMA nodes"),
-            if *favoured { "put" } else { "not put" },
-        );
-        let Taken { samples, seconds, ring, pool, real_time, cores: [devices, chain], .. } =
-            &self.effort;
-        let class = if *real_time { "real-time class wanted" } else { "default class" };
+        let Taken { samples, seconds, ring, pool, cores: [devices, chain], .. } = &self.effort;
+        let class = self.class();
         let effort = format!(
             "{samples} of {seconds} s each; rings of {ring}, pool of {pool}; devices on core {devices}, chain on {chain}; {class}"
         );
@@ -324,12 +327,25 @@ impl Record {
             ("claim", self.claim.clone()),
             ("seen", format!("{} ({})", self.finding, self.verdict)),
             ("set-up", self.set_up.clone()),
-            ("machine", machine),
+            ("machine", self.machine.line()),
             ("weir", self.version.clone()),
             ("samples", effort),
             ("x", self.x.label.clone()),
             ("value", self.y.label.clone()),
         ]
+    }
+
+    /// In which scheduling class workers were, where the figure does not say another.
+    pub fn class(&self) -> String {
+        let samples = || self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+        match (self.effort.real_time, samples().filter(|s| s.not_granted).count()) {
+            (false, _) => "default class".to_owned(),
+            (true, 0) => "real-time class".to_owned(),
+            (true, withheld) => format!(
+                "real-time class, which was not granted to {withheld} of {} samples",
+                samples().count()
+            ),
+        }
     }
 
     /// In which mood the machine was: least, median and most of the round trips around all samples; `None` where no second core took
@@ -360,11 +376,11 @@ impl Record {
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
                 format!(
-                    "Points are medians of {} samples, bars reach from the least to the most. {}, {} cores, kernel {}; Weir {}.",
+                    "Points are medians of {} samples{}, bars reach from the least to the most. {}; {}; Weir {}.",
                     self.effort.samples,
-                    self.machine.processor,
-                    self.machine.cores,
-                    self.machine.kernel,
+                    if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
+                    self.machine.line(),
+                    self.class(),
                     self.version
                 ),
             ],

@@ -90,8 +90,7 @@ fn section(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
         "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \
-         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}{}; {}. {}, {} cores, kernel {}; \
-         Weir {}.</p>\n\
+         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}; {}; {}. {}; Weir {}.</p>\n\
          <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a> · <a href=\"{}.json\">JSON</a></p></section>",
         record.name,
         escaped(&record.source),
@@ -105,11 +104,9 @@ fn section(out: &mut String, record: &Record) {
         record.took_seconds,
         record.effort.ring,
         record.effort.pool,
-        if record.effort.real_time { "" } else { "; without the real-time class" },
+        escaped(&record.class()),
         regime(record),
-        escaped(&record.machine.processor),
-        record.machine.cores,
-        escaped(&record.machine.kernel),
+        escaped(&record.machine.line()),
         escaped(&record.version),
         record.name,
         record.name,

@@ -7,7 +7,7 @@ use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
-use crate::bench::machine::{mhz, round_trip};
+use crate::bench::machine::{cpu_time_ns, mhz, round_trip};
 use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
@@ -198,11 +198,7 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {
     let generator = GeneratorSpec { size: size - 4, ..GeneratorSpec::default() };
     let source = DeviceSpec::Generator(generator);
-    let sample: Sample =
-        effort.sampling.take(&chain_policy(macswaps), Isolate::Each, source)?.into();
-    // Source and sink have one core, the µNF the other, and none rests.
-    let cores = if macswaps == 0 { 1.0 } else { 2.0 };
-    Ok(Sample { cpu_ns: Some(cores * 1e3 / sample.value), ..sample })
+    Ok(effort.sampling.take(&chain_policy(macswaps), Isolate::Each, source)?.into())
 }
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
@@ -213,9 +209,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
             format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles")
         }
     };
-    let all: Vec<String> = ALL.iter().map(of).collect();
+    let (all, clock): (Vec<String>, _) = (ALL.iter().map(of).collect(), mhz());
     let text = format!(
-        "at 64 bytes, cycles a packet of all cores: {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
+        "at 64 bytes; cycles a packet are processor time, of all threads that take part, times the clock of {clock:.0} MHz that the kernel states (on virtual machines the time \
+         stamp counter's: a core that is boosted makes more): {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
          content, a process for each function, and ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets; on rings \
          testpmd takes and gives back no buffer: 128 packets go round. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
         all.join("; ")
@@ -337,11 +334,18 @@ fn testpmd_sample(
     testpmd.sent()?;
     std::thread::sleep(span / 2);
     let (from, start) = testpmd.sent()?;
+    let busy = cpu_time_ns([testpmd.child.id()]);
     std::thread::sleep(span);
     let (to, end) = testpmd.sent()?;
+    let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.child.id()])], [from, to]);
     drop(testpmd);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    // One core forwards, and never rests.
-    Ok(Sample { cpu_ns: Some(1e3 / value), ..Sample::of(value, [before, after]) })
+    Ok(Sample { cpu_ns, ..Sample::of(value, [before, after]) })
+}
+
+/// Nanoseconds of processor time for each packet, from what there was of both before and after.
+fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f64> {
+    let (packets, ns) = (to.checked_sub(from)?, then?.checked_sub(busy?)?);
+    (packets > 0).then(|| ns as f64 / packets as f64)
 }

@@ -5,10 +5,10 @@ use super::data::{Sample, Series, Verdict};
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
 use super::values::{across, median, ratio, trend};
 use crate::bench::chain_policy;
-use crate::bench::latency::{each_burst, one_by_one, percentiles};
+use crate::bench::latency::{each_burst, one_by_one};
 use crate::bench::machine::pin;
 use crate::bench::parallel;
-use crate::bench::sample::BenchError;
+use crate::bench::sample::{BenchError, spread};
 use weir_plan::{Isolate, Plan};
 
 /// Packets of a latency's sample.
@@ -54,13 +54,17 @@ fn latency(
     shares: bool,
 ) -> Result<Sample, BenchError> {
     let sampling = effort.sampling;
-    let (median, trips) = effort.around(|| {
+    let (mut all, trips) = effort.around(|| {
         let _pinned = pin(sampling.device_core);
         let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
-        let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
-        Ok(median)
+        each_burst(setup, TIMES, false, shares, burst)
     })?;
-    Ok(Sample::of(median as f64 / 1e3, trips))
+    all.sort_unstable();
+    let us = |part: f64| {
+        let at = (all.len() as f64 * part) as usize;
+        all.get(at.min(all.len().saturating_sub(1))).map_or(f64::NAN, |ns| *ns as f64 / 1e3)
+    };
+    Ok(Sample { tail: Some([us(0.99), us(0.999)]), ..Sample::of(us(0.5), trips) })
 }
 
 /// Fig. 9a.
@@ -84,6 +88,17 @@ pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
+/// The medians of a line's 99th and 99.9th percentiles at a place.
+fn tail(series: &[Series], name: &str, x: f64) -> [f64; 2] {
+    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
+    let tails: Vec<[f64; 2]> =
+        places.filter(|p| p.x == x).flat_map(|p| &p.samples).filter_map(|s| s.tail).collect();
+    let middle = |of: fn(&[f64; 2]) -> f64| {
+        spread(tails.iter().map(of).collect()).map_or(f64::NAN, |[_, middle, _]| middle)
+    };
+    [middle(|[p99, _]| *p99), middle(|[_, p999]| *p999)]
+}
+
 /// How well medians of chains of processes, which the paper's are, lie on a straight line: the worst line's coefficient of determination.
 fn judge_linear(series: &[Series]) -> (Verdict, String) {
     let lines = series.iter().filter(|s| s.name != FUSED).map(|s| {
@@ -98,6 +113,12 @@ fn judge_linear(series: &[Series]) -> (Verdict, String) {
 /// Fig. 9a.
 pub fn judge_by_length(series: &[Series]) -> (Verdict, String) {
     let (verdict, text) = judge_linear(series);
+    let [p99, p999] = tail(series, "isolated", 8.0);
+    let text = format!(
+        "{:.1} µs with one µNF, {:.1} with 8 isolated (p99 {p99:.1}, p99.9 {p999:.1}); {text}",
+        median(series, "isolated", 1.0),
+        median(series, "isolated", 8.0)
+    );
     (verdict, trend(text, "linear in the length: R² of 0.9 at least", verdict != Verdict::Missed))
 }
 

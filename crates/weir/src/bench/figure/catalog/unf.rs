@@ -84,7 +84,7 @@ pub const ALL: &[Figure] = &[
         source: "µNF Fig. 9a",
         title: "Latency by chain length",
         claim: "latency grows linearly with the length",
-        set_up: "One packet at a time through n MacSwaps on one core, polling; source and sink on the other. The paper: 4 to 6, a core for each, 90 % load.",
+        set_up: "One packet at a time through n MacSwaps on one core, polling; source and sink on the other; its 99th and 99.9th percentiles are in the data. At 90 % load, as the paper's (4 to 6, a core for each): figure latency-90.",
         x: LENGTH,
         y: MICROSECONDS,
         seconds: 20,
@@ -135,10 +135,10 @@ pub const ALL: &[Figure] = &[
         title: "Cycles a packet of the service chain, each VNF apart and merged",
         claim: "consolidation saves 29.5 % by hand (Table I) and 16.8 % as µNFs (Table II)",
         set_up: "Edge Firewall, Monitor and Application Firewall as three graphs joined by veth pairs, each fused; the merged graph between two such pairs, fused (Table I) and \
-                 each µNF a process (Table II). All workers on one core, whose time is counted; recorded HTTP. Rings are in the last column only. Commands of more \
+                 each µNF a process (Table II). All workers on one core, whose time is counted; cycles are nanoseconds times the clock that the kernel states (on virtual machines that of the time stamp counter); recorded HTTP. Rings are in the last column only. Commands of more \
                  detail: weir bench consolidation.",
         x: Scale::named("type of µNF, and all", tables::TYPES),
-        y: Scale::log("cycles a packet"),
+        y: Scale::log("cycles a packet, of the stated clock"),
         seconds: 15,
         measure: Own(tables::measure),
         judge: tables::judge,

@@ -145,9 +145,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let rows: Vec<String> = ALL.iter().map(row).collect();
     let text = format!(
-        "at 64 bytes, cycles a packet of the whole machine, source and receiver included: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
+        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times the clock of {:.0} MHz that the kernel states: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
          processes and drops by rule (these rules have no counters); Weir without a µNF the rules. The kernel works in the source's own turn, Weir crosses \
          to its processes and back",
+        mhz(),
         rows.join("; ")
     );
     (Verdict::DifferentSetUp, text)

@@ -376,7 +376,7 @@ impl Record {
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
                 format!(
-                    "Points are medians of {} samples{}, bars reach from the least to the most. {}; {}; Weir {}.",
+                    "Points are medians of {} samples{}, bars reach from the least to the most; those of one place stand side by side. {}; {}; Weir {}.",
                     self.effort.samples,
                     if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
                     self.machine.line(),
@@ -418,6 +418,19 @@ pub(super) mod tests {
 
     pub fn sample(value: f64) -> Sample {
         Sample::of(value, [1.0, 2.0])
+    }
+
+    /// Two samples of each point.
+    pub fn sampling() -> SampleArgs {
+        SampleArgs {
+            samples: 2,
+            seconds: 0.4,
+            ring: 1,
+            pool: 1,
+            device_core: 0,
+            chain_core: 1,
+            no_real_time: false,
+        }
     }
 
     /// A figure without samples.
@@ -497,15 +510,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_figure_grows_by_rounds_and_a_beginning_counts_as_one() {
-        let args = SampleArgs {
-            samples: 2,
-            seconds: 0.4,
-            ring: 1,
-            pool: 1,
-            device_core: 0,
-            chain_core: 1,
-            no_real_time: false,
-        };
+        let args = sampling();
         let mut figure = record("a");
         figure.version = VERSION.to_owned();
         figure.effort = Taken { samples: 0, ..(&args).into() };

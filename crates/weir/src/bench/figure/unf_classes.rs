@@ -94,6 +94,14 @@ pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
         each(CLASSES[2].0),
         across(series, CLASSES[0].0)
     );
+    let samples = || series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+    let text = match samples().filter(|sample| sample.none).count() {
+        0 => text,
+        none => format!(
+            "{text}. In {none} of {} samples no packet arrived: they stand where one would",
+            samples().count()
+        ),
+    };
     let text = trend(text, "FIFO with yielding is best at every length", holds);
     if let Some(why) = withheld(series) {
         return (Verdict::DifferentSetUp, format!("{why}; {text}"));
@@ -130,17 +138,18 @@ pub fn yielding(series: &[Series]) -> Vec<Series> {
 }
 
 pub fn judge_yielding(series: &[Series]) -> (Verdict, String) {
-    let of_none = |name: &str, n: usize| {
+    // Whether a median rests on a sample that is a lower bound: one above it may be as high as it likes.
+    let is_bound = |name: &str, n: usize| {
         let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
         let mut samples = places.filter(|p| p.x == n as f64).flat_map(|p| &p.samples);
-        samples.any(|sample| sample.none)
+        samples.any(|sample| sample.none && sample.value <= median(series, name, n as f64))
     };
     let lines = series.iter().map(|s| s.name.as_str());
     let each = lines.map(|name| {
         let gains = LENGTHS.map(|n| {
             let gain = median(series, name, n as f64);
             let digits = usize::from(gain < 100.0);
-            let more = if of_none(name, n) { "more than " } else { "" };
+            let more = if is_bound(name, n) { "more than " } else { "" };
             format!("{more}{gain:.digits$} at {n}")
         });
         format!("{name} {}", gains.join(", "))

@@ -96,6 +96,26 @@ mod tests {
     }
 
     #[test]
+    fn of_nothing_no_figure_says_that_it_is_reached_or_that_a_trend_holds() {
+        for figure in all() {
+            let (verdict, text) = (figure.judge)(&[]);
+            assert_ne!(verdict, Verdict::Reached, "{}: {text}", figure.name);
+            assert!(!text.contains(") holds here"), "{}: {text}", figure.name);
+        }
+    }
+
+    #[test]
+    fn each_papers_figure_says_whether_its_trend_holds() {
+        let papers = unf::ALL.iter().chain(nfactor::ALL);
+        // What it says of nothing is that it does not; tables have nothing to compare then, and latencies no samples.
+        let silent = ["unf-tables", "unf-9b"];
+        for figure in papers.filter(|figure| !silent.contains(&figure.name)) {
+            let (_, text) = (figure.judge)(&[]);
+            assert!(text.contains("The paper's trend ("), "{}: {text}", figure.name);
+        }
+    }
+
+    #[test]
     fn all_figures_take_less_than_half_an_hour() {
         let seconds: u32 = all().map(|figure| figure.seconds).sum();
         assert!(seconds < 30 * 60, "{seconds} s");

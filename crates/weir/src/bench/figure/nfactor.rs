@@ -158,3 +158,64 @@ pub fn judge_replicated(series: &[Series]) -> (Verdict, String) {
     let grows = of(TENTH, 4.0) > of(TENTH, 1.0);
     (Verdict::DifferentSetUp, trend(text, "with it four runtimes do more than one", grows))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::add;
+
+    /// Lines by number of replicas.
+    fn by_replicas_of(lines: &[(&str, [f64; 4])]) -> Vec<Series> {
+        let mut series = Vec::new();
+        for (name, all) in lines {
+            for (n, mpps) in REPLICAS.into_iter().zip(all) {
+                add(&mut series, name, f64::from(n), Sample::of(*mpps, [80.0; 2]));
+            }
+        }
+        series
+    }
+
+    #[test]
+    fn fig_5a_tells_both_of_its_trends() {
+        let [monitor, firewall, parser, chain] = LINES;
+        let nfs = [3.0, 5.0, 6.0, 7.0];
+        let of =
+            |all| by_replicas_of(&[(monitor, nfs), (firewall, nfs), (parser, nfs), (chain, all)]);
+        let (_, text) = judge_by_nf(&of([1.0, 1.5, 2.0, 2.5]));
+        assert!(
+            text.contains("alone) holds here") && text.ends_with("as much) holds here"),
+            "{text}"
+        );
+        let (_, text) = judge_by_nf(&of([1.0, 0.9, 0.8, 0.7]));
+        assert!(
+            text.contains("alone) holds here") && text.ends_with("does not hold here"),
+            "{text}"
+        );
+        let (_, text) = judge_by_nf(&of([4.0, 5.0, 6.0, 7.0]));
+        assert!(text.contains("alone) does not hold here"), "{text}");
+    }
+
+    #[test]
+    fn fig_5b_holds_when_four_do_almost_four_times_as_much() {
+        let of = |all| judge_by_replicas(&by_replicas_of(&[("10,000 flows", all)])).1;
+        assert!(of([0.6, 1.2, 1.8, 2.4]).ends_with(") holds here"));
+        assert!(of([2.1, 1.4, 1.3, 1.1]).ends_with("does not hold here"));
+        assert!(
+            of([1.0, 1.8, 2.2, 2.5]).ends_with("does not hold here"),
+            "it grows, far from linearly"
+        );
+    }
+
+    #[test]
+    fn fig_9a_tells_the_cost_and_whether_runtimes_help() {
+        let of = |with| judge_replicated(&by_replicas_of(&[(WITHOUT, [2.0; 4]), (TENTH, with)])).1;
+        let like_the_paper = of([0.8, 0.8, 0.8, 0.9]);
+        assert!(
+            like_the_paper.starts_with("costs 60 % with one replica of the chain, 55 % with four"),
+            "{like_the_paper}"
+        );
+        assert!(!like_the_paper.contains("does not hold"), "{like_the_paper}");
+        let free = of([2.0; 4]);
+        assert!(free.matches("does not hold here").count() == 2, "{free}");
+    }
+}

@@ -150,7 +150,10 @@ pub fn judge_sizes(series: &[Series]) -> (Verdict, String) {
         .collect();
     let least = one.iter().copied().fold(f64::INFINITY, f64::min);
     let text = format!("least of the medians: {least:.0} Gbit/s, without a network card");
-    (Verdict::DifferentSetUp, trend(text, "10 Gbit/s at every size", least >= 10.0))
+    (
+        Verdict::DifferentSetUp,
+        trend(text, "10 Gbit/s at every size", least.is_finite() && least >= 10.0),
+    )
 }
 
 /// Fig. 7.
@@ -303,6 +306,32 @@ mod tests {
         let (verdict, text) = of([9.0, 9.0, 9.0, 11.0, 12.0]);
         assert!(verdict == Verdict::Reached && text.contains("wins at 6, 8."), "{text}");
         assert!(of([9.0; 5]).1.contains("wins nowhere"), "{}", of([9.0; 5]).1);
+    }
+
+    /// One line's medians by place.
+    fn line(name: &str, points: &[(f64, f64)]) -> Vec<Series> {
+        let mut series = Vec::new();
+        points.iter().for_each(|(x, y)| add(&mut series, name, *x, Sample::of(*y, [80.0; 2])));
+        series
+    }
+
+    #[test]
+    fn figs_6_and_7_and_the_service_chain_say_whether_the_papers_trend_holds() {
+        let holds = |(_, text): (Verdict, String)| {
+            assert!(text.contains("The paper's trend ("), "{text}");
+            !text.ends_with("does not hold here")
+        };
+        let sizes =
+            |least: f64| judge_sizes(&line("one MacSwap", &[(64.0, least), (1500.0, 90.0)]));
+        assert!(holds(sizes(10.1)) && !holds(sizes(9.9)));
+        let prefetch = |eighth: f64| {
+            let points = [(0.0, 10.0), (32.0, eighth), (256.0, 12.0)];
+            judge_prefetch(&line("two MacSwaps, isolated", &points))
+        };
+        assert!(holds(prefetch(11.5)) && !holds(prefetch(10.5)));
+        assert!(prefetch(11.5).1.contains("1.15 and 1.20 times isolated"), "{}", prefetch(11.5).1);
+        let chain = |two: f64| judge_service_chain(&line("in turn", &[(1.0, 2.0), (2.0, two)]));
+        assert!(holds(chain(3.9)) && !holds(chain(2.1)));
     }
 
     #[test]

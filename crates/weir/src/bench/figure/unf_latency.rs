@@ -171,6 +171,39 @@ mod tests {
     }
 
     #[test]
+    fn fig_8_holds_when_little_is_saved_of_little_work_and_much_of_much() {
+        let of = |saved: [f64; 4]| {
+            let mut series = Vec::new();
+            for (cycles, saved) in COSTS.into_iter().zip(saved) {
+                for (name, us) in [(IN_SEQUENCE, 100.0), ("side by side", 100.0 - saved)] {
+                    add(&mut series, name, f64::from(cycles), Sample::of(us, [80.0; 2]));
+                }
+            }
+            judge_side_by_side(&series).1
+        };
+        let like_the_paper = of([5.0, 12.0, 18.0, 25.0]);
+        assert!(
+            like_the_paper.starts_with("saves 5 % at 100, 12 % at 300, 18 % at 500, 25 % at 700"),
+            "{like_the_paper}"
+        );
+        assert!(like_the_paper.ends_with(") holds here"));
+        for other in [[15.0, 20.0, 22.0, 25.0], [5.0, 8.0, 10.0, 15.0]] {
+            assert!(of(other).ends_with("does not hold here"), "{}", of(other));
+        }
+    }
+
+    #[test]
+    fn a_latencys_tail_is_the_median_of_its_samples_tails() {
+        let mut series = Vec::new();
+        for (p99, p999) in [(10.0, 90.0), (12.0, 50.0), (500.0, 70.0)] {
+            let sample = Sample { tail: Some([p99, p999]), ..Sample::of(5.0, [80.0; 2]) };
+            add(&mut series, "isolated", 8.0, sample);
+        }
+        assert_eq!(tail(&series, "isolated", 8.0), [12.0, 70.0]);
+        assert!(judge_by_length(&series).1.contains("5.0 with 8 isolated (p99 12.0, p99.9 70.0)"));
+    }
+
+    #[test]
     fn latency_has_to_grow_with_cost_and_with_length() {
         let of = |slope: f64| {
             let mut series = Vec::new();

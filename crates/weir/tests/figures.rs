@@ -210,6 +210,31 @@ fn what_makes_interfaces_refuses_a_network_namespace_that_is_in_use() {
 }
 
 #[test]
+fn every_flow_that_moves_has_its_own_time_and_none_is_longer_than_the_whole() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ended = bench(&["figure", "nfactor-6a", "nfactor-6b"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let whole = record(scratch.path(), "nfactor-6a");
+    for place in lines(&whole).iter().flat_map(|line| line["places"].as_array().unwrap()) {
+        let sample = &place["samples"][0];
+        let total_ns = sample["value"].as_f64().unwrap() * 1e6;
+        let own = sample["histogram"].as_array().unwrap();
+        let flows: u64 = own.iter().map(|own| own[1].as_u64().unwrap()).sum();
+        assert_eq!(flows as f64, place["x"].as_f64().unwrap(), "{place:#}");
+        assert!(own.iter().all(|own| own[0].as_f64().unwrap() <= total_ns), "{place:#}");
+    }
+    let own = record(scratch.path(), "nfactor-6b");
+    let names: Vec<_> = lines(&own).iter().filter_map(|line| line["name"].as_str()).collect();
+    assert!(
+        names.contains(&"50 pps a flow, median") && names.contains(&"50 pps a flow, p99"),
+        "{names:?}"
+    );
+}
+
+#[test]
 fn flows_move_by_a_controller_too_and_no_packet_of_theirs_is_lost() {
     if !has_two_cores() {
         return;

@@ -131,7 +131,7 @@ pub struct Measured {
     pub round_trip_ns: [f64; 2],
     /// Whether the chain's workers were in the real-time class.
     pub real_time: bool,
-    /// It was wanted, and not granted.
+    /// It was wanted, and none was in it.
     pub withheld: bool,
     /// Processor time a packet of all workers, source and sink included, in nanoseconds; `None` where the kernel keeps no account or no packet
     /// came.

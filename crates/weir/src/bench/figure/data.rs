@@ -24,7 +24,8 @@ pub struct Sample {
     pub value: f64,
     /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
     pub round_trip_ns: [f64; 2],
-    /// The real-time class was wanted, and not granted: it is a sample of the default class.
+    /// The real-time class was wanted, and no worker was in it: it is a sample of the default class. So it is where graphs take all cores, which
+    /// are left to others then, where there are devices only, and where it is not granted.
     #[serde(default)]
     pub not_granted: bool,
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.
@@ -341,8 +342,9 @@ impl Record {
         match (self.effort.real_time, samples().filter(|s| s.not_granted).count()) {
             (false, _) => "default class".to_owned(),
             (true, 0) => "real-time class".to_owned(),
-            (true, withheld) => format!(
-                "real-time class, which was not granted to {withheld} of {} samples",
+            (true, without) => format!(
+                "real-time class in {} of {} samples (in the others Weir has all cores, or devices only, or it was not granted)",
+                samples().count() - without,
                 samples().count()
             ),
         }

@@ -209,6 +209,10 @@ mod tests {
         let mut default = figure.clone();
         default.effort.real_time = false;
         assert!(texts(&default.chart().to_svg().unwrap()).contains("default class"));
+        let mut some = figure.clone();
+        some.series[0].places[0].samples[0].not_granted = true;
+        let class = "real-time class in 2 of 3 samples (in the others Weir has all cores";
+        assert!(texts(&some.chart().to_svg().unwrap()).contains(class), "{}", some.class());
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
@@ -32,6 +32,8 @@ pub enum RivalError {
     Start(&'static str, std::io::Error),
     #[error("{0} refused: {1}")]
     Refused(&'static str, String),
+    #[error("{0} ended by itself; it said last: {1}")]
+    Ended(&'static str, String),
     #[error("{0} did not answer within {PATIENCE:?}; it said last: {1}")]
     Mute(&'static str, String),
 }
@@ -283,9 +285,10 @@ impl Testpmd {
         for _ in 0..2 {
             loop {
                 let left = end.saturating_duration_since(Instant::now());
-                let Ok(line) = self.lines.recv_timeout(left) else {
-                    return Err(RivalError::Mute("dpdk-testpmd", self.last.clone()));
-                };
+                let line = self.lines.recv_timeout(left).map_err(|e| match e {
+                    RecvTimeoutError::Timeout => RivalError::Mute(TESTPMD, self.last.clone()),
+                    RecvTimeoutError::Disconnected => RivalError::Ended(TESTPMD, self.last.clone()),
+                })?;
                 let packets = line.trim().strip_prefix("TX-packets:");
                 let packets =
                     packets.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
@@ -348,4 +351,16 @@ fn testpmd_sample(
 fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f64> {
     let (packets, ns) = (to.checked_sub(from)?, then?.checked_sub(busy?)?);
     (packets > 0).then(|| ns as f64 / packets as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_packet;
+
+    #[test]
+    fn processor_time_is_told_for_each_packet_or_not_at_all() {
+        assert_eq!(per_packet([Some(1_000), Some(5_000)], [10, 50]), Some(100.0));
+        assert_eq!(per_packet([Some(1_000), Some(5_000)], [10, 10]), None, "no packet");
+        assert_eq!(per_packet([Some(1_000), None], [10, 50]), None, "no account of it");
+    }
 }

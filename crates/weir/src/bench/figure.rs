@@ -15,6 +15,7 @@ mod page;
 mod recovery;
 pub mod rivals;
 mod search;
+mod shown;
 mod stateful;
 mod tables;
 mod unf;

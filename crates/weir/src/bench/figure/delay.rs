@@ -122,29 +122,28 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let of = |name: &str, n: f64| median(series, name, n);
-    let text = format!(
-        "p50 / p99 / p99.9 at 4 µNFs: isolated {:.0} / {:.0} / {:.0} µs, fused {:.0} / {:.0} / {:.0} µs",
-        of("isolated, p50", 4.0),
-        of("isolated, p99", 4.0),
-        of("isolated, p99.9", 4.0),
-        of("fused, p50", 4.0),
-        of("fused, p99", 4.0),
-        of("fused, p99.9", 4.0)
-    );
+    let of_kind = |(kind, _): (&str, bool)| {
+        let loads = |n: f64| {
+            let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
+            let place = line.and_then(|s| s.places.iter().find(|p| p.x == n));
+            let samples = place.into_iter().flat_map(|p| &p.samples);
+            let mpps = samples.filter_map(|s| Some(s.load?.0 / 1e6));
+            spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
+        };
+        let each = LENGTHS.map(|n| {
+            let n = n as f64;
+            let of = |part: &str| median(series, &format!("{kind}, {part}"), n);
+            let [p50, p99, p999] = PARTS.map(|(part, _)| of(part));
+            format!("{p50:.0} / {p99:.0} / {p999:.0} µs with {n} at {:.1} Mpps", loads(n))
+        });
+        format!("{kind} {}", each.join(", "))
+    };
     let samples = || series.iter().filter(|s| s.name.ends_with(PARTS[0].0)).flat_map(|s| &s.places);
     let loads = samples().flat_map(|p| &p.samples).filter_map(|s| s.load);
     let late = loads.clone().filter(|(_, lost)| *lost > LOSS).count();
-    let at_4 = |kind: &str| {
-        let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
-        let place = line.and_then(|s| s.places.iter().find(|p| p.x == 4.0));
-        let mpps = place.into_iter().flat_map(|p| &p.samples).filter_map(|s| Some(s.load?.0 / 1e6));
-        spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
-    };
     let text = format!(
-        "{text}, at {:.1} and {:.1} Mpps; {late} of {} runs at that load lost more than half a percent all the same{}",
-        at_4("isolated"),
-        at_4("fused"),
+        "p50 / p99 / p99.9: {}; {late} of {} runs at that load lost more than half a percent all the same{}",
+        KINDS.map(of_kind).join("; "),
         loads.count(),
         unfinished(series)
     );
@@ -277,6 +276,21 @@ mod tests {
         // Half a packet's time belongs to the middle of a step of one.
         let of = |part| (3000..=3600).contains(&run.percentile(part));
         assert!(of(0.5) && of(0.999), "{:?}", run.delays);
+    }
+
+    #[test]
+    fn the_finding_has_percentiles_and_load_at_each_length_and_how_many_runs_fell_behind() {
+        let mut series = Vec::new();
+        for (at, (part, _)) in PARTS.into_iter().enumerate() {
+            for (lost, us) in [(0.0, 10.0), (0.02, 30.0), (0.001, 20.0)] {
+                let us = us * 10_f64.powi(at as i32);
+                let sample = Sample { load: Some((9e6, lost)), ..Sample::of(us, [80.0; 2]) };
+                add(&mut series, &format!("isolated, {part}"), 8.0, sample);
+            }
+        }
+        let (_, text) = judge(&series);
+        assert!(text.contains("20 / 200 / 2000 µs with 8 at 9.0 Mpps"), "{text}");
+        assert!(text.contains("1 of 3 runs at that load lost more"), "{text}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Sample {
     /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
     pub round_trip_ns: [f64; 2],
     /// The real-time class was wanted, and no worker was in it: it is a sample of the default class. So it is where graphs take all cores, which
-    /// are left to others then, where there are devices only, and where it is not granted.
+    /// are left to others then, where there are devices only, in rivals, and where it is not granted.
     #[serde(default)]
     pub not_granted: bool,
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.

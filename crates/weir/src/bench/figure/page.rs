@@ -211,7 +211,8 @@ mod tests {
         assert!(texts(&default.chart().to_svg().unwrap()).contains("default class"));
         let mut some = figure.clone();
         some.series[0].places[0].samples[0].not_granted = true;
-        let class = "real-time class in 2 of 3 samples (in the others Weir has all cores";
+        let class =
+            "real-time class in 2 of 3 samples (in the others Weir has all cores or devices only";
         assert!(texts(&some.chart().to_svg().unwrap()).contains(class), "{}", some.class());
     }
 

@@ -65,7 +65,7 @@ impl Record {
             (false, _) => "default class".to_owned(),
             (true, 0) => "real-time class".to_owned(),
             (true, without) => format!(
-                "real-time class in {} of {} samples (in the others Weir has all cores, or devices only, or it was not granted)",
+                "real-time class in {} of {} samples (in the others Weir has all cores or devices only, or a rival ran, or it was not granted)",
                 samples().count() - without,
                 samples().count()
             ),

@@ -90,7 +90,10 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let (told, trips) = effort.around(|| Ok(sample(effort, between, size)))?;
         match told {
             Ok(told) => {
-                let sample = Sample { cpu_ns: Some(told.cpu_ns), ..Sample::of(told.mpps, trips) };
+                // The source is in the default class, and so is the kernel's work.
+                let not_granted = !matches!(between, Between::Echo | Between::Filter);
+                let cpu_ns = Some(told.cpu_ns);
+                let sample = Sample { cpu_ns, not_granted, ..Sample::of(told.mpps, trips) };
                 Ok(vec![(name.to_owned(), x, sample)])
             }
             Err(why) => {
@@ -145,10 +148,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let rows: Vec<String> = ALL.iter().map(row).collect();
     let text = format!(
-        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times the clock of {:.0} MHz that the kernel states: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
+        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times the clock of {} MHz that the kernel states: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
          processes and drops by rule (these rules have no counters); Weir without a µNF the rules. The kernel works in the source's own turn, Weir crosses \
          to its processes and back",
-        mhz(),
+        mhz() as u32,
         rows.join("; ")
     );
     (Verdict::DifferentSetUp, text)

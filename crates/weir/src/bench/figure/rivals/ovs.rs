@@ -183,7 +183,8 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     drop(ovs);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    Ok(Sample { cpu_ns, ..Sample::of(value, [before, after]) })
+    // It is in the default class.
+    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, [before, after]) })
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Size of a chart, in pixels, without its notes.
-const SIZE: (u32, u32) = (880, 460);
+const SIZE: (u32, u32) = (910, 460);
 /// Height of a line of notes, and how many characters one has at most.
 const NOTE: i32 = 17;
 const NOTE_LENGTH: usize = 150;
@@ -17,8 +17,8 @@ const ASIDE: [i32; 2] = [10, 4];
 const CAP: i32 = 3;
 /// The most marks of the vertical axis.
 const TICKS: f64 = 9.0;
-/// Width of what stands beside the plot: the names of the lines.
-const LEGEND: u32 = 250;
+/// Width of what stands beside the plot: the names of the lines, of 40 characters at most in the widest of usual fonts.
+const LEGEND: u32 = 280;
 /// Height of a line of text there.
 const LINE: i32 = 20;
 /// The most lines in one chart: so many colours can be told apart.

@@ -21,7 +21,7 @@ mod post;
 mod sender;
 mod waits;
 
-pub use holder::Placed;
+pub use holder::{MOST_TIMES, Placed};
 pub use order::{FlowLine, Order, What};
 pub use part::{Flows, Part};
 pub use waits::{Awaited, Owed};
@@ -235,7 +235,13 @@ impl Moves {
         }
         if let Some(ticket) = unheard {
             let why = Some("it keeps no flows of this NF that could be moved".to_owned());
-            self.notes.push(FromWorker::Moved { ticket, flows: 0, left: 0, why });
+            self.notes.push(FromWorker::Moved {
+                ticket,
+                flows: 0,
+                times: Vec::new(),
+                left: 0,
+                why,
+            });
         }
     }
 

@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 21;
+pub const PROTOCOL_VERSION: u32 = 22;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -314,7 +314,7 @@ pub struct ScheduleSpec {
 pub struct Trial {
     /// SCHED_RR in the place of SCHED_FIFO.
     pub round_robin: bool,
-    /// When all have had time to start (a second) it never leaves its core to others of its own will.
+    /// When all have had time to start (0.6 s) it never leaves its core to others of its own will.
     pub keeps_core: bool,
     /// Of so many migrations of flows an instance begins the next only when one has ended; `None`: as many as it may.
     pub migrations: Option<u16>,
@@ -465,6 +465,9 @@ pub enum FromWorker {
         ticket: u64,
         /// Flows that have gone.
         flows: u64,
+        /// Of each migration, from its first request to its last answer: how long it took, microseconds, and how many flows it had. Of
+        /// [`MOST_TIMES`](crate::moves::MOST_TIMES) at most.
+        times: Vec<(u64, u64)>,
         /// Buckets that stay for now, as they have flows and only those without were to go
         /// ([`What::Some`](crate::moves::What::Some)).
         left: u32,

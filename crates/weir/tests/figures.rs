@@ -80,6 +80,83 @@ fn a_run_that_is_interrupted_is_taken_up_where_it_was_and_compared_with_an_earli
     }
 }
 
+/// A figure's file with five samples of each point, all of them what the first was, times `factor`.
+fn write_fivefold(record: &Value, factor: f64, to: &Path) {
+    let mut record = record.clone();
+    record["effort"]["samples"] = 5.into();
+    for line in record["series"].as_array_mut().unwrap() {
+        for place in line["places"].as_array_mut().unwrap() {
+            let mut sample = place["samples"][0].clone();
+            sample["value"] = (sample["value"].as_f64().unwrap() * factor).into();
+            place["samples"] = vec![sample; 5].into();
+        }
+    }
+    std::fs::create_dir_all(to).unwrap();
+    std::fs::write(to.join("unf-7.json"), record.to_string()).unwrap();
+}
+
+#[test]
+fn what_a_round_gave_outlives_an_interruption_and_a_slower_run_is_told_from_an_equal_one() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("figures");
+    let of = |samples: &str, against: Option<&Path>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "figure", "unf-7", "--seconds", "0.05", "--samples", samples]);
+        command.arg("--out").arg(&out).current_dir(root()).stdin(Stdio::null());
+        if let Some(folder) = against {
+            command.arg("--against").arg(folder);
+        }
+        command
+    };
+    // Of five rounds the first is made, and somebody interrupts the second.
+    let mut first = of("5", None).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let start = Instant::now();
+    while !out.join("unf-7.json").exists() {
+        assert!(start.elapsed() < PATIENCE, "no figure");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&first), Signal::INT).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(130), "it did not end by the signal");
+    let before = record(&out, "unf-7");
+    let there = before["effort"]["samples"].as_u64().unwrap();
+    assert!((1..5).contains(&there), "{there} rounds");
+    let wanted = (there + 1).to_string();
+    let second = of(&wanted, None).output().unwrap();
+    assert!(second.status.success(), "{}", said(&second));
+    let taken_up = format!("unf-7: {there} of {wanted} samples there already");
+    assert!(said(&second).contains(&taken_up), "{}", said(&second));
+    let after = record(&out, "unf-7");
+    for (old, new) in lines(&before).iter().zip(lines(&after)) {
+        let (old, new) = (old["places"].as_array().unwrap(), new["places"].as_array().unwrap());
+        for (old, new) in old.iter().zip(new) {
+            let (old, new) =
+                (old["samples"].as_array().unwrap(), new["samples"].as_array().unwrap());
+            assert_eq!(new.len() as u64, there + 1, "one more, and no point has fewer or more");
+            assert_eq!(old[..], new[..old.len()], "a sample was taken again");
+        }
+    }
+
+    // Five equal samples of each point: nothing is measured any more.
+    write_fivefold(&before, 1.0, &out);
+    for (factor, says) in [(1.0, "unf-7: agrees: +0.0 %"), (2.0, "unf-7: differs: -50.0 %")] {
+        let earlier = scratch.file(&format!("earlier-{factor}"));
+        write_fivefold(&before, factor, &earlier);
+        let compared = of("5", Some(&earlier)).output().unwrap();
+        assert!(compared.status.success(), "{}", said(&compared));
+        assert!(said(&compared).contains("unf-7: there already"), "{}", said(&compared));
+        assert!(said(&compared).contains(says), "{}", said(&compared));
+        let report = std::fs::read_to_string(out.join("report.html")).unwrap();
+        assert!(report.contains(says.split(": ").nth(1).unwrap()), "{says}");
+    }
+}
+
+fn lines(record: &Value) -> &Vec<Value> {
+    record["series"].as_array().unwrap()
+}
+
 #[test]
 fn what_cannot_be_had_is_said_in_the_figure_and_is_no_failure() {
     if !has_two_cores() {
@@ -130,6 +207,31 @@ fn what_makes_interfaces_refuses_a_network_namespace_that_is_in_use() {
         let interfaces = std::fs::read_to_string("/proc/self/net/dev").unwrap();
         assert!(!interfaces.contains("c0:") && !interfaces.contains("weir0a:"), "{interfaces}");
     }
+}
+
+#[test]
+fn every_flow_that_moves_has_its_own_time_and_none_is_longer_than_the_whole() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ended = bench(&["figure", "nfactor-6a", "nfactor-6b"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let whole = record(scratch.path(), "nfactor-6a");
+    for place in lines(&whole).iter().flat_map(|line| line["places"].as_array().unwrap()) {
+        let sample = &place["samples"][0];
+        let total_ns = sample["value"].as_f64().unwrap() * 1e6;
+        let own = sample["histogram"].as_array().unwrap();
+        let flows: u64 = own.iter().map(|own| own[1].as_u64().unwrap()).sum();
+        assert_eq!(flows as f64, place["x"].as_f64().unwrap(), "{place:#}");
+        assert!(own.iter().all(|own| own[0].as_f64().unwrap() <= total_ns), "{place:#}");
+    }
+    let own = record(scratch.path(), "nfactor-6b");
+    let names: Vec<_> = lines(&own).iter().filter_map(|line| line["name"].as_str()).collect();
+    assert!(
+        names.contains(&"50 pps a flow, median") && names.contains(&"50 pps a flow, p99"),
+        "{names:?}"
+    );
 }
 
 #[test]

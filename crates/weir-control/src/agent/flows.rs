@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_filter::Expr;
 use weir_packet::FlowKey;
-use weir_runtime::moves::{FlowLine, Order, What};
+use weir_runtime::moves::{FlowLine, MOST_TIMES, Order, What};
 use weir_runtime::spec::{SpreadSpec, command};
 
 /// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
@@ -81,6 +81,9 @@ pub struct Moved {
     pub failures: Vec<String>,
     /// What it took.
     pub took: Duration,
+    /// Of each migration, from its first request to its last answer, as its source says: how long it took, and how many flows it had. They
+    /// move together, so this is each flow's own time.
+    pub times: Vec<(Duration, u64)>,
 }
 
 /// A flow of an NF.
@@ -180,6 +183,7 @@ enum Answer {
         flows: u64,
         left: u32,
         failures: Vec<String>,
+        times: Vec<(Duration, u64)>,
         /// It was not asked for by the operator.
         scales: bool,
     },
@@ -266,7 +270,8 @@ impl Agent {
             return Err(MoveError::Busy(crew.name.clone()));
         }
         let group = crew.group();
-        let answer = Answer::Moved { group, flows: 0, left: 0, failures: Vec::new(), scales };
+        let (failures, times) = (Vec::new(), Vec::new());
+        let answer = Answer::Moved { group, flows: 0, left: 0, failures, times, scales };
         let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
         let ticket = self.ask(sources, answer, message)?;
         self.flows.excused = Some(Instant::now() + EXCUSED);
@@ -389,6 +394,7 @@ impl Agent {
         w: usize,
         ticket: u64,
         (count, stay): (u64, u32),
+        taken: &[(u64, u64)],
         why: Option<String>,
     ) {
         let name = &self.setup.workers[w].name;
@@ -397,7 +403,9 @@ impl Agent {
         };
         let order = open.order.clone();
         self.trust.forgive_message(w);
-        if let Answer::Moved { flows, left, failures, .. } = &mut open.answer {
+        if let Answer::Moved { flows, left, failures, times, .. } = &mut open.answer {
+            let taken = taken.iter().take(MOST_TIMES);
+            times.extend(taken.map(|(us, flows)| (Duration::from_micros(*us), *flows)));
             *flows = flows.saturating_add(count);
             *left = left.saturating_add(stay);
             failures.extend(why.map(|why| format!("{name}: {}", shortened(why))));
@@ -460,9 +468,9 @@ impl Agent {
             Answer::Moved { flows, left, failures, scales: true, .. } => {
                 return self.flows.scaled.push(Scaled { ticket, flows, left, failures });
             }
-            Answer::Moved { flows, failures, .. } => {
+            Answer::Moved { flows, failures, times, .. } => {
                 let took = begun.elapsed();
-                Event::FlowsMoved { ticket, moved: Moved { flows, failures, took } }
+                Event::FlowsMoved { ticket, moved: Moved { flows, failures, took, times } }
             }
             Answer::Listed { mut listed, .. } => {
                 // Not in the order in which workers happened to answer.

@@ -144,8 +144,8 @@ impl Agent {
                     self.convict(w, "said that it had taken over what it was not given");
                 }
             }
-            FromWorker::Moved { ticket, flows, left, why } => {
-                self.flows_moved(w, ticket, (flows, left), why);
+            FromWorker::Moved { ticket, flows, times, left, why } => {
+                self.flows_moved(w, ticket, (flows, left), &times, why);
             }
             FromWorker::Flows { ticket, totals, lines } => {
                 self.flows_listed(w, ticket, totals, lines);

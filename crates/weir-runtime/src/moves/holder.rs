@@ -11,6 +11,7 @@ mod waits;
 mod wants;
 
 pub use self::placed::Placed;
+pub use self::wants::MOST_TIMES;
 
 use self::claim::Claim;
 use self::kept::Kept;

@@ -10,12 +10,16 @@ mod evidence;
 mod growth;
 mod make;
 mod nfactor;
+mod nfactor_moves;
 mod page;
+mod recovery;
 pub mod rivals;
 mod search;
+mod shown;
 mod stateful;
 mod tables;
 mod unf;
+mod unf_classes;
 mod unf_latency;
 mod values;
 
@@ -26,7 +30,7 @@ use super::chain_policy;
 use super::machine::round_trip;
 use super::sample::{BenchError, SampleArgs, finish, progress};
 use catalog::Figure;
-use data::{Sample, Series};
+use data::{Failed, Sample, Series};
 use make::make;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -86,6 +90,8 @@ pub(super) struct Effort<'a> {
     began: Instant,
     /// What could not be had, in this round or an earlier one, and why: it is said with what was found.
     left_out: RefCell<Vec<String>>,
+    /// Samples that failed, in this round or an earlier one. Those that did not stay.
+    failed: RefCell<Vec<Failed>>,
 }
 
 impl Effort<'_> {
@@ -155,6 +161,18 @@ impl Effort<'_> {
         progress("");
         println!("    left out: {what}");
         left_out.push(what.to_owned());
+    }
+
+    /// Says that a sample failed: its place has one less, and the finding tells it.
+    fn fail(&self, line: &str, x: f64, why: &str) {
+        progress("");
+        println!("    failed: {line} at {x}: {why}");
+        Failed::count(&mut self.failed.borrow_mut(), line, x, why);
+    }
+
+    /// How often samples of a line failed.
+    fn failures(&self, line: &str) -> usize {
+        self.failed.borrow().iter().filter(|f| f.line == line).map(|f| f.times).sum()
     }
 
     /// The same where one measurement gives a sample of several lines, or of none.

@@ -61,6 +61,26 @@ impl Machine {
     }
 }
 
+impl Machine {
+    /// What it is, in a line.
+    pub fn line(&self) -> String {
+        let of = |value: u32, unit: &str| match value {
+            0 => format!("{unit} not told"),
+            value => format!("{value} {unit}"),
+        };
+        format!(
+            "{}, {} cores, {}, {}, {}, kernel {}{}",
+            self.processor,
+            self.cores,
+            of(self.mhz, "MHz"),
+            of(self.memory_gib, "GiB"),
+            of(self.numa_nodes, "NUMA nodes"),
+            self.kernel,
+            if self.favoured { "" } else { ", not put before other sessions" }
+        )
+    }
+}
+
 /// What does not change from one moment to the next: the base clock; where clocks are not governed here, the one that is listed.
 fn clock(cpuinfo: &str) -> u32 {
     let governed = Path::new("/sys/devices/system/cpu/cpu0/cpufreq");
@@ -130,6 +150,22 @@ pub fn mhz() -> f64 {
     stated.and_then(|mhz| mhz.trim().parse().ok()).unwrap_or(1_000.0)
 }
 
+/// Processor time that all threads of these processes have had so far, in nanoseconds, by the scheduler's own account; `None` where it keeps none.
+pub fn cpu_time_ns(pids: impl IntoIterator<Item = u32>) -> Option<u64> {
+    let mut sum = 0_u64;
+    for pid in pids {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        for thread in threads.flatten() {
+            // A thread that ends meanwhile takes what it had with it.
+            let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else {
+                continue;
+            };
+            sum = sum.saturating_add(text.split_whitespace().next()?.parse().ok()?);
+        }
+    }
+    Some(sum)
+}
+
 /// Nanoseconds for a word to go from one core to the other and back. It changes within seconds on
 /// virtual machines; samples are comparable only where it is alike.
 pub fn round_trip(a: usize, b: usize) -> f64 {
@@ -159,6 +195,56 @@ pub fn round_trip(a: usize, b: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_that_of_all_threads_and_grows_with_work() {
+        let own = || cpu_time_ns([std::process::id()]);
+        let Some(before) = own() else {
+            println!("skipped: the kernel keeps no account of processor time");
+            return;
+        };
+        // Work of another thread of this process counts, until it ends.
+        let (stop, worked) = (std::sync::atomic::AtomicBool::new(false), 5_000_000);
+        let grew = std::thread::scope(|s| {
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let end = Instant::now() + std::time::Duration::from_secs(20);
+            let mut grew = 0;
+            while grew < worked && Instant::now() < end {
+                grew = own().unwrap_or(0).saturating_sub(before);
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+            grew
+        });
+        assert!(grew >= worked, "{grew} ns in 20 s");
+        assert_eq!(cpu_time_ns([0]), None, "no such process");
+    }
+
+    #[test]
+    fn a_machine_is_told_in_a_line_with_all_that_is_known() {
+        let mut machine = Machine {
+            processor: "a processor".to_owned(),
+            cores: 2,
+            kernel: "6.1".to_owned(),
+            mhz: 2_600,
+            memory_gib: 8,
+            numa_nodes: 1,
+            favoured: true,
+        };
+        assert_eq!(
+            machine.line(),
+            "a processor, 2 cores, 2600 MHz, 8 GiB, 1 NUMA nodes, kernel 6.1"
+        );
+        (machine.mhz, machine.favoured) = (0, false);
+        assert!(
+            machine.line().contains("MHz not told")
+                && machine.line().ends_with("not put before other sessions")
+        );
+    }
 
     #[test]
     fn a_thread_that_was_bound_has_its_cores_again() {

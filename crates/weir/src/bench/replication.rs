@@ -21,8 +21,6 @@ use weir_runtime::spec::ReplicateSpec;
 const POLICY: &str = "Port<0> lan; Port<1> wan; FlowMonitor mon; ConnTrack fw; HttpParser http;\n\
                       pipelet { lan -> mon -> fw -> http -> wan; }\n";
 const NFS: [&str; 3] = ["mon", "fw", "http"];
-/// The worker, by its name.
-const WORKER: &str = "mon+fw+http";
 
 /// How long a worker may take to come back.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -198,7 +196,9 @@ pub fn recover(
         RestartPolicy { delay: Duration::ZERO, longest: Duration::ZERO, ..Default::default() };
     let mut agent = Agent::start(setup, policy)?;
     let workers = &agent.setup().workers;
-    let (count, w) = (workers.len(), workers.iter().position(|w| w.name == WORKER).unwrap_or(0));
+    // Of several replicas the first.
+    let victim = workers.iter().position(|w| w.nodes.iter().any(|node| node.name == NFS[0]));
+    let (count, w) = (workers.len(), victim.unwrap_or(0));
     wait_until_ready(&mut agent, count)?;
     let mut all = Vec::new();
     for i in 0..times {

@@ -1,6 +1,6 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
-use super::machine::{Machine, restore, round_trip};
+use super::machine::{Machine, cpu_time_ns, restore, round_trip};
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const FAST_NS: f64 = 130.0;
 const WARM_UP: Duration = Duration::from_secs(30);
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
-const KEEPS: Duration = Duration::from_millis(1150);
+const KEEPS: Duration = Duration::from_millis(700);
 
 /// Such workers have started by then, or do not; and how often it is tried.
 const STARTED: Duration = Duration::from_secs(5);
@@ -131,6 +131,11 @@ pub struct Measured {
     pub round_trip_ns: [f64; 2],
     /// Whether the chain's workers were in the real-time class.
     pub real_time: bool,
+    /// It was wanted, and none was in it.
+    pub withheld: bool,
+    /// Processor time a packet of all workers, source and sink included, in nanoseconds; `None` where the kernel keeps no account or no packet
+    /// came.
+    pub cpu_ns: Option<f64>,
 }
 
 impl Measured {
@@ -255,13 +260,19 @@ impl SampleArgs {
         while delivered(&agent, sink) < packets && Instant::now() < patience {
             watch(&mut agent, Duration::from_millis(20))?;
         }
+        let busy = |agent: &Agent| cpu_time_ns((0..=sink).filter_map(|w| agent.pid(w)));
+        let before_ns = busy(&agent);
         let (start, from) = (Instant::now(), delivered(&agent, sink));
         watch(&mut agent, span)?;
         let (took, to) = (start.elapsed(), delivered(&agent, sink));
+        let spent = busy(&agent).zip(before_ns).and_then(|(to, from)| to.checked_sub(from));
         drop(agent);
         let after = round_trip(self.device_core, self.chain_core);
-        let mpps = to.saturating_sub(from) as f64 / took.as_secs_f64() / 1e6;
-        Ok(Measured { mpps, round_trip_ns: [before, after], real_time })
+        let packets = to.saturating_sub(from);
+        let mpps = packets as f64 / took.as_secs_f64() / 1e6;
+        let cpu_ns = spent.filter(|_| packets > 0).map(|ns| ns as f64 / packets as f64);
+        let withheld = options.real_time && !real_time;
+        Ok(Measured { mpps, round_trip_ns: [before, after], real_time, withheld, cpu_ns })
     }
 }
 

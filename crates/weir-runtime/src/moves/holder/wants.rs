@@ -25,6 +25,8 @@ const BUCKETS_AT_ONCE: usize = 4096;
 const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 const STAGGER: Duration = Duration::from_millis(3);
+/// Of so many migrations of an order it is told how long each took, at most: a message has bounds.
+pub const MOST_TIMES: usize = 1024;
 
 /// What the agent wants.
 pub(super) struct Ordered {
@@ -160,6 +162,8 @@ pub(super) struct Wanted {
     flows: Vec<u64>,
     tries: u32,
     not_before: Option<Instant>,
+    /// When it was first asked for, if it was.
+    begun: Option<Instant>,
 }
 
 impl Wanted {
@@ -174,6 +178,8 @@ pub(super) struct Ticket {
     /// Migrations that are not over.
     left: usize,
     flows: u64,
+    /// Of each migration that is over: how long it took, microseconds, and how many flows it had.
+    times: Vec<(u64, u64)>,
     /// Buckets that stay as they have flows.
     stay: u32,
     why: Option<String>,
@@ -199,7 +205,7 @@ impl Holder {
         let Ordered { ticket, to, stay, .. } = order;
         let left = pieces.len();
         for Piece { parts, keys, home, flows } in pieces {
-            let (tries, not_before) = (0, None);
+            let (tries, not_before, begun) = (0, None, None);
             self.wanted.push_back(Wanted {
                 ticket,
                 parts,
@@ -209,9 +215,10 @@ impl Holder {
                 flows,
                 tries,
                 not_before,
+                begun,
             });
         }
-        self.tickets.insert(ticket, Ticket { left, flows: 0, stay, why: None });
+        self.tickets.insert(ticket, Ticket { left, flows: 0, times: Vec::new(), stay, why: None });
         self.tell(ticket);
         true
     }
@@ -383,9 +390,11 @@ impl Holder {
                 true => self.flows_of(&parts, segment),
                 false => next.flows.clone(),
             };
+            let begun = next.begun.or_else(|| Some(Instant::now()));
             match self.machine.start(parts.clone(), next.to, next.home, flows) {
                 Ok((id, effects)) => {
-                    let wanted = self.wanted.pop_front().map(|wanted| Wanted { parts, ..wanted });
+                    let wanted =
+                        self.wanted.pop_front().map(|wanted| Wanted { parts, begun, ..wanted });
                     self.leaving.insert(id, Leave::new(wanted));
                     self.apply(effects, post, segment);
                     any = true;
@@ -419,7 +428,14 @@ impl Holder {
             let why = (lost > 0).then(|| {
                 format!("{lost} flows found no room where they came, and begin anew there")
             });
-            self.over(wanted.ticket, flows.saturating_sub(lost), why);
+            let moved = flows.saturating_sub(lost);
+            if let Some((told, begun)) = self.tickets.get_mut(&wanted.ticket).zip(wanted.begun)
+                && moved > 0
+                && told.times.len() < MOST_TIMES
+            {
+                told.times.push((begun.elapsed().as_micros() as u64, moved));
+            }
+            self.over(wanted.ticket, moved, why);
         }
     }
 
@@ -459,9 +475,9 @@ impl Holder {
 
     fn tell(&mut self, ticket: u64) {
         if self.tickets.get(&ticket).is_some_and(|told| told.left == 0)
-            && let Some(Ticket { flows, stay, why, .. }) = self.tickets.remove(&ticket)
+            && let Some(Ticket { flows, times, stay, why, .. }) = self.tickets.remove(&ticket)
         {
-            self.notes.push(FromWorker::Moved { ticket, flows, left: stay, why });
+            self.notes.push(FromWorker::Moved { ticket, flows, times, left: stay, why });
         }
     }
 }

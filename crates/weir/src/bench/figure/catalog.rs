@@ -44,8 +44,8 @@ impl Scale {
 pub enum Measure {
     /// They are taken.
     Own(fn(&Effort<'_>) -> Result<Vec<Series>, BenchError>),
-    /// Those of another figure, told otherwise.
-    Of { name: &'static str, told: fn(&[Series]) -> Vec<Series> },
+    /// Those of another figure, told otherwise. `anew`: its values are in no other figure, though they were taken with another's.
+    Of { name: &'static str, told: fn(&[Series]) -> Vec<Series>, anew: bool },
 }
 
 /// One figure.
@@ -92,6 +92,26 @@ mod tests {
         for figure in all() {
             let cell = format!("| `weir bench figure {}` |", figure.name);
             assert!(page.contains(&cell), "{}", figure.name);
+        }
+    }
+
+    #[test]
+    fn of_nothing_no_figure_says_that_it_is_reached_or_that_a_trend_holds() {
+        for figure in all() {
+            let (verdict, text) = (figure.judge)(&[]);
+            assert_ne!(verdict, Verdict::Reached, "{}: {text}", figure.name);
+            assert!(!text.contains(") holds here"), "{}: {text}", figure.name);
+        }
+    }
+
+    #[test]
+    fn each_papers_figure_says_whether_its_trend_holds() {
+        let papers = unf::ALL.iter().chain(nfactor::ALL);
+        // What it says of nothing is that it does not; tables have nothing to compare then, and latencies no samples.
+        let silent = ["unf-tables", "unf-9b"];
+        for figure in papers.filter(|figure| !silent.contains(&figure.name)) {
+            let (_, text) = (figure.judge)(&[]);
+            assert!(text.contains("The paper's trend ("), "{}: {text}", figure.name);
         }
     }
 

@@ -10,7 +10,7 @@
 //! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
 //! where they are more than the others, nothing is compared.
 
-use super::catalog::{self, Measure};
+use super::catalog::{self, Figure, Measure};
 use super::data::{ALIKE, Place, Record, Series};
 
 /// How often a figure may be said to differ of which both runs are the same.
@@ -57,7 +57,9 @@ impl std::fmt::Display for Compared {
 /// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
 pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
     let own = |record: &&Record| {
-        catalog::named(&record.name).is_none_or(|f| matches!(f.measure, Measure::Own(_)))
+        let counts =
+            |f: &Figure| matches!(f.measure, Measure::Own(_) | Measure::Of { anew: true, .. });
+        catalog::named(&record.name).is_none_or(counts)
     };
     let pairs =
         now.iter().filter(own).filter_map(|n| Some((before.iter().find(|b| b.name == n.name)?, n)));
@@ -88,7 +90,8 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
             "other samples: of another number or length, or other rings, pool, class or cores";
         return (Outcome::Open, text.to_owned());
     }
-    let (mut groups, mut apart, mut moods): (Vec<Group<'_>>, _, _) = (Vec::new(), Vec::new(), 0);
+    let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
+    let (mut moods, mut fewer) = (0, 0);
     for (series, place) in places(now) {
         let same = |(s, p): &(&Series, &Place)| s.name == series.name && p.x == place.x;
         let Some((_, old)) = places(before).find(same) else { continue };
@@ -96,6 +99,12 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         else {
             continue;
         };
+        // Their bars say less than the rule takes them to.
+        let samples = place.samples.len().min(old.samples.len());
+        if samples < now.effort.samples {
+            fewer += 1;
+            continue;
+        }
         if !alike(old, place) {
             moods += 1;
             continue;
@@ -115,11 +124,16 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         false => format!("{} against {}; ", now.version, before.version),
     };
     let mut changes: Vec<f64> = groups.iter().flat_map(|g| &g.places).map(|(c, _)| *c).collect();
-    let too_few = changes.len() < moods;
-    let moods = match moods {
-        0 => String::new(),
-        places => format!("; {places} places not counted: words crossed cores at another speed"),
-    };
+    let too_few = changes.len() < moods + fewer;
+    let mut not = String::new();
+    for (places, why) in
+        [(moods, "words crossed cores at another speed"), (fewer, "samples of them failed")]
+    {
+        if places > 0 {
+            not += &format!("; {places} places not counted: {why}");
+        }
+    }
+    let moods = not;
     changes.sort_by(f64::total_cmp);
     let Some(middle) = changes.get(changes.len() / 2) else {
         return (Outcome::Open, format!("{builds}no place in common{moods}"));
@@ -319,6 +333,16 @@ mod tests {
         assert_eq!(taken(5, 2), Outcome::Differs, "two of fifteen");
         assert_eq!(taken(10, 1), Outcome::Agrees);
         assert_eq!(taken(11, 0), Outcome::Open, "nine of twenty");
+    }
+
+    #[test]
+    fn places_of_which_samples_failed_are_not_compared() {
+        let mut now = of(|at| if at < 4 { 20.0 } else { 100.0 }, 80.0);
+        now.series[0].places.iter_mut().take(4).for_each(|place| place.samples.truncate(3));
+        let now = against(now);
+        assert_eq!(now.outcome, Outcome::Agrees, "{now}");
+        assert!(now.text.contains("of 16 places"), "{now}");
+        assert!(now.text.ends_with("4 places not counted: samples of them failed"), "{now}");
     }
 
     #[test]

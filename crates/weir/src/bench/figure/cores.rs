@@ -3,7 +3,7 @@
 use super::data::{Series, Verdict};
 use super::nfactor;
 use super::unf::{LINE_RATE, chain_of, generator, of_line_rate, plan_on};
-use super::values::median;
+use super::values::{median, trend};
 use super::{ECHO, Effort};
 use crate::bench::sample::BenchError;
 use weir_device::Rate;
@@ -71,7 +71,12 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         told(true),
         told(false)
     );
-    (Verdict::DifferentSetUp, text)
+    // More than there are count as one more than there are.
+    let each = LENGTHS.map(|n| [true, false].map(|whole| fewest(whole, n).unwrap_or(3)));
+    let holds = each.iter().all(|[whole, piped]| piped <= whole)
+        && each.iter().any(|[whole, piped]| piped < whole);
+    let what = "pipelined on fewer cores at some length and on more at none";
+    (Verdict::DifferentSetUp, trend(text, what, holds))
 }
 
 #[cfg(test)]
@@ -95,5 +100,6 @@ mod tests {
             text.contains("run to completion 1, 1, 1, more; pipelined 2, 2, 2, more"),
             "{text}"
         );
+        assert!(text.ends_with("does not hold here"), "{text}");
     }
 }

@@ -3,10 +3,9 @@
 use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_json};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use weir_draw::chart::{Axis, Chart, Point};
+use weir_draw::chart::Axis;
 
 /// What has measured: a build that is slower on purpose says so.
 pub const VERSION: &str = if cfg!(feature = "slowed") {
@@ -24,28 +23,51 @@ pub struct Sample {
     pub value: f64,
     /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
     pub round_trip_ns: [f64; 2],
-    /// The real-time class was wanted, and not granted: it is a sample of the default class.
+    /// The real-time class was wanted, and no worker was in it: it is a sample of the default class. So it is where graphs take all cores, which
+    /// are left to others then, where there are devices only, in rivals, and where it is not granted.
     #[serde(default)]
     pub not_granted: bool,
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: Option<f64>,
-    /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has.
+    /// Of a latency under load, how long all packets took: steps by their upper limits in nanoseconds, and how many packets each has. Of flows
+    /// that moved, how long each took: nanoseconds, and how many flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<(u64, u64)>,
     /// Of a latency under load: the load, packets a second, and the part of what was due that had not come out at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<(f64, f64)>,
+    /// Of a median latency: the 99th and the 99.9th percentile of the same packets, in the unit of the value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tail: Option<[f64; 2]>,
+    /// Nothing arrived: the value is what one packet would have been, and a bound.
+    #[serde(default)]
+    pub none: bool,
     /// The search for it had to end before its bounds were as close as they should be.
     #[serde(default)]
     pub open: bool,
+    /// In which round it was taken, from 1: samples of one round were taken after each other. 0: not told.
+    #[serde(default)]
+    pub round: usize,
 }
 
 impl Sample {
     /// A value, and in which mood the machine was before and after.
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
-        let (not_granted, open, cpu_ns, load) = (false, false, None, None);
-        Sample { value, round_trip_ns, not_granted, cpu_ns, histogram: Vec::new(), load, open }
+        let (not_granted, none, open, cpu_ns, load) = (false, false, false, None, None);
+        let histogram = Vec::new();
+        Sample {
+            value,
+            round_trip_ns,
+            not_granted,
+            cpu_ns,
+            histogram,
+            load,
+            tail: None,
+            none,
+            open,
+            round: 0,
+        }
     }
 
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
@@ -59,7 +81,8 @@ impl Sample {
 impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
-        Sample::of(measured.mpps, measured.round_trip_ns)
+        let Measured { mpps, round_trip_ns, withheld, cpu_ns, real_time: _ } = measured;
+        Sample { not_granted: withheld, cpu_ns, ..Sample::of(mpps, round_trip_ns) }
     }
 }
 
@@ -93,6 +116,35 @@ pub fn add(series: &mut Vec<Series>, name: &str, x: f64, sample: Sample) {
     match series.places.iter_mut().find(|p| p.x == x) {
         Some(place) => place.samples.push(sample),
         None => series.places.push(Place { x, samples: vec![sample] }),
+    }
+}
+
+/// Samples of one place that failed, for one reason.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Failed {
+    pub line: String,
+    pub x: f64,
+    pub why: String,
+    pub times: usize,
+}
+
+impl Failed {
+    pub fn count(all: &mut Vec<Failed>, line: &str, x: f64, why: &str) {
+        match all.iter_mut().find(|f| f.line == line && f.x == x && f.why == why) {
+            Some(failed) => failed.times += 1,
+            None => {
+                let (line, why, times) = (line.to_owned(), why.to_owned(), 1);
+                all.push(Failed { line, x, why, times });
+            }
+        }
+    }
+
+    /// All of them in words, of so many samples of each place.
+    pub fn told(all: &[Failed], samples: usize) -> String {
+        let each = all.iter().map(|Failed { line, x, why, times }| {
+            format!("{line} at {x}: {times} of {samples} ({why})")
+        });
+        each.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -195,6 +247,9 @@ pub struct Record {
     /// What could not be had.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// Samples that there are not, as they failed.
+    #[serde(default)]
+    pub failed: Vec<Failed>,
 }
 
 impl Record {
@@ -205,23 +260,19 @@ impl Record {
         self.machine == *machine && self.version == VERSION && self.effort == wanted
     }
 
-    /// Takes in what one more round gave. `left_out`: what could not be had, in it or before: a line that not all rounds have has no place
-    /// then beside others, as which it would look.
+    /// Takes in what one more round gave; `left_out`: what could not be had, in it or before. What there is stays, whatever failed in
+    /// another round: how many did is told ([`Failed`]).
     pub fn take_in(&mut self, round: Vec<Series>, left_out: Vec<String>) {
-        let has = |all: &[Series], name: &str| all.iter().any(|s| s.name == name);
-        let every = self.effort.samples == 0 || left_out.is_empty();
-        self.series.retain(|s| every || has(&round, &s.name));
-        let mine: Vec<Series> =
-            round.into_iter().filter(|s| every || has(&self.series, &s.name)).collect();
-        for line in mine {
+        self.effort.samples += 1;
+        for line in round {
             for place in line.places {
                 for sample in place.samples {
+                    let sample = Sample { round: self.effort.samples, ..sample };
                     add(&mut self.series, &line.name, place.x, sample);
                 }
             }
         }
         self.left_out = left_out;
-        self.effort.samples += 1;
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
@@ -230,113 +281,6 @@ impl Record {
         write_json(&part, self)?;
         std::fs::rename(&part, path)
             .map_err(|source| BenchError::Write { path: path.to_owned(), source })
-    }
-
-    /// Where, how and of what the samples were taken, each line behind a `#`; then a line for each sample.
-    pub fn csv(&self) -> String {
-        let mut out = String::new();
-        for (name, text) in self.about() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "));
-        }
-        out.push_str(
-            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet\n",
-        );
-        for series in &self.series {
-            for place in &series.places {
-                for (i, sample) in place.samples.iter().enumerate() {
-                    let [before, after] = sample.round_trip_ns;
-                    // Writing to a string cannot fail.
-                    let _ = writeln!(
-                        out,
-                        "\"{}\",{},{i},{},{before},{after},{},{}",
-                        series.name.replace('"', "\"\""),
-                        place.x,
-                        sample.value,
-                        sample.not_granted,
-                        sample.cpu_ns.map(|ns| ns.to_string()).unwrap_or_default()
-                    );
-                }
-            }
-        }
-        out
-    }
-
-    /// What is to be known of the samples besides their values.
-    fn about(&self) -> Vec<(&'static str, String)> {
-        let Machine { processor, cores, kernel, mhz, memory_gib, numa_nodes, favoured } =
-            &self.machine;
-        let of = |value: u32, unit: &str| match value {
-            0 => format!("{unit} not told"),
-            value => format!("{value} {unit}"),
-        };
-        let machine = format!(
-            "{processor}, {}, {cores} cores, {}, {}, kernel {kernel}, {} before other sessions",
-            of(*mhz, "MHz"),
-            of(*memory_gib, "GiB"),
-            of(*numa_nodes, "NUMA nodes"),
-            if *favoured { "put" } else { "not put" },
-        );
-        let Taken { samples, seconds, ring, pool, real_time, cores: [devices, chain], .. } =
-            &self.effort;
-        let class = if *real_time { "real-time class wanted" } else { "default class" };
-        let effort = format!(
-            "{samples} of {seconds} s each; rings of {ring}, pool of {pool}; devices on core {devices}, chain on {chain}; {class}"
-        );
-        vec![
-            ("figure", format!("{}, {}: {}", self.name, self.source, self.title)),
-            ("claim", self.claim.clone()),
-            ("seen", format!("{} ({})", self.finding, self.verdict)),
-            ("set-up", self.set_up.clone()),
-            ("machine", machine),
-            ("weir", self.version.clone()),
-            ("samples", effort),
-            ("x", self.x.label.clone()),
-            ("value", self.y.label.clone()),
-        ]
-    }
-
-    /// In which mood the machine was: least, median and most of the round trips around all samples; `None` where no second core took
-    /// part.
-    pub fn regime(&self) -> Option<[f64; 3]> {
-        let samples = self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-        let trips = samples.flat_map(|s| s.round_trip_ns).filter(|ns| *ns > 0.0);
-        spread(trips.collect())
-    }
-
-    pub fn chart(&self) -> Chart {
-        let points = |series: &Series| {
-            let point = |p: &Place| {
-                p.spread().map(|[low, middle, high]| Point { x: p.x, low, middle, high })
-            };
-            let mut points: Vec<Point> = series.places.iter().filter_map(point).collect();
-            points.sort_by(|a, b| a.x.total_cmp(&b.x));
-            points
-        };
-        let line =
-            |s: &Series| weir_draw::chart::Series { name: s.name.clone(), points: points(s) };
-        let lines: Vec<_> = self.series.iter().map(line).collect();
-        let is_above_zero =
-            |line: &weir_draw::chart::Series| line.points.iter().all(|point| point.low > 0.0);
-        Chart {
-            title: format!("{}: {}", self.source, self.title),
-            notes: vec![
-                format!("Claim: {}", self.claim),
-                format!("Seen: {} ({})", self.finding, self.verdict),
-                format!(
-                    "Points are medians of {} samples, bars reach from the least to the most. {}, {} cores, kernel {}; Weir {}.",
-                    self.effort.samples,
-                    self.machine.processor,
-                    self.machine.cores,
-                    self.machine.kernel,
-                    self.version
-                ),
-            ],
-            x: self.x.clone(),
-            // A search may have found nothing: zero is on no logarithmic axis.
-            y: Axis { log: self.y.log && lines.iter().all(is_above_zero), ..self.y.clone() },
-            series: lines,
-        }
     }
 }
 
@@ -366,6 +310,19 @@ pub(super) mod tests {
 
     pub fn sample(value: f64) -> Sample {
         Sample::of(value, [1.0, 2.0])
+    }
+
+    /// Two samples of each point.
+    pub fn sampling() -> SampleArgs {
+        SampleArgs {
+            samples: 2,
+            seconds: 0.4,
+            ring: 1,
+            pool: 1,
+            device_core: 0,
+            chain_core: 1,
+            no_real_time: false,
+        }
     }
 
     /// A figure without samples.
@@ -406,6 +363,7 @@ pub(super) mod tests {
             took_seconds: 1.0,
             series: Vec::new(),
             left_out: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
@@ -423,18 +381,6 @@ pub(super) mod tests {
         assert!(median(&series, "b", 5.0).is_nan());
     }
 
-    #[test]
-    fn a_search_that_found_nothing_has_a_place_on_its_chart() {
-        let mut figure = record("a");
-        figure.y.log = true;
-        for value in [3.0, 5.0] {
-            add(&mut figure.series, "a", 4.0, sample(value));
-        }
-        assert!(figure.chart().y.log);
-        add(&mut figure.series, "a", 5.0, sample(0.0));
-        assert!(figure.chart().to_svg().is_ok());
-    }
-
     /// Lines of one place with one sample each.
     fn round(lines: &[&str]) -> Vec<Series> {
         let mut series = Vec::new();
@@ -444,15 +390,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_figure_grows_by_rounds_and_a_beginning_counts_as_one() {
-        let args = SampleArgs {
-            samples: 2,
-            seconds: 0.4,
-            ring: 1,
-            pool: 1,
-            device_core: 0,
-            chain_core: 1,
-            no_real_time: false,
-        };
+        let args = sampling();
         let mut figure = record("a");
         figure.version = VERSION.to_owned();
         figure.effort = Taken { samples: 0, ..(&args).into() };
@@ -466,16 +404,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_line_that_one_round_could_not_have_is_gone_for_all() {
-        let names = |figure: &Record| -> Vec<String> {
-            figure.series.iter().map(|s| s.name.clone()).collect()
-        };
+    fn good_samples_stay_when_one_of_another_round_fails_and_it_is_counted() {
         let mut figure = record("a");
         figure.effort.samples = 0;
         figure.take_in(round(&["a", "b"]), Vec::new());
-        figure.take_in(round(&["a"]), vec!["b (why)".to_owned()]);
-        assert_eq!(names(&figure), ["a"]);
-        figure.take_in(round(&["a", "b"]), vec!["b (why)".to_owned()]);
-        assert_eq!(names(&figure), ["a"], "it came back with fewer samples than the others");
+        // The second round has no b.
+        Failed::count(&mut figure.failed, "b", 1.0, "it hung");
+        figure.take_in(round(&["a"]), Vec::new());
+        figure.take_in(round(&["a", "b"]), Vec::new());
+        let rounds = |at: usize| -> Vec<usize> {
+            figure.series[at].places[0].samples.iter().map(|s| s.round).collect()
+        };
+        assert_eq!((rounds(0), rounds(1)), (vec![1, 2, 3], vec![1, 3]));
+        let mut failed = figure.failed.clone();
+        Failed::count(&mut failed, "b", 1.0, "it hung");
+        assert_eq!(Failed::told(&failed, 3), "b at 1: 2 of 3 (it hung)");
     }
 }

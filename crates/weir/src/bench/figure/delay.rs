@@ -4,7 +4,7 @@
 
 use super::Effort;
 use super::data::{Place, Sample, Series, Verdict, add};
-use super::search::{Goal, sustainable};
+use super::search::{Goal, LOSS, MOST, sustainable};
 use super::unf::{isolate, plan, unfinished};
 use super::values::median;
 use crate::bench::chain_policy;
@@ -19,10 +19,6 @@ use weir_device::{DeviceSpec, GeneratorSpec, Rate};
 use weir_plan::Plan;
 use weir_runtime::spec::EndSpec;
 
-/// The most that is offered, packets a second.
-const MOST: f64 = 150e6;
-/// A rate is sustained when at its end so much of what was due, at most, has not come out.
-const BEHIND: f64 = 0.01;
 /// The part of the sustained rate at which latency is taken.
 const LOAD: f64 = 0.9;
 /// How long packets run before those that count.
@@ -41,8 +37,8 @@ const COARSE: [u64; 3] = [10, 20, 50];
 
 /// What a rate gave.
 struct Run {
-    /// Of what was due, the part that had not come out at the end.
-    behind: f64,
+    /// Of the packets that were due while it was measured, the part by which fewer came out: what a search for the sustained rate judges, too.
+    lost: f64,
     /// Nanoseconds from when packets were due until they came out, and how many: by steps of the sink, in order of nanoseconds.
     delays: Vec<(u64, u64)>,
 }
@@ -99,9 +95,8 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     effort.round_of(&points, |(name, n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
         let ((found, run), trips) = effort.around(|| {
-            let goal = Goal { loss: BEHIND, width: 0.1, phases: vec![(span / 2, 3)], most: 16 };
-            let found = sustainable(&goal, MOST, |rate, span| {
-                Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.behind)
+            let found = sustainable(&Goal::usual(span), MOST, |rate, span| {
+                Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.lost)
             })?;
             if found.rate <= 0.0 {
                 return Ok((found, None));
@@ -110,13 +105,13 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         })?;
         let Some(run) = run else {
             // There is no load of which it would be the latency.
-            effort.leave_out(&format!("{name}, {n} µNFs: no rate was held in some round"));
+            effort.fail(name, n as f64, "no rate was held");
             return Ok(Vec::new());
         };
         let x = n as f64;
         let of = |(part, at): (&str, f64)| {
             let mut sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
-            (sample.load, sample.open) = (Some((found.rate * LOAD, run.behind)), !found.is_closed);
+            (sample.load, sample.open) = (Some((found.rate * LOAD, run.lost)), !found.is_closed);
             if part == PARTS[0].0 {
                 sample.histogram = run.histogram();
             }
@@ -127,29 +122,28 @@ pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let of = |name: &str, n: f64| median(series, name, n);
-    let text = format!(
-        "p50 / p99 / p99.9 at 4 µNFs: isolated {:.0} / {:.0} / {:.0} µs, fused {:.0} / {:.0} / {:.0} µs",
-        of("isolated, p50", 4.0),
-        of("isolated, p99", 4.0),
-        of("isolated, p99.9", 4.0),
-        of("fused, p50", 4.0),
-        of("fused, p99", 4.0),
-        of("fused, p99.9", 4.0)
-    );
+    let of_kind = |(kind, _): (&str, bool)| {
+        let loads = |n: f64| {
+            let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
+            let place = line.and_then(|s| s.places.iter().find(|p| p.x == n));
+            let samples = place.into_iter().flat_map(|p| &p.samples);
+            let mpps = samples.filter_map(|s| Some(s.load?.0 / 1e6));
+            spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
+        };
+        let each = LENGTHS.map(|n| {
+            let n = n as f64;
+            let of = |part: &str| median(series, &format!("{kind}, {part}"), n);
+            let [p50, p99, p999] = PARTS.map(|(part, _)| of(part));
+            format!("{p50:.0} / {p99:.0} / {p999:.0} µs with {n} at {:.1} Mpps", loads(n))
+        });
+        format!("{kind} {}", each.join(", "))
+    };
     let samples = || series.iter().filter(|s| s.name.ends_with(PARTS[0].0)).flat_map(|s| &s.places);
     let loads = samples().flat_map(|p| &p.samples).filter_map(|s| s.load);
-    let late = loads.clone().filter(|(_, behind)| *behind > BEHIND).count();
-    let at_4 = |kind: &str| {
-        let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
-        let place = line.and_then(|s| s.places.iter().find(|p| p.x == 4.0));
-        let mpps = place.into_iter().flat_map(|p| &p.samples).filter_map(|s| Some(s.load?.0 / 1e6));
-        spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
-    };
+    let late = loads.clone().filter(|(_, lost)| *lost > LOSS).count();
     let text = format!(
-        "{text}, at {:.1} and {:.1} Mpps; {late} of {} runs fell behind all the same{}",
-        at_4("isolated"),
-        at_4("fused"),
+        "p50 / p99 / p99.9: {}; {late} of {} runs at that load lost more than half a percent all the same{}",
+        KINDS.map(of_kind).join("; "),
         loads.count(),
         unfinished(series)
     );
@@ -246,8 +240,9 @@ fn told(rate: u64, settled: u64, end: u64, made: &[(u64, u64)], out: &[(u64, u64
     let gap = 1e9 / rate as f64;
     let began = made.iter().map(|(at, n)| *at as f64 - *n as f64 * gap);
     let began = began.fold(f64::INFINITY, f64::min);
-    let due = ((end as f64 - began) / gap).max(1.0);
-    let arrived = out.last().map_or(0, |(_, n)| *n) as f64;
+    let due = ((end as f64 - settled as f64) / gap).max(1.0);
+    let out_before = out.iter().take_while(|(at, _)| *at <= settled).last().map_or(0, |(_, n)| *n);
+    let arrived = (out.last().map_or(0, |(_, n)| *n) - out_before) as f64;
     let mut delays: Vec<(u64, u64)> = Vec::new();
     let mut before = 0;
     for &(at, n) in out {
@@ -264,7 +259,7 @@ fn told(rate: u64, settled: u64, end: u64, made: &[(u64, u64)], out: &[(u64, u64
         before = n;
     }
     delays.sort_unstable();
-    Run { behind: (1.0 - arrived / due).max(0.0), delays }
+    Run { lost: (1.0 - arrived / due).max(0.0), delays }
 }
 
 #[cfg(test)]
@@ -277,17 +272,32 @@ mod tests {
         let made: Steps = (1..=1000).map(|n| (500 + n * 1000, n)).collect();
         let out: Steps = made.iter().map(|(at, n)| (at + 3000, *n)).collect();
         let run = told(1_000_000, 0, 1_003_500, &made, &out);
-        assert!(run.behind < 0.005, "{}", run.behind);
+        assert!(run.lost < LOSS, "{}", run.lost);
         // Half a packet's time belongs to the middle of a step of one.
         let of = |part| (3000..=3600).contains(&run.percentile(part));
         assert!(of(0.5) && of(0.999), "{:?}", run.delays);
     }
 
     #[test]
+    fn the_finding_has_percentiles_and_load_at_each_length_and_how_many_runs_fell_behind() {
+        let mut series = Vec::new();
+        for (at, (part, _)) in PARTS.into_iter().enumerate() {
+            for (lost, us) in [(0.0, 10.0), (0.02, 30.0), (0.001, 20.0)] {
+                let us = us * 10_f64.powi(at as i32);
+                let sample = Sample { load: Some((9e6, lost)), ..Sample::of(us, [80.0; 2]) };
+                add(&mut series, &format!("isolated, {part}"), 8.0, sample);
+            }
+        }
+        let (_, text) = judge(&series);
+        assert!(text.contains("20 / 200 / 2000 µs with 8 at 9.0 Mpps"), "{text}");
+        assert!(text.contains("1 of 3 runs at that load lost more"), "{text}");
+    }
+
+    #[test]
     fn a_histogram_has_every_packet_in_the_step_that_ends_above_it() {
         assert_eq!([0, 9, 10, 99].map(|ns| above(ns, &FINE)), [10, 10, 12, 100]);
         assert_eq!([49, 50, 100].map(|ns| above(ns, &COARSE)), [50, 100, 200]);
-        let run = Run { behind: 0.0, delays: vec![(1500, 1), (1600, 2), (120_000, 1)] };
+        let run = Run { lost: 0.0, delays: vec![(1500, 1), (1600, 2), (120_000, 1)] };
         assert_eq!(run.histogram(), [(2000, 3), (150_000, 1)]);
         let mut series = Vec::new();
         let sample = Sample { histogram: run.histogram(), ..Sample::of(1.6, [80.0; 2]) };
@@ -304,7 +314,12 @@ mod tests {
         let made: Steps = (1..=1000).map(|n| (n * 1000, n)).collect();
         let out: Steps = (1..=500).map(|n| (n * 2000, n)).collect();
         let run = told(1_000_000, 0, 1_000_000, &made, &out);
-        assert!((0.49..0.51).contains(&run.behind), "{}", run.behind);
+        assert!((0.49..0.51).contains(&run.lost), "{}", run.lost);
+        // What was so before it was measured does not count.
+        let made: Steps = (1..=1000).map(|n| (n * 1000, n)).collect();
+        let out: Steps = (1..=500).map(|n| (500_000 + n * 1000, n)).collect();
+        let run = told(1_000_000, 500_000, 1_000_000, &made, &out);
+        assert!(run.lost < LOSS, "{}", run.lost);
         assert!(run.percentile(0.99) > 400_000, "{}", run.percentile(0.99));
     }
 }

@@ -3,10 +3,10 @@
 //! and the next run another. What each round gave is kept at once: an interrupted run is taken up where it was.
 
 use super::catalog::{self, Figure, Measure};
-use super::data::{self, Record, Series, Verdict};
+use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, page, rivals};
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, prepare, progress};
+use crate::bench::sample::{BenchError, SampleArgs, prepare, progress};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -86,7 +86,8 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
             }
         }
     }
-    finish_report(out, before.as_deref(), failed.into_iter().map(|(_, why)| why).collect())
+    let failed = failed.into_iter().map(|(_, why)| why).collect();
+    run.report(before.as_deref(), failed)
 }
 
 /// Seconds, about, that the samples take which there are not yet.
@@ -119,26 +120,74 @@ impl Run<'_> {
             Measure::Own(measure) => {
                 let left_out = RefCell::new(record.left_out.clone());
                 let (sampling, name) = (&self.to.sampling, figure.name);
-                let effort = Effort { sampling, name, round, began, left_out };
+                let failed = RefCell::new(record.failed.clone());
+                let effort = Effort { sampling, name, round, began, left_out, failed };
                 let series = measure(&effort)?;
+                record.failed = effort.failed.into_inner();
                 record.take_in(series, effort.left_out.into_inner());
             }
-            Measure::Of { name, told } => {
+            Measure::Of { name, told, .. } => {
                 let base =
                     catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.to_owned()))?;
                 let base = self.advance(base, round)?;
                 record.series = told(&base.series);
-                record.left_out = base.left_out;
+                (record.left_out, record.failed) = (base.left_out, base.failed);
                 record.effort.samples = base.effort.samples;
             }
         }
         progress("");
         record.took_seconds += began.elapsed().as_secs_f64();
-        (record.verdict, record.finding) = self::told(figure, &record.series, &record.left_out);
+        (record.verdict, record.finding) = self::told(figure, &record);
         record.write(&self.to.out.join(format!("{}.json", figure.name)))?;
         self.begun.insert(figure.name);
         Ok(record)
     }
+
+    /// Charts, tables and the report of what the folder has of this run.
+    fn report(&self, before: Option<&[Record]>, mut failed: Vec<String>) -> Result<(), BenchError> {
+        let out = &self.to.out;
+        let records = match data::read_all(out) {
+            Err(BenchError::NoFigures(_)) if !failed.is_empty() => {
+                return Err(BenchError::Failed(failed.join("; ")));
+            }
+            records => records?,
+        };
+        let (records, others) = of_this_run(records, &self.machine, &self.to.sampling);
+        for record in &records {
+            if let Err(e) = draw(out, record) {
+                failed.push(format!("{}: {e}", record.name));
+            }
+        }
+        let compared = before.map(|before| compare::all(before, &records));
+        if let Some(compared) = &compared {
+            compared.iter().for_each(|figure| println!("{figure}"));
+            println!("{}", compare::sum(compared));
+        }
+        others.iter().for_each(|name| println!("{name}: {OTHERS}"));
+        let path = out.join("report.html");
+        let page = page::page(&records, compared.as_deref(), &failed, &others);
+        std::fs::write(&path, page)
+            .map_err(|source| BenchError::Write { path: path.clone(), source })?;
+        println!("{}", path.display());
+        match failed.is_empty() {
+            true => Ok(()),
+            false => Err(BenchError::Failed(failed.join("; "))),
+        }
+    }
+}
+
+/// Why a figure that the folder has is not in the report.
+pub(super) const OTHERS: &str = "what the folder has of it was taken by another program, on another machine or with other samples, and is not shown";
+
+/// What a folder has of this run, and the names of what it has of others: points of both in one report would pass for one run's.
+fn of_this_run(
+    records: Vec<Record>,
+    machine: &Machine,
+    sampling: &SampleArgs,
+) -> (Vec<Record>, Vec<String>) {
+    let (own, others): (Vec<_>, Vec<_>) =
+        records.into_iter().partition(|record| record.is_of(machine, sampling));
+    (own, others.into_iter().map(|record| record.name).collect())
 }
 
 /// A figure of which nothing is measured yet.
@@ -159,52 +208,26 @@ fn empty(figure: &Figure, machine: &Machine, to: &OutArgs) -> Record {
         took_seconds: 0.0,
         series: Vec::new(),
         left_out: Vec::new(),
+        failed: Vec::new(),
     }
 }
 
-/// What the samples say, and what there are none of.
-fn told(figure: &Figure, series: &[Series], left_out: &[String]) -> (Verdict, String) {
-    let left_out = left_out.join("; ");
-    if series.is_empty() {
-        return (Verdict::DifferentSetUp, format!("not measured: {left_out}"));
+/// What the samples say, which of them failed, and what there are none of.
+fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
+    let left_out = record.left_out.join("; ");
+    let failed = Failed::told(&record.failed, record.effort.samples);
+    if record.series.is_empty() {
+        let why = [left_out, failed].into_iter().filter(|why| !why.is_empty());
+        let why = why.collect::<Vec<_>>().join("; ");
+        return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
-    let (verdict, finding) = (figure.judge)(series);
-    match left_out.is_empty() {
-        true => (verdict, finding),
-        false => (verdict, format!("{finding}. Left out: {left_out}")),
-    }
-}
-
-/// Charts, tables and the report of all that a folder has.
-fn finish_report(
-    out: &Path,
-    before: Option<&[Record]>,
-    mut failed: Vec<String>,
-) -> Result<(), BenchError> {
-    let records = match data::read_all(out) {
-        Err(BenchError::NoFigures(_)) if !failed.is_empty() => {
-            return Err(BenchError::Failed(failed.join("; ")));
-        }
-        records => records?,
-    };
-    for record in &records {
-        if let Err(e) = draw(out, record) {
-            failed.push(format!("{}: {e}", record.name));
+    let (verdict, mut finding) = (figure.judge)(&record.series);
+    for (what, text) in [("Left out", left_out), ("Samples that failed", failed)] {
+        if !text.is_empty() {
+            finding = format!("{finding}. {what}: {text}");
         }
     }
-    let compared = before.map(|before| compare::all(before, &records));
-    if let Some(compared) = &compared {
-        compared.iter().for_each(|figure| println!("{figure}"));
-        println!("{}", compare::sum(compared));
-    }
-    let path = out.join("report.html");
-    std::fs::write(&path, page::page(&records, compared.as_deref(), &failed))
-        .map_err(|source| BenchError::Write { path: path.clone(), source })?;
-    println!("{}", path.display());
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(BenchError::Failed(failed.join("; "))),
-    }
+    (verdict, finding)
 }
 
 /// Writes chart and table of what was measured.
@@ -220,4 +243,52 @@ fn draw(out: &Path, record: &Record) -> Result<(), BenchError> {
         return Ok(());
     }
     save("svg", record.chart().to_svg()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::tests::{record, sampling};
+    use crate::bench::figure::data::{Sample, Taken, add};
+
+    #[test]
+    fn what_another_program_left_in_the_folder_is_no_part_of_this_runs_report() {
+        let args = sampling();
+        let of = |name: &str, program: u64| {
+            let mut record = record(name);
+            record.version = data::VERSION.to_owned();
+            record.effort = Taken { samples: 1, ..(&args).into() };
+            record.effort.program ^= program;
+            record
+        };
+        let machine = record("a").machine;
+        let (own, others) = of_this_run(vec![of("now", 0), of("ghost", 1)], &machine, &args);
+        assert_eq!(own.iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["now"]);
+        assert_eq!(others, ["ghost"]);
+        let mut elsewhere = machine.clone();
+        elsewhere.cores += 1;
+        assert_eq!(of_this_run(vec![of("now", 0)], &elsewhere, &args).1, ["now"]);
+    }
+
+    #[test]
+    fn failed_samples_and_what_is_left_out_are_told_with_the_finding() {
+        let figure = catalog::named("unf-sfc").unwrap();
+        let mut record = record("unf-sfc");
+        record.left_out = vec!["a rival (not installed)".to_owned()];
+        Failed::count(&mut record.failed, "in turn", 2.0, "it hung");
+        let (_, text) = told(figure, &record);
+        let why = "not measured: a rival (not installed); in turn at 2: 1 of 5 (it hung)";
+        assert_eq!(text, why);
+        for (instances, mpps) in [(1.0, 2.0), (2.0, 3.9)] {
+            add(&mut record.series, "in turn", instances, Sample::of(mpps, [80.0; 2]));
+        }
+        let (_, text) = told(figure, &record);
+        assert!(text.starts_with("2.00 Mpps with one, 3.90 with two (1.95 times)"), "{text}");
+        assert!(
+            text.contains(
+                "holds here. Left out: a rival (not installed). Samples that failed: in turn at 2"
+            ),
+            "{text}"
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::compare::{self, Compared, Outcome};
 use super::data::{Record, Verdict};
-
+use super::make::OTHERS;
 use std::fmt::Write;
 
 const STYLE: &str = ":root{color-scheme:light dark;--line:#c9d3dc;--soft:#f3f6f9;--text:#1b2733;--back:#fff}\
@@ -14,7 +14,13 @@ section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--so
 .reached{color:#00734f}.missed{color:#b8480a}@media(prefers-color-scheme:dark){.reached{color:#4fd3a8}.missed{color:#ff9d63}}";
 
 /// The whole page.
-pub fn page(records: &[Record], compared: Option<&[Compared]>, failed: &[String]) -> String {
+/// `others`: figures that the folder has of another run.
+pub fn page(
+    records: &[Record],
+    compared: Option<&[Compared]>,
+    failed: &[String],
+    others: &[String],
+) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out. \
@@ -42,6 +48,9 @@ pub fn page(records: &[Record], compared: Option<&[Compared]>, failed: &[String]
     out.push_str("</table>\n");
     if !failed.is_empty() {
         let _ = writeln!(out, "<h2>Not made</h2>\n<pre>{}</pre>", escaped(&failed.join("\n")));
+    }
+    if !others.is_empty() {
+        let _ = writeln!(out, "<p>{}: {OTHERS}.</p>", escaped(&others.join(", ")));
     }
     if let Some(compared) = compared {
         against(&mut out, compared);
@@ -90,8 +99,7 @@ fn section(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
         "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \
-         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}{}; {}. {}, {} cores, kernel {}; \
-         Weir {}.</p>\n\
+         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}; {}; {}. {}; Weir {}.</p>\n\
          <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a> · <a href=\"{}.json\">JSON</a></p></section>",
         record.name,
         escaped(&record.source),
@@ -105,11 +113,9 @@ fn section(out: &mut String, record: &Record) {
         record.took_seconds,
         record.effort.ring,
         record.effort.pool,
-        if record.effort.real_time { "" } else { "; without the real-time class" },
+        escaped(&record.class()),
         regime(record),
-        escaped(&record.machine.processor),
-        record.machine.cores,
-        escaped(&record.machine.kernel),
+        escaped(&record.machine.line()),
         escaped(&record.version),
         record.name,
         record.name,
@@ -131,4 +137,103 @@ fn regime(record: &Record) -> String {
 
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::add;
+    use crate::bench::figure::data::tests::{record, sample};
+
+    fn figure(name: &str) -> Record {
+        let mut figure = record(name);
+        figure.claim = "grows < 10 & more".to_owned();
+        figure.x.label = "µNFs in the chain".to_owned();
+        figure.y.label = "million packets a second".to_owned();
+        for (x, value) in [(1.0, 3.0), (1.0, 5.0), (2.0, 4.0)] {
+            add(&mut figure.series, "isolated", x, sample(value));
+        }
+        figure
+    }
+
+    #[test]
+    fn the_report_needs_no_network_no_script_and_no_other_file() {
+        let page = page(&[figure("unf-7"), record("unf-8")], None, &["one".to_owned()], &[]);
+        // An XML namespace is a name; nothing is fetched for it.
+        let page = page.replace("http://www.w3.org/2000/svg", "").to_lowercase();
+        for outside in [
+            "http:", "https:", "//", "<script", "<link", "<iframe", "src=", "@import", "url(",
+            "<img",
+        ] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+        let links: Vec<&str> =
+            page.split("href=\"").skip(1).filter_map(|l| l.split('"').next()).collect();
+        assert!(!links.is_empty());
+        for link in links {
+            let own = link.starts_with('#') || link.starts_with("unf-");
+            assert!(own && !link.contains(':'), "{link}");
+        }
+    }
+
+    #[test]
+    fn the_report_is_light_and_dark() {
+        let page = page(&[figure("unf-7")], None, &[], &[]);
+        assert!(page.contains("color-scheme:light dark"));
+        let (light, dark) = page.split_once("@media(prefers-color-scheme:dark)").unwrap();
+        for colour in ["--text:", "--back:", "--line:"] {
+            assert!(light.contains(colour) && dark.contains(colour), "{colour}");
+        }
+        // Charts are drawn on white.
+        assert!(dark.contains("svg{filter:invert("));
+    }
+
+    /// A drawing's texts in one line: long ones stand in several there.
+    fn texts(svg: &str) -> String {
+        let pieces = svg.split('<').filter_map(|tag| Some(tag.split_once('>')?.1.trim()));
+        pieces.filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn each_figure_has_claim_finding_units_machine_class_and_error_bars_in_chart_and_page() {
+        let figure = figure("unf-7");
+        let page = page(std::slice::from_ref(&figure), None, &[], &[]);
+        let svg = texts(&figure.chart().to_svg().unwrap());
+        let machine = "a processor, 2 cores, 2000 MHz, 8 GiB, 1 NUMA nodes, kernel 6.1";
+        let told = ["grows &lt; 10 &amp; more", "a finding (missed)", machine, "real-time class"];
+        let axes = ["µNFs in the chain", "million packets a second", "bars reach from the least"];
+        for wanted in told.iter().chain(&axes) {
+            assert!(svg.contains(wanted), "{wanted}: {svg}");
+            assert!(page.contains(wanted), "{wanted}: {page}");
+        }
+        let mut default = figure.clone();
+        default.effort.real_time = false;
+        assert!(texts(&default.chart().to_svg().unwrap()).contains("default class"));
+        let mut some = figure.clone();
+        some.series[0].places[0].samples[0].not_granted = true;
+        let class =
+            "real-time class in 2 of 3 samples (in the others Weir has all cores or devices only";
+        assert!(texts(&some.chart().to_svg().unwrap()).contains(class), "{}", some.class());
+    }
+
+    #[test]
+    fn what_was_not_made_and_what_is_of_another_run_is_said() {
+        let page = page(&[], None, &["unf-5a: <why>".to_owned()], &["unf-6".to_owned()]);
+        assert!(page.contains("<h2>Not made</h2>") && page.contains("unf-5a: &lt;why&gt;"));
+        assert!(page.contains(&format!("<p>unf-6: {OTHERS}.</p>")));
+    }
+
+    #[test]
+    fn agreeing_and_differing_figures_are_told_apart() {
+        let of = |name: &str, outcome| Compared {
+            name: name.to_owned(),
+            outcome,
+            text: "why".to_owned(),
+        };
+        let compared = [of("unf-7", Outcome::Agrees), of("unf-8", Outcome::Differs)];
+        let page = page(&[], Some(&compared), &[], &[]);
+        assert!(page.contains("1 figures agree, 0 cannot be compared; that differ: unf-8"));
+        assert!(page.contains("<td class=\"reached\">agrees</td>"));
+        assert!(page.contains("<td class=\"missed\">differs</td>"));
+    }
 }

@@ -7,17 +7,21 @@ use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
-use crate::bench::machine::{mhz, round_trip};
+use crate::bench::machine::{cpu_time_ns, mhz, round_trip};
 use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
 
 static SIZES: [u16; 3] = [64, 512, 1500];
+/// A rival of which so many samples failed is not tried any more: each may take all the patience there is.
+const HOPELESS: usize = 6;
+/// Why there is no sample of who failed a moment ago, or too often.
+const NOT_TRIED: &str = "not tried again";
 /// Until testpmd has to be ready, and to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -28,6 +32,8 @@ pub enum RivalError {
     Start(&'static str, std::io::Error),
     #[error("{0} refused: {1}")]
     Refused(&'static str, String),
+    #[error("{0} ended by itself; it said last: {1}")]
+    Ended(&'static str, String),
     #[error("{0} did not answer within {PATIENCE:?}; it said last: {1}")]
     Mute(&'static str, String),
 }
@@ -167,8 +173,9 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
         .collect();
     let mut gone = BTreeSet::new();
-    let mut series = effort.round_of(&points, |(name, x, (who, size))| {
-        if gone.contains(name) {
+    effort.round_of(&points, |(name, x, (who, size))| {
+        if gone.contains(name) || effort.failures(name) >= HOPELESS {
+            effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
         }
         let sample = match who {
@@ -182,25 +189,18 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             Ok(sample) => Ok(vec![(name.to_owned(), x, sample)]),
             Err(why) => {
                 // The others are worth having without it.
-                effort.leave_out(&format!("{name} ({why})"));
+                effort.fail(name, x, &why.to_string());
                 gone.insert(name);
                 Ok(Vec::new())
             }
         }
-    })?;
-    // A line of fewer samples than the others' would look like theirs.
-    series.retain(|line| !gone.contains(line.name.as_str()));
-    Ok(series)
+    })
 }
 
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {
     let generator = GeneratorSpec { size: size - 4, ..GeneratorSpec::default() };
     let source = DeviceSpec::Generator(generator);
-    let sample: Sample =
-        effort.sampling.take(&chain_policy(macswaps), Isolate::Each, source)?.into();
-    // Source and sink have one core, the µNF the other, and none rests.
-    let cores = if macswaps == 0 { 1.0 } else { 2.0 };
-    Ok(Sample { cpu_ns: Some(cores * 1e3 / sample.value), ..sample })
+    Ok(effort.sampling.take(&chain_policy(macswaps), Isolate::Each, source)?.into())
 }
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
@@ -211,9 +211,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
             format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles")
         }
     };
-    let all: Vec<String> = ALL.iter().map(of).collect();
+    let (all, clock): (Vec<String>, _) = (ALL.iter().map(of).collect(), mhz() as u32);
     let text = format!(
-        "at 64 bytes, cycles a packet of all cores: {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
+        "at 64 bytes; cycles a packet are processor time, of all threads that take part, times the clock of {clock} MHz that the kernel states (on virtual machines the time \
+         stamp counter's: a core that is boosted makes more): {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
          content, a process for each function, and ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets; on rings \
          testpmd takes and gives back no buffer: 128 packets go round. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
         all.join("; ")
@@ -284,9 +285,10 @@ impl Testpmd {
         for _ in 0..2 {
             loop {
                 let left = end.saturating_duration_since(Instant::now());
-                let Ok(line) = self.lines.recv_timeout(left) else {
-                    return Err(RivalError::Mute("dpdk-testpmd", self.last.clone()));
-                };
+                let line = self.lines.recv_timeout(left).map_err(|e| match e {
+                    RecvTimeoutError::Timeout => RivalError::Mute(TESTPMD, self.last.clone()),
+                    RecvTimeoutError::Disconnected => RivalError::Ended(TESTPMD, self.last.clone()),
+                })?;
                 let packets = line.trim().strip_prefix("TX-packets:");
                 let packets =
                     packets.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
@@ -335,11 +337,31 @@ fn testpmd_sample(
     testpmd.sent()?;
     std::thread::sleep(span / 2);
     let (from, start) = testpmd.sent()?;
+    let busy = cpu_time_ns([testpmd.child.id()]);
     std::thread::sleep(span);
     let (to, end) = testpmd.sent()?;
+    let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.child.id()])], [from, to]);
     drop(testpmd);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    // One core forwards, and never rests.
-    Ok(Sample { cpu_ns: Some(1e3 / value), ..Sample::of(value, [before, after]) })
+    // It is in the default class.
+    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, [before, after]) })
+}
+
+/// Nanoseconds of processor time for each packet, from what there was of both before and after.
+fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f64> {
+    let (packets, ns) = (to.checked_sub(from)?, then?.checked_sub(busy?)?);
+    (packets > 0).then(|| ns as f64 / packets as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::per_packet;
+
+    #[test]
+    fn processor_time_is_told_for_each_packet_or_not_at_all() {
+        assert_eq!(per_packet([Some(1_000), Some(5_000)], [10, 50]), Some(100.0));
+        assert_eq!(per_packet([Some(1_000), Some(5_000)], [10, 10]), None, "no packet");
+        assert_eq!(per_packet([Some(1_000), None], [10, 50]), None, "no account of it");
+    }
 }

@@ -5,6 +5,11 @@
 
 use std::time::Duration;
 
+/// Part of the packets of a trial's time that may be missing at its end for a rate to count as sustained.
+pub const LOSS: f64 = 0.005;
+/// The most that is offered, packets a second.
+pub const MOST: f64 = 150e6;
+
 /// What counts as sustained, and when the search ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
@@ -16,6 +21,13 @@ pub struct Goal {
     pub phases: Vec<(Duration, usize)>,
     /// No more trials than this in all.
     pub most: usize,
+}
+
+impl Goal {
+    /// The goal of all figures, whose samples take so long: at most half a percent may be missing in two of three trials.
+    pub fn usual(span: Duration) -> Self {
+        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 16 }
+    }
 }
 
 /// What a search has found.

@@ -75,8 +75,9 @@ const LOOKUP: &str = "looked up, counted, expired";
 /// The flow table alone, in this thread, by flows that come at random.
 pub fn table(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let mut flows = vec![1_000, 10_000, 100_000, 1_000_000];
-    if available_kib() > TABLE_KIB {
-        flows.push(10_000_000);
+    match available_kib() > TABLE_KIB {
+        true => flows.push(10_000_000),
+        false => effort.fail(LOOKUP, 1e7, "too little memory was free"),
     }
     let points: Vec<_> = flows.into_iter().map(|n: u32| (LOOKUP, f64::from(n), n)).collect();
     effort.round(&points, |flows| {

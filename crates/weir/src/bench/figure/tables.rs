@@ -3,7 +3,7 @@
 
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
-use super::values::median;
+use super::values::{median, trend};
 use crate::bench::sample::BenchError;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -138,7 +138,9 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         told("HttpClassifier")
     );
     // Most of it is devices here, and next to nothing there.
-    (Verdict::DifferentSetUp, text)
+    let holds = isolated > 0.0 && fused > isolated;
+    let what = "merging saves, more by hand than as µNFs";
+    (Verdict::DifferentSetUp, trend(text, what, holds))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The µNF paper's figures.
 
-use super::data::{Place, Sample, Series, Verdict, add};
-use super::search::{Goal, sustainable};
-use super::values::{across, median, not_granted, ratio};
+use super::data::{Place, Sample, Series, Verdict};
+use super::search::{Goal, MOST, sustainable};
+use super::values::{across, median, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
@@ -15,39 +15,15 @@ use std::time::Duration;
 use weir_control::wiring::RunOptions;
 use weir_device::{DeviceSpec, GeneratorSpec, ListedFlow, ListedSpec, Rate};
 use weir_plan::{Asked, Isolate, Plan};
-use weir_runtime::spec::Trial;
 
 /// 64-byte packets a second on a wire of 10 Gbit/s, with preamble, check sequence and gap (RFC 2544).
 pub(super) const LINE_RATE: u64 = 14_880_952;
-/// Part of the packets that may be lost for a rate to count as sustained.
-const LOSS: f64 = 0.005;
 /// Bytes on the wire that are in no buffer: check sequence, preamble and gap.
 const ON_WIRE: f64 = 24.0;
 /// How many µNFs the figures by length have.
 pub(super) const LENGTHS: [usize; 5] = [1, 2, 4, 6, 8];
-/// The same of those by class, each of which has six lines.
-const CLASS_LENGTHS: [usize; 4] = [1, 2, 4, 8];
-/// Million packets a second that stand for none at all on a logarithmic axis: one.
-const NOTHING: f64 = 1e-6;
 /// The line of chains that are one process.
 pub(super) const FUSED: &str = "fused";
-
-/// A scheduling class, and whether workers leave their core by themselves.
-#[derive(Clone, Copy)]
-struct Class {
-    real_time: bool,
-    round_robin: bool,
-    yields: bool,
-}
-
-const CLASSES: [(&str, Class); 6] = [
-    ("FIFO, yielding", Class { real_time: true, round_robin: false, yields: true }),
-    ("RR, yielding", Class { real_time: true, round_robin: true, yields: true }),
-    ("default (CFS/EEVDF), yielding", Class { real_time: false, round_robin: false, yields: true }),
-    ("FIFO, not yielding", Class { real_time: true, round_robin: false, yields: false }),
-    ("RR, not yielding", Class { real_time: true, round_robin: true, yields: false }),
-    ("default, not yielding", Class { real_time: false, round_robin: false, yields: false }),
-];
 
 pub(super) fn plan(effort: &Effort<'_>, text: &str, isolate: Isolate) -> Result<Plan, BenchError> {
     plan_on(text, isolate, vec![effort.sampling.device_core, effort.sampling.chain_core])
@@ -76,118 +52,8 @@ pub(super) fn generator(size: u16, rate: Rate) -> DeviceSpec {
 }
 
 /// A value that a sample's throughput gives.
-fn with_value(sample: Sample, value: impl FnOnce(f64) -> f64) -> Sample {
+pub(super) fn with_value(sample: Sample, value: impl FnOnce(f64) -> f64) -> Sample {
     Sample { value: value(sample.value), ..sample }
-}
-
-fn of_class(
-    effort: &Effort<'_>,
-    (length, class): (usize, Class),
-    rate: Rate,
-) -> Result<Sample, BenchError> {
-    let plan = plan(effort, &chain_policy(length), Isolate::Each)?;
-    let options = RunOptions {
-        real_time: class.real_time,
-        busy: !class.yields,
-        trial: Trial {
-            round_robin: class.round_robin,
-            keeps_core: !class.yields,
-            ..Trial::default()
-        },
-        ..effort.sampling.options()
-    };
-    let measured = effort.sampling.run_with(&plan, generator(60, rate), &options)?;
-    let not_granted = class.real_time && !measured.real_time;
-    Ok(Sample { not_granted, ..measured.into() })
-}
-
-fn by_class() -> Vec<(&'static str, f64, (usize, Class))> {
-    let of = |&(name, class): &(&'static str, Class)| {
-        CLASS_LENGTHS.map(move |n| (name, n as f64, (n, class)))
-    };
-    CLASSES.iter().flat_map(of).collect()
-}
-
-/// Fig. 5a.
-pub fn classes(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let shown = |mpps: f64| mpps.max(NOTHING);
-    let limit = || effort.echo(generator(60, Rate::Max));
-    effort.round_below(limit, &by_class(), |point| {
-        Ok(with_value(of_class(effort, point, Rate::Max)?, shown))
-    })
-}
-
-pub fn judge_classes(series: &[Series]) -> (Verdict, String) {
-    let of = |name: &str, n: f64| ratio(series, name, CLASSES[0].0, n);
-    // Not a number, where nothing was measured, is no more.
-    let is_there = |n: f64| of(CLASSES[0].0, n) == 1.0;
-    let best = |n: &&f64| is_there(**n) && !CLASSES.iter().any(|(name, _)| of(name, **n) > 1.05);
-    let lengths = CLASS_LENGTHS.map(|n| n as f64);
-    let at = lengths.iter().filter(best).count();
-    let each = |name: &str| lengths.map(|n| format!("{:.2}", of(name, n))).join(", ");
-    let text = format!(
-        "FIFO with yielding is best (within 5 %) at {at} of {} lengths; of what it does, in the same round, RR does {} and the default class {} at 1, 2, 4, 8{}",
-        lengths.len(),
-        each(CLASSES[1].0),
-        each(CLASSES[2].0),
-        across(series, CLASSES[0].0)
-    );
-    if let Some(why) = withheld(series) {
-        return (Verdict::DifferentSetUp, format!("{why}; {text}"));
-    }
-    (Verdict::of(at == lengths.len()), text)
-}
-
-/// Of which lines the real-time class was withheld, if of any.
-fn withheld(series: &[Series]) -> Option<String> {
-    let lines = CLASSES.iter().map(|(name, _)| *name).filter(|name| not_granted(series, name));
-    let lines: Vec<_> = lines.collect();
-    (!lines.is_empty())
-        .then(|| format!("the real-time class was not granted to: {}", lines.join(", ")))
-}
-
-/// The gain from yielding: how many times as much as without.
-pub fn yielding(series: &[Series]) -> Vec<Series> {
-    let mut told = Vec::new();
-    for ((with, _), (without, _)) in CLASSES.iter().zip(&CLASSES[3..]) {
-        let line = |name: &str| series.iter().find(|s| s.name == name);
-        let (Some(with), Some(without)) = (line(with), line(without)) else { continue };
-        let class = with.name.split(',').next().unwrap_or(&with.name);
-        for place in &with.places {
-            let other = without.places.iter().find(|p| p.x == place.x);
-            // Those of one round.
-            for (a, b) in place.samples.iter().zip(other.map_or(&[][..], |p| &p.samples)) {
-                let gain = Sample { value: a.value / b.value.max(NOTHING), ..a.clone() };
-                add(&mut told, class, place.x, gain);
-            }
-        }
-    }
-    told
-}
-
-pub fn judge_yielding(series: &[Series]) -> (Verdict, String) {
-    let lines = series.iter().map(|s| s.name.as_str());
-    let each = lines.map(|name| {
-        let of = |n| median(series, name, n);
-        format!("{name} {:.1} at 1, {:.0} at 2, {:.0} at 8", of(1.0), of(2.0), of(8.0))
-    });
-    let text = format!(
-        "times as much: {}; where nothing arrives without yielding, one packet a second is taken for it",
-        each.collect::<Vec<_>>().join("; ")
-    );
-    let gained = CLASS_LENGTHS
-        .iter()
-        .filter(|n| **n > 1)
-        .all(|n| median(series, "FIFO", *n as f64) >= 1000.0);
-    (Verdict::of(gained), text)
-}
-
-/// Fig. 5b.
-pub fn line_rate(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let limit = || Ok(of_line_rate(effort.echo(generator(60, Rate::PerSecond(LINE_RATE)))?));
-    effort.round_below(limit, &by_class(), |point| {
-        Ok(of_line_rate(of_class(effort, point, Rate::PerSecond(LINE_RATE))?))
-    })
 }
 
 /// Percent of the packets of 10 Gbit/s.
@@ -195,31 +61,12 @@ pub(super) fn of_line_rate(sample: Sample) -> Sample {
     with_value(sample, |mpps| mpps * 1e8 / LINE_RATE as f64)
 }
 
-pub fn judge_line_rate(series: &[Series]) -> (Verdict, String) {
-    let longest = |name: &str| {
-        let holds = |n: &&usize| median(series, name, **n as f64) >= 99.0;
-        CLASS_LENGTHS.iter().take_while(holds).last().copied().unwrap_or(0)
-    };
-    let [fifo, rr, default] = [0, 1, 2].map(|i| longest(CLASSES[i].0));
-    let text = format!(
-        "longest chain with 99 % of 14.88 Mpps: FIFO {fifo}, RR {rr}, default {default} (of up to 8)"
-    );
-    if let Some(why) = withheld(series) {
-        return (Verdict::DifferentSetUp, format!("{why}; {text}"));
-    }
-    // There is no network card: it is not claimed to be reached.
-    let holds = fifo >= rr && fifo >= default && fifo > 0;
-    (if holds { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
-}
-
 /// Beyond the paper: what chains sustain, by a search. One µNF is one process either way, and searched for once.
 pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    const MOST: f64 = 150e6;
     const KINDS: [&str; 2] = ["isolated", FUSED];
     let points = [(0, true), (1, true), (4, true), (4, false), (8, true), (8, false)];
     let span = Duration::from_secs_f64(effort.sampling.seconds);
-    let goal =
-        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 16 };
+    let goal = Goal::usual(span);
     let points = effort.in_order(&points);
     effort.round_of(&points, |(n, isolated)| {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
@@ -303,7 +150,10 @@ pub fn judge_sizes(series: &[Series]) -> (Verdict, String) {
         .collect();
     let least = one.iter().copied().fold(f64::INFINITY, f64::min);
     let text = format!("least of the medians: {least:.0} Gbit/s, without a network card");
-    (Verdict::DifferentSetUp, text)
+    (
+        Verdict::DifferentSetUp,
+        trend(text, "10 Gbit/s at every size", least.is_finite() && least >= 10.0),
+    )
 }
 
 /// Fig. 7.
@@ -323,20 +173,31 @@ pub fn prefetch(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_prefetch(series: &[Series]) -> (Verdict, String) {
     // Other places of a line are no neighbours.
-    let gain = |name: &str| median(series, name, 256.0) / median(series, name, 0.0);
+    let gain = |name: &str, ahead: f64| median(series, name, ahead) / median(series, name, 0.0);
+    let told = |name: &str| format!("{:.2} and {:.2} times", gain(name, 32.0), gain(name, 256.0));
+    let [isolated, fused] = ["two MacSwaps, isolated", "two MacSwaps, fused"];
     let text = format!(
-        "asking for all instead of none: {:.2} times isolated, {:.2} fused, on one NUMA node",
-        gain("two MacSwaps, isolated"),
-        gain("two MacSwaps, fused")
+        "asking for 32 of 256 (as 8 of 64) and for all, instead of none: {} isolated, {} fused, on one NUMA node",
+        told(isolated),
+        told(fused)
     );
-    (Verdict::DifferentSetUp, text)
+    let holds = gain(isolated, 32.0) >= 1.1;
+    (
+        Verdict::DifferentSetUp,
+        trend(
+            text,
+            "an eighth of a batch gives back what is lost without: a tenth more at least",
+            holds,
+        ),
+    )
 }
 
 const COMPLETED: &str = "run to completion (fused)";
+const PIPELINED: &str = "pipelined (isolated)";
 
 /// Fig. 10.
 pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let kinds = [(COMPLETED, false), ("pipelined (isolated)", true)];
+    let kinds = [(COMPLETED, false), (PIPELINED, true)];
     let points: Vec<_> = kinds
         .iter()
         .flat_map(|&(name, isolated)| LENGTHS.map(|n| (name, n as f64, (n, isolated))))
@@ -349,17 +210,20 @@ pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
-    let ratio = |n: usize| ratio(series, "pipelined (isolated)", COMPLETED, n as f64);
-    let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).count();
+    let ratio = |n: usize| ratio(series, PIPELINED, COMPLETED, n as f64);
+    let each = LENGTHS.map(|n| format!("{:.2} at {n}", ratio(n)));
+    let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).map(ToString::to_string);
+    let wins: Vec<String> = wins.collect();
+    let wins =
+        if wins.is_empty() { "nowhere".to_owned() } else { format!("at {}", wins.join(", ")) };
     let text = format!(
-        "pipelined / run to completion: {:.2} at 1, {:.2} at 4, {:.2} at 8 µNFs; the pipeline wins at {wins} of {} lengths{}",
-        ratio(1),
-        ratio(4),
-        ratio(8),
-        LENGTHS.len(),
+        "pipelined / run to completion: {} µNFs; the pipeline wins {wins}{}",
+        each.join(", "),
         across(series, COMPLETED)
     );
-    (Verdict::of(ratio(8) > 1.0), text)
+    let holds = ratio(8) > 1.0;
+    let what = "the pipeline wins as the chain grows: at 8 µNFs";
+    (Verdict::of(holds), trend(text, what, holds))
 }
 
 /// §VII-C2: the service chain of Fig. 11 at 200-byte packets, with one and with two HttpClassifiers.
@@ -408,7 +272,8 @@ pub fn judge_service_chain(series: &[Series]) -> (Verdict, String) {
         "{one:.2} Mpps with one, {best:.2} with two ({:.2} times), on two cores that all µNFs and the devices share",
         best / one
     );
-    (Verdict::DifferentSetUp, text)
+    let holds = best >= 1.5 * one;
+    (Verdict::DifferentSetUp, trend(text, "two do nearly twice as much, 1.5 times at least", holds))
 }
 
 /// A policy that leads through `n` NFs of a type, written with its configuration.
@@ -422,6 +287,52 @@ pub(super) fn chain_of(n: usize, nf: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::figure::data::add;
+
+    #[test]
+    fn fig_10_names_the_lengths_at_which_the_pipeline_wins() {
+        let of = |pipelined: [f64; 5]| {
+            let mut series = Vec::new();
+            for (n, mpps) in LENGTHS.into_iter().zip(pipelined) {
+                add(&mut series, COMPLETED, n as f64, Sample::of(10.0, [80.0; 2]));
+                add(&mut series, PIPELINED, n as f64, Sample::of(mpps, [80.0; 2]));
+            }
+            judge_completion(&series)
+        };
+        let (verdict, text) = of([12.0, 11.0, 9.0, 8.0, 7.0]);
+        assert_eq!(verdict, Verdict::Missed);
+        assert!(text.contains("the pipeline wins at 1, 2."), "{text}");
+        assert!(text.contains("1.20 at 1") && text.ends_with("does not hold here"), "{text}");
+        let (verdict, text) = of([9.0, 9.0, 9.0, 11.0, 12.0]);
+        assert!(verdict == Verdict::Reached && text.contains("wins at 6, 8."), "{text}");
+        assert!(of([9.0; 5]).1.contains("wins nowhere"), "{}", of([9.0; 5]).1);
+    }
+
+    /// One line's medians by place.
+    fn line(name: &str, points: &[(f64, f64)]) -> Vec<Series> {
+        let mut series = Vec::new();
+        points.iter().for_each(|(x, y)| add(&mut series, name, *x, Sample::of(*y, [80.0; 2])));
+        series
+    }
+
+    #[test]
+    fn figs_6_and_7_and_the_service_chain_say_whether_the_papers_trend_holds() {
+        let holds = |(_, text): (Verdict, String)| {
+            assert!(text.contains("The paper's trend ("), "{text}");
+            !text.ends_with("does not hold here")
+        };
+        let sizes =
+            |least: f64| judge_sizes(&line("one MacSwap", &[(64.0, least), (1500.0, 90.0)]));
+        assert!(holds(sizes(10.1)) && !holds(sizes(9.9)));
+        let prefetch = |eighth: f64| {
+            let points = [(0.0, 10.0), (32.0, eighth), (256.0, 12.0)];
+            judge_prefetch(&line("two MacSwaps, isolated", &points))
+        };
+        assert!(holds(prefetch(11.5)) && !holds(prefetch(10.5)));
+        assert!(prefetch(11.5).1.contains("1.15 and 1.20 times isolated"), "{}", prefetch(11.5).1);
+        let chain = |two: f64| judge_service_chain(&line("in turn", &[(1.0, 2.0), (2.0, two)]));
+        assert!(holds(chain(3.9)) && !holds(chain(2.1)));
+    }
 
     #[test]
     fn every_chain_is_a_policy() {

@@ -3,12 +3,12 @@
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
-use super::values::{across, median, ratio};
+use super::values::{across, median, ratio, trend};
 use crate::bench::chain_policy;
-use crate::bench::latency::{each_burst, one_by_one, percentiles};
+use crate::bench::latency::{each_burst, one_by_one};
 use crate::bench::machine::pin;
 use crate::bench::parallel;
-use crate::bench::sample::BenchError;
+use crate::bench::sample::{BenchError, spread};
 use weir_plan::{Isolate, Plan};
 
 /// Packets of a latency's sample.
@@ -38,13 +38,12 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
     let saved = |cycles| (1.0 - ratio(series, "side by side", IN_SEQUENCE, cycles)) * 100.0;
-    let text = format!(
-        "saves {:.0} % at 100 cycles, {:.0} % at 700, on two cores{}",
-        saved(100.0),
-        saved(700.0),
-        across(series, IN_SEQUENCE)
-    );
-    (Verdict::DifferentSetUp, text)
+    let each = COSTS.map(|cycles| format!("{:.0} % at {cycles}", saved(f64::from(cycles))));
+    let text =
+        format!("saves {} cycles, on two cores{}", each.join(", "), across(series, IN_SEQUENCE));
+    let holds = saved(100.0) < 10.0 && saved(700.0) > 20.0;
+    let what = "under 10 % at 100 cycles, over 20 % at 700";
+    (Verdict::DifferentSetUp, trend(text, what, holds))
 }
 
 /// The median latency of so many packets at a time, in microseconds.
@@ -55,13 +54,17 @@ fn latency(
     shares: bool,
 ) -> Result<Sample, BenchError> {
     let sampling = effort.sampling;
-    let (median, trips) = effort.around(|| {
+    let (mut all, trips) = effort.around(|| {
         let _pinned = pin(sampling.device_core);
         let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
-        let [_, median, ..] = percentiles(each_burst(setup, TIMES, false, shares, burst)?);
-        Ok(median)
+        each_burst(setup, TIMES, false, shares, burst)
     })?;
-    Ok(Sample::of(median as f64 / 1e3, trips))
+    all.sort_unstable();
+    let us = |part: f64| {
+        let at = (all.len() as f64 * part) as usize;
+        all.get(at.min(all.len().saturating_sub(1))).map_or(f64::NAN, |ns| *ns as f64 / 1e3)
+    };
+    Ok(Sample { tail: Some([us(0.99), us(0.999)]), ..Sample::of(us(0.5), trips) })
 }
 
 /// Fig. 9a.
@@ -85,8 +88,19 @@ pub fn latency_by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
+/// The medians of a line's 99th and 99.9th percentiles at a place.
+fn tail(series: &[Series], name: &str, x: f64) -> [f64; 2] {
+    let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
+    let tails: Vec<[f64; 2]> =
+        places.filter(|p| p.x == x).flat_map(|p| &p.samples).filter_map(|s| s.tail).collect();
+    let middle = |of: fn(&[f64; 2]) -> f64| {
+        spread(tails.iter().map(of).collect()).map_or(f64::NAN, |[_, middle, _]| middle)
+    };
+    [middle(|[p99, _]| *p99), middle(|[_, p999]| *p999)]
+}
+
 /// How well medians of chains of processes, which the paper's are, lie on a straight line: the worst line's coefficient of determination.
-pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
+fn judge_linear(series: &[Series]) -> (Verdict, String) {
     let lines = series.iter().filter(|s| s.name != FUSED).map(|s| {
         let medians = s.places.iter().filter_map(|p| Some((p.x, p.spread()?[1])));
         (s.name.clone(), medians.collect())
@@ -94,6 +108,18 @@ pub fn judge_linear(series: &[Series]) -> (Verdict, String) {
     let Some((name, r2)) = worst(lines) else { return (Verdict::Missed, "no samples".to_owned()) };
     let text = format!("R² of a straight line that grows is {r2:.3} or better (worst: {name})");
     (if r2 >= LINEAR { Verdict::DifferentSetUp } else { Verdict::Missed }, text)
+}
+
+/// Fig. 9a.
+pub fn judge_by_length(series: &[Series]) -> (Verdict, String) {
+    let (verdict, text) = judge_linear(series);
+    let [p99, p999] = tail(series, "isolated", 8.0);
+    let text = format!(
+        "{:.1} µs with one µNF, {:.1} with 8 isolated (p99 {p99:.1}, p99.9 {p999:.1}); {text}",
+        median(series, "isolated", 1.0),
+        median(series, "isolated", 8.0)
+    );
+    (verdict, trend(text, "linear in the length: R² of 0.9 at least", verdict != Verdict::Missed))
 }
 
 /// The same by cost, and by length at each cost: the paper claims both.
@@ -108,7 +134,9 @@ pub fn judge_linear_by_both(series: &[Series]) -> (Verdict, String) {
     });
     let Some((name, r2)) = worst(lines.into_iter()) else { return (Verdict::Missed, text) };
     text.push_str(&format!(", and {r2:.3} or better by length (worst: {name})"));
-    (if r2 >= LINEAR { by_cost } else { Verdict::Missed }, text)
+    let verdict = if r2 >= LINEAR { by_cost } else { Verdict::Missed };
+    let what = "linear in cost and in length: R² of 0.9 at least";
+    (verdict, trend(text, what, verdict != Verdict::Missed))
 }
 
 /// The line that is the least straight one: its name and its coefficient of determination, 0 where it does not grow.
@@ -140,6 +168,39 @@ mod tests {
     fn a_line_is_told_from_what_is_none() {
         assert!(determination(&[(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) > 0.999);
         assert!(determination(&[(1.0, 1.0), (2.0, 9.0), (3.0, 1.0)]) < 0.1);
+    }
+
+    #[test]
+    fn fig_8_holds_when_little_is_saved_of_little_work_and_much_of_much() {
+        let of = |saved: [f64; 4]| {
+            let mut series = Vec::new();
+            for (cycles, saved) in COSTS.into_iter().zip(saved) {
+                for (name, us) in [(IN_SEQUENCE, 100.0), ("side by side", 100.0 - saved)] {
+                    add(&mut series, name, f64::from(cycles), Sample::of(us, [80.0; 2]));
+                }
+            }
+            judge_side_by_side(&series).1
+        };
+        let like_the_paper = of([5.0, 12.0, 18.0, 25.0]);
+        assert!(
+            like_the_paper.starts_with("saves 5 % at 100, 12 % at 300, 18 % at 500, 25 % at 700"),
+            "{like_the_paper}"
+        );
+        assert!(like_the_paper.ends_with(") holds here"));
+        for other in [[15.0, 20.0, 22.0, 25.0], [5.0, 8.0, 10.0, 15.0]] {
+            assert!(of(other).ends_with("does not hold here"), "{}", of(other));
+        }
+    }
+
+    #[test]
+    fn a_latencys_tail_is_the_median_of_its_samples_tails() {
+        let mut series = Vec::new();
+        for (p99, p999) in [(10.0, 90.0), (12.0, 50.0), (500.0, 70.0)] {
+            let sample = Sample { tail: Some([p99, p999]), ..Sample::of(5.0, [80.0; 2]) };
+            add(&mut series, "isolated", 8.0, sample);
+        }
+        assert_eq!(tail(&series, "isolated", 8.0), [12.0, 70.0]);
+        assert!(judge_by_length(&series).1.contains("5.0 with 8 isolated (p99 12.0, p99.9 70.0)"));
     }
 
     #[test]

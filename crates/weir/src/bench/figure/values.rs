@@ -20,7 +20,12 @@ pub fn median(series: &[Series], name: &str, x: f64) -> f64 {
 fn pairs<'s>(series: &'s [Series], name: &str, to: &str, x: f64) -> Vec<(&'s Sample, &'s Sample)> {
     let at = |name: &str| series.iter().find(|s| s.name == name)?.places.iter().find(|p| p.x == x);
     let (Some(mine), Some(others)) = (at(name), at(to)) else { return Vec::new() };
-    mine.samples.iter().zip(&others.samples).collect()
+    // One of them may have failed in some round.
+    let pair = |(at, a): (usize, &'s Sample)| match a.round {
+        0 => Some((a, others.samples.get(at)?)),
+        round => Some((a, others.samples.iter().find(|b| b.round == round)?)),
+    };
+    mine.samples.iter().enumerate().filter_map(pair).collect()
 }
 
 /// How much of `to`'s value `name` has at a place: the median of the ratios within rounds. Pairs between which words began to cross cores
@@ -48,6 +53,14 @@ pub fn across(series: &[Series], to: &str) -> String {
     }
 }
 
+/// A finding, and whether the paper's trend shows in it: a number may be far from the paper's for the machine's sake, and grow as it says.
+pub fn trend(finding: String, what: &str, holds: bool) -> String {
+    format!(
+        "{finding}. The paper's trend ({what}) {}",
+        if holds { "holds here" } else { "does not hold here" }
+    )
+}
+
 /// The median processor time a packet of a line at one place, in nanoseconds; NaN where none was taken.
 pub fn cpu_ns(series: &[Series], name: &str, x: f64) -> f64 {
     let places = series.iter().filter(|s| s.name == name).flat_map(|s| &s.places);
@@ -59,6 +72,17 @@ pub fn cpu_ns(series: &[Series], name: &str, x: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::bench::figure::data::add;
+
+    #[test]
+    fn a_ratio_is_of_one_round_also_where_a_sample_of_another_failed() {
+        let mut series = Vec::new();
+        let at = |value, round| Sample { round, ..Sample::of(value, [80.0; 2]) };
+        for (round, a, b) in [(1, 1.0, Some(2.0)), (2, 50.0, None), (3, 30.0, Some(60.0))] {
+            add(&mut series, "a", 1.0, at(a, round));
+            b.into_iter().for_each(|b| add(&mut series, "b", 1.0, at(b, round)));
+        }
+        assert_eq!(ratio(&series, "a", "b", 1.0), 0.5);
+    }
 
     #[test]
     fn a_ratio_is_of_neighbours_and_not_across_the_machines_moods() {

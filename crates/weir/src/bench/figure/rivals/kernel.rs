@@ -1,7 +1,7 @@
 //! The kernel's bridge and nftables beside Weir, between two veth pairs. Each sample is taken by a process of its own in a network
 //! namespace of its own: with the process all interfaces, tables and workers are gone.
 
-use super::{ROOT, RivalError, is_had};
+use super::{HOPELESS, NOT_TRIED, ROOT, RivalError, is_had};
 use crate::bench::consolidation::net;
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::{Sample, Series, Verdict};
@@ -81,27 +81,28 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let mut gone: BTreeSet<Between> = BTreeSet::new();
     let points: Vec<_> =
         ALL.iter().flat_map(|&(name, between)| SIZES.map(|size| (name, between, size))).collect();
-    let mut series = effort.round_of(&points, |(name, between, size)| {
-        if gone.contains(&between) {
+    effort.round_of(&points, |(name, between, size)| {
+        let x = f64::from(size);
+        if gone.contains(&between) || effort.failures(name) >= HOPELESS {
+            effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
         }
         let (told, trips) = effort.around(|| Ok(sample(effort, between, size)))?;
         match told {
             Ok(told) => {
-                let sample = Sample { cpu_ns: Some(told.cpu_ns), ..Sample::of(told.mpps, trips) };
-                Ok(vec![(name.to_owned(), f64::from(size), sample)])
+                // The source is in the default class, and so is the kernel's work.
+                let not_granted = !matches!(between, Between::Echo | Between::Filter);
+                let cpu_ns = Some(told.cpu_ns);
+                let sample = Sample { cpu_ns, not_granted, ..Sample::of(told.mpps, trips) };
+                Ok(vec![(name.to_owned(), x, sample)])
             }
             Err(why) => {
-                effort.leave_out(&format!("{name} ({why})"));
+                effort.fail(name, x, &why.to_string());
                 gone.insert(between);
                 Ok(Vec::new())
             }
         }
-    })?;
-    // A line of fewer samples than the others' would look like theirs.
-    let is_gone = |line: &str| ALL.iter().any(|(name, b)| *name == line && gone.contains(b));
-    series.retain(|line| !is_gone(&line.name));
-    Ok(series)
+    })
 }
 
 fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, RivalError> {
@@ -147,9 +148,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let rows: Vec<String> = ALL.iter().map(row).collect();
     let text = format!(
-        "at 64 bytes, cycles a packet of the whole machine, source and receiver included: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
+        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times the clock of {} MHz that the kernel states: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
          processes and drops by rule (these rules have no counters); Weir without a µNF the rules. The kernel works in the source's own turn, Weir crosses \
          to its processes and back",
+        mhz() as u32,
         rows.join("; ")
     );
     (Verdict::DifferentSetUp, text)

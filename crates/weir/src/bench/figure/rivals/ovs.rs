@@ -1,9 +1,9 @@
 //! Open vSwitch with its DPDK datapath, in a folder of its own: no service of the machine's is touched.
 
-use super::{PATIENCE, RivalError};
+use super::{PATIENCE, RivalError, per_packet};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
-use crate::bench::machine::round_trip;
+use crate::bench::machine::{cpu_time_ns, round_trip};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -175,13 +175,16 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     }
     std::thread::sleep(span / 2);
     let (from, start) = ovs.sent()?;
+    let busy = || cpu_time_ns(ovs.daemons.iter().map(Child::id));
+    let before_ns = busy();
     std::thread::sleep(span);
     let (to, end) = ovs.sent()?;
+    let cpu_ns = per_packet([before_ns, busy()], [from, to]);
     drop(ovs);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    // One core forwards, and never rests.
-    Ok(Sample { cpu_ns: Some(1e3 / value), ..Sample::of(value, [before, after]) })
+    // It is in the default class.
+    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, [before, after]) })
 }
 
 #[cfg(test)]

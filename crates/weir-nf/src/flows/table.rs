@@ -22,7 +22,8 @@ const SECOND: u64 = 1_000_000_000;
 /// So many flows are half a MiB, which a processor's own cache holds.
 const CACHED: usize = 1 << 12;
 
-/// What is remembered of a flow.
+/// What is remembered of a flow: as few cache lines as it takes, of no other flow's.
+#[repr(align(64))]
 pub(super) struct Slot<F> {
     pub(super) state: F,
     /// Packet time of the last packet.

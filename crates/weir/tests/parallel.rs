@@ -47,10 +47,15 @@ impl Bench {
     }
 
     fn start(&self, more: &[&str]) -> Run {
+        self.start_patiently(&[&["--restart-delay", "0"], more].concat())
+    }
+
+    /// With the usual delay before a worker that keeps dying is restarted.
+    fn start_patiently(&self, more: &[&str]) -> Run {
         let rx = format!("0=pcap:rx={}", self.input.display());
         let tx = format!("1=pcap:tx={}", self.out().display());
         let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", "each"];
-        args.extend(["--pool", "1024", "--restart-delay", "0", "--consolidate", "off"]);
+        args.extend(["--pool", "1024", "--consolidate", "off"]);
         args.extend(more);
         Run::start(&self.policy, &args)
     }
@@ -282,4 +287,46 @@ fn a_branch_that_stands_still_is_ended_and_the_stage_goes_on() {
     bench.check(&finished, &numbers, "stopped");
     let hung: Vec<_> = finished.said.iter().filter(|line| line.contains("killed")).collect();
     assert_eq!(hung.len(), 1, "nobody else is taken for one that hangs: {hung:?}");
+}
+
+/// Buffers of a pool: all that can be under way when a branch dies.
+const POOL: u64 = 1024;
+
+#[test]
+fn a_stage_goes_on_while_a_branch_that_keeps_dying_waits_for_its_restart() {
+    // Slow enough for the input to outlast all deaths, by far too fast for all that comes meanwhile to be under way.
+    let slow = policy(3).replace("lan -> a", "lan -> slow -> a");
+    let slow = format!("{slow}\nBusy slow {{ cycles: 30000 }};");
+    for branch in ["c2", "fw"] {
+        let bench = Bench::new(&format!("keeps-dying-{branch}"), &slow, 300_000);
+        let mut run = bench.start_patiently(&["--parallel", "always"]);
+        // With `slow` and the sync port of the stage that `slow` and `a` are.
+        run.wait_for_workers(WORKERS.len() + 2);
+        let (died, again) =
+            (format!("worker {branch} died"), format!("worker {branch} runs again after "));
+        // By now it is started again after the longest delay, half a second.
+        for death in 1..=8 {
+            kill_process(run.workers()[branch], Signal::KILL).unwrap();
+            run.wait_for_line("the death", |line| line.contains(&died));
+            if death < 8 {
+                run.wait_for_line("the successor", |line| line.contains(&again));
+            }
+        }
+        // What a branch that never drops has not seen passes it, and leaves.
+        if branch == "c2" {
+            let grown = || std::fs::metadata(bench.out()).map_or(0, |m| m.len());
+            let more = grown() + 2 * POOL * RECORD;
+            wait_until("packets to pass by the dead", PATIENCE, || grown() > more);
+            assert!(!run.workers().contains_key(branch), "{branch} was started before that");
+        }
+        let finished = run.finish();
+        let numbers = read_capture(&bench.out(), number);
+        let (lost, branch_lost) = bench.check(&finished, &numbers, branch);
+        assert_eq!(lost, 0, "{branch}: what is lent is not the branch's to lose");
+        assert_eq!(finished.restarts()[branch], 8);
+        // Who may drop is not passed by what it has not seen: more than it can have had in its hands at all deaths.
+        assert_eq!(branch_lost > 8 * POOL, branch == "fw", "{branch}: {branch_lost}");
+        let rest = (0..bench.packets).filter(|n| flow_of(*n) != DROPPED).count() as u64;
+        assert_eq!(numbers.len() as u64 == rest, branch == "c2", "{branch}: {}", numbers.len());
+    }
 }

@@ -6,7 +6,7 @@ use crate::known::{self, DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, Loaded, Parallel, PolicyFailure};
 use crate::run::words;
-use crate::{say, scaling};
+use crate::{instances, say, scaling};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,12 @@ pub struct PlanArgs {
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     pub domain: Vec<(String, String)>,
     /// Runs so many instances of an NF, which divide its packets by what must meet at one; NF=2:1 gives
-    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. A+B+C=3 runs three replicas of a
+    /// two of these weights. NF=2,least sends packets that need not meet to the least loaded, NF=2,rr in turn; NF=2,by=src_ip+dst_ip has
+    /// those meet that agree in these fields (any of src_ip, dst_ip, proto, src_port, dst_port), and with `,symmetric` those of the other direction
+    /// too. A+B+C=3 runs three replicas of a
     /// segment of these NFs, each in one worker: packets are divided over them once, and flows move with what all remember. Without it
     /// there are as many as the traffic that the policy states needs, and cores make use of.
-    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
+    #[arg(long, value_name = "NF=NUMBER", value_parser = instances::parse)]
     pub instances: Vec<(String, Asked)>,
     /// Has instances of an NF become more when one is overloaded, and fewer when they are idle, between two limits: flows
     /// move then, and packets that need not meet divide anew. NF=1:4,moves, NF=1:4,old-flows-end (or =60, seconds) or

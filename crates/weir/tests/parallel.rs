@@ -60,6 +60,17 @@ impl Bench {
         Run::start(&self.policy, &args)
     }
 
+    /// Runs with the stage as such and as many workers as `auto` makes of these cores.
+    fn run_auto(&self, cores: &str, more: &[&str]) -> (Finished, Vec<u64>) {
+        let rx = format!("0=pcap:rx={}", self.input.display());
+        let tx = format!("1=pcap:tx={}", self.out().display());
+        let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", "auto", "--cores", cores];
+        args.extend(["--parallel", "always", "--consolidate", "off", "--restart-delay", "0"]);
+        args.extend(more);
+        let finished = Run::start(&self.policy, &args).finish();
+        (finished, read_capture(&self.out(), number))
+    }
+
     fn out(&self) -> PathBuf {
         self.scratch.file("out.pcap")
     }
@@ -100,6 +111,14 @@ fn outcome(report: &Value) -> Value {
         row.as_object_mut().unwrap().remove("ns_per_packet");
     }
     serde_json::json!({ "nodes": nodes, "edges": report["edges"], "balance": report["balance"] })
+}
+
+/// The same, without who ran what.
+fn wherever(mut outcome: Value) -> Value {
+    for row in outcome["nodes"].as_array_mut().unwrap() {
+        row.as_object_mut().unwrap().remove("worker");
+    }
+    outcome
 }
 
 /// Writes down the same run in sequence.
@@ -161,23 +180,43 @@ fn branches_may_be_of_several_nfs_and_some_may_share_a_worker_with_others() {
     let bench = Bench::new("fused", &policy(5), 20_000);
     let expected = in_sequence(&bench, &[]);
     for cores in ["0,0,0", "0,0,0,0", "0,0,0,0,0"] {
-        let args = ["--parallel", "always", "--isolate", "auto", "--cores", cores];
-        let rx = format!("0=pcap:rx={}", bench.input.display());
-        let tx = format!("1=pcap:tx={}", bench.out().display());
-        let own = ["--bind", &rx, "--bind", &tx, "--consolidate", "off"];
-        let finished = Run::start(&bench.policy, &[&own[..], &args].concat()).finish();
-        let numbers = read_capture(&bench.out(), number);
+        let (finished, numbers) = bench.run_auto(cores, &[]);
         assert_eq!(bench.check(&finished, &numbers, cores), (0, 0));
-        let mut got = outcome(&finished.report);
-        let mut wanted = expected.0.clone();
-        for report in [&mut got, &mut wanted] {
-            let nodes = report["nodes"].as_array_mut().unwrap();
-            nodes.iter_mut().for_each(|row| {
-                row.as_object_mut().unwrap().remove("worker");
-            });
-        }
-        assert_eq!(got, wanted, "--cores {cores}");
+        let (got, wanted) = (outcome(&finished.report), expected.0.clone());
+        assert_eq!(wherever(got), wherever(wanted), "--cores {cores}");
         assert!(std::fs::read(bench.out()).unwrap() == expected.1, "{cores}: other packets");
+    }
+}
+
+/// One branch of two µNFs, and three of one each: `v` and `u` cost as much as a worker of the others.
+#[test]
+fn isolated_and_fused_branches_stand_side_by_side_and_any_may_die() {
+    let policy = format!(
+        "Port<0> lan;  Port<1> wan;  CountUrl v;  PacketSizeHistogram h;  CountSubnet c2 {{ prefixes: ['10.0.0.0/12'] }};
+CountUrl u;  L3L4Filter fw {{ default: 'pass', rules: [ {{ action: 'drop', dst_port: 600{DROPPED} }} ] }};
+pipelet {{ lan -> v -> h -> c2 -> u -> fw -> wan; }}"
+    );
+    let bench = Bench::new("mixed", &policy, 8_000);
+    let expected = in_sequence(&bench, &[]);
+    let cores = "0,0,0,0,0";
+    let (finished, numbers) = bench.run_auto(cores, &[]);
+    let workers: BTreeSet<String> = finished.restarts().into_keys().collect();
+    let mixed = ["rx:lan", "v+h", "c2", "u", "fw", "sync:fw", "tx:wan"];
+    assert_eq!(workers, mixed.map(str::to_owned).into(), "the plan is another");
+    assert_eq!(bench.check(&finished, &numbers, "mixed"), (0, 0));
+    assert_eq!(wherever(outcome(&finished.report)), wherever(expected.0), "mixed");
+    assert!(std::fs::read(bench.out()).unwrap() == expected.1, "other packets");
+    for worker in ["v+h", "c2", "fw", "sync:fw"] {
+        for step in STEPS {
+            let fault = format!("{worker}:{step}:2");
+            let (finished, numbers) = bench.run_auto(cores, &["--fault", &fault, "--ring", "64"]);
+            assert_eq!(finished.restarts()[worker], 1, "{fault}");
+            let (lost, branch_lost) = bench.check(&finished, &numbers, &fault);
+            let loses = LOSING.contains(&step);
+            assert_eq!(lost > 0, loses && worker == "sync:fw", "{fault}: {lost} lost");
+            assert_eq!(branch_lost > 0, loses && worker == "fw", "{fault}: {branch_lost}");
+            assert!(lost <= BATCH && branch_lost <= BATCH, "{fault}: {lost}, {branch_lost}");
+        }
     }
 }
 

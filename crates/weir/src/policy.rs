@@ -441,14 +441,14 @@ pub fn options(
     cores: Option<Vec<usize>>,
     domains: &[(String, String)],
 ) -> Result<Options, PolicyFailure> {
-    let online = crate::cores::online();
+    let (online, shed) = (crate::cores::online(), BTreeSet::new());
     let mut given = BTreeMap::new();
     for (instance, name) in domains {
         if given.insert(instance.clone(), name.clone()).is_some() {
             return Err(PolicyFailure::DomainTwice(instance.clone()));
         }
     }
-    Ok(Options { isolate, cores, online, domains: given, topology: topology::of_machine() })
+    Ok(Options { isolate, cores, online, domains: given, shed, topology: topology::of_machine() })
 }
 
 /// Plans a graph for this machine.

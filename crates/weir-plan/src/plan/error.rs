@@ -57,6 +57,14 @@ pub enum PlanError {
         /// Those it has.
         has: String,
     },
+    /// Rings to what there is not are to drop.
+    #[error("--drop-when-full {name}: the policy has no NF and no port {name}; it has {has}")]
+    NothingToShed {
+        /// The name.
+        name: String,
+        /// Those it has.
+        has: String,
+    },
     /// Instances are asked for of an NF that there is not.
     #[error("--instances or --scale {instance}=...: the policy has no NF {instance}; it has {has}")]
     NoneToMultiply {
@@ -167,6 +175,16 @@ pub(crate) fn apart(graph: &Graph, options: &Options) -> bool {
         NodeKind::Nf { .. } | NodeKind::Vnf(_) | NodeKind::Drop => 0,
     });
     ports.sum::<usize>() > 1 && nfs.any(|id| !domain_of(graph, options, id).is_empty())
+}
+
+/// Each NF or port to which rings are to drop must be there.
+pub(super) fn shed(graph: &Graph, options: &Options) -> Result<(), PlanError> {
+    let nodes = graph.nodes().iter().filter(|node| node.kind != NodeKind::Drop);
+    let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+    match options.shed.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(PlanError::NothingToShed { name: name.clone(), has: names.join(", ") }),
+        None => Ok(()),
+    }
 }
 
 /// Each NF that instances are asked for must be there and allow them.

@@ -1,5 +1,6 @@
 //! The agent's loop.
 
+mod absent;
 mod bury;
 mod crash;
 mod cycles;

@@ -68,7 +68,9 @@ pub enum Unmovable {
     #[error("{0} and who gives it packets are in different trust domains")]
     Domains(String),
     /// Packets are shared there.
-    #[error("{0} stands in a parallel stage, or around a cycle")]
+    #[error(
+        "{0} stands in a parallel stage, or around a cycle, or its rings drop when they are full"
+    )]
     Stage(String),
     /// What is known of a flow stands in several places.
     #[error(

@@ -88,7 +88,7 @@ pub struct LaneSetup {
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
-    /// Whether its edge closes a cycle.
+    /// Whether it drops when it is full: its edge closes a cycle, or the operator wants it.
     pub closes: bool,
     /// Whether packets come there around a cycle.
     pub back: bool,

@@ -286,6 +286,7 @@ fn build(
                 pipelet: link.pipelet.clone(),
                 entry: numbers.get(i).copied().flatten(),
                 closes: false,
+                sheds: false,
                 first_match: places.get(i).copied().flatten(),
                 share: None,
             });

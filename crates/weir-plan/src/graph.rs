@@ -1,5 +1,7 @@
 //! The policy graph (pGraph): all pipelets in one graph with one node per instance.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use weir_filter::Expr;
@@ -151,6 +153,9 @@ pub struct Edge {
     /// cycle. Which of a cycle's edges it is follows from the graph alone.
     #[serde(default)]
     pub closes: bool,
+    /// True when the operator wants packets dropped that find its ring full, instead of having whoever sends them wait.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sheds: bool,
     /// Where the order of the text decides between edges from its source (`first match;`): its place among them,
     /// from 1. A packet that an earlier one takes does not come to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +229,14 @@ impl Graph {
             }
         }
         leaving
+    }
+
+    /// Has the rings to these nodes drop when they are full.
+    pub(crate) fn shed(&mut self, to: &BTreeSet<String>) {
+        let sheds: Vec<bool> = self.nodes.iter().map(|n| to.contains(n.policy_name())).collect();
+        for edge in &mut self.edges {
+            edge.sheds = sheds.get(edge.to.index()).copied().unwrap_or(false);
+        }
     }
 
     /// True when some edge closes a cycle.

@@ -81,11 +81,14 @@ pub(crate) fn lanes(
                         .as_ref()
                         .and_then(|fresh| fresh.get(edge.id.index()))
                         .is_some_and(|fresh| !fresh.contains(index(id)));
+                let gate = gates.get(&edge.id).copied();
+                let sheds = graph.edge(edge.id).is_some_and(|edge| edge.sheds);
                 let lane = |from, to| {
                     let (edge, ordered, carries) = (edge.id, false, Carries::Packets);
+                    // A gate has had the packet copied: it is who comes before it that drops.
+                    let closes = closes || sheds && Some(from) != gate;
                     Lane { edge, source, from, to, ordered, closes, back, carries }
                 };
-                let gate = gates.get(&edge.id).copied();
                 if back && gate.is_some() {
                     return Err(PlanError::CycleAcross { edge: edge.name.clone() });
                 }

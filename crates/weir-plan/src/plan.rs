@@ -1,6 +1,6 @@
 //! The plan: which worker runs what, and how the workers are wired.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -64,6 +64,9 @@ pub struct Options {
     /// Trust domains that the operator gives NF instances, in place of their types' own; empty for
     /// the graph's own.
     pub domains: BTreeMap<String, String>,
+    /// NFs and ports whose rings drop when they are full: who sends to them does not wait.
+    #[serde(default)]
+    pub shed: BTreeSet<String>,
     /// NUMA nodes of the machine.
     #[serde(default)]
     pub topology: Topology,
@@ -191,7 +194,7 @@ pub struct Lane {
     /// True when the consumer, or a segment behind it, merges two or more lanes of this source, so
     /// that its producer must publish watermarks.
     pub ordered: bool,
-    /// True when its edge closes a cycle: it drops when it is full, instead of waiting.
+    /// True when it drops when it is full, instead of having its producer wait: its edge closes a cycle, or the operator wants it.
     #[serde(default)]
     pub closes: bool,
     /// True when packets of this source come there only around a cycle, or back to where it begins: it takes no
@@ -298,6 +301,10 @@ impl Plan {
     ) -> Result<(Self, Instances), PlanError> {
         domains::check(graph, options)?;
         error::asked_for(graph, options, sizing)?;
+        error::shed(graph, options)?;
+        let mut shedding = graph.clone();
+        shedding.shed(&options.shed);
+        let graph = &shedding;
         let bound = match options.isolate {
             Isolate::None => Bound::OneWorker,
             Isolate::Each | Isolate::Auto => Bound::Cores,

@@ -8,8 +8,8 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_plan::service::Server;
 use weir_plan::{
-    Affinity, Asked, Catalog, ConfigProblem, EdgeKind, Effect, Isolate, Key, NfInfo, Options, Over,
-    Plan, PlanError, Share, Sizing, Spread, Touch, Work, check, render,
+    Affinity, Asked, Catalog, ConfigProblem, EdgeKind, Effect, Field, FieldSet, Isolate, Key,
+    NfInfo, Options, Over, Plan, PlanError, Share, Sizing, Spread, Touch, Work, check, render,
 };
 
 /// NFs that read, named by their affinity; `Single` may not be split.
@@ -114,6 +114,60 @@ fn each_instance_is_a_node_in_a_worker_of_its_own_and_has_its_share_of_every_edg
     let b = plan.find("b").unwrap();
     assert!(plan.lanes_into(b).all(|lane| lane.ordered) && plan.lanes_into(b).count() == 2);
     assert!(plan.to_text().contains("a: 2, packets divided by flow"), "{}", plan.to_text());
+}
+
+#[test]
+fn packets_are_divided_as_the_operator_says_where_those_meet_that_have_to() {
+    let asked = |nf: &str, own: Asked| BTreeMap::from([(nf.to_owned(), own)]);
+    let by = |affinity| Asked { affinity: Some(affinity), ..Asked::equal(2) };
+    let pair = FieldSet::of(&[Field::IpSrc, Field::IpDst]);
+    let peers = Affinity::of_fields(pair, true).unwrap();
+    let one_way = Affinity::of_fields(pair, false).unwrap();
+    let spread = |nf: &str, own: Asked| {
+        let planned = planned_as(CHAIN, Isolate::Each, &CORES, &asked(nf, own));
+        planned.map(|(plan, _)| plan.groups[0].spread)
+    };
+    let key = Key::Fields { fields: pair, symmetric: true };
+    // Who may have any has what is chosen; who needs flows whole has fewer fields that keep them whole.
+    assert_eq!(
+        spread("b", by(one_way)),
+        Ok(Spread::By(Key::Fields { fields: pair, symmetric: false }))
+    );
+    assert_eq!(spread("a", by(peers)), Ok(Spread::By(key)));
+    assert_eq!(spread("b", by(Affinity::None)), Ok(Spread::InTurn));
+    assert_eq!(
+        spread("b", Asked { least_loaded: true, ..Asked::equal(2) }),
+        Ok(Spread::LeastLoaded)
+    );
+    // The two directions of a flow have other sources, and of load or turns a flow has nothing.
+    for own in [by(Affinity::Source), by(one_way), by(Affinity::Tuple), by(Affinity::None)] {
+        let refused = spread("a", own.clone());
+        assert!(matches!(refused, Err(PlanError::Divides { .. })), "{own:?}: {refused:?}");
+    }
+    let least = spread("a", Asked { least_loaded: true, ..Asked::equal(2) }).unwrap_err();
+    assert_eq!(
+        least.to_string(),
+        "--instances a=...: ByFlow needs its packets divided by flow, so that those meet at one instance which have to; \
+         to the least loaded they would not. Name other fields (`by=...`: those of its own, or some of them), or leave out how \
+         packets are divided"
+    );
+    // One instance has all.
+    let alone = Asked { least_loaded: true, ..Asked::equal(1) };
+    assert!(planned_as(CHAIN, Isolate::Each, &CORES, &asked("a", alone)).is_ok());
+}
+
+#[test]
+fn who_is_divided_by_chosen_fields_is_so_whatever_was_divided_before() {
+    let both = |b: Asked| BTreeMap::from([("a".to_owned(), Asked::equal(2)), ("b".to_owned(), b)]);
+    let hashed = |b: Asked| {
+        let (plan, _) = planned_as(CHAIN, Isolate::Each, &CORES, &both(b)).unwrap();
+        plan.graph.edges().iter().any(|e| e.name.starts_with("a -> b") && e.share.is_some())
+    };
+    // As ever, what is divided by flow goes straight on; not where other packets are to meet.
+    assert!(!hashed(Asked::equal(2)));
+    assert!(hashed(Asked { affinity: Some(Affinity::Source), ..Asked::equal(2) }));
+    assert!(hashed(Asked { affinity: Some(Affinity::None), ..Asked::equal(2) }));
+    assert!(!hashed(Asked { affinity: Some(Affinity::Flow), ..Asked::equal(2) }));
 }
 
 #[test]

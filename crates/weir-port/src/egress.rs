@@ -16,7 +16,7 @@ pub struct LaneOut {
     pub source: usize,
     /// Whether somebody further on merges this source, so that watermarks matter.
     pub ordered: bool,
-    /// Whether its edge closes a cycle: then nobody waits for room in it.
+    /// Whether it drops when it is full, as its edge closes a cycle or the operator wants it: then nobody waits for room in it.
     pub closes: bool,
     /// Whether packets come there around a cycle: then no end of a source comes by it.
     pub back: bool,
@@ -39,8 +39,10 @@ pub struct Egress {
     returns: Vec<Return>,
     /// `by_edge[edge * sources + source]`: lane of an edge for a source.
     by_edge: Vec<Option<usize>>,
-    /// Lanes of each source, without those that close cycles.
+    /// Lanes of each source in which room is waited for: those that drop when they are full are left out.
     by_source: Vec<Vec<usize>>,
+    /// By source: whether somebody merges by what a lane of it promises.
+    ordered: Vec<bool>,
     /// Buffers per pool is two to this.
     pool_bits: u32,
     /// By lane: what was promised last.
@@ -98,10 +100,27 @@ impl Egress {
                 list.push(i);
             }
         }
+        let mut ordered = vec![false; sources];
+        for lane in lanes.iter().filter(|lane| lane.ordered) {
+            if let Some(any) = ordered.get_mut(lane.source) {
+                *any = true;
+            }
+        }
         let promised = lanes.iter().map(|lane| lane.ring.watermark()).collect();
         let dumps = Vec::new();
         let wake = false;
-        Egress { lanes, returns, by_edge, by_source, pool_bits, promised, wake, dumps, loans }
+        Egress {
+            lanes,
+            returns,
+            by_edge,
+            by_source,
+            ordered,
+            pool_bits,
+            promised,
+            wake,
+            dumps,
+            loans,
+        }
     }
 
     /// Stages for the branches of parallel stages what has been staged for their sync ports. To be called
@@ -146,6 +165,12 @@ impl Egress {
     /// True for a lane of dropped packets.
     pub fn is_dump(&self, lane: usize) -> bool {
         self.dumps.contains(&Some(lane))
+    }
+
+    /// Whether packets are dropped that find no room in a lane.
+    #[inline]
+    pub fn sheds(&self, lane: usize) -> bool {
+        self.lanes.get(lane).is_some_and(|lane| lane.closes)
     }
 
     /// Lane of `edge` for `source`.
@@ -270,6 +295,11 @@ impl Egress {
         if self.room(source, 1) == 0 {
             return false;
         }
+        // What drops packets does not drop the end.
+        let mut lanes = self.lanes.iter_mut();
+        if lanes.any(|l| l.source == source && l.closes && !l.back && l.ring.room(1) == 0) {
+            return false;
+        }
         // Loans repeat it.
         let loans = &self.loans;
         let lends = |at: usize| loans.iter().any(|(loan, _)| *loan == at);
@@ -354,8 +384,7 @@ impl Egress {
 
     /// True when watermarks of `source` matter to somebody.
     pub fn is_ordered(&self, source: usize) -> bool {
-        let mut list = self.by_source.get(source).into_iter().flatten();
-        list.any(|&i| self.lanes.get(i).is_some_and(|l| l.ordered))
+        self.ordered.get(source).copied().unwrap_or(false)
     }
 
     /// Says that this worker is going to sleep until there is room; true when there is already.

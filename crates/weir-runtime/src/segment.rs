@@ -350,10 +350,15 @@ impl Segment {
                     Target::Node { node, input } => self.hand_on(node, input, batch),
                     Target::Lane { edge } => {
                         if let Some(lane) = way.egress.lane(edge, way.source) {
-                            if self.more.backlog.is_empty() {
+                            let sheds = way.egress.sheds(lane);
+                            if self.more.backlog.is_empty() || sheds {
                                 way.egress.send_all(lane, batch);
                             }
-                            if self.more.any {
+                            if sheds {
+                                for packet in batch.drain(..) {
+                                    self.discard(packet, DropReason::RingFull, i, way);
+                                }
+                            } else if self.more.any {
                                 self.more.backlog.extend(batch.drain(..).map(|p| (lane, p)));
                             }
                         }

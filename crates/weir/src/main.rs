@@ -8,6 +8,7 @@ mod diff;
 mod explain;
 mod flow;
 mod include;
+mod instances;
 mod known;
 mod limits;
 mod nf;

@@ -6,7 +6,7 @@ use crate::known::{self, DocumentArgs, Known};
 use crate::outside::OutsideArgs;
 use crate::policy::{self, Consolidate, Loaded, Parallel, PolicyFailure};
 use crate::run::words;
-use crate::{say, scaling};
+use crate::{instances, say, scaling};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -54,10 +54,12 @@ pub struct PlanArgs {
     #[arg(long, value_name = "INSTANCE=NAME", value_parser = policy::parse_domain)]
     pub domain: Vec<(String, String)>,
     /// Runs so many instances of an NF, which divide its packets by what must meet at one; NF=2:1 gives
-    /// two of these weights, NF=2,least sends packets that need not meet to the least loaded. A+B+C=3 runs three replicas of a
+    /// two of these weights. NF=2,least sends packets that need not meet to the least loaded, NF=2,rr in turn; NF=2,by=src_ip+dst_ip has
+    /// those meet that agree in these fields (any of src_ip, dst_ip, proto, src_port, dst_port), and with `,symmetric` those of the other direction
+    /// too. A+B+C=3 runs three replicas of a
     /// segment of these NFs, each in one worker: packets are divided over them once, and flows move with what all remember. Without it
     /// there are as many as the traffic that the policy states needs, and cores make use of.
-    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_instances)]
+    #[arg(long, value_name = "NF=NUMBER", value_parser = instances::parse)]
     pub instances: Vec<(String, Asked)>,
     /// Has instances of an NF become more when one is overloaded, and fewer when they are idle, between two limits: flows
     /// move then, and packets that need not meet divide anew. NF=1:4,moves, NF=1:4,old-flows-end (or =60, seconds) or
@@ -70,6 +72,10 @@ pub struct PlanArgs {
     /// Without it an NF's flows begin anew then.
     #[arg(long, value_name = "NF=MODE", value_parser = policy::parse_replicate)]
     pub replicate: Vec<(String, Option<ReplicateSpec>)>,
+    /// Drops packets that find the ring to this NF or port full, and counts them (`ring-full`), instead of having whoever sends them wait: one
+    /// that may miss packets, such as a monitor behind a Tee, then slows down nobody.
+    #[arg(long, value_name = "NF")]
+    pub drop_when_full: Vec<String>,
     /// A class of packets that live sources (afp:, tap:, gen:...,full=drop) receive, and its weight, 1 to 1000: when the graph
     /// has too little room for all, those of lower weight are dropped first. Of several the first whose filter
     /// takes a packet counts; what none takes has weight 1.
@@ -92,6 +98,10 @@ impl PlanArgs {
             instances: if file.instances.is_empty() { self.instances } else { file.instances },
             scale: if file.scale.is_empty() { self.scale } else { file.scale },
             replicate: if file.replicate.is_empty() { self.replicate } else { file.replicate },
+            drop_when_full: match file.drop_when_full.is_empty() {
+                true => self.drop_when_full,
+                false => file.drop_when_full,
+            },
             early_drop: if file.early_drop.is_empty() { self.early_drop } else { file.early_drop },
             cores: file.cores.or(self.cores),
         }
@@ -112,7 +122,7 @@ pub struct PlanningArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// More of the options that decide on the plan (--isolate, --consolidate, --parallel, --domain, --instances, --scale, --replicate,
-    /// --early-drop, --cores), as they would stand here; what is in quotes is one word, `#` begins a comment. They go before those that stand here, and `weir run` reads them again
+    /// --drop-when-full, --early-drop, --cores), as they would stand here; what is in quotes is one word, `#` begins a comment. They go before those that stand here, and `weir run` reads them again
     /// whenever it reads the policy.
     #[arg(long, value_name = "FILE")]
     options: Option<PathBuf>,
@@ -204,6 +214,7 @@ impl PlanningArgs {
         let cores = told.cores.as_ref().map(|cores| cores.0.clone());
         let mut options = policy::options(Isolate::Each, cores, &told.domain)?;
         options.topology.nics = nics;
+        options.shed = told.drop_when_full.iter().cloned().collect();
         let (isolate, chosen) = policy::isolation(&loaded, path, given, hardware, &options)?;
         options.isolate = isolate;
         if let Some(chosen) = chosen.filter(|_| !quiet) {
@@ -247,7 +258,7 @@ pub enum OptionsError {
 
 /// What may stand in a file of options.
 const OPTIONS: &str = "each option with its value, as in `--isolate auto`; there are --isolate, --consolidate, --parallel, \
-     --domain, --instances, --scale, --replicate, --early-drop and --cores";
+     --domain, --instances, --scale, --replicate, --drop-when-full, --early-drop and --cores";
 
 fn read(path: &Path) -> Result<PlanArgs, OptionsError> {
     let text = known::text(path, true)

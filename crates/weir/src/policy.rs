@@ -8,8 +8,8 @@ use weir_control::library::Library;
 use weir_control::outside::OutsideError;
 use weir_plan::service::{Objective, ObjectiveError, Request, Syntax, choose};
 use weir_plan::{
-    Asked, Catalog, Checked, Graph, Instances, Isolate, MAX_INSTANCES, Node, NodeKind, Options,
-    Plan, PlanError, Policy, PolicyError, PolicyFiles, SideBySide, Sizing, Why,
+    Asked, Catalog, Checked, Graph, Instances, Isolate, Node, NodeKind, Options, Plan, PlanError,
+    Policy, PolicyError, PolicyFiles, SideBySide, Sizing, Why,
 };
 use weir_runtime::spec::ReplicateSpec;
 
@@ -305,41 +305,6 @@ pub fn parse_domain(text: &str) -> Result<(String, String), String> {
     Ok((instance.to_owned(), name.to_owned()))
 }
 
-/// Understands `NF=3`, `NF=2:1` (weights) and `NF=3,least`, as `--instances` is given; `A+B=3` are three replicas of a segment of both.
-pub fn parse_instances(text: &str) -> Result<(String, Asked), String> {
-    let form = "write NF=NUMBER, such as fw=2; NF=2:1 gives two of these weights";
-    let (name, rest) = text.split_once('=').ok_or(form)?;
-    if name.is_empty() {
-        return Err(format!("`{text}` names no NF: {form}"));
-    }
-    let (numbers, how) = rest.split_once(',').unwrap_or((rest, ""));
-    let least_loaded = match how {
-        "" => false,
-        "least" => true,
-        _ => {
-            return Err(format!(
-                "`{how}`: behind the comma only `least` can be, for the least loaded"
-            ));
-        }
-    };
-    let number =
-        |text: &str| text.parse::<u32>().map_err(|_| format!("`{text}` is not a number: {form}"));
-    let weights = match numbers.split_once(':') {
-        None => match number(numbers)? {
-            count @ 1..=MAX_INSTANCES => Asked::equal(count).weights,
-            count => return Err(format!("{count} instances: 1 to {MAX_INSTANCES} can be")),
-        },
-        Some(_) => numbers.split(':').map(number).collect::<Result<_, _>>()?,
-    };
-    if weights.iter().all(|weight| *weight == 0) {
-        return Err(format!(
-            "`{text}`: no instance has a weight above 0, so none would get packets"
-        ));
-    }
-    replicas_of(name)?;
-    Ok((name.to_owned(), Asked { least_loaded, ..Asked::weighted(weights) }))
-}
-
 /// Understands `NF=batch`, `NF=every:10`, `NF=us:500` and `NF=none`, as `--replicate` is given.
 pub fn parse_replicate(text: &str) -> Result<(String, Option<ReplicateSpec>), String> {
     let form = "write NF=batch, NF=every:N (packets of a flow), NF=us:T (microseconds) or NF=none";
@@ -476,14 +441,14 @@ pub fn options(
     cores: Option<Vec<usize>>,
     domains: &[(String, String)],
 ) -> Result<Options, PolicyFailure> {
-    let online = crate::cores::online();
+    let (online, shed) = (crate::cores::online(), BTreeSet::new());
     let mut given = BTreeMap::new();
     for (instance, name) in domains {
         if given.insert(instance.clone(), name.clone()).is_some() {
             return Err(PolicyFailure::DomainTwice(instance.clone()));
         }
     }
-    Ok(Options { isolate, cores, online, domains: given, topology: topology::of_machine() })
+    Ok(Options { isolate, cores, online, domains: given, shed, topology: topology::of_machine() })
 }
 
 /// Plans a graph for this machine.

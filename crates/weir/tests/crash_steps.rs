@@ -127,6 +127,31 @@ fn fused_workers_die_at_every_step_and_lose_at_most_the_batch_they_hold() {
     every_step("steps-none", "none", &FUSED);
 }
 
+/// `left` in a domain of its own: what goes there, and what comes back, is copied by a gate.
+#[test]
+fn gates_die_at_every_step_and_lose_at_most_the_batch_they_hold() {
+    let bench = Bench::new("steps-gates", 8_000);
+    let mut losers = 0;
+    for gate in ["gate:fw -> left", "gate:left -> join"] {
+        for step in STEPS {
+            for nth in [1, 7] {
+                let fault = format!("{gate}:{step}:{nth}");
+                let (finished, numbers) =
+                    bench.run("each", std::slice::from_ref(&fault), &["--domain", "left=theirs"]);
+                for (name, restarts) in finished.restarts() {
+                    assert_eq!(restarts, u64::from(name == gate), "{fault}: restarts of {name}");
+                }
+                let lost = bench.check(&finished, &numbers, &fault);
+                // What it claims are buffers to copy into, too.
+                let most = if LOSING.contains(&step) { BATCH } else { 0 };
+                assert!(lost <= most, "{fault}: {lost} lost");
+                losers += u32::from(lost > 0);
+            }
+        }
+    }
+    assert!(losers >= 5, "only {losers} died with packets in their hands");
+}
+
 #[test]
 fn neighbours_that_die_together_lose_at_most_a_batch_each() {
     let bench = Bench::new("steps-two", 8_000);

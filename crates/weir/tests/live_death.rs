@@ -90,6 +90,60 @@ fn a_service_that_receives_can_die_at_any_step_and_no_packet_is_lost_or_doubled(
     }
 }
 
+/// What a service that sends has given to the kernel when it dies has left, and may be counted as lost all the same, as nobody has written down
+/// that it was sent; no other packet is, and none is sent twice.
+#[test]
+fn a_service_that_sends_can_die_at_any_step_and_loses_at_most_what_it_had_in_hand() {
+    if skipped("a_service_that_sends_can_die_at_any_step") {
+        return;
+    }
+    const SENT: u64 = 1000;
+    let (scratch, wires) = (Scratch::new("live-death-tx"), Wires::new());
+    let policy = scratch.policy("Port<0> lan;  Port<1> wan;  pipelet { lan -> wan; }");
+    let out = scratch.file("out.pcap");
+    let recorded = format!("pcap:tx={}", out.display());
+    // By a wire to another machine; and to the machine's own stack, which hears on the same interface.
+    for (device, space, hears) in
+        [("afp:m1", &wires.recorder, "afp:e1"), ("tap:weir0", &wires.weir, "afp:weir0")]
+    {
+        for step in weir_mem::fault::Step::ALL {
+            let (fault, what) =
+                (format!("tx:wan:{}:3", step as u32), format!("{device}, {step:?}"));
+            let tx = format!("1={device}");
+            let args =
+                ["--bind", "0=afp:m0", "--bind", &tx, "--restart-delay", "0", "--fault", &fault];
+            let weir = wires.weir.command(env!("CARGO_BIN_EXE_weir"));
+            let run = Run::start_by(weir, &policy, &args);
+            run.wait_for_workers(2);
+            let recorder = wires.end(space, &scratch, hears, &recorded);
+            recorder.wait_for_workers(2);
+            let before = Wires::dropped_between();
+            let source = format!("gen:size=64,flows=1000000,rate=5000,packets={SENT}");
+            wires.end(&wires.sender, &scratch, &source, "afp:e0").finish().assert_sound("sender");
+            Wires::wait_until_delivered();
+            run.signal(Signal::INT);
+            let finished = run.finish();
+            Wires::wait_until_delivered();
+            recorder.signal(Signal::INT);
+            recorder.finish().assert_sound("recorder");
+            finished.assert_sound(&what);
+            assert_eq!(finished.restarts()["tx:wan"], 1, "{what}");
+            let places = read_capture(&out, place);
+            assert_in_order(&places, &what);
+            let n = |key: &str| finished.number(&format!("/balance/{key}"));
+            let (came, on_the_way) = (places.len() as u64, Wires::dropped_between() - before);
+            assert!(n("in") + on_the_way >= SENT && n("out") + n("lost") == n("in"), "{what}");
+            assert!(n("lost") <= BATCH, "{what}: {} lost", n("lost"));
+            assert!(
+                came <= n("in") && n("out") <= came + on_the_way,
+                "{what}: {came} came of {} that left, {} lost, {on_the_way} dropped between",
+                n("out"),
+                n("lost")
+            );
+        }
+    }
+}
+
 #[test]
 fn what_waits_in_the_kernel_for_a_service_that_is_killed_waits_for_its_successor() {
     if skipped("what_waits_in_the_kernel_for_a_service_that_is_killed") {

@@ -288,7 +288,19 @@ fn one(seed: u64, sources: &[u16]) {
         // sender it is divided by what it has itself (docs/planning.md).
         let apart = ["IcmpError", "Policer", "ConnTrack", "FlowMonitor", "HttpParser"];
         if there && !apart.contains(kind) && choices.one_in(2) {
-            instances.push(format!("n{i}={}", choices.of(&["2", "2", "3", "1:3", "2,least"])));
+            instances.push(format!(
+                "n{i}={}",
+                choices.of(&[
+                    "2",
+                    "3",
+                    "1:3",
+                    "2,least",
+                    "3,rr",
+                    "3,by=src_ip",
+                    "2,by=proto+dst_port",
+                    "3:1,by=src_ip+dst_ip,symmetric",
+                ])
+            ));
         }
     }
     let none = Vec::new();

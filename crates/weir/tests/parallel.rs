@@ -47,12 +47,28 @@ impl Bench {
     }
 
     fn start(&self, more: &[&str]) -> Run {
+        self.start_patiently(&[&["--restart-delay", "0"], more].concat())
+    }
+
+    /// With the usual delay before a worker that keeps dying is restarted.
+    fn start_patiently(&self, more: &[&str]) -> Run {
         let rx = format!("0=pcap:rx={}", self.input.display());
         let tx = format!("1=pcap:tx={}", self.out().display());
         let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", "each"];
-        args.extend(["--pool", "1024", "--restart-delay", "0", "--consolidate", "off"]);
+        args.extend(["--pool", "1024", "--consolidate", "off"]);
         args.extend(more);
         Run::start(&self.policy, &args)
+    }
+
+    /// Runs with the stage as such and as many workers as `auto` makes of these cores.
+    fn run_auto(&self, cores: &str, more: &[&str]) -> (Finished, Vec<u64>) {
+        let rx = format!("0=pcap:rx={}", self.input.display());
+        let tx = format!("1=pcap:tx={}", self.out().display());
+        let mut args = vec!["--bind", &rx, "--bind", &tx, "--isolate", "auto", "--cores", cores];
+        args.extend(["--parallel", "always", "--consolidate", "off", "--restart-delay", "0"]);
+        args.extend(more);
+        let finished = Run::start(&self.policy, &args).finish();
+        (finished, read_capture(&self.out(), number))
     }
 
     fn out(&self) -> PathBuf {
@@ -95,6 +111,14 @@ fn outcome(report: &Value) -> Value {
         row.as_object_mut().unwrap().remove("ns_per_packet");
     }
     serde_json::json!({ "nodes": nodes, "edges": report["edges"], "balance": report["balance"] })
+}
+
+/// The same, without who ran what.
+fn wherever(mut outcome: Value) -> Value {
+    for row in outcome["nodes"].as_array_mut().unwrap() {
+        row.as_object_mut().unwrap().remove("worker");
+    }
+    outcome
 }
 
 /// Writes down the same run in sequence.
@@ -156,23 +180,43 @@ fn branches_may_be_of_several_nfs_and_some_may_share_a_worker_with_others() {
     let bench = Bench::new("fused", &policy(5), 20_000);
     let expected = in_sequence(&bench, &[]);
     for cores in ["0,0,0", "0,0,0,0", "0,0,0,0,0"] {
-        let args = ["--parallel", "always", "--isolate", "auto", "--cores", cores];
-        let rx = format!("0=pcap:rx={}", bench.input.display());
-        let tx = format!("1=pcap:tx={}", bench.out().display());
-        let own = ["--bind", &rx, "--bind", &tx, "--consolidate", "off"];
-        let finished = Run::start(&bench.policy, &[&own[..], &args].concat()).finish();
-        let numbers = read_capture(&bench.out(), number);
+        let (finished, numbers) = bench.run_auto(cores, &[]);
         assert_eq!(bench.check(&finished, &numbers, cores), (0, 0));
-        let mut got = outcome(&finished.report);
-        let mut wanted = expected.0.clone();
-        for report in [&mut got, &mut wanted] {
-            let nodes = report["nodes"].as_array_mut().unwrap();
-            nodes.iter_mut().for_each(|row| {
-                row.as_object_mut().unwrap().remove("worker");
-            });
-        }
-        assert_eq!(got, wanted, "--cores {cores}");
+        let (got, wanted) = (outcome(&finished.report), expected.0.clone());
+        assert_eq!(wherever(got), wherever(wanted), "--cores {cores}");
         assert!(std::fs::read(bench.out()).unwrap() == expected.1, "{cores}: other packets");
+    }
+}
+
+/// One branch of two µNFs, and three of one each: `v` and `u` cost as much as a worker of the others.
+#[test]
+fn isolated_and_fused_branches_stand_side_by_side_and_any_may_die() {
+    let policy = format!(
+        "Port<0> lan;  Port<1> wan;  CountUrl v;  PacketSizeHistogram h;  CountSubnet c2 {{ prefixes: ['10.0.0.0/12'] }};
+CountUrl u;  L3L4Filter fw {{ default: 'pass', rules: [ {{ action: 'drop', dst_port: 600{DROPPED} }} ] }};
+pipelet {{ lan -> v -> h -> c2 -> u -> fw -> wan; }}"
+    );
+    let bench = Bench::new("mixed", &policy, 8_000);
+    let expected = in_sequence(&bench, &[]);
+    let cores = "0,0,0,0,0";
+    let (finished, numbers) = bench.run_auto(cores, &[]);
+    let workers: BTreeSet<String> = finished.restarts().into_keys().collect();
+    let mixed = ["rx:lan", "v+h", "c2", "u", "fw", "sync:fw", "tx:wan"];
+    assert_eq!(workers, mixed.map(str::to_owned).into(), "the plan is another");
+    assert_eq!(bench.check(&finished, &numbers, "mixed"), (0, 0));
+    assert_eq!(wherever(outcome(&finished.report)), wherever(expected.0), "mixed");
+    assert!(std::fs::read(bench.out()).unwrap() == expected.1, "other packets");
+    for worker in ["v+h", "c2", "fw", "sync:fw"] {
+        for step in STEPS {
+            let fault = format!("{worker}:{step}:2");
+            let (finished, numbers) = bench.run_auto(cores, &["--fault", &fault, "--ring", "64"]);
+            assert_eq!(finished.restarts()[worker], 1, "{fault}");
+            let (lost, branch_lost) = bench.check(&finished, &numbers, &fault);
+            let loses = LOSING.contains(&step);
+            assert_eq!(lost > 0, loses && worker == "sync:fw", "{fault}: {lost} lost");
+            assert_eq!(branch_lost > 0, loses && worker == "fw", "{fault}: {branch_lost}");
+            assert!(lost <= BATCH && branch_lost <= BATCH, "{fault}: {lost}, {branch_lost}");
+        }
     }
 }
 
@@ -282,4 +326,46 @@ fn a_branch_that_stands_still_is_ended_and_the_stage_goes_on() {
     bench.check(&finished, &numbers, "stopped");
     let hung: Vec<_> = finished.said.iter().filter(|line| line.contains("killed")).collect();
     assert_eq!(hung.len(), 1, "nobody else is taken for one that hangs: {hung:?}");
+}
+
+/// Buffers of a pool: all that can be under way when a branch dies.
+const POOL: u64 = 1024;
+
+#[test]
+fn a_stage_goes_on_while_a_branch_that_keeps_dying_waits_for_its_restart() {
+    // Slow enough for the input to outlast all deaths, by far too fast for all that comes meanwhile to be under way.
+    let slow = policy(3).replace("lan -> a", "lan -> slow -> a");
+    let slow = format!("{slow}\nBusy slow {{ cycles: 30000 }};");
+    for branch in ["c2", "fw"] {
+        let bench = Bench::new(&format!("keeps-dying-{branch}"), &slow, 300_000);
+        let mut run = bench.start_patiently(&["--parallel", "always"]);
+        // With `slow` and the sync port of the stage that `slow` and `a` are.
+        run.wait_for_workers(WORKERS.len() + 2);
+        let (died, again) =
+            (format!("worker {branch} died"), format!("worker {branch} runs again after "));
+        // By now it is started again after the longest delay, half a second.
+        for death in 1..=8 {
+            kill_process(run.workers()[branch], Signal::KILL).unwrap();
+            run.wait_for_line("the death", |line| line.contains(&died));
+            if death < 8 {
+                run.wait_for_line("the successor", |line| line.contains(&again));
+            }
+        }
+        // What a branch that never drops has not seen passes it, and leaves.
+        if branch == "c2" {
+            let grown = || std::fs::metadata(bench.out()).map_or(0, |m| m.len());
+            let more = grown() + 2 * POOL * RECORD;
+            wait_until("packets to pass by the dead", PATIENCE, || grown() > more);
+            assert!(!run.workers().contains_key(branch), "{branch} was started before that");
+        }
+        let finished = run.finish();
+        let numbers = read_capture(&bench.out(), number);
+        let (lost, branch_lost) = bench.check(&finished, &numbers, branch);
+        assert_eq!(lost, 0, "{branch}: what is lent is not the branch's to lose");
+        assert_eq!(finished.restarts()[branch], 8);
+        // Who may drop is not passed by what it has not seen: more than it can have had in its hands at all deaths.
+        assert_eq!(branch_lost > 8 * POOL, branch == "fw", "{branch}: {branch_lost}");
+        let rest = (0..bench.packets).filter(|n| flow_of(*n) != DROPPED).count() as u64;
+        assert_eq!(numbers.len() as u64 == rest, branch == "c2", "{branch}: {}", numbers.len());
+    }
 }

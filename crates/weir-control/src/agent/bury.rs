@@ -1,5 +1,6 @@
 //! What follows a worker's death: mending, and whether and when its successor starts.
 
+use super::absent::STANDS_IN;
 use super::crash::Cause;
 use super::hear::readable;
 use super::{Agent, AgentError, Event, State};
@@ -151,6 +152,9 @@ impl Agent {
                 self.tell_watchdog();
             } else {
                 timeout = timeout.min(at - now);
+                if self.stand_in(w) {
+                    timeout = timeout.min(STANDS_IN);
+                }
             }
         }
         Ok(timeout)

@@ -154,6 +154,32 @@ impl<E: Plain> RingInspector<E> {
         self.memory.consumer().tail.store(self.head(), Ordering::Release);
     }
 
+    /// Publishes `entry` again and again in the stead of a producer that rests or is dead, up to `target` or as far as
+    /// there is room; says up to where. Goes forward only.
+    pub fn fill(&self, entry: E, target: u64) -> u64 {
+        let head = self.head();
+        let wanted = target.wrapping_sub(head) as i64;
+        let room = self.capacity().saturating_sub(self.len());
+        let more = u64::try_from(wanted).unwrap_or(0).min(room);
+        for i in 0..more {
+            self.memory.slot(head.wrapping_add(i)).store(entry);
+        }
+        let until = head.wrapping_add(more);
+        // Release: pairs with `Consumer::available`, in the producer's stead.
+        self.memory.producer().head.store(until, Ordering::Release);
+        until
+    }
+
+    /// Claims entries up to `target` in the stead of a consumer that rests or is dead, as far as there are any. Goes forward
+    /// only.
+    pub fn claim_up_to(&self, target: u64) {
+        let tail = self.tail();
+        if target.wrapping_sub(tail) <= self.len() {
+            // Release: pairs with `Producer::room`, in the consumer's stead.
+            self.memory.consumer().tail.store(target, Ordering::Release);
+        }
+    }
+
     /// Rewrites what is published and not claimed, while both ends rest.
     pub fn rewrite(&self, mut with: impl FnMut(E) -> E) {
         let tail = self.tail();
@@ -231,6 +257,31 @@ impl<E: Plain> RingInspector<E> {
             self.memory.producer().waiting.store(0, Ordering::Relaxed);
         } else {
             self.memory.consumer().sleeping.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::entry::Seq;
+    use crate::ring::heap_ring_inspected;
+    use crate::{Entry, Marker};
+
+    #[test]
+    fn a_ring_is_filled_and_emptied_in_a_dead_ends_stead_as_far_as_it_goes() {
+        let (mut producer, mut consumer, agent) = heap_ring_inspected::<Entry>(4);
+        let void = Entry::marker(Marker::Void, Seq::new(0));
+        assert!(producer.stage(void));
+        producer.publish();
+        // Nothing is taken back, and nothing is written over.
+        assert_eq!((agent.fill(void, 0), agent.fill(void, 3), agent.fill(void, 9)), (1, 3, 4));
+        assert_eq!(consumer.refresh(), 4);
+        assert_eq!(consumer.peek(3), Some(void));
+        agent.claim_up_to(3);
+        assert_eq!(agent.tail(), 3);
+        for nonsense in [0, 5, u64::MAX] {
+            agent.claim_up_to(nonsense);
+            assert_eq!(agent.tail(), 3);
         }
     }
 }

@@ -76,6 +76,8 @@ pub enum Against {
     Tags,
     /// The graph has cycles.
     Cycles,
+    /// A ring inside it, or into it, is to drop when it is full: all branches have each packet.
+    Sheds,
 }
 
 impl fmt::Display for Against {
@@ -90,6 +92,7 @@ impl fmt::Display for Against {
             Against::Instances => f.write_str("an NF of it has several instances"),
             Against::Tags => f.write_str("more than one of its branches sets tags"),
             Against::Cycles => f.write_str("the graph has cycles"),
+            Against::Sheds => f.write_str("a ring to an NF of it drops when it is full"),
         }
     }
 }
@@ -243,6 +246,9 @@ fn find(plan: &Plan, stage: &Stage, which: SideBySide) -> Result<Found, Against>
     }
     if stage.nodes.iter().any(|id| plan.groups.iter().any(|group| group.nodes.contains(id))) {
         return Err(Against::Instances);
+    }
+    if graph.edges().iter().any(|edge| edge.sheds && stage.nodes.contains(&edge.to)) {
+        return Err(Against::Sheds);
     }
     let branches = branches(plan, stage);
     let nodes = || branches.iter().filter_map(|at| plan.segments.get(*at)).flat_map(|s| &s.nodes);

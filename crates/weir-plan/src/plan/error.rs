@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::{MAX_LANES, MAX_PARTS, Options};
 use crate::domains::domain_of;
 use crate::graph::{Graph, NodeKind};
-use crate::size::{MAX_INSTANCES, NoReplicas, Sizing};
+use crate::size::{MAX_INSTANCES, NoReplicas, Parts, Sizing};
 
 /// Why there is no plan.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -57,6 +57,14 @@ pub enum PlanError {
         /// Those it has.
         has: String,
     },
+    /// Rings to what there is not are to drop.
+    #[error("--drop-when-full {name}: the policy has no NF and no port {name}; it has {has}")]
+    NothingToShed {
+        /// The name.
+        name: String,
+        /// Those it has.
+        has: String,
+    },
     /// Instances are asked for of an NF that there is not.
     #[error("--instances or --scale {instance}=...: the policy has no NF {instance}; it has {has}")]
     NoneToMultiply {
@@ -84,6 +92,21 @@ pub enum PlanError {
         instance: String,
         /// Its type.
         nf: String,
+    },
+    /// Packets that the NF needs together would go to different instances.
+    #[error(
+        "--instances {instance}=...: {nf} needs its packets divided {needed}, so that those meet at one instance which have to; \
+         {asked} they would not. Name other fields (`by=...`: those of its own, or some of them), or leave out how packets are divided"
+    )]
+    Divides {
+        /// The NF's name.
+        instance: String,
+        /// Its type.
+        nf: String,
+        /// How they were to be divided.
+        asked: String,
+        /// How they have to be.
+        needed: String,
     },
     /// The NFs of a segment's replicas do not stand behind each other.
     #[error(
@@ -154,6 +177,16 @@ pub(crate) fn apart(graph: &Graph, options: &Options) -> bool {
     ports.sum::<usize>() > 1 && nfs.any(|id| !domain_of(graph, options, id).is_empty())
 }
 
+/// Each NF or port to which rings are to drop must be there.
+pub(super) fn shed(graph: &Graph, options: &Options) -> Result<(), PlanError> {
+    let nodes = graph.nodes().iter().filter(|node| node.kind != NodeKind::Drop);
+    let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
+    match options.shed.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(PlanError::NothingToShed { name: name.clone(), has: names.join(", ") }),
+        None => Ok(()),
+    }
+}
+
 /// Each NF that instances are asked for must be there and allow them.
 pub(super) fn asked_for(
     graph: &Graph,
@@ -179,7 +212,13 @@ pub(super) fn asked_for(
             NodeKind::Nf { info, .. } if count > 1 && !info.work.scales => {
                 return Err(PlanError::OneInstance { instance: name(), nf: info.name.clone() });
             }
-            NodeKind::Nf { .. } => {}
+            NodeKind::Nf { info, .. } => {
+                let parts = asked.parts(info.work.affinity).filter(|_| count > 1);
+                if let Some(Parts { asked, needed }) = parts {
+                    let nf = info.name.clone();
+                    return Err(PlanError::Divides { instance: name(), nf, asked, needed });
+                }
+            }
             NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => {
                 let has = "NFs only, not ports".to_owned();
                 return Err(PlanError::NoneToMultiply { instance: name(), has });

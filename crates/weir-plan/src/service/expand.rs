@@ -216,6 +216,7 @@ impl<'g> Expansion<'g> {
                     pipelet: draft.pipelet,
                     entry: None,
                     closes: false,
+                    sheds: false,
                     first_match: draft.follows.and_then(|edge| self.graph.edge(edge)?.first_match),
                     share: None,
                 });

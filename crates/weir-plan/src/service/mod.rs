@@ -40,7 +40,8 @@ pub use expand::{SEPARATOR, expand};
 pub use hardware::{Hardware, HardwareDocument, Server, ServerDocument};
 pub(crate) use names::push_step;
 pub use nf::{
-    AffinityField, Attribute, Described, Method, NfDocument, NfKind, Ports, Rate, Scaling, describe,
+    AffinityField, Attribute, Described, Method, NfDocument, NfKind, Ports, Rate, Scaling,
+    affinity_of, describe,
 };
 pub use objective::{
     Choice, LatencyDocument, Objective, ObjectiveDocument, ObjectiveError, Placement, choose,

@@ -148,6 +148,27 @@ pub enum AffinityField {
 }
 
 impl AffinityField {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        AffinityField::SrcIp,
+        AffinityField::DstIp,
+        AffinityField::Proto,
+        AffinityField::SrcPort,
+        AffinityField::DstPort,
+    ];
+
+    /// As it is written.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            AffinityField::SrcIp => "src_ip",
+            AffinityField::DstIp => "dst_ip",
+            AffinityField::Proto => "proto",
+            AffinityField::SrcPort => "src_port",
+            AffinityField::DstPort => "dst_port",
+        }
+    }
+
     fn of_packets(self) -> Field {
         match self {
             AffinityField::SrcIp => Field::IpSrc,
@@ -409,6 +430,13 @@ impl NfDocument {
         let input = || at(&self.ports.inputs).map(PortPlace::Input);
         at(&self.ports.outputs).map(PortPlace::Output).or_else(input)
     }
+}
+
+/// Packets that agree in `fields`, in either direction of a flow if `symmetric`; `None` when there are no fields, or those of one
+/// direction are not those of the other.
+#[must_use]
+pub fn affinity_of(fields: &[AffinityField], symmetric: bool) -> Option<Affinity> {
+    Affinity::of_fields(field_set(fields), symmetric)
 }
 
 fn field_set(fields: &[AffinityField]) -> FieldSet {

@@ -39,7 +39,7 @@ const TAGS: FieldSet = FieldSet::of(&[Field::Vlan]);
 const ENDS: FieldSet = FieldSet::of(&[Field::IpSrc, Field::IpDst, Field::L4Src, Field::L4Dst]);
 
 impl Key {
-    fn of(affinity: Affinity) -> Self {
+    pub(super) fn of(affinity: Affinity) -> Self {
         match affinity {
             Affinity::None => Key::Any,
             Affinity::Source => Key::Source,
@@ -170,7 +170,7 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
             // where a hash would send it.
             // And who was asked for weights, or for the least loaded, gets them.
             let meets = match &nf.asked {
-                Some(asked) => same && !asked.least_loaded && (along || !asked.scales),
+                Some(asked) => same && !asked.parts_all() && (along || !asked.scales),
                 None => same || one_origin || split.key == Key::Any,
             };
             let kept = before.filter(|before| keeps(graph, *id, before));
@@ -190,7 +190,7 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
 }
 
 /// The division for an NF: that of the busiest edge that has one it can go on with, else by its own
-/// affinity. All its edges then keep to it, as its packets must meet whichever way they come.
+/// affinity, or the operator's. All its edges then keep to it, as its packets must meet whichever way they come.
 fn choose(
     graph: &Graph,
     traffic: &Traffic,
@@ -202,16 +202,20 @@ fn choose(
         Some(NodeKind::Nf { info, .. }) => Key::of(info.work.affinity),
         _ => Key::Flow,
     };
+    let chosen = nf.asked.as_ref().and_then(|asked| asked.affinity).map(Key::of);
+    // What is chosen is had, not what would do as well.
+    let serves = |before: Key| chosen.map_or(before.satisfies(own), |chosen| before == chosen);
+    let own = chosen.unwrap_or(own);
     let mut coming = coming.to_vec();
     coming.sort_by(|a, b| traffic.edge(*b).pps.total_cmp(&traffic.edge(*a).pps));
-    let alone = nf.asked.as_ref().is_some_and(|asked| asked.least_loaded || asked.scales);
+    let alone = nf.asked.as_ref().is_some_and(|asked| asked.parts_all() || asked.scales);
     let kept = coming.iter().filter_map(|id| {
         let before = before(graph, *id, nf, divided)?;
         let goes_on = keeps(graph, *id, before) && (!alone || before.goes_along(nf));
         goes_on.then_some(before.split)
     });
     let mut usable = kept.filter(|before| {
-        before.key.satisfies(own) && continues(*before, Split { key: before.key, count: nf.count })
+        serves(before.key) && continues(*before, Split { key: before.key, count: nf.count })
     });
     Split { key: usable.next().map_or(own, |before| before.key), count: nf.count }
 }

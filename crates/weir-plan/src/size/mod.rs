@@ -29,6 +29,7 @@ pub(crate) use traffic::{Traffic, Unstated};
 pub use unfold::{Group, Spread};
 pub(crate) use unfold::{Unfolded, unfold};
 
+use crate::Affinity;
 use crate::cost::{RING_CYCLES, bins, cycles};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::service::{Objective, Server};
@@ -100,6 +101,9 @@ pub struct Asked {
     pub weights: Vec<u32>,
     /// Packets that need not meet go to the instance with the least waiting before it, not in turn.
     pub least_loaded: bool,
+    /// Which packets meet at one instance, where not those that the NF's own affinity names: fewer may not.
+    #[serde(default)]
+    pub affinity: Option<Affinity>,
     /// The weights change while it runs: those that have none now stand by.
     #[serde(default)]
     pub scales: bool,
@@ -119,7 +123,33 @@ impl Asked {
     /// An instance for each of these weights.
     #[must_use]
     pub fn weighted(weights: Vec<u32>) -> Self {
-        Asked { weights, least_loaded: false, scales: false, replica_of: Vec::new() }
+        Asked {
+            weights,
+            least_loaded: false,
+            affinity: None,
+            scales: false,
+            replica_of: Vec::new(),
+        }
+    }
+
+    /// True when packets are to go by load or by turn, whatever belongs together.
+    pub(crate) fn parts_all(&self) -> bool {
+        self.least_loaded || self.affinity == Some(Affinity::None)
+    }
+
+    /// How packets were to be divided instead of by `own`, what the NF needs, if it would not do.
+    pub(crate) fn parts(&self, own: Affinity) -> Option<Parts> {
+        let own = Key::of(own);
+        let key = match self.affinity {
+            _ if self.least_loaded => Key::Any,
+            Some(affinity) => Key::of(affinity),
+            None => return None,
+        };
+        let asked = match key {
+            _ if self.least_loaded => "to the least loaded".to_owned(),
+            key => key.to_string(),
+        };
+        (!key.satisfies(own)).then(|| Parts { asked, needed: own.to_string() })
     }
 
     /// `most` instances, of which the first `least` have packets at first.
@@ -135,6 +165,12 @@ impl Asked {
         let one = |nf: &String| (nf.clone(), Asked { replica_of: nfs.to_vec(), ..self.clone() });
         nfs.iter().map(one).collect()
     }
+}
+
+/// How packets were to be divided, and how the NF needs them divided, in words.
+pub(crate) struct Parts {
+    pub(crate) asked: String,
+    pub(crate) needed: String,
 }
 
 /// What a plan with instances is made for.

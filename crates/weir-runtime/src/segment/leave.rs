@@ -13,14 +13,16 @@ impl Segment {
         let Some(lane) = way.egress.lane(edge, way.source) else {
             return self.discard(packet, DropReason::RingFull, i, way);
         };
-        // In order: behind what waits already.
-        let sent = match self.more.backlog.is_empty() {
+        // In order: behind what waits already, unless nothing ever waits for this lane.
+        let sent = match self.more.backlog.is_empty() || way.egress.sheds(lane) {
             true => way.egress.send(lane, packet),
             false => Err(packet),
         };
         match sent {
             Ok(()) => {}
-            Err(packet) if self.more.any => self.more.backlog.push_back((lane, packet)),
+            Err(packet) if self.more.any && !way.egress.sheds(lane) => {
+                self.more.backlog.push_back((lane, packet))
+            }
             Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
         }
     }

@@ -73,7 +73,7 @@ pub struct LaneOutSpec {
     pub edge: u16,
     /// Whether watermarks matter to somebody further on.
     pub ordered: bool,
-    /// Its edge closes a cycle: what finds it full is dropped, and nobody waits for room in it.
+    /// What finds it full is dropped, and nobody waits for room in it: its edge closes a cycle, or the operator wants it.
     pub closes: bool,
     /// Packets come there around a cycle: it has no end of its own.
     pub back: bool,

@@ -10,6 +10,7 @@ mod generation;
 mod hear;
 mod hosted;
 mod liveness;
+mod load;
 mod scale;
 mod still;
 mod trust;
@@ -19,6 +20,7 @@ mod voices;
 pub use crash::Crash;
 pub use flows::{FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved};
 pub use generation::{RelinkError, Relinked, Retired};
+pub use load::LoadRow;
 
 use crate::census::Census;
 use crate::memory::{Memory, MemoryError};

@@ -52,8 +52,8 @@ mod watchdog;
 pub mod wiring;
 
 pub use agent::{
-    Agent, AgentError, Crash, Event, FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved,
-    Recovered, RelinkError, Relinked, RestartPolicy, Retired,
+    Agent, AgentError, Crash, Event, FlowCount, FlowRow, Listed, LoadRow, MoveError, MoveFlows,
+    Moved, Recovered, RelinkError, Relinked, RestartPolicy, Retired,
 };
 pub use instances::InstanceReport;
 pub use report::{Report, Scaling};

@@ -32,10 +32,21 @@ pub enum Ask {
         nf: String,
         /// Those that a filter matches;
         filter: Option<String>,
-        /// or so many hundredths of what each other instance has.
+        /// or so many hundredths of what each other instance has,
         share: Option<u8>,
+        /// or so many.
+        #[serde(default)]
+        count: Option<u32>,
+        /// Only of this instance, from 1.
+        #[serde(default)]
+        from: Option<u32>,
         /// The instance, from 1.
         to: u32,
+    },
+    /// How much each instance has to do.
+    Load {
+        /// Of one NF only.
+        nf: Option<String>,
     },
 }
 
@@ -47,6 +58,8 @@ pub enum Answer {
     Error(String),
     /// The flows.
     Flows(Flows),
+    /// How much each instance has to do.
+    Load(Vec<Load>),
     /// What was moved.
     Moved {
         /// How many flows.
@@ -56,6 +69,27 @@ pub enum Answer {
         /// What was not moved, and why.
         failures: Vec<String>,
     },
+}
+
+/// How much an instance of an NF has to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The NF.
+    pub nf: String,
+    /// Its instance, from 1, where it has several.
+    pub instance: Option<u32>,
+    /// Its worker.
+    pub worker: String,
+    /// Whether it takes packets; one that is being started does not.
+    pub ready: bool,
+    /// How full the fullest of its worker's rings in is, in hundredths.
+    pub input: u8,
+    /// How full the fullest of its worker's rings out is, in hundredths: from a half on it waits for those behind it.
+    pub output: u8,
+    /// Packets that it has had.
+    pub packets: u64,
+    /// Packets that it has dropped.
+    pub dropped: u64,
 }
 
 /// The flows that there are.

@@ -1,6 +1,6 @@
 //! `weir get` and `weir flow`: asks a running graph about its flows, and moves some.
 
-use crate::control::{self, Answer, Ask, Flows};
+use crate::control::{self, Answer, Ask, Flows, Load};
 use crate::{BAD_INPUT, FAILED, say};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -33,6 +33,17 @@ enum What {
         #[arg(long, value_name = "PATH")]
         control: Option<PathBuf>,
     },
+    /// Tells how much each instance of the NFs has to do.
+    Load {
+        /// Only of this NF.
+        nf: Option<String>,
+        /// Prints JSON.
+        #[arg(long)]
+        json: bool,
+        /// The run's control socket; without it the only one that there is.
+        #[arg(long, value_name = "PATH")]
+        control: Option<PathBuf>,
+    },
 }
 
 /// Does something with flows of a running `weir run`.
@@ -49,14 +60,20 @@ enum Do {
         /// The NF, which has several instances.
         nf: String,
         /// Flows that this filter matches, in one of their directions, and that are there now.
-        #[arg(required_unless_present_any = ["share", "all"], conflicts_with_all = ["share", "all"])]
+        #[arg(required_unless_present_any = ["share", "all", "count"], conflicts_with_all = ["share", "all", "count"])]
         filter: Option<String>,
         /// So many hundredths of what each other instance has, with the flows that will be.
-        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with = "all")]
+        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=100), conflicts_with_all = ["all", "count"])]
         share: Option<u8>,
         /// All, also those that will be.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "count")]
         all: bool,
+        /// So many flows of those that are there now.
+        #[arg(long, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(1..))]
+        count: Option<u32>,
+        /// Only flows of this instance, from 1.
+        #[arg(long, value_name = "INSTANCE")]
+        from: Option<u32>,
         /// The instance that they go to, from 1.
         #[arg(long, value_name = "INSTANCE")]
         to: u32,
@@ -70,15 +87,21 @@ enum Do {
 }
 
 pub fn get(args: &GetArgs) -> ExitCode {
-    let What::Flows { filter, nf, most, json, control } = &args.what;
-    let ask = Ask::Flows { nf: nf.clone(), filter: filter.clone(), most: *most };
+    let (ask, json, control) = match &args.what {
+        What::Flows { filter, nf, most, json, control } => {
+            let ask = Ask::Flows { nf: nf.clone(), filter: filter.clone(), most: *most };
+            (ask, json, control)
+        }
+        What::Load { nf, json, control } => (Ask::Load { nf: nf.clone() }, json, control),
+    };
     answer(control.as_deref(), &ask, *json)
 }
 
 pub fn main(args: &FlowArgs) -> ExitCode {
-    let Do::Move { nf, filter, share, all, to, json, control } = &args.what;
+    let Do::Move { nf, filter, share, all, count, from, to, json, control } = &args.what;
     let share = share.or(all.then_some(100));
-    let ask = Ask::Move { nf: nf.clone(), filter: filter.clone(), share, to: *to };
+    let (nf, filter) = (nf.clone(), filter.clone());
+    let ask = Ask::Move { nf, filter, share, count: *count, from: *from, to: *to };
     answer(control.as_deref(), &ask, *json)
 }
 
@@ -93,6 +116,7 @@ fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode 
     };
     let (whole, text) = match &answer {
         Answer::Flows(flows) => (flows.failures.is_empty(), table(flows)),
+        Answer::Load(rows) => (true, loads(rows)),
         Answer::Moved { flows, ms, failures } => {
             let mut text = format!("{flows} flows moved in {ms:.1} ms\n");
             for why in failures {
@@ -113,12 +137,29 @@ fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode 
     ExitCode::from(if whole { 0 } else { FAILED })
 }
 
-fn table(flows: &Flows) -> String {
-    let mut text = String::new();
-    let name = |nf: &str, instance: Option<u32>| match instance {
+fn name(nf: &str, instance: Option<u32>) -> String {
+    match instance {
         Some(instance) => format!("{nf}#{instance}"),
         None => nf.to_owned(),
-    };
+    }
+}
+
+fn loads(rows: &[Load]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let of = name(&row.nf, row.instance);
+        let waits = if row.ready { "" } else { ", not ready" };
+        let _ = writeln!(
+            text,
+            "{of:<20} input {:>3} %, output {:>3} %, {} packets, {} dropped, in worker {}{waits}",
+            row.input, row.output, row.packets, row.dropped, row.worker,
+        );
+    }
+    text
+}
+
+fn table(flows: &Flows) -> String {
+    let mut text = String::new();
     for flow in &flows.flows {
         let keys: Vec<String> = flow.keys.iter().map(|[a, b]| format!("{a} <-> {b}")).collect();
         let _ = writeln!(

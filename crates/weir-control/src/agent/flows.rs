@@ -56,6 +56,9 @@ pub enum MoveError {
     /// One after the other: of two orders of one NF each might wait for what the other moves.
     #[error("flows of {0} are being moved already; try again when that is over")]
     Busy(String),
+    /// Of several instances each would give so many.
+    #[error("{0} has more than one instance that {1} flows could come from; name it by --from")]
+    FromWhich(String, u32),
     /// Too much at once.
     #[error("worker {0} has not read what it was told before; try again")]
     Slow(String),
@@ -68,6 +71,8 @@ pub struct MoveFlows {
     pub nf: String,
     /// Which: of each of the NF's other instances.
     pub what: What,
+    /// Only of this instance, from 1.
+    pub from: Option<u32>,
     /// The instance, from 1.
     pub to: u32,
 }
@@ -222,15 +227,18 @@ impl Agent {
         let crew = crew.clone()?;
         let group = self.setup.groups.get(usize::from(crew.group()));
         let leased = group.is_some_and(|group| group.spread == SpreadSpec::Ends);
-        if leased && matches!(order.what, What::Flows(_)) {
+        if leased && matches!(order.what, What::Flows(_) | What::Count(_)) {
             return Err(MoveError::Leased(crew.name));
         }
         let count = crew.instances.len();
-        let to = order.to.checked_sub(1).and_then(|to| u16::try_from(to).ok());
-        let Some(to) = to.filter(|to| usize::from(*to) < count) else {
-            let (nf, instance) = (order.nf.clone(), order.to);
-            return Err(MoveError::NoInstance { nf, instance, count });
+        let place = |instance: u32| {
+            let place = instance.checked_sub(1).and_then(|at| u16::try_from(at).ok());
+            let nf = order.nf.clone();
+            let none = MoveError::NoInstance { nf, instance, count };
+            place.filter(|at| usize::from(*at) < count).ok_or(none)
         };
+        let to = place(order.to)?;
+        let from = order.from.map(place).transpose()?;
         let lives = |instance: &Instance| {
             self.setup.workers.get(instance.worker).is_some_and(|worker| worker.runs_nfs())
         };
@@ -239,7 +247,11 @@ impl Agent {
         }
         // One that was stopped for good has no flows.
         let sources = crew.instances.iter().zip(0..).filter(|(own, i)| *i != to && lives(own));
+        let sources = sources.filter(|(_, i)| from.is_none_or(|from| *i == from));
         let sources: Vec<usize> = sources.map(|(own, _)| own.worker).collect();
+        if let (What::Count(flows), true) = (&order.what, sources.len() > 1) {
+            return Err(MoveError::FromWhich(order.nf.clone(), *flows));
+        }
         self.order_moves(&crew, sources, to, &order.what, false)
     }
 

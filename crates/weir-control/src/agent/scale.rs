@@ -198,7 +198,7 @@ fn answer(flows: u64, left: u32, failures: &[String]) -> Answer {
     }
 }
 
-fn counts(memory: &Memory, w: usize, node: usize) -> Option<NodeCounts> {
+pub(super) fn counts(memory: &Memory, w: usize, node: usize) -> Option<NodeCounts> {
     let worker = memory.workers.get(w)?;
     Some(NodeCounts::read(&worker.ledger.read()?, &worker.layout, node))
 }

@@ -49,6 +49,8 @@ pub enum What {
     /// Those that a filter matches in one of their directions; `None`: all that are there now. New ones of
     /// equal buckets stay.
     Flows(Option<Expr>),
+    /// So many of those that are there now, or all if they are fewer.
+    Count(u32),
     /// So many hundredths of its buckets, with the flows that are and will be in them.
     Share(u8),
     /// Some of its buckets, with as many flows as these or a little more; in a large table a thirty-second of all that

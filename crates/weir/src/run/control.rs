@@ -1,6 +1,6 @@
 //! The control socket of a run: others ask, the run's loop answers.
 
-use crate::control::{self, Answer, Ask, Count, Flow, Flows};
+use crate::control::{self, Answer, Ask, Count, Flow, Flows, Load};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use weir_control::{Agent, Event, Listed, MoveFlows};
+use weir_control::{Agent, Event, Listed, LoadRow, MoveFlows};
 use weir_filter::Expr;
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
@@ -77,7 +77,8 @@ impl Control {
     pub(super) fn serve(&mut self, agent: &mut Agent) {
         while let Ok((ask, answer)) = self.asked.try_recv() {
             match begin(agent, &ask) {
-                Ok(ticket) => drop(self.waiting.insert(ticket, answer)),
+                Ok(Begun::Ordered(ticket)) => drop(self.waiting.insert(ticket, answer)),
+                Ok(Begun::Answered(known)) => drop(answer.send(known)),
                 Err(why) => drop(answer.send(Answer::Error(why))),
             }
         }
@@ -155,23 +156,39 @@ fn is_stale(path: &Path) -> bool {
     is_socket && UnixStream::connect(path).is_err_and(refused)
 }
 
-fn begin(agent: &mut Agent, ask: &Ask) -> Result<u64, String> {
+/// What became of a question.
+enum Begun {
+    /// The agent answers it later, by this number.
+    Ordered(u64),
+    Answered(Answer),
+}
+
+fn begin(agent: &mut Agent, ask: &Ask) -> Result<Begun, String> {
     match ask {
         Ask::Flows { nf, filter, most } => {
             let filter = filter.as_deref().map(parse).transpose()?;
-            agent.list_flows(nf.as_deref(), filter.as_ref(), *most).map_err(|e| e.to_string())
+            let listed = agent.list_flows(nf.as_deref(), filter.as_ref(), *most);
+            listed.map(Begun::Ordered).map_err(|e| e.to_string())
         }
-        Ask::Move { nf, filter, share, to } => {
-            let what = match (filter, share) {
-                (Some(filter), None) => What::Flows(Some(parse(filter)?)),
-                (None, Some(share @ 1..=100)) => What::Share(*share),
-                (None, Some(share)) => {
+        Ask::Move { nf, filter, share, count, from, to } => {
+            let what = match (filter, share, count) {
+                (Some(filter), None, None) => What::Flows(Some(parse(filter)?)),
+                (None, Some(share @ 1..=100), None) => What::Share(*share),
+                (None, Some(share), None) => {
                     return Err(format!("a share of {share} hundredths is none; from 1 to 100"));
                 }
-                _ => return Err("say which flows: a filter, or a share".to_owned()),
+                (None, None, Some(count)) => What::Count(*count),
+                _ => return Err("say which flows: a filter, a share, or how many".to_owned()),
             };
-            let order = MoveFlows { nf: nf.clone(), what, to: *to };
-            agent.move_flows(&order).map_err(|e| e.to_string())
+            let order = MoveFlows { nf: nf.clone(), what, from: *from, to: *to };
+            agent.move_flows(&order).map(Begun::Ordered).map_err(|e| e.to_string())
+        }
+        Ask::Load { nf } => {
+            let rows = agent.load_of(nf.as_deref());
+            match (nf, rows.is_empty()) {
+                (Some(nf), true) => Err(format!("there is no NF `{nf}`")),
+                _ => Ok(Begun::Answered(Answer::Load(rows.into_iter().map(load).collect()))),
+            }
         }
     }
 }
@@ -189,6 +206,11 @@ fn parse(text: &str) -> Result<Expr, String> {
     }
     weir_filter::Filter::compile(&expr).map_err(|e| format!("filter `{text}`: {e}"))?;
     Ok(expr)
+}
+
+fn load(row: LoadRow) -> Load {
+    let LoadRow { nf, instance, worker, ready, input, output, packets, dropped } = row;
+    Load { nf, instance, worker, ready, input, output, packets, dropped }
 }
 
 fn told(listed: &Listed) -> Flows {

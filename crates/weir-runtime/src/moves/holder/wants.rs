@@ -42,6 +42,8 @@ pub(super) struct Ordered {
 /// Flows that a filter chooses, in any of the µNFs' tables.
 struct Found {
     chooser: Chooser,
+    /// How many more are wanted.
+    left: u32,
     /// The table that is looked through, by its place among the holder's.
     table: usize,
     walk: Walk,
@@ -51,20 +53,29 @@ struct Found {
 }
 
 impl Found {
-    fn new(chooser: Chooser) -> Self {
+    fn new(chooser: Chooser, left: u32) -> Self {
         let (walk, pieces, places) = (Walk::default(), Vec::new(), HashMap::new());
-        Found { chooser, table: 0, walk, pieces, places }
+        Found { chooser, left, table: 0, walk, pieces, places }
     }
 
     /// Goes on by a step; true when there is more to look at.
     fn go_on(&mut self, nodes: &[usize], segment: &Segment, hasher: &FlowHasher) -> bool {
         let Some(node) = nodes.get(self.table) else { return false };
-        let Found { chooser, table, walk, pieces, places } = self;
+        if self.left == 0 && nodes.len() == 1 {
+            return false;
+        }
+        let Found { chooser, left, table, walk, pieces, places } = self;
         let goes_on = segment.nf_ref(*node).is_some_and(|nf| {
             nf.look_at_flows(walk, LOOK, &mut |seen| {
                 if !seen.keys.is_empty() && chooser.takes(seen.keys) {
                     let hashes = seen.keys.iter().map(|key| (*key, hasher.place(key)));
-                    add(pieces, places, hashes.collect(), (*table, nodes.len()));
+                    let hashes: Vec<_> = hashes.collect();
+                    // What another µNF remembers of a flow that goes does not count once more.
+                    let goes = hashes.iter().any(|(_, hash)| places.contains_key(hash));
+                    if goes || *left > 0 {
+                        *left -= u32::from(!goes);
+                        add(pieces, places, hashes, (*table, nodes.len()));
+                    }
                 }
             })
         });
@@ -229,13 +240,18 @@ impl Holder {
             return Some(Vec::new());
         }
         match &order.what {
-            What::Flows(filter) => {
+            What::Flows(_) | What::Count(_) => {
                 if order.found.is_none() {
-                    let Ok(chooser) = Chooser::new(filter.as_ref()) else {
+                    let (filter, most) = match &order.what {
+                        What::Flows(filter) => (filter.as_ref(), u32::MAX),
+                        What::Count(flows) => (None, *flows),
+                        _ => (None, 0),
+                    };
+                    let Ok(chooser) = Chooser::new(filter) else {
                         // The agent has compiled it before.
                         return Some(Vec::new());
                     };
-                    order.found = Some(Found::new(chooser));
+                    order.found = Some(Found::new(chooser, most));
                 }
                 let hasher = FlowHasher::new(u128::from(self.seed));
                 let found = order.found.as_mut();

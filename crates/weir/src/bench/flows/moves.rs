@@ -223,7 +223,7 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
 
 /// Has flows moved, and waits until they are.
 fn order(agent: &mut Agent, nf: Nf, what: What, to: u32) -> Result<Moved, BenchError> {
-    let order = MoveFlows { nf: nf.nfs().0.join("+"), what, to };
+    let order = MoveFlows { from: None, nf: nf.nfs().0.join("+"), what, to };
     let ticket = agent.move_flows(&order).map_err(MovingError::from)?;
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

@@ -1,0 +1,75 @@
+//! How much each NF has to do, for whoever asks from outside.
+
+use super::Agent;
+use super::scale::counts;
+
+/// How much an instance of an NF has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoadRow {
+    /// Name of the NF.
+    pub nf: String,
+    /// Its instance, from 1, where it has several whose flows can be moved.
+    pub instance: Option<u32>,
+    /// Its worker.
+    pub worker: String,
+    /// Whether that takes packets; one that is being started does not.
+    pub ready: bool,
+    /// How full the fullest of the worker's rings in is, in hundredths.
+    pub input: u8,
+    /// How full the fullest of its rings out is, in hundredths.
+    pub output: u8,
+    /// Packets that the NF has had.
+    pub packets: u64,
+    /// Packets that it has dropped.
+    pub dropped: u64,
+}
+
+impl Agent {
+    /// What each NF, or that of this name, has to do just now: read from memory, nobody is asked.
+    pub fn load_of(&self, nf: Option<&str>) -> Vec<LoadRow> {
+        let mut rows = Vec::new();
+        let nfs = self.setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs());
+        for (w, worker) in nfs {
+            let (input, output) = self.filled(w);
+            for (at, node) in worker.nodes.iter().enumerate() {
+                if nf.is_some_and(|nf| nf != node.name) {
+                    continue;
+                }
+                let counts = counts(&self.memory, w, at);
+                let crews = self.memory.crews().iter().flatten();
+                let replica = u16::try_from(at)
+                    .ok()
+                    .and_then(|at| crews.filter_map(|crew| crew.replica_at(w, at)).next());
+                rows.push(LoadRow {
+                    nf: node.name.clone(),
+                    instance: replica.map(|at| at as u32 + 1),
+                    worker: worker.name.clone(),
+                    ready: self.liveness.is_ready(w),
+                    input,
+                    output,
+                    packets: counts.as_ref().map_or(0, |counts| counts.packets),
+                    dropped: counts
+                        .map_or(0, |c| c.drops.iter().fold(0, |a, b| a.wrapping_add(*b))),
+                });
+            }
+        }
+        rows.sort_by(|a, b| (&a.nf, a.instance, &a.worker).cmp(&(&b.nf, b.instance, &b.worker)));
+        rows
+    }
+
+    /// How full the fullest of worker `w`'s rings in and out are, in hundredths.
+    fn filled(&self, w: usize) -> (u8, u8) {
+        let (mut input, mut output) = (0, 0);
+        for (lane, ring) in self.setup.lanes.iter().zip(&self.memory.lanes) {
+            let (len, capacity) = (ring.inspector.len(), ring.inspector.capacity().max(1));
+            let full = (len * 100 / capacity).min(100) as u8;
+            if lane.has_packets() && lane.to == w {
+                input = input.max(full);
+            }
+            if lane.has_packets() && lane.from == w {
+                output = output.max(full);
+            }
+        }
+        (input, output)
+    }
+}

@@ -174,6 +174,17 @@ fn more_than_there_is_room_for_and_chaos_lose_no_more_than_is_counted() {
     });
 }
 
+/// Recorded packets as a wire carries them: whole, and no longer than its frames.
+fn recorded_traffic() -> Vec<Input> {
+    const MOST: usize = 1000;
+    let (mut packets, _) = weir_oracle::read_capture(&demo_capture(), 0).unwrap();
+    let whole = |p: &Input| p.bytes.len() == p.wire_len as usize && p.bytes.len() <= 1514;
+    packets.retain(|p| p.link.is_ethernet() && p.bytes.len() >= 14 && whole(p));
+    packets.truncate(MOST);
+    assert!(!packets.is_empty());
+    packets
+}
+
 /// Waits until a file has not grown for a while: what has come is through.
 fn wait_until_still(size: impl Fn() -> u64) {
     let mut last = (size(), Instant::now());
@@ -224,6 +235,16 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         let also_sent = wires.end(&wires.sender, &scratch, &known, "afp:e0").finish();
         Wires::wait_until_delivered();
         wait_until_still(size);
+        // And so does recorded traffic, whose packets have no numbers: it comes last.
+        let before_recorded = read_capture(&out, |_| ()).len();
+        let traffic = recorded_traffic();
+        let as_recorded = Expected::of(&last, &traffic);
+        let file = scratch.file("recorded.pcap");
+        write_over_and_over(&file, &traffic, 1);
+        let file = format!("pcap:rx={}", file.display());
+        let recorded_sent = wires.end(&wires.sender, &scratch, &file, "afp:e0").finish();
+        Wires::wait_until_delivered();
+        wait_until_still(size);
         let finished = chaos.end("live");
         println!(
             "rx:lan {}, tx:wan {} times started again",
@@ -233,13 +254,19 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         Wires::wait_until_delivered();
         recorder.signal(Signal::INT);
         let recorder = recorder.finish();
-        let ends =
-            [("sender", &sent), ("sender of known packets", &also_sent), ("recorder", &recorder)];
+        let ends = [
+            ("sender", &sent),
+            ("sender of known packets", &also_sent),
+            ("sender of recorded packets", &recorded_sent),
+            ("recorder", &recorder),
+        ];
         for (what, end) in ends {
             end.assert_sound(what);
         }
+        let mut all = read_capture(&out, <[u8]>::to_vec);
+        let replayed = all.split_off(before_recorded);
         let (known, generated): (Vec<_>, Vec<_>) =
-            read_capture(&out, <[u8]>::to_vec).into_iter().partition(|bytes| is_numbered(bytes));
+            all.into_iter().partition(|bytes| is_numbered(bytes));
         let flows: Vec<u64> = generated.iter().map(|bytes| generated_flow(bytes)).collect();
         let places = unwrapped(&flows);
         assert_in_order(&places, "live");
@@ -250,7 +277,10 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
         // Whoever died: what waits for a service that receives waits for its successor.
         let missing = expected.missing(&known, "live");
         assert!(missing <= on_the_way, "{missing} of the known packets are missing: {}", show());
-        let (out, came) = (n(&sent, "out") + n(&also_sent, "out"), n(&finished, "in"));
+        let missing = as_recorded.missing_of_unnumbered(&replayed, "recorded");
+        assert!(missing <= on_the_way, "{missing} of the recorded are missing: {}", show());
+        let out = n(&sent, "out") + n(&also_sent, "out") + n(&recorded_sent, "out");
+        let came = n(&finished, "in");
         assert!(
             came <= out && out - came <= on_the_way,
             "{out} sent, {came} came, {on_the_way} dropped between: {}",
@@ -264,6 +294,7 @@ fn live_packets_survive_chaos_and_those_that_are_missing_were_counted() {
             "{least} to {most}, {came} came: {}",
             show()
         );
-        assert_eq!((places.len() + known.len()) as u64, n(&recorder, "out"));
+        let all = places.len() + known.len() + replayed.len();
+        assert_eq!(all as u64, n(&recorder, "out"));
     });
 }

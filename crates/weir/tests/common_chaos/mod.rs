@@ -139,6 +139,18 @@ impl Expected {
         (self.len() - came.len()) as u64
     }
 
+    /// The same for packets without numbers: each must be as one that had to come, behind the one before it.
+    pub fn missing_of_unnumbered(&self, came: &[Vec<u8>], what: &str) -> u64 {
+        let mut wanted = self.sent.iter().flatten();
+        for (i, bytes) in came.iter().enumerate() {
+            assert!(
+                wanted.any(|wanted| wanted == bytes),
+                "{what}: the {i}th packet is not as the oracle says, doubled or out of order"
+            );
+        }
+        (self.len() - came.len()) as u64
+    }
+
     /// Fails unless these are all that had to come, from the first of them to the last.
     pub fn assert_is(&self, came: &[Came], what: &str) {
         let (first, last) = (came[0].place, came[came.len() - 1].place);

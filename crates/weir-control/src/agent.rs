@@ -499,6 +499,7 @@ impl Agent {
         self.retake_interfaces();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
+            self.give_up_relinking();
             self.finished = true;
             self.events.push_back(Event::Finished);
         }

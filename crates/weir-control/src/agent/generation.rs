@@ -379,6 +379,14 @@ impl Agent {
         Ok(Duration::ZERO)
     }
 
+    /// The graph has ended: what is being prepared is given up, who waits for word of it gets one, and its processes end.
+    pub(super) fn give_up_relinking(&mut self) {
+        let Some(mut next) = self.generation.next.take() else { return };
+        self.forsake(&next);
+        self.take_words_of(&mut next.agent);
+        self.events.push_back(Event::NotRelinked { why: RelinkError::Ending });
+    }
+
     /// Goes on preparing; true when all is.
     fn prepare(&mut self, next: &mut Next) -> Result<bool, RelinkError> {
         next.agent.stand_by()?;

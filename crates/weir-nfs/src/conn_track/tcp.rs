@@ -158,7 +158,8 @@ impl Connection {
         }
         let (me, peer) = self.seen_from(from);
         let known = me.window != 0 && peer.window != 0;
-        if !self.is_lax && !(known && in_windows(me, peer, segment).is_ok()) {
+        let fits = self.is_lax || known && in_windows(me, peer, segment).is_ok();
+        if !fits {
             return false;
         }
         self.take_in(from, segment);

@@ -40,8 +40,6 @@ pub(crate) fn poison_is_known_beside_a_writer() {
     assert!(report.sound, "{:?} {:?}", report.balance, report.census);
     let known: Vec<bool> = report.crashes.iter().map(|crash| crash.poison).collect();
     assert_eq!(known, [false, true], "{:?}", report.crashes);
-    // What comes while it waits for its second restart passes it.
-    let poison = node(&report, "b").drops.get("poison").copied().unwrap_or(0);
-    assert!(poison <= 3, "{poison}");
+    // How many of the others it drops is chance: what comes while it waits for its second restart passes it.
     assert_eq!(report.balance.out + report.balance.dropped, packets.len() as u64);
 }

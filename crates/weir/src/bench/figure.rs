@@ -21,6 +21,7 @@ mod tables;
 mod unf;
 mod unf_classes;
 mod unf_latency;
+mod unf_loaded;
 mod values;
 
 pub use evidence::{EvidenceArgs, main as evidence};

@@ -3,14 +3,11 @@
 //! that was due, and no packet has to carry its time.
 
 use super::Effort;
-use super::data::{Place, Sample, Series, Verdict, add};
-use super::search::{Goal, LOSS, MOST, sustainable};
-use super::unf::{isolate, plan, unfinished};
-use super::values::median;
-use crate::bench::chain_policy;
+use super::data::Sample;
+use super::search::{Found, Goal, MOST, sustainable};
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;
-use crate::bench::sample::{BenchError, spread, wait_until_ready};
+use crate::bench::sample::{BenchError, wait_until_ready};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
@@ -20,20 +17,14 @@ use weir_plan::Plan;
 use weir_runtime::spec::EndSpec;
 
 /// The part of the sustained rate at which latency is taken.
-const LOAD: f64 = 0.9;
+pub const LOAD: f64 = 0.9;
 /// How long packets run before those that count.
 const SETTLE: Duration = Duration::from_millis(100);
 /// Between two turns of the agent.
 const TURN: Duration = Duration::from_millis(50);
 
-const LENGTHS: [usize; 3] = [1, 4, 8];
-const PARTS: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
-const KINDS: [(&str, bool); 2] = [("isolated", true), ("fused", false)];
-/// The length whose histograms are drawn.
-const DRAWN: f64 = 4.0;
-/// Steps of a histogram, as it is kept and as it is drawn: where they end, in tenths of a power of ten.
+/// Steps of a histogram, as it is kept: where they end, in tenths of a power of ten.
 const FINE: [u64; 10] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 80];
-const COARSE: [u64; 3] = [10, 20, 50];
 
 /// What a rate gave.
 struct Run {
@@ -72,7 +63,7 @@ impl Run {
 }
 
 /// Where the step ends that has `ns`: the least limit above it.
-fn above(ns: u64, tenths: &[u64]) -> u64 {
+pub fn above(ns: u64, tenths: &[u64]) -> u64 {
     // No packet is under way for so long.
     let ns = ns.min(1_000_000_000_000_000);
     let mut ten = 10;
@@ -84,115 +75,57 @@ fn above(ns: u64, tenths: &[u64]) -> u64 {
     }
 }
 
+/// What a search found, and how long packets took at 90 % of it.
+pub struct UnderLoad {
+    found: Found,
+    run: Run,
+    round_trip_ns: [f64; 2],
+}
+
+impl UnderLoad {
+    /// Searches for the rate that a plan sustains and offers 90 % of it. `shares`: source and sink leave their core to workers in each turn.
+    /// `None`: no rate was held, so there is no load of which this would be the latency.
+    pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
+        let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
+        let ((found, run), round_trip_ns) = effort.around(|| {
+            let found = sustainable(&Goal::usual(span), MOST, |rate, span| {
+                Ok::<_, BenchError>(offer(effort, plan, rate, span, shares)?.lost)
+            })?;
+            let is_held = found.rate > 0.0;
+            let run = || offer(effort, plan, found.rate * LOAD, span, shares);
+            Ok((found, is_held.then(run).transpose()?))
+        })?;
+        Ok(run.map(|run| UnderLoad { found, run, round_trip_ns }))
+    }
+
+    /// A percentile (0 to 1) in microseconds, with the load that it is of.
+    pub fn percentile(&self, part: f64) -> Sample {
+        let us = self.run.percentile(part) as f64 / 1e3;
+        let mut sample = Sample::of(us, self.round_trip_ns);
+        sample.load = Some((self.found.rate * LOAD, self.run.lost));
+        sample.open = !self.found.is_closed;
+        sample
+    }
+
+    /// The median, with the 99th and the 99.9th percentile and the histogram of the same packets.
+    pub fn median(&self) -> Sample {
+        let tail = [0.99, 0.999].map(|part| self.percentile(part).value);
+        let histogram = self.run.histogram();
+        Sample { tail: Some(tail), histogram, ..self.percentile(0.5) }
+    }
+}
+
 /// A step of source or sink: when it was over, nanoseconds from the start, and how many packets there had been then.
 type Steps = Vec<(u64, u64)>;
 
-pub fn latency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let points: Vec<_> =
-        LENGTHS.iter().flat_map(|&n| KINDS.map(|(name, i)| (name, n, i))).collect();
-    let points = effort.in_order(&points);
-    let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
-    effort.round_of(&points, |(name, n, isolated)| {
-        let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
-        let ((found, run), trips) = effort.around(|| {
-            let found = sustainable(&Goal::usual(span), MOST, |rate, span| {
-                Ok::<_, BenchError>(offer(effort, &plan, rate, span)?.lost)
-            })?;
-            if found.rate <= 0.0 {
-                return Ok((found, None));
-            }
-            Ok((found, Some(offer(effort, &plan, found.rate * LOAD, span)?)))
-        })?;
-        let Some(run) = run else {
-            // There is no load of which it would be the latency.
-            effort.fail(name, n as f64, "no rate was held");
-            return Ok(Vec::new());
-        };
-        let x = n as f64;
-        let of = |(part, at): (&str, f64)| {
-            let mut sample = Sample::of(run.percentile(at) as f64 / 1e3, trips);
-            (sample.load, sample.open) = (Some((found.rate * LOAD, run.lost)), !found.is_closed);
-            if part == PARTS[0].0 {
-                sample.histogram = run.histogram();
-            }
-            (format!("{name}, {part}"), x, sample)
-        };
-        Ok(PARTS.map(of).to_vec())
-    })
-}
-
-pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let of_kind = |(kind, _): (&str, bool)| {
-        let loads = |n: f64| {
-            let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0));
-            let place = line.and_then(|s| s.places.iter().find(|p| p.x == n));
-            let samples = place.into_iter().flat_map(|p| &p.samples);
-            let mpps = samples.filter_map(|s| Some(s.load?.0 / 1e6));
-            spread(mpps.collect()).map_or(f64::NAN, |[_, median, _]| median)
-        };
-        let each = LENGTHS.map(|n| {
-            let n = n as f64;
-            let of = |part: &str| median(series, &format!("{kind}, {part}"), n);
-            let [p50, p99, p999] = PARTS.map(|(part, _)| of(part));
-            format!("{p50:.0} / {p99:.0} / {p999:.0} µs with {n} at {:.1} Mpps", loads(n))
-        });
-        format!("{kind} {}", each.join(", "))
-    };
-    let samples = || series.iter().filter(|s| s.name.ends_with(PARTS[0].0)).flat_map(|s| &s.places);
-    let loads = samples().flat_map(|p| &p.samples).filter_map(|s| s.load);
-    let late = loads.clone().filter(|(_, lost)| *lost > LOSS).count();
-    let text = format!(
-        "p50 / p99 / p99.9: {}; {late} of {} runs at that load lost more than half a percent all the same{}",
-        KINDS.map(of_kind).join("; "),
-        loads.count(),
-        unfinished(series)
-    );
-    (Verdict::DifferentSetUp, text)
-}
-
-/// The histograms of one length: percent of the packets by how long they took, in microseconds up to which a step reaches.
-pub fn histogram(series: &[Series]) -> Vec<Series> {
-    let place = |kind: &str| -> Option<&Place> {
-        let line = series.iter().find(|s| s.name == format!("{kind}, {}", PARTS[0].0))?;
-        line.places.iter().find(|place| place.x == DRAWN)
-    };
-    let samples = |kind: &str| place(kind).into_iter().flat_map(|place| &place.samples);
-    // Each step that is kept lies within one that is drawn.
-    let drawn = |limit: u64| above(limit - 1, &COARSE);
-    let limits = KINDS.iter().flat_map(|(kind, _)| samples(kind)).flat_map(|s| &s.histogram);
-    let (least, most) = limits.fold((u64::MAX, 0), |(least, most), (limit, _)| {
-        (least.min(drawn(*limit)), most.max(drawn(*limit)))
-    });
-    let steps = || std::iter::successors(Some(least), |at| Some(above(*at, &COARSE)));
-    let mut told = Vec::new();
-    for (kind, _) in KINDS {
-        for sample in samples(kind) {
-            let all: u64 = sample.histogram.iter().map(|(_, packets)| packets).sum();
-            for step in steps().take_while(|step| *step <= most) {
-                let within = sample.histogram.iter().filter(|(limit, _)| drawn(*limit) == step);
-                let within: u64 = within.map(|(_, packets)| packets).sum();
-                let value = within as f64 * 100.0 / all.max(1) as f64;
-                let sample = Sample::of(value, sample.round_trip_ns);
-                add(&mut told, &format!("{kind}, {DRAWN} µNFs"), step as f64 / 1e3, sample);
-            }
-        }
-    }
-    told
-}
-
-/// In which step each line has most packets.
-pub fn judge_histogram(series: &[Series]) -> (Verdict, String) {
-    let most = |line: &Series| {
-        let steps = line.places.iter().filter_map(|place| Some((place.x, place.spread()?[1])));
-        let (step, percent) = steps.max_by(|a, b| a.1.total_cmp(&b.1))?;
-        Some(format!("{}: most, {percent:.0} %, in the step up to {step} µs", line.name))
-    };
-    let text: Vec<String> = series.iter().filter_map(most).collect();
-    (Verdict::DifferentSetUp, text.join("; "))
-}
-
 /// Offers `rate` packets a second for `span`.
-fn offer(effort: &Effort<'_>, plan: &Plan, rate: f64, span: Duration) -> Result<Run, BenchError> {
+fn offer(
+    effort: &Effort<'_>,
+    plan: &Plan,
+    rate: f64,
+    span: Duration,
+    shares: bool,
+) -> Result<Run, BenchError> {
     let sampling = effort.sampling;
     let _pinned = pin(sampling.device_core);
     let rate = rate.max(1.0) as u64;
@@ -220,6 +153,9 @@ fn offer(effort: &Effort<'_>, plan: &Plan, rate: f64, span: Duration) -> Result<
         if turned.elapsed() > TURN {
             agent.turn(Duration::ZERO)?;
             turned = Instant::now();
+        }
+        if shares {
+            std::thread::yield_now();
         }
         source.step().map_err(LatencyError::from)?;
         note(&mut made, now(), source.packets());
@@ -264,6 +200,7 @@ fn told(rate: u64, settled: u64, end: u64, made: &[(u64, u64)], out: &[(u64, u64
 
 #[cfg(test)]
 mod tests {
+    use super::super::search::LOSS;
     use super::*;
 
     #[test]
@@ -279,37 +216,6 @@ mod tests {
     }
 
     #[test]
-    fn the_finding_has_percentiles_and_load_at_each_length_and_how_many_runs_fell_behind() {
-        let mut series = Vec::new();
-        for (at, (part, _)) in PARTS.into_iter().enumerate() {
-            for (lost, us) in [(0.0, 10.0), (0.02, 30.0), (0.001, 20.0)] {
-                let us = us * 10_f64.powi(at as i32);
-                let sample = Sample { load: Some((9e6, lost)), ..Sample::of(us, [80.0; 2]) };
-                add(&mut series, &format!("isolated, {part}"), 8.0, sample);
-            }
-        }
-        let (_, text) = judge(&series);
-        assert!(text.contains("20 / 200 / 2000 µs with 8 at 9.0 Mpps"), "{text}");
-        assert!(text.contains("1 of 3 runs at that load lost more"), "{text}");
-    }
-
-    #[test]
-    fn a_histogram_has_every_packet_in_the_step_that_ends_above_it() {
-        assert_eq!([0, 9, 10, 99].map(|ns| above(ns, &FINE)), [10, 10, 12, 100]);
-        assert_eq!([49, 50, 100].map(|ns| above(ns, &COARSE)), [50, 100, 200]);
-        let run = Run { lost: 0.0, delays: vec![(1500, 1), (1600, 2), (120_000, 1)] };
-        assert_eq!(run.histogram(), [(2000, 3), (150_000, 1)]);
-        let mut series = Vec::new();
-        let sample = Sample { histogram: run.histogram(), ..Sample::of(1.6, [80.0; 2]) };
-        add(&mut series, "fused, p50", DRAWN, sample);
-        let told = histogram(&series);
-        let of = |step| median(&told, "fused, 4 µNFs", step);
-        assert_eq!([2.0, 5.0, 100.0, 200.0].map(of), [75.0, 0.0, 0.0, 25.0]);
-        assert!(of(1.0).is_nan() && of(500.0).is_nan(), "nothing beyond the packets");
-        assert!(histogram(&[]).is_empty());
-    }
-
-    #[test]
     fn what_waits_longer_and_longer_is_behind_and_late() {
         let made: Steps = (1..=1000).map(|n| (n * 1000, n)).collect();
         let out: Steps = (1..=500).map(|n| (n * 2000, n)).collect();
@@ -321,5 +227,12 @@ mod tests {
         let run = told(1_000_000, 500_000, 1_000_000, &made, &out);
         assert!(run.lost < LOSS, "{}", run.lost);
         assert!(run.percentile(0.99) > 400_000, "{}", run.percentile(0.99));
+    }
+
+    #[test]
+    fn a_histogram_has_every_packet_in_the_step_that_ends_above_it() {
+        assert_eq!([0, 9, 10, 99].map(|ns| above(ns, &FINE)), [10, 10, 12, 100]);
+        let run = Run { lost: 0.0, delays: vec![(1500, 1), (1600, 2), (120_000, 1)] };
+        assert_eq!(run.histogram(), [(2000, 3), (150_000, 1)]);
     }
 }

@@ -1,17 +1,14 @@
 //! The µNF paper's figures.
 
 use super::data::{Place, Sample, Series, Verdict};
-use super::search::{Goal, MOST, sustainable};
 use super::values::{across, median, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
 use crate::bench::instances;
-use crate::bench::sample::{BenchError, SampleArgs};
+use crate::bench::sample::BenchError;
 use crate::policy::{self, Consolidate};
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 use weir_control::wiring::RunOptions;
 use weir_device::{DeviceSpec, GeneratorSpec, ListedFlow, ListedSpec, Rate};
 use weir_plan::{Asked, Isolate, Plan};
@@ -59,73 +56,6 @@ pub(super) fn with_value(sample: Sample, value: impl FnOnce(f64) -> f64) -> Samp
 /// Percent of the packets of 10 Gbit/s.
 pub(super) fn of_line_rate(sample: Sample) -> Sample {
     with_value(sample, |mpps| mpps * 1e8 / LINE_RATE as f64)
-}
-
-/// Beyond the paper: what chains sustain, by a search. One µNF is one process either way, and searched for once.
-pub fn sustained(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    const KINDS: [&str; 2] = ["isolated", FUSED];
-    let points = [(0, true), (1, true), (4, true), (4, false), (8, true), (8, false)];
-    let span = Duration::from_secs_f64(effort.sampling.seconds);
-    let goal = Goal::usual(span);
-    let points = effort.in_order(&points);
-    effort.round_of(&points, |(n, isolated)| {
-        let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
-        let trial = |rate: f64, span: Duration| {
-            let sampling = SampleArgs { seconds: span.as_secs_f64(), ..effort.sampling.clone() };
-            let sample = sampling.run(&plan, generator(60, Rate::PerSecond(rate as u64)))?;
-            Ok::<_, BenchError>(1.0 - sample.mpps * 1e6 / rate)
-        };
-        let (found, trips) = effort.around(|| sustainable(&goal, MOST, trial))?;
-        let sample = Sample { open: !found.is_closed, ..Sample::of(found.rate / 1e6, trips) };
-        let of = |name: &str, x: f64| (name.to_owned(), x, sample.clone());
-        Ok(match (n, isolated) {
-            (0, _) => vec![of(ECHO, 1.0), of(ECHO, 8.0)],
-            (1, _) => KINDS.map(|name| of(name, 1.0)).to_vec(),
-            (n, true) => vec![of(KINDS[0], n as f64)],
-            (n, false) => vec![of(KINDS[1], n as f64)],
-        })
-    })
-}
-
-pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
-    let of = |name: &str, n: f64| median(series, name, n);
-    let text = format!(
-        "isolated {:.1} / {:.1} / {:.1}, fused {:.1} / {:.1} / {:.1} Mpps at 1, 4, 8 µNFs",
-        of("isolated", 1.0),
-        of("isolated", 4.0),
-        of("isolated", 8.0),
-        of("fused", 1.0),
-        of("fused", 4.0),
-        of("fused", 8.0)
-    );
-    let text = format!("{text}{}{}", unfinished(series), nothing_held(series));
-    (Verdict::DifferentSetUp, text)
-}
-
-/// In how many samples no rate was held that the search tried: they count as none, which is the bound that it left.
-fn nothing_held(series: &[Series]) -> String {
-    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-    match samples.filter(|s| s.value <= 0.0).count() {
-        0 => String::new(),
-        none => format!("; in {none} samples no rate was held, which counts as 0"),
-    }
-}
-
-/// Of how many samples of rates the search had to end before its bounds were close: they are lower bounds.
-pub(super) fn unfinished(series: &[Series]) -> String {
-    // What one search found may stand at several places; words went round the cores before and after each.
-    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-    let searches: BTreeMap<[u64; 2], bool> =
-        samples.map(|s| (s.round_trip_ns.map(f64::to_bits), s.open)).collect();
-    match searches.values().filter(|open| **open).count() {
-        0 => String::new(),
-        open => {
-            format!(
-                "; {open} of {} searches ended with bounds more than 10 % apart",
-                searches.len()
-            )
-        }
-    }
 }
 
 /// Fig. 6.

@@ -2,7 +2,7 @@
 
 use super::Measure::{Of, Own};
 use super::{FAR_BELOW, Figure, LENGTH, MICROSECONDS, MPPS, Scale};
-use crate::bench::figure::{cores, tables, unf, unf_classes, unf_latency};
+use crate::bench::figure::{cores, tables, unf, unf_classes, unf_latency, unf_loaded};
 
 pub const ALL: &[Figure] = &[
     Figure {
@@ -14,7 +14,7 @@ pub const ALL: &[Figure] = &[
                  when the kernel takes it. Where no packet arrived the point is what one in the sample's time would be: it was less.",
         x: LENGTH,
         y: Scale::log("million packets a second"),
-        seconds: 155,
+        seconds: 145,
         measure: Own(unf_classes::classes),
         judge: unf_classes::judge_classes,
     },
@@ -38,7 +38,7 @@ pub const ALL: &[Figure] = &[
         set_up: "n isolated MacSwaps on one core are offered 14.88 Mpps, which a generator makes and drops if they find no room; no network card.",
         x: LENGTH,
         y: Scale::of("packets that arrive, %"),
-        seconds: 165,
+        seconds: 155,
         measure: Own(unf_classes::line_rate),
         judge: unf_classes::judge_line_rate,
     },
@@ -72,7 +72,7 @@ pub const ALL: &[Figure] = &[
         title: "Latency side by side and in sequence by cost",
         claim: "side by side saves under 10 % at 100 cycles a packet, and over 20 % at 700",
         set_up: "Four Busy µNFs, the middle two side by side or in sequence, on two cores that source and sink share; 128 packets at a time, the last one's \
-                 latency. The paper had a core for each.",
+                 latency. The paper had a core for each. At 90 % load, as there: figure unf-8-90.",
         x: Scale::of("cycles a packet that each µNF takes"),
         y: MICROSECONDS,
         seconds: 20,
@@ -80,11 +80,24 @@ pub const ALL: &[Figure] = &[
         judge: unf_latency::judge_side_by_side,
     },
     Figure {
+        name: "unf-8-90",
+        source: "µNF Fig. 8",
+        title: "Latency at 90 % load, side by side and in sequence, by cost",
+        claim: "side by side saves under 10 % at 100 cycles a packet, and over 20 % at 700",
+        set_up: "As unf-8, but at 90 % of the rate that each arrangement sustains, as the paper's; searched for and offered as in unf-9a-90. Source and sink give \
+                 way to the µNFs of their core after every turn, and all of them are in the default class, as they take both cores.",
+        x: Scale::of("cycles a packet that each µNF takes"),
+        y: MICROSECONDS,
+        seconds: 95,
+        measure: Own(unf_loaded::side_by_side),
+        judge: unf_loaded::judge_side_by_side,
+    },
+    Figure {
         name: "unf-9a",
         source: "µNF Fig. 9a",
         title: "Latency by chain length",
         claim: "latency grows linearly with the length",
-        set_up: "One packet at a time through n MacSwaps on one core, polling; source and sink on the other; its 99th and 99.9th percentiles are in the data. At 90 % load, as the paper's (4 to 6, a core for each): figure latency-90.",
+        set_up: "One packet at a time through n MacSwaps on one core, polling; source and sink on the other; its 99th and 99.9th percentiles are in the data. At 90 % load, as the paper's (4 to 6, a core for each): figure unf-9a-90.",
         x: LENGTH,
         y: MICROSECONDS,
         seconds: 20,
@@ -92,17 +105,43 @@ pub const ALL: &[Figure] = &[
         judge: unf_latency::judge_by_length,
     },
     Figure {
+        name: "unf-9a-90",
+        source: "µNF Fig. 9a",
+        title: "Latency at 90 % load by chain length",
+        claim: "latency grows linearly with the length",
+        set_up: "n MacSwaps on one core, source and sink on the other; 64-byte packets at 90 % of the rate that is sustained (figure sustained), by a source that makes up for its pauses and \
+                 drops nothing. Time runs from when a packet is due until the sink has it; a sample is a percentile of all packets. The paper had a core for each µNF.",
+        x: LENGTH,
+        y: Scale::log("latency, µs"),
+        seconds: 160,
+        measure: Own(unf_loaded::by_length),
+        judge: unf_loaded::judge_by_length,
+    },
+    Figure {
         name: "unf-9b",
         source: "µNF Fig. 9b",
         title: "Latency by cost and chain length",
         claim: "latency grows linearly with the cost and with the length",
         set_up: "128 packets at a time through n isolated Busy µNFs on one core, polling, the last one's latency; source and sink on the other. The paper: a core for \
-                 each µNF, 90 % load.",
+                 each µNF. At 90 % load, as there: figure unf-9b-90.",
         x: Scale::of("cycles a packet that each µNF takes"),
         y: MICROSECONDS,
         seconds: 30,
         measure: Own(unf_latency::latency_by_cost),
         judge: unf_latency::judge_linear_by_both,
+    },
+    Figure {
+        name: "unf-9b-90",
+        source: "µNF Fig. 9b",
+        title: "Latency at 90 % load by cost and chain length",
+        claim: "latency grows linearly with the cost and with the length",
+        set_up: "n isolated Busy µNFs on one core, source and sink on the other; at 90 % of the rate that each chain sustains, searched for and offered as in unf-9a-90. Percentiles and \
+                 histograms are in the data. The paper had a core for each µNF.",
+        x: Scale::of("cycles a packet that each µNF takes"),
+        y: MICROSECONDS,
+        seconds: 145,
+        measure: Own(unf_loaded::by_cost),
+        judge: unf_loaded::judge_by_cost,
     },
     Figure {
         name: "unf-10",

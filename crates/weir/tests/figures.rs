@@ -246,3 +246,84 @@ fn flows_move_by_a_controller_too_and_no_packet_of_theirs_is_lost() {
     let record = record(scratch.path(), "nfactor-8");
     assert_eq!(record["series"].as_array().unwrap().len(), 6, "{record:#}");
 }
+
+/// All samples of a figure, each with its line.
+fn samples<'r>(record: &'r Value) -> Vec<(&'r str, &'r Value)> {
+    let of = |line: &'r Value| {
+        let places = line["places"].as_array().unwrap().iter();
+        let samples = places.flat_map(|place| place["samples"].as_array().unwrap());
+        samples.map(|sample| (line["name"].as_str().unwrap(), sample))
+    };
+    lines(record).iter().flat_map(of).collect()
+}
+
+#[test]
+fn each_rival_that_is_installed_forwards_packets_and_its_processor_time_is_measured() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ended = bench(&["figure", "rivals"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let record = record(scratch.path(), "rivals");
+    let all = samples(&record);
+    for (rival, program) in [
+        ("testpmd", "/usr/bin/dpdk-testpmd"),
+        ("Open vSwitch", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"),
+    ] {
+        let of = || all.iter().filter(|(line, _)| line.starts_with(rival));
+        if !Path::new(program).exists() {
+            println!("skipped: {rival}, which is not installed ({program})");
+            assert_eq!(of().count(), 0, "{rival}");
+            assert!(record["finding"].as_str().unwrap().contains("Left out"), "{record:#}");
+            continue;
+        }
+        assert!(of().count() > 0, "{}", said(&ended));
+        for (line, sample) in of() {
+            // One core at most works for it, and the tick of its account is no finer than this.
+            let mpps = sample["value"].as_f64().unwrap();
+            let cores = mpps * sample["cpu_ns"].as_f64().unwrap() / 1e3;
+            assert!(mpps > 0.0 && (0.2..2.5).contains(&cores), "{line}: {cores} cores: {sample}");
+        }
+    }
+}
+
+#[test]
+fn latency_under_load_has_its_load_percentiles_in_order_and_every_packet_in_its_histogram() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let figures = ["figure", "unf-8-90", "unf-9a-90", "sustained"];
+    let ended = bench(&figures, scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let side = record(scratch.path(), "unf-8-90");
+    for (line, sample) in samples(&side) {
+        let tail: Vec<f64> =
+            sample["tail"].as_array().unwrap().iter().map(|us| us.as_f64().unwrap()).collect();
+        assert!(sample["value"].as_f64().unwrap() <= tail[0] && tail[0] <= tail[1], "{line}");
+        // What was offered for 50 ms came out, or is told to be missing.
+        let (load, lost) =
+            (sample["load"][0].as_f64().unwrap(), sample["load"][1].as_f64().unwrap());
+        let packets: u64 = sample["histogram"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| step[1].as_u64().unwrap())
+            .sum();
+        let due = load * 0.05 * (1.0 - lost);
+        assert!(packets as f64 > due * 0.9, "{line}: {packets} of {due}");
+    }
+    let (lengths, rates) =
+        (record(scratch.path(), "unf-9a-90"), record(scratch.path(), "sustained"));
+    for (line, rate) in samples(&rates) {
+        let of = format!("{line}, p50");
+        let is_its = |(name, sample): &&(&str, &Value)| {
+            *name == of && sample["round_trip_ns"] == rate["round_trip_ns"]
+        };
+        let all = samples(&lengths);
+        let (_, loaded) = all.iter().find(is_its).unwrap();
+        let ratio = loaded["load"][0].as_f64().unwrap() / 1e6 / rate["value"].as_f64().unwrap();
+        assert!((ratio - 0.9).abs() < 1e-6, "{line}: {ratio}");
+    }
+}

@@ -204,12 +204,6 @@ impl Scaler {
         self.in_use().count() as u16
     }
 
-    /// True while other instances are in use than at first, or are about to be.
-    #[must_use]
-    pub fn has_moved(&self) -> bool {
-        self.change.is_some() || !self.in_use().eq(0..self.rule.min)
-    }
-
     /// Goes on with the next generation of the graph, where flows are where they were and everything is counted anew.
     /// The limits are the same.
     pub fn go_on_with(&mut self, rule: Rule) {
@@ -223,6 +217,23 @@ impl Scaler {
         }
         self.is_even = false;
         self.count_anew();
+    }
+
+    /// Begins where one of other limits was: flows are where they were, so who had packets has some still. What instances that are no
+    /// more had is at the last one.
+    pub fn take_up(&mut self, before: &Scaler) {
+        if !self.rule.way.keeps_flows() || !before.rule.way.keeps_flows() {
+            return;
+        }
+        for i in before.in_use() {
+            self.stand(i.min(self.rule.max.saturating_sub(1)), Standing::InUse);
+        }
+        self.most = before.most;
+    }
+
+    /// What is under way is not gone on with.
+    pub fn give_up(&mut self, now: Duration, why: String) {
+        self.end(now, Some(why));
     }
 
     fn count_anew(&mut self) {

@@ -251,7 +251,8 @@ impl Job {
             let left = states.iter().filter(moved).map(|state| &state.name);
             refused.extend(left.map(|name| {
                 format!("the flows of {name}: some were moved to other instances, and those of the new graph cannot move any; \
-                         move them back first (--all to each)")
+                         move them back first (weir flow move --all; where --scale moved them, --to 1), or give {name} one \
+                         instance first, to which all go")
             }));
             let mut taken = self.segment.take_over(states, station.sources_that_come());
             self.warnings.append(&mut taken.warnings);

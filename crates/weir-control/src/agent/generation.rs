@@ -52,15 +52,6 @@ pub enum RelinkError {
         "flows are being moved from one instance of an NF to another; try again when that is over"
     )]
     Moving,
-    /// What an NF remembers of flows that moved would stay behind.
-    #[error(
-        "flows of {nf} have moved as it got more instances (--scale), and would begin anew with other limits, or none; try again \
-         when it has as few as at first, leave its --scale as it is, or give the NF another name"
-    )]
-    Scaled {
-        /// Name of the NF.
-        nf: String,
-    },
     /// Another set of devices.
     #[error(
         "port {port} is {change}, and which ports packets come in and leave by cannot change while the \
@@ -305,9 +296,6 @@ impl Agent {
         if self.stopping || self.finished {
             return Err(RelinkError::Ending);
         }
-        if let Some(nf) = self.scales.begins_anew(&self.setup, &setup) {
-            return Err(RelinkError::Scaled { nf });
-        }
         let services = services(&self.setup, &setup)?;
         setup.taps.clone_from(&self.setup.taps);
         let since = Instant::now();
@@ -512,7 +500,8 @@ impl Agent {
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
         self.flows = std::mem::take(&mut old.flows);
         self.flows_of_retired();
-        self.scales.go_on_from(&mut old.scales);
+        let told = self.scales.go_on_from(&mut old.scales);
+        self.events.extend(told);
         // One dog for all generations: that of a graph which is not looked after yet would bark.
         self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());
         self.claim_what_is_permitted();

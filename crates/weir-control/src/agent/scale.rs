@@ -2,7 +2,7 @@
 
 use super::flows::{Given, Scaled};
 use super::{Agent, Event, State};
-use crate::crews::{self, Crew, Instance};
+use crate::crews::{Crew, Instance};
 use crate::memory::Memory;
 use crate::scale::{Answer, Ask, FULL, LOOK, Load, Part, Rule, Scaler};
 use crate::setup::{LaneSetup, ScaleSetup, Setup};
@@ -37,42 +37,36 @@ impl Scales {
         Scales { all, begun: Instant::now(), looked: Duration::ZERO }
     }
 
-    /// Goes on where those of the generation before were, for each NF of the same limits: its flows are where they were.
-    /// Packets that divide anew at once do so by the weights that the graph begins with.
-    pub(super) fn go_on_from(&mut self, before: &mut Scales) {
+    /// Goes on where those of the generation before were: flows are where they were, whatever the limits are now, and so the
+    /// instances that have some are in use. Packets that divide anew at once do so by the weights that the graph begins with. What is
+    /// to be told of changes that are given up by this.
+    pub(super) fn go_on_from(&mut self, before: &mut Scales) -> Vec<Event> {
         (self.begun, self.looked) = (before.begun, before.looked);
+        let now = self.begun.elapsed();
+        let mut told = Vec::new();
         for mut old in std::mem::take(&mut before.all) {
             let limits = |rule: &Rule| rule.way.keeps_flows().then_some((rule.min, rule.max));
-            let is_same = |new: &&mut One| {
-                let (new, old) = (&new.scaler, &old.scaler);
-                limits(new.rule()).is_some() && limits(new.rule()) == limits(old.rule())
-            };
             let mut named = self.all.iter_mut().filter(|new| new.crew.name == old.crew.name);
-            if let Some(new) = named.find(is_same) {
-                old.scaler.go_on_with(*new.scaler.rule());
-                (new.scaler, new.waits) = (old.scaler, old.waits);
+            let same = named.next();
+            let is_same = |new: &One| {
+                let (new, old) = (limits(new.scaler.rule()), limits(old.scaler.rule()));
+                new.is_some() && new == old
+            };
+            match same {
+                Some(new) if is_same(new) => {
+                    old.scaler.go_on_with(*new.scaler.rule());
+                    (new.scaler, new.waits) = (old.scaler, old.waits);
+                    continue;
+                }
+                Some(new) => new.scaler.take_up(&old.scaler),
+                None => {}
             }
+            old.scaler.give_up(now, "the graph was changed".into());
+            let nf = old.crew.name;
+            let decisions = old.scaler.decisions().into_iter();
+            told.extend(decisions.map(|decision| Event::Scaled { nf: nf.clone(), decision }));
         }
-    }
-
-    /// An NF whose flows have moved as its instances became more, and would begin anew with the next generation.
-    pub(super) fn begins_anew(&self, before: &Setup, next: &Setup) -> Option<String> {
-        let moved = |one: &&One| one.scaler.rule().way.keeps_flows() && one.scaler.has_moved();
-        let weights = |setup: &Setup, crew: &Crew| {
-            setup.groups.get(usize::from(crew.group())).map(|group| group.weights.clone())
-        };
-        let crews = crews::of(next);
-        let parts = |one: &&One| {
-            let name = &one.crew.name;
-            let nodes = || next.workers.iter().flat_map(|worker| &worker.nodes);
-            let own = &one.crew.nfs;
-            // One instance has all flows.
-            let several = |nf: &String| nodes().filter(|node| node.name == *nf).count() > 1;
-            let same = crews.iter().flatten().find(|crew| crew.name == *name);
-            let stays = same.is_some_and(|crew| weights(next, crew) == weights(before, &one.crew));
-            own.iter().any(several) && !stays
-        };
-        self.all.iter().filter(moved).find(parts).map(|one| one.crew.name.clone())
+        told
     }
 }
 

@@ -244,9 +244,9 @@ fn who_has_flows_by_hand_is_in_use() {
 fn the_next_generation_of_a_graph_goes_on_with_as_many_and_counts_anew() {
     use Happened::{Done, In, Out};
     let mut world = World::new(rule(1, 2, Way::Moves));
-    assert!(!world.scaler.has_moved());
+    assert_eq!(world.in_use(), [0]);
     world.run(15_000, OVERLOADED + 1);
-    assert!(world.scaler.has_moved());
+    assert_eq!(world.in_use(), [0, 1]);
     world.packets.fill(0);
     world.scaler.go_on_with(rule(1, 2, Way::Moves));
     world.run(15_000, 100);
@@ -256,7 +256,36 @@ fn the_next_generation_of_a_graph_goes_on_with_as_many_and_counts_anew() {
     world.scaler.go_on_with(rule(1, 2, Way::Moves));
     world.run(9_000, IDLE + 1);
     assert_eq!(world.whats(), [Out, Done, In, Done], "{:?}", world.decisions);
-    assert!(!world.scaler.has_moved());
+    assert_eq!(world.in_use(), [0]);
+}
+
+#[test]
+fn a_graph_of_other_limits_begins_with_those_in_use_that_have_flows() {
+    let mut before = Scaler::new(rule(1, 4, Way::Moves));
+    before.stand(1, Standing::InUse);
+    before.stand(3, Standing::InUse);
+    let in_use = |min, max, way| {
+        let mut next = Scaler::new(rule(min, max, way));
+        next.take_up(&before);
+        next.in_use().collect::<Vec<u16>>()
+    };
+    assert_eq!(in_use(1, 5, Way::Moves), [0, 1, 3]);
+    assert_eq!(in_use(3, 5, Way::Moves), [0, 1, 2, 3]);
+    // What the fourth had is at the third, the last that there is.
+    assert_eq!(in_use(1, 3, Way::Moves), [0, 1, 2]);
+    assert_eq!(in_use(1, 3, Way::Rebalance), [0], "which divides anew");
+}
+
+#[test]
+fn a_change_that_another_graph_does_not_go_on_with_is_told_as_given_up() {
+    let mut world = World::new(rule(1, 2, Way::Moves));
+    let ten = Duration::from_secs(10);
+    world.scaler.begin_out(ten, "it is slow".into());
+    world.scaler.give_up(ten, "the graph was changed".into());
+    let told: Vec<Happened> = world.scaler.decisions().iter().map(|told| told.what).collect();
+    assert_eq!(told, [Happened::Out, Happened::GivenUp]);
+    world.scaler.give_up(ten, "the graph was changed".into());
+    assert!(world.scaler.decisions().is_empty(), "nothing was under way");
 }
 
 #[test]

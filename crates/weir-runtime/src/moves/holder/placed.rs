@@ -108,7 +108,7 @@ impl Moves {
                 let name = |i: usize| own.get(i).map_or("?", |(name, _)| *name);
                 refused.push(format!(
                     "the flows of {} and {}: they were moved or divided apart, and those of the new graph move together; move them \
-                     back first (--all to each)",
+                     back first (weir flow move --all; where --scale moved them, --to 1), or give both one instance first",
                     name(i),
                     name(j)
                 ));
@@ -155,7 +155,8 @@ impl Moves {
                 Ok(flows) => stay += flows,
                 Err(most) => refused.push(format!(
                     "the flows of {}: more than {most} of an instance would have to stay where they are although their packets divide \
-                     otherwise now; leave the number of instances and their weights as they are",
+                     otherwise now; leave the number of instances, their weights and the limits of --scale as they are, or give \
+                     them one instance, to which all go",
                     names.join(", ")
                 )),
             }

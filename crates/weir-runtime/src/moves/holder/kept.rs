@@ -1,11 +1,12 @@
 //! What of a holder's migrations is committed with its flows, where those are replicated: the copies that it has handed over,
-//! whose flows are in no table, and which migrations have come.
+//! whose flows are in no table, which migrations have come, and what was moved here: those who send it here may die before they have
+//! told a successor so.
 
 use super::{Holder, Leave};
 use crate::moves::{Flows, MOST_PARTS, Part, Post};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use weir_flow::{Going, MoveId, Stage};
 
 /// A migration that is handed over.
@@ -15,6 +16,24 @@ struct Copied {
     flows: Flows,
 }
 
+/// What has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Came {
+    taken: BTreeSet<MoveId>,
+    /// What was moved here and is here, by migration.
+    guests: BTreeMap<MoveId, Vec<Part>>,
+}
+
+impl Came {
+    fn new(taken: &BTreeSet<MoveId>, guests: Vec<(Part, MoveId)>) -> Self {
+        let mut came = Came { taken: taken.clone(), guests: BTreeMap::new() };
+        for (part, by) in guests {
+            came.guests.entry(by).or_default().push(part);
+        }
+        came
+    }
+}
+
 /// What is to be written for a migration, or for all together, or that there is nothing any more.
 pub(in crate::moves) type Change = (Option<MoveId>, Option<Vec<u8>>);
 
@@ -22,7 +41,7 @@ pub(in crate::moves) type Change = (Option<MoveId>, Option<Vec<u8>>);
 #[derive(Default)]
 pub(super) struct Kept {
     copies: BTreeSet<MoveId>,
-    taken: BTreeSet<MoveId>,
+    came: Came,
     /// Something may be otherwise since.
     pub(super) dirty: bool,
 }
@@ -30,18 +49,18 @@ pub(super) struct Kept {
 /// What an earlier life had committed, as far as it can be.
 #[derive(Default)]
 struct Found {
-    taken: BTreeSet<MoveId>,
+    came: Came,
     copies: Vec<(MoveId, Copied)>,
     /// Something of it cannot be.
     damaged: bool,
 }
 
 impl Kept {
-    /// What is to be written so that there are just these copies, and these migrations taken.
+    /// What is to be written so that there are just these copies, and just this has come.
     fn changes<'c>(
         &mut self,
         handing: impl Iterator<Item = (MoveId, &'c Going<Part>, &'c Flows)>,
-        taken: &BTreeSet<MoveId>,
+        came: Came,
     ) -> Vec<Change> {
         let (mut changes, mut copies) = (Vec::new(), BTreeSet::new());
         for (id, going, flows) in handing {
@@ -54,9 +73,9 @@ impl Kept {
         }
         changes.extend(self.copies.difference(&copies).map(|id| (Some(*id), None)));
         self.copies = copies;
-        if *taken != self.taken {
-            changes.push((None, postcard::to_stdvec(taken).ok()));
-            self.taken.clone_from(taken);
+        if came != self.came {
+            changes.push((None, postcard::to_stdvec(&came).ok()));
+            self.came = came;
         }
         changes
     }
@@ -67,7 +86,7 @@ impl Kept {
         for (id, bytes) in found {
             match id {
                 None => match postcard::from_bytes(bytes) {
-                    Ok(ids) => all.taken = ids,
+                    Ok(came) => all.came = came,
                     Err(_) => all.damaged = true,
                 },
                 Some(id) => {
@@ -85,7 +104,7 @@ impl Kept {
                 }
             }
         }
-        self.taken.clone_from(&all.taken);
+        self.came.clone_from(&all.came);
         self.dirty = true;
         all
     }
@@ -110,7 +129,8 @@ impl Holder {
             .machine
             .handing()
             .filter_map(|(id, going)| Some((id, going, leaving.get(&id)?.copy.as_ref()?)));
-        self.kept.changes(handing, self.machine.taken())
+        let (_, guests) = self.machine.to_carry();
+        self.kept.changes(handing, Came::new(self.machine.taken(), guests))
     }
 
     /// Goes on with what an earlier life had committed; false when it cannot have been a sound one's.
@@ -119,10 +139,26 @@ impl Holder {
         found: &[(Option<MoveId>, Vec<u8>)],
         post: &mut Post,
     ) -> bool {
-        let Found { taken, copies, damaged } = self.kept.read(found, self.replicas);
+        let Found { came: Came { taken, mut guests }, copies, damaged } =
+            self.kept.read(found, self.replicas);
+        // A bucket that has come home is no guest: who said so may have said it to the earlier life.
+        let is_away = |part: &Part| match part {
+            Part::Bucket(bucket) => u16::from(self.initial.at(*bucket)) != self.me,
+            Part::Flow(_) => true,
+        };
+        guests.values_mut().for_each(|parts| parts.retain(is_away));
+        let guests =
+            guests.into_iter().flat_map(|(by, parts)| parts.into_iter().map(move |p| (p, by)));
+        let guests: Vec<(Part, MoveId)> = guests.collect();
         let handing = copies.iter().map(|(id, copied)| (*id, copied.going.clone()));
-        if !self.machine.resume(taken, handing.collect()) {
+        if !self.machine.resume(taken, handing.collect(), guests.clone()) {
             return false;
+        }
+        for (part, _) in guests {
+            match part {
+                Part::Bucket(bucket) => self.own(bucket, true),
+                Part::Flow(hash) => drop(self.visitors.insert(hash)),
+            }
         }
         let mut gone = BTreeSet::new();
         for (id, Copied { going, flows: copy }) in copies {
@@ -181,22 +217,31 @@ mod tests {
             let limits = Limits { moves: 4, packets: 0, guests: 100 };
             let (mut machine, _) = Replica::<Part>::restarted::<Flows>(0, 2, 0..3, 0..1, limits);
             let mut kept = Kept::default();
-            let Found { taken, copies, .. } = kept.read(&found, 3);
+            let Found { came, copies, .. } = kept.read(&found, 3);
+            let (taken, guests) = (came.taken.clone(), parts_of(&came));
             let handing: Vec<_> = copies.iter().map(|(id, copied)| (*id, copied.going.clone())).collect();
             let count = handing.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
-            if machine.resume(taken.clone(), handing) {
+            if machine.resume(taken.clone(), handing, guests.clone()) {
                 prop_assert_eq!(machine.handing().count(), count);
                 prop_assert!(count <= limits.moves);
                 prop_assert!(machine.handing().all(|(id, going)| id.source == 0 && id.life < 2 && going.to != 0));
                 prop_assert_eq!(machine.taken(), &taken);
+                prop_assert_eq!(machine.to_carry().1.into_iter().collect::<BTreeMap<_, _>>(), guests.into_iter().collect());
             } else {
-                prop_assert_eq!((machine.handing().count(), machine.taken().len()), (0, 0));
+                prop_assert_eq!((machine.handing().count(), machine.taken().len(), machine.guests()), (0, 0, 0));
             }
             // What is of no use is cleared, and nothing else is said of it.
             let named = found.iter().filter_map(|(id, _)| *id).collect::<BTreeSet<_>>();
-            let cleared = kept.changes([].into_iter(), &taken).into_iter();
+            let cleared = kept.changes([].into_iter(), came).into_iter();
             prop_assert!(cleared.map(|(id, bytes)| (id.unwrap(), bytes)).eq(named.into_iter().map(|id| (id, None))));
         }
+    }
+
+    fn parts_of(came: &Came) -> Vec<(Part, MoveId)> {
+        let by = |(by, parts): (&MoveId, &Vec<Part>)| {
+            parts.iter().map(|p| (*p, *by)).collect::<Vec<_>>()
+        };
+        came.guests.iter().flat_map(by).collect()
     }
 
     fn id(number: u64) -> MoveId {
@@ -219,37 +264,40 @@ mod tests {
     #[test]
     fn a_successor_finds_the_copies_that_nobody_has_taken_yet_and_what_has_come() {
         let (mut kept, mut stands) = (Kept::default(), Vec::new());
-        let (going, flows, came) = (going(1), Flows::default(), [id(9)].into());
+        let (going, flows) = (going(1), Flows::default());
+        let guests = vec![(Part::Flow(3), id(8)), (Part::Bucket(4), id(9)), (Part::Flow(5), id(9))];
+        let came = Came::new(&[id(9)].into(), guests);
+        let as_before = || came.clone();
         let two = [(id(1), &going, &flows), (id(2), &going, &flows)];
-        write(&mut stands, kept.changes(two.into_iter(), &came));
+        write(&mut stands, kept.changes(two.into_iter(), as_before()));
         // The first is over; the second is as it was, and not written again.
-        let then = kept.changes(two.into_iter().skip(1), &came);
+        let then = kept.changes(two.into_iter().skip(1), as_before());
         assert_eq!(then, [(Some(id(1)), None)]);
         write(&mut stands, then);
 
         let mut next = Kept::default();
         let found = next.read(&stands, 2);
         assert!(!found.damaged);
-        assert_eq!(found.taken, came);
+        assert_eq!(found.came, came);
         let [(number, copied)] = &found.copies[..] else { panic!("not one copy") };
         assert_eq!((*number, &copied.going), (id(2), &going));
         // What it has found it need not write; what is over it clears.
-        assert!(next.changes(two.into_iter().skip(1), &came).is_empty());
-        assert_eq!(next.changes([].into_iter(), &came), [(Some(id(2)), None)]);
+        assert!(next.changes(two.into_iter().skip(1), as_before()).is_empty());
+        assert_eq!(next.changes([].into_iter(), as_before()), [(Some(id(2)), None)]);
     }
 
     #[test]
     fn what_cannot_have_been_committed_is_said_and_cleared() {
-        let (mut kept, none) = (Kept::default(), BTreeSet::new());
+        let (mut kept, none) = (Kept::default(), Came::default);
         let (beyond, flows) = (going(2), Flows::default());
-        let changes = kept.changes([(id(1), &beyond, &flows)].into_iter(), &none);
+        let changes = kept.changes([(id(1), &beyond, &flows)].into_iter(), none());
         let to_nobody: Vec<_> = changes.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
         for found in [to_nobody, vec![(Some(id(1)), vec![0xff])], vec![(None, vec![0xff])]] {
             let mut next = Kept::default();
             let read = next.read(&found, 2);
-            assert!(read.damaged && read.copies.is_empty() && read.taken.is_empty());
+            assert!(read.damaged && read.copies.is_empty() && read.came == none());
             let cleared = found.iter().filter(|(id, _)| id.is_some()).map(|(id, _)| (*id, None));
-            assert_eq!(next.changes([].into_iter(), &none), cleared.collect::<Vec<_>>());
+            assert_eq!(next.changes([].into_iter(), none()), cleared.collect::<Vec<_>>());
         }
     }
 }

@@ -159,7 +159,7 @@ impl Wire {
     }
 
     fn both(frame: Frame<'_>, looks: Looks) -> [Vec<u8>; 2] {
-        [frame.clone(), frame.options(&[1; 4])].map(|frame| {
+        [frame, frame.options(&[1; 4])].map(|frame| {
             let mut bytes = frame.build();
             match looks {
                 Looks::Whole => {}

@@ -2,7 +2,7 @@
 //!
 //! A driver whose table outlives it commits with it, and sends messages behind that commit: the flows of each
 //! migration that is handed over ([`Replica::handing`]), which are in the table no more, which migrations have come
-//! ([`Replica::taken`]), whose flows are, and what was moved here ([`Replica::to_carry`]). So whenever somebody dies a flow is in one table, or in one source's copy for a
+//! ([`Replica::taken`]), whose flows are, and what was moved here ([`Replica::moved_here`]). So whenever somebody dies a flow is in one table, or in one source's copy for a
 //! target that has not taken it, and neither is sent or taken anew; and directors that die too, before they have said what they send here, hear it
 //! from here.
 

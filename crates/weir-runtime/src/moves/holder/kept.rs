@@ -6,7 +6,7 @@ use super::{Holder, Leave};
 use crate::moves::{Flows, MOST_PARTS, Part, Post};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use weir_flow::{Going, MoveId, Stage};
 
 /// A migration that is handed over.
@@ -20,18 +20,8 @@ struct Copied {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Came {
     taken: BTreeSet<MoveId>,
-    /// What was moved here and is here, by migration.
-    guests: BTreeMap<MoveId, Vec<Part>>,
-}
-
-impl Came {
-    fn new(taken: &BTreeSet<MoveId>, guests: Vec<(Part, MoveId)>) -> Self {
-        let mut came = Came { taken: taken.clone(), guests: BTreeMap::new() };
-        for (part, by) in guests {
-            came.guests.entry(by).or_default().push(part);
-        }
-        came
-    }
+    /// What was moved here and is here.
+    guests: Vec<(Part, MoveId)>,
 }
 
 /// What is to be written for a migration, or for all together, or that there is nothing any more.
@@ -60,7 +50,8 @@ impl Kept {
     fn changes<'c>(
         &mut self,
         handing: impl Iterator<Item = (MoveId, &'c Going<Part>, &'c Flows)>,
-        came: Came,
+        taken: &BTreeSet<MoveId>,
+        guests: impl Iterator<Item = (Part, MoveId)> + Clone,
     ) -> Vec<Change> {
         let (mut changes, mut copies) = (Vec::new(), BTreeSet::new());
         for (id, going, flows) in handing {
@@ -73,9 +64,10 @@ impl Kept {
         }
         changes.extend(self.copies.difference(&copies).map(|id| (Some(*id), None)));
         self.copies = copies;
-        if came != self.came {
-            changes.push((None, postcard::to_stdvec(&came).ok()));
-            self.came = came;
+        // There may be many guests, and most turns change none: they are looked through, and written only then.
+        if *taken != self.came.taken || !guests.clone().eq(self.came.guests.iter().copied()) {
+            self.came = Came { taken: taken.clone(), guests: guests.collect() };
+            changes.push((None, postcard::to_stdvec(&self.came).ok()));
         }
         changes
     }
@@ -129,8 +121,8 @@ impl Holder {
             .machine
             .handing()
             .filter_map(|(id, going)| Some((id, going, leaving.get(&id)?.copy.as_ref()?)));
-        let (_, guests) = self.machine.to_carry();
-        self.kept.changes(handing, Came::new(self.machine.taken(), guests))
+        let guests = self.machine.moved_here().map(|(part, by)| (*part, by));
+        self.kept.changes(handing, self.machine.taken(), guests)
     }
 
     /// Goes on with what an earlier life had committed; false when it cannot have been a sound one's.
@@ -142,14 +134,10 @@ impl Holder {
         let Found { came: Came { taken, mut guests }, copies, damaged } =
             self.kept.read(found, self.replicas);
         // A bucket that has come home is no guest: who said so may have said it to the earlier life.
-        let is_away = |part: &Part| match part {
+        guests.retain(|(part, _)| match part {
             Part::Bucket(bucket) => u16::from(self.initial.at(*bucket)) != self.me,
             Part::Flow(_) => true,
-        };
-        guests.values_mut().for_each(|parts| parts.retain(is_away));
-        let guests =
-            guests.into_iter().flat_map(|(by, parts)| parts.into_iter().map(move |p| (p, by)));
-        let guests: Vec<(Part, MoveId)> = guests.collect();
+        });
         let handing = copies.iter().map(|(id, copied)| (*id, copied.going.clone()));
         if !self.machine.resume(taken, handing.collect(), guests.clone()) {
             return false;
@@ -190,6 +178,7 @@ impl Holder {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use weir_flow::{Limits, Replica};
 
     proptest! {
@@ -218,7 +207,7 @@ mod tests {
             let (mut machine, _) = Replica::<Part>::restarted::<Flows>(0, 2, 0..3, 0..1, limits);
             let mut kept = Kept::default();
             let Found { came, copies, .. } = kept.read(&found, 3);
-            let (taken, guests) = (came.taken.clone(), parts_of(&came));
+            let (taken, guests) = (came.taken.clone(), came.guests.clone());
             let handing: Vec<_> = copies.iter().map(|(id, copied)| (*id, copied.going.clone())).collect();
             let count = handing.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
             if machine.resume(taken.clone(), handing, guests.clone()) {
@@ -226,22 +215,21 @@ mod tests {
                 prop_assert!(count <= limits.moves);
                 prop_assert!(machine.handing().all(|(id, going)| id.source == 0 && id.life < 2 && going.to != 0));
                 prop_assert_eq!(machine.taken(), &taken);
-                prop_assert_eq!(machine.to_carry().1.into_iter().collect::<BTreeMap<_, _>>(), guests.into_iter().collect());
+                prop_assert_eq!(machine.to_carry().1, guests.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
             } else {
                 prop_assert_eq!((machine.handing().count(), machine.taken().len(), machine.guests()), (0, 0, 0));
             }
             // What is of no use is cleared, and nothing else is said of it.
             let named = found.iter().filter_map(|(id, _)| *id).collect::<BTreeSet<_>>();
-            let cleared = kept.changes([].into_iter(), came).into_iter();
+            let cleared = changes(&mut kept, &[], &came).into_iter();
             prop_assert!(cleared.map(|(id, bytes)| (id.unwrap(), bytes)).eq(named.into_iter().map(|id| (id, None))));
         }
     }
 
-    fn parts_of(came: &Came) -> Vec<(Part, MoveId)> {
-        let by = |(by, parts): (&MoveId, &Vec<Part>)| {
-            parts.iter().map(|p| (*p, *by)).collect::<Vec<_>>()
-        };
-        came.guests.iter().flat_map(by).collect()
+    type Handed<'h> = (MoveId, &'h Going<Part>, &'h Flows);
+
+    fn changes(kept: &mut Kept, handed: &[Handed<'_>], came: &Came) -> Vec<Change> {
+        kept.changes(handed.iter().copied(), &came.taken, came.guests.iter().copied())
     }
 
     fn id(number: u64) -> MoveId {
@@ -265,13 +253,12 @@ mod tests {
     fn a_successor_finds_the_copies_that_nobody_has_taken_yet_and_what_has_come() {
         let (mut kept, mut stands) = (Kept::default(), Vec::new());
         let (going, flows) = (going(1), Flows::default());
-        let guests = vec![(Part::Flow(3), id(8)), (Part::Bucket(4), id(9)), (Part::Flow(5), id(9))];
-        let came = Came::new(&[id(9)].into(), guests);
-        let as_before = || came.clone();
+        let guests = vec![(Part::Flow(3), id(8)), (Part::Flow(5), id(9)), (Part::Bucket(4), id(9))];
+        let came = Came { taken: [id(9)].into(), guests };
         let two = [(id(1), &going, &flows), (id(2), &going, &flows)];
-        write(&mut stands, kept.changes(two.into_iter(), as_before()));
+        write(&mut stands, changes(&mut kept, &two, &came));
         // The first is over; the second is as it was, and not written again.
-        let then = kept.changes(two.into_iter().skip(1), as_before());
+        let then = changes(&mut kept, &two[1..], &came);
         assert_eq!(then, [(Some(id(1)), None)]);
         write(&mut stands, then);
 
@@ -282,22 +269,26 @@ mod tests {
         let [(number, copied)] = &found.copies[..] else { panic!("not one copy") };
         assert_eq!((*number, &copied.going), (id(2), &going));
         // What it has found it need not write; what is over it clears.
-        assert!(next.changes(two.into_iter().skip(1), as_before()).is_empty());
-        assert_eq!(next.changes([].into_iter(), as_before()), [(Some(id(2)), None)]);
+        assert!(changes(&mut next, &two[1..], &came).is_empty());
+        assert_eq!(changes(&mut next, &[], &came), [(Some(id(2)), None)]);
+        // Of what was moved there one goes: all is written anew.
+        let came = Came { guests: came.guests[1..].to_vec(), ..came };
+        write(&mut stands, changes(&mut next, &[], &came));
+        assert_eq!(Kept::default().read(&stands, 2).came, came);
     }
 
     #[test]
     fn what_cannot_have_been_committed_is_said_and_cleared() {
-        let (mut kept, none) = (Kept::default(), Came::default);
+        let (mut kept, none) = (Kept::default(), Came::default());
         let (beyond, flows) = (going(2), Flows::default());
-        let changes = kept.changes([(id(1), &beyond, &flows)].into_iter(), none());
-        let to_nobody: Vec<_> = changes.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
+        let written = changes(&mut kept, &[(id(1), &beyond, &flows)], &none);
+        let to_nobody: Vec<_> = written.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
         for found in [to_nobody, vec![(Some(id(1)), vec![0xff])], vec![(None, vec![0xff])]] {
             let mut next = Kept::default();
             let read = next.read(&found, 2);
-            assert!(read.damaged && read.copies.is_empty() && read.came == none());
+            assert!(read.damaged && read.copies.is_empty() && read.came == none);
             let cleared = found.iter().filter(|(id, _)| id.is_some()).map(|(id, _)| (*id, None));
-            assert_eq!(next.changes([].into_iter(), none()), cleared.collect::<Vec<_>>());
+            assert_eq!(changes(&mut next, &[], &none), cleared.collect::<Vec<_>>());
         }
     }
 }

@@ -280,6 +280,25 @@ fn segment() -> impl Strategy<Value = (usize, Segment)> {
         })
 }
 
+#[test]
+fn a_segment_that_goes_on_keeps_its_connection_for_two_hours_and_four_minutes_more() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let mut bench = Bench::new::<ConnTrack>(json!({})).unwrap();
+    let mut wire = Wire::default();
+    let mut passes = |up, flags, what, hour: u64| {
+        let (window, looks) = (1000, Looks::Whole);
+        let segment = Event::Segment { connection: 0, up, what, flags, window, looks };
+        let [plain, _] = wire.packet(&segment).unwrap();
+        bench.run_cut(&[(&plain, plain.len(), HOUR * (1 + hour))])[0].verdict.is_ok()
+    };
+    assert!(passes(true, SYN, What::Nothing, 0));
+    assert!(passes(false, SYN | ACK, What::Nothing, 0));
+    for hour in [0, 2, 4, 6] {
+        assert!(passes(true, ACK, What::Next(10), hour), "{hour} hours");
+    }
+    assert!(!passes(true, ACK, What::Next(10), 9));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
 

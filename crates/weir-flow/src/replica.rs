@@ -212,6 +212,11 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         (self.clock, self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect())
     }
 
+    /// Parts that were moved here, in their order, and by which migration each.
+    pub fn moved_here(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
+        self.guests.iter().map(|(part, by)| (part, *by))
+    }
+
     /// True when packets and markers may be taken.
     #[must_use]
     pub fn is_ready(&self) -> bool {

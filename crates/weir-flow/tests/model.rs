@@ -61,6 +61,7 @@ fn a_broken_protocol_is_found_out() {
         Case { impatient: true, ..case(Broken::Forgets, 0) },
         Case { durable: true, room: 0, directors: 1, ..case(Broken::LosesCopies, 1) },
         Case { durable: true, room: 0, directors: 1, timeouts: 1, ..case(Broken::LosesTaken, 1) },
+        Case { durable: true, room: 0, directors: 1, ..case(Broken::LosesGuests, 2) },
         Case { durable: true, room: 0, directors: 1, ..case(Broken::TellsOnce, 2) },
     ] {
         let broken = case.broken;
@@ -172,5 +173,6 @@ fn what_outlives_its_replica_is_neither_lost_nor_doubled_whoever_dies_in_whateve
     check(Case { packets: 2, directors: 1, deaths: 1, timeouts: 1, back: true, ..durable.clone() });
     check(Case { packets: 2, directors: 1, deaths: 1, lossy: true, ..durable.clone() });
     check(Case { packets: 1, directors: 1, deaths: 1, back: true, lossy: true, ..durable.clone() });
-    check(Case { packets: 1, directors: 1, deaths: 2, ..durable });
+    // A packet after both deaths shows whether the director sends it where the flow is.
+    check(Case { packets: 2, directors: 1, deaths: 2, ..durable });
 }

@@ -8,7 +8,7 @@ mod common_moves;
 
 use common_crash::*;
 use common_moves::*;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
 use weir_mem::fault::Step;
@@ -125,4 +125,45 @@ fn a_source_and_a_target_that_die_at_once_forget_nothing() {
             killed(&ALONE, &input.file("in.pcap"), &faults, [1, 2]);
         }
     }
+}
+
+/// Who divides packets stands still when an instance dies, so that its successor hears nothing from it, and dies then: neither knows from the
+/// other what had been moved.
+fn both_die_before_one_has_told_the_other(what: &[&str]) {
+    let name = format!("repl-untold-{}", what[0].trim_matches('-'));
+    let input = Scratch::new(&format!("moves-{name}-in"));
+    write_capture(&input.file("in.pcap"), PACKETS);
+    let args = ["--replicate", "mon=batch", "--patience", "20"];
+    let mut moving = Moving::on_capture(&ALONE, &name, &input.file("in.pcap"), &args);
+    moving.wait_for_traffic();
+    moving.moves(&[what, &["--to", "1"]].concat());
+    let all_are_there = |counts: &[u64]| counts == [u64::from(FLOWS), 0, 0];
+    moving.wait_for_counts("all flows to be at the first", all_are_there);
+    let kill = |moving: &Moving, who: &str, signal| {
+        kill_process(moving.run.workers()[who], signal).unwrap();
+    };
+    kill(&moving, "rx:lan", Signal::STOP);
+    for who in ["mon#1", "rx:lan"] {
+        kill(&moving, who, Signal::KILL);
+        let again = format!("worker {who} runs again");
+        moving.run.wait_for_line(&again, |line| line.contains(&again));
+    }
+    moving.wait_for_traffic();
+    moving.wait_for_counts("all flows to be where they were", all_are_there);
+    moving.run.signal(Signal::INT);
+    let (out, finished) = (moving.out(), moving.run.finish());
+    finished.assert_sound(&name);
+    let numbers = read_capture(&out, number);
+    assert_in_order(&numbers, &format!("{name}: {:#?}", finished.said));
+    assert_remembers(&finished, "mon", numbers.len() as u64, &name);
+}
+
+#[test]
+fn buckets_that_were_moved_stay_where_they_are_when_instance_and_director_die() {
+    both_die_before_one_has_told_the_other(&["--all"]);
+}
+
+#[test]
+fn flows_that_were_moved_by_name_stay_where_they_are_when_instance_and_director_die() {
+    both_die_before_one_has_told_the_other(&["ip"]);
 }

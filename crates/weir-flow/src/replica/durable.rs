@@ -1,9 +1,10 @@
 //! What has to outlive a replica whose flows do: of a death between two steps nobody else may learn.
 //!
 //! A driver whose table outlives it commits with it, and sends messages behind that commit: the flows of each
-//! migration that is handed over ([`Replica::handing`]), which are in the table no more, and which migrations have come
-//! ([`Replica::taken`]), whose flows are. So whenever somebody dies a flow is in one table, or in one source's copy for a
-//! target that has not taken it, and neither is sent or taken anew.
+//! migration that is handed over ([`Replica::handing`]), which are in the table no more, which migrations have come
+//! ([`Replica::taken`]), whose flows are, and what was moved here ([`Replica::moved_here`]). So whenever somebody dies a flow is in one table, or in one source's copy for a
+//! target that has not taken it, and neither is sent or taken anew; and directors that die too, before they have said what they send here, hear it
+//! from here.
 
 use super::{Leaving, Replica};
 use crate::message::{Going, MoveId, Stage};
@@ -29,7 +30,12 @@ impl<K: Ord + Clone + Debug> Replica<K> {
 
     /// To be said of one that was just started anew: what its earlier life had committed. False, and nothing has changed, when
     /// no sound one can have done so.
-    pub fn resume(&mut self, taken: BTreeSet<MoveId>, handing: Vec<(MoveId, Going<K>)>) -> bool {
+    pub fn resume(
+        &mut self,
+        taken: BTreeSet<MoveId>,
+        handing: Vec<(MoveId, Going<K>)>,
+        guests: Vec<(K, MoveId)>,
+    ) -> bool {
         let of_another = |id: &MoveId| id.source != self.me && id.can_follow(0);
         let own = |(id, going): &(MoveId, Going<K>)| {
             let is_older = id.source == self.me && id.life < self.life && id.can_follow(0);
@@ -38,13 +44,17 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         let can = taken.iter().all(of_another)
             && taken.len() <= self.most_taken() * usize::from(u16::MAX)
             && handing.len() <= self.limits.moves
-            && handing.iter().all(own);
+            && handing.iter().all(own)
+            && guests.len() <= self.limits.guests
+            && guests.iter().all(|(_, by)| by.can_follow(0));
         if !can {
             return false;
         }
-        let numbers = taken.iter().chain(handing.iter().map(|(id, _)| id)).map(|id| id.number);
+        let ids = taken.iter().chain(handing.iter().map(|(id, _)| id));
+        let numbers = ids.chain(guests.iter().map(|(_, by)| by)).map(|id| id.number);
         self.clock = numbers.fold(self.clock, u64::max);
         self.taken = taken;
+        self.guests = guests.into_iter().collect();
         for (id, going) in handing {
             let going = Going { stage: Stage::Handing, ..going };
             let (unmarked, flows) = (BTreeSet::new(), Vec::new());

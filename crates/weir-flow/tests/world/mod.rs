@@ -29,6 +29,8 @@ pub enum Broken {
     LosesCopies,
     /// The same: which migrations have come does not.
     LosesTaken,
+    /// The same: what was moved to it does not.
+    LosesGuests,
     /// Two that were started anew together believe what the other said before it knew.
     TellsOnce,
 }
@@ -567,7 +569,7 @@ impl World {
         let (mut machine, effects) =
             Replica::restarted(me, life, self.living(), 0..case.directors, limits(case));
         self.ordered &= me != 1;
-        let (mut table, mut copies) = (Flows::new(), BTreeMap::new());
+        let (mut table, mut copies, mut here) = (Flows::new(), BTreeMap::new(), me == 0);
         if case.durable {
             let old = &self.workers[usize::from(me)];
             let (mut taken, mut handing) = (old.machine.taken().clone(), Vec::new());
@@ -579,7 +581,11 @@ impl World {
                 taken.clear();
             }
             table = old.table.clone();
-            if !machine.resume(taken, handing) {
+            let (_, mut guests) = old.machine.to_carry();
+            // What has come home is no guest there; who would have said so may have said it to the earlier life.
+            guests.retain(|_| me != self.home() && self.broken != Some(Broken::LosesGuests));
+            here |= !guests.is_empty();
+            if !machine.resume(taken, handing, guests) {
                 self.wrong = Some("what a sound one has committed is refused");
             }
         }
@@ -587,7 +593,7 @@ impl World {
             machine,
             life,
             gone: false,
-            here: me == 0,
+            here,
             ordered: false,
             table,
             copies,

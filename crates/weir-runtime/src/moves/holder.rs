@@ -313,6 +313,7 @@ impl Holder {
 
     /// An instance is gone for good.
     pub(super) fn gone(&mut self, replica: u16, post: &mut Post) {
+        self.kept.dirty = true;
         // What is to be done with the table waits for the next turn, which comes before any packet.
         let effects = self.machine.gone(replica);
         self.apply_without_table(effects, post);

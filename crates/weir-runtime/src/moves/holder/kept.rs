@@ -1,5 +1,6 @@
 //! What of a holder's migrations is committed with its flows, where those are replicated: the copies that it has handed over,
-//! whose flows are in no table, and which migrations have come.
+//! whose flows are in no table, which migrations have come, and what was moved here: those who send it here may die before they have
+//! told a successor so.
 
 use super::{Holder, Leave};
 use crate::moves::{Flows, MOST_PARTS, Part, Post};
@@ -15,6 +16,14 @@ struct Copied {
     flows: Flows,
 }
 
+/// What has come.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Came {
+    taken: BTreeSet<MoveId>,
+    /// What was moved here and is here.
+    guests: Vec<(Part, MoveId)>,
+}
+
 /// What is to be written for a migration, or for all together, or that there is nothing any more.
 pub(in crate::moves) type Change = (Option<MoveId>, Option<Vec<u8>>);
 
@@ -22,7 +31,7 @@ pub(in crate::moves) type Change = (Option<MoveId>, Option<Vec<u8>>);
 #[derive(Default)]
 pub(super) struct Kept {
     copies: BTreeSet<MoveId>,
-    taken: BTreeSet<MoveId>,
+    came: Came,
     /// Something may be otherwise since.
     pub(super) dirty: bool,
 }
@@ -30,18 +39,19 @@ pub(super) struct Kept {
 /// What an earlier life had committed, as far as it can be.
 #[derive(Default)]
 struct Found {
-    taken: BTreeSet<MoveId>,
+    came: Came,
     copies: Vec<(MoveId, Copied)>,
     /// Something of it cannot be.
     damaged: bool,
 }
 
 impl Kept {
-    /// What is to be written so that there are just these copies, and these migrations taken.
+    /// What is to be written so that there are just these copies, and just this has come.
     fn changes<'c>(
         &mut self,
         handing: impl Iterator<Item = (MoveId, &'c Going<Part>, &'c Flows)>,
         taken: &BTreeSet<MoveId>,
+        guests: impl Iterator<Item = (Part, MoveId)> + Clone,
     ) -> Vec<Change> {
         let (mut changes, mut copies) = (Vec::new(), BTreeSet::new());
         for (id, going, flows) in handing {
@@ -54,9 +64,10 @@ impl Kept {
         }
         changes.extend(self.copies.difference(&copies).map(|id| (Some(*id), None)));
         self.copies = copies;
-        if *taken != self.taken {
-            changes.push((None, postcard::to_stdvec(taken).ok()));
-            self.taken.clone_from(taken);
+        // There may be many guests, and most turns change none: they are looked through, and written only then.
+        if *taken != self.came.taken || !guests.clone().eq(self.came.guests.iter().copied()) {
+            self.came = Came { taken: taken.clone(), guests: guests.collect() };
+            changes.push((None, postcard::to_stdvec(&self.came).ok()));
         }
         changes
     }
@@ -67,7 +78,7 @@ impl Kept {
         for (id, bytes) in found {
             match id {
                 None => match postcard::from_bytes(bytes) {
-                    Ok(ids) => all.taken = ids,
+                    Ok(came) => all.came = came,
                     Err(_) => all.damaged = true,
                 },
                 Some(id) => {
@@ -85,7 +96,7 @@ impl Kept {
                 }
             }
         }
-        self.taken.clone_from(&all.taken);
+        self.came.clone_from(&all.came);
         self.dirty = true;
         all
     }
@@ -110,7 +121,8 @@ impl Holder {
             .machine
             .handing()
             .filter_map(|(id, going)| Some((id, going, leaving.get(&id)?.copy.as_ref()?)));
-        self.kept.changes(handing, self.machine.taken())
+        let guests = self.machine.moved_here().map(|(part, by)| (*part, by));
+        self.kept.changes(handing, self.machine.taken(), guests)
     }
 
     /// Goes on with what an earlier life had committed; false when it cannot have been a sound one's.
@@ -119,10 +131,22 @@ impl Holder {
         found: &[(Option<MoveId>, Vec<u8>)],
         post: &mut Post,
     ) -> bool {
-        let Found { taken, copies, damaged } = self.kept.read(found, self.replicas);
+        let Found { came: Came { taken, mut guests }, copies, damaged } =
+            self.kept.read(found, self.replicas);
+        // A bucket that has come home is no guest: who said so may have said it to the earlier life.
+        guests.retain(|(part, _)| match part {
+            Part::Bucket(bucket) => u16::from(self.initial.at(*bucket)) != self.me,
+            Part::Flow(_) => true,
+        });
         let handing = copies.iter().map(|(id, copied)| (*id, copied.going.clone()));
-        if !self.machine.resume(taken, handing.collect()) {
+        if !self.machine.resume(taken, handing.collect(), guests.clone()) {
             return false;
+        }
+        for (part, _) in guests {
+            match part {
+                Part::Bucket(bucket) => self.own(bucket, true),
+                Part::Flow(hash) => drop(self.visitors.insert(hash)),
+            }
         }
         let mut gone = BTreeSet::new();
         for (id, Copied { going, flows: copy }) in copies {
@@ -154,6 +178,7 @@ impl Holder {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
     use weir_flow::{Limits, Replica};
 
     proptest! {
@@ -181,22 +206,30 @@ mod tests {
             let limits = Limits { moves: 4, packets: 0, guests: 100 };
             let (mut machine, _) = Replica::<Part>::restarted::<Flows>(0, 2, 0..3, 0..1, limits);
             let mut kept = Kept::default();
-            let Found { taken, copies, .. } = kept.read(&found, 3);
+            let Found { came, copies, .. } = kept.read(&found, 3);
+            let (taken, guests) = (came.taken.clone(), came.guests.clone());
             let handing: Vec<_> = copies.iter().map(|(id, copied)| (*id, copied.going.clone())).collect();
             let count = handing.iter().map(|(id, _)| *id).collect::<BTreeSet<_>>().len();
-            if machine.resume(taken.clone(), handing) {
+            if machine.resume(taken.clone(), handing, guests.clone()) {
                 prop_assert_eq!(machine.handing().count(), count);
                 prop_assert!(count <= limits.moves);
                 prop_assert!(machine.handing().all(|(id, going)| id.source == 0 && id.life < 2 && going.to != 0));
                 prop_assert_eq!(machine.taken(), &taken);
+                prop_assert_eq!(machine.to_carry().1, guests.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
             } else {
-                prop_assert_eq!((machine.handing().count(), machine.taken().len()), (0, 0));
+                prop_assert_eq!((machine.handing().count(), machine.taken().len(), machine.guests()), (0, 0, 0));
             }
             // What is of no use is cleared, and nothing else is said of it.
             let named = found.iter().filter_map(|(id, _)| *id).collect::<BTreeSet<_>>();
-            let cleared = kept.changes([].into_iter(), &taken).into_iter();
+            let cleared = changes(&mut kept, &[], &came).into_iter();
             prop_assert!(cleared.map(|(id, bytes)| (id.unwrap(), bytes)).eq(named.into_iter().map(|id| (id, None))));
         }
+    }
+
+    type Handed<'h> = (MoveId, &'h Going<Part>, &'h Flows);
+
+    fn changes(kept: &mut Kept, handed: &[Handed<'_>], came: &Came) -> Vec<Change> {
+        kept.changes(handed.iter().copied(), &came.taken, came.guests.iter().copied())
     }
 
     fn id(number: u64) -> MoveId {
@@ -219,37 +252,43 @@ mod tests {
     #[test]
     fn a_successor_finds_the_copies_that_nobody_has_taken_yet_and_what_has_come() {
         let (mut kept, mut stands) = (Kept::default(), Vec::new());
-        let (going, flows, came) = (going(1), Flows::default(), [id(9)].into());
+        let (going, flows) = (going(1), Flows::default());
+        let guests = vec![(Part::Flow(3), id(8)), (Part::Flow(5), id(9)), (Part::Bucket(4), id(9))];
+        let came = Came { taken: [id(9)].into(), guests };
         let two = [(id(1), &going, &flows), (id(2), &going, &flows)];
-        write(&mut stands, kept.changes(two.into_iter(), &came));
+        write(&mut stands, changes(&mut kept, &two, &came));
         // The first is over; the second is as it was, and not written again.
-        let then = kept.changes(two.into_iter().skip(1), &came);
+        let then = changes(&mut kept, &two[1..], &came);
         assert_eq!(then, [(Some(id(1)), None)]);
         write(&mut stands, then);
 
         let mut next = Kept::default();
         let found = next.read(&stands, 2);
         assert!(!found.damaged);
-        assert_eq!(found.taken, came);
+        assert_eq!(found.came, came);
         let [(number, copied)] = &found.copies[..] else { panic!("not one copy") };
         assert_eq!((*number, &copied.going), (id(2), &going));
         // What it has found it need not write; what is over it clears.
-        assert!(next.changes(two.into_iter().skip(1), &came).is_empty());
-        assert_eq!(next.changes([].into_iter(), &came), [(Some(id(2)), None)]);
+        assert!(changes(&mut next, &two[1..], &came).is_empty());
+        assert_eq!(changes(&mut next, &[], &came), [(Some(id(2)), None)]);
+        // Of what was moved there one goes: all is written anew.
+        let came = Came { guests: came.guests[1..].to_vec(), ..came };
+        write(&mut stands, changes(&mut next, &[], &came));
+        assert_eq!(Kept::default().read(&stands, 2).came, came);
     }
 
     #[test]
     fn what_cannot_have_been_committed_is_said_and_cleared() {
-        let (mut kept, none) = (Kept::default(), BTreeSet::new());
+        let (mut kept, none) = (Kept::default(), Came::default());
         let (beyond, flows) = (going(2), Flows::default());
-        let changes = kept.changes([(id(1), &beyond, &flows)].into_iter(), &none);
-        let to_nobody: Vec<_> = changes.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
+        let written = changes(&mut kept, &[(id(1), &beyond, &flows)], &none);
+        let to_nobody: Vec<_> = written.into_iter().map(|(id, b)| (id, b.unwrap())).collect();
         for found in [to_nobody, vec![(Some(id(1)), vec![0xff])], vec![(None, vec![0xff])]] {
             let mut next = Kept::default();
             let read = next.read(&found, 2);
-            assert!(read.damaged && read.copies.is_empty() && read.taken.is_empty());
+            assert!(read.damaged && read.copies.is_empty() && read.came == none);
             let cleared = found.iter().filter(|(id, _)| id.is_some()).map(|(id, _)| (*id, None));
-            assert_eq!(next.changes([].into_iter(), &none), cleared.collect::<Vec<_>>());
+            assert_eq!(changes(&mut next, &[], &none), cleared.collect::<Vec<_>>());
         }
     }
 }

@@ -229,6 +229,7 @@ impl Holder {
             });
             placed.guests.retain(|(part, _)| hash(part).is_none_or(|hash| here.contains(&hash)));
         }
+        self.kept.dirty = true;
         // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
         if !self.machine.carry_on(placed.clock, placed.guests.clone()) {
             return Err(placed.guests.len());
@@ -264,6 +265,7 @@ impl Holder {
         if guests.len() > most || !self.machine.carry_on(by.number, parts) {
             return Err(most);
         }
+        self.kept.dirty = true;
         self.visitors.extend(guests);
         Ok(flows)
     }

@@ -1,9 +1,11 @@
-//! A traffic generator: UDP packets of a number of flows, the same ones for the same seed.
+//! A traffic generator: UDP packets of a number of flows, or TCP segments with HTTP requests, the same ones for the same seed.
 
+use crate::segments::{http_request, renumber, tcp_at};
 use crate::{DeviceError, GeneratorSpec, Place, Rate, Receive, Room, Status};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use weir_mem::meta::Arrival;
 use weir_packet::DropReason;
+use weir_packet::headers::{proto, tcp};
 use weir_packet::wire::Frame;
 
 /// Templates that are kept ready; flows beyond them are made by changing addresses and ports.
@@ -12,7 +14,7 @@ const TEMPLATES: u32 = 1024;
 /// Packets that are due and wait at most, before others are dropped: as many as an interface's ring has places for.
 const QUEUE: u64 = 4096;
 
-/// Makes packets: flow `n mod flows` is a UDP flow whose addresses and ports come from the seed.
+/// Makes packets: packet `n` is of flow `n mod flows`, a UDP or TCP flow whose addresses and ports come from the seed.
 pub struct Generator {
     spec: GeneratorSpec,
     templates: Vec<Vec<u8>>,
@@ -63,8 +65,10 @@ fn template(spec: &GeneratorSpec, flow: u32) -> Vec<u8> {
     let r = mix(spec.seed ^ u64::from(flow)).to_be_bytes();
     let ports = (1024 + (u16::from_be_bytes([r[0], r[1]]) % 60_000), 53 + u16::from(r[2] % 4));
     let (a, b) = (flow.to_be_bytes(), [r[3], r[4], r[5]]);
-    let size = usize::from(spec.size);
-    let fill = vec![0; size];
+    let size = usize::from(spec.longest());
+    let (ip, transport) = (if spec.ipv6 { 40 } else { 20 }, if spec.http { 20 } else { 8 });
+    let room = size.saturating_sub(14 + ip + transport);
+    let carried = if spec.http { http_request(room) } else { vec![0; room] };
     let frame = if spec.ipv6 {
         let mut source = [0u8; 16];
         source[..2].copy_from_slice(&[0xfd, 0]);
@@ -73,17 +77,32 @@ fn template(spec: &GeneratorSpec, flow: u32) -> Vec<u8> {
         destination[..2].copy_from_slice(&[0xfd, 1]);
         destination[13..].copy_from_slice(&b);
         Frame::ipv6(source, destination)
-            .udp(ports.0, ports.1)
-            .payload(fill.get(..size.saturating_sub(62)).unwrap_or_default())
-            .build()
     } else {
         Frame::ipv4([10, a[1], a[2], a[3]], [172, 16 | (b[0] & 15), b[1], b[2]])
-            .udp(ports.0, ports.1)
-            .payload(fill.get(..size.saturating_sub(42)).unwrap_or_default())
-            .build()
     };
+    let frame = match spec.http {
+        true => frame.tcp(ports.0, ports.1, tcp::ACK),
+        false => frame.udp(ports.0, ports.1),
+    };
+    let frame = frame.payload(&carried).build();
     debug_assert_eq!(frame.len(), size);
     frame
+}
+
+impl Generator {
+    /// The sequence number of the flows' segments in this round through them; none of what has no such number.
+    fn numbering(&self) -> Option<(usize, u32)> {
+        let tcp = tcp_at(proto::TCP, self.spec.ipv6).filter(|_| self.spec.http)?;
+        let carried = u64::from(self.spec.longest()) - tcp as u64 - 20;
+        // Of what was dropped, too, as nobody sends it again. Modulo 2^32, as sequence numbers are.
+        Some((tcp, (self.made / u64::from(self.spec.flows)).wrapping_mul(carried) as u32))
+    }
+
+    /// Gives templates from `flow` on the sequence numbers that are due, as many as may be taken.
+    fn number(&mut self, flow: usize, most: usize) {
+        let Some((tcp, seq)) = self.numbering() else { return };
+        self.templates.iter_mut().skip(flow).take(most).for_each(|t| renumber(t, tcp, |_| seq));
+    }
 }
 
 impl Receive for Generator {
@@ -95,7 +114,7 @@ impl Receive for Generator {
         };
         let arrival = Arrival {
             time_ns: self.base_ns.wrapping_add(elapsed_ns),
-            wire_len: u32::from(self.spec.size),
+            wire_len: u32::from(self.spec.longest()),
             ..Arrival::default()
         };
         let flows = u64::from(self.spec.flows);
@@ -108,9 +127,13 @@ impl Receive for Generator {
         while left > 0 {
             // The rest of this round through the flows, those with a template first.
             let flow = self.made % flows;
+            self.number(flow as usize, room.left.min(room.pool.free()));
             let ready = self.templates.get(flow as usize..).unwrap_or_default();
             let taken = if ready.is_empty() {
-                let bytes = template(&self.spec, flow as u32);
+                let mut bytes = template(&self.spec, flow as u32);
+                if let Some((tcp, seq)) = self.numbering() {
+                    renumber(&mut bytes, tcp, |_| seq);
+                }
                 let taken = room.take(bytes.len(), &arrival, |b| {
                     b.write(0, &bytes);
                 });
@@ -135,6 +158,7 @@ impl Receive for Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segments::tests::sound;
     use weir_packet::{Depth, check_ip, parse};
 
     #[test]
@@ -149,6 +173,25 @@ mod tests {
                 assert_eq!(frame, template(&spec, flow));
             }
             assert_ne!(template(&spec, 1), template(&GeneratorSpec { seed: 2, ..spec.clone() }, 1));
+        }
+    }
+
+    #[test]
+    fn requests_of_a_flow_follow_each_other_and_their_packets_have_room_for_them() {
+        for (size, ipv6, long) in [(60, false, 133), (62, true, 153), (196, false, 196)] {
+            let spec = GeneratorSpec { size, ipv6, http: true, flows: 7, ..Default::default() };
+            assert_eq!(spec.longest(), long);
+            let mut expected = 0;
+            for round in 0..3 {
+                // It goes on anew in each round, with the third flow.
+                let mut generator = Generator::new(&spec, [round * 7 + 2, 0, 0, 0, 0, 1]);
+                generator.number(2, 1);
+                let frame = &generator.templates[2];
+                let (seq, request) = sound(frame);
+                assert_eq!((frame.len(), seq), (usize::from(long), expected));
+                assert!(request.starts_with(b"GET /") && request.ends_with(b"\r\n\r\n"));
+                expected = seq + request.len() as u32;
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ mod null;
 pub mod offload;
 mod replay;
 mod room;
+mod segments;
 mod spec;
 mod sys;
 mod time;
@@ -27,6 +28,7 @@ pub use live::{lend_packet_socket, longest_packet, retake_packets, retake_tap, u
 pub use null::Null;
 pub use replay::{Replay, ReplaySpec};
 pub use room::Room;
+pub use segments::http_request;
 pub use spec::{DeviceSpec, GeneratorSpec, Rate, SpecError};
 
 #[cfg(feature = "attacks")]

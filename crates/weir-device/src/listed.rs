@@ -1,6 +1,7 @@
 //! A traffic generator for given flows: what measurements need whose packets must hit rules.
 
 use crate::generator::mix;
+use crate::segments::{renumber, tcp_at};
 use crate::{DeviceError, Place, Receive, Room, Status};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -27,7 +28,7 @@ pub struct ListedFlow {
 pub struct ListedSpec {
     /// The flows.
     pub flows: Vec<ListedFlow>,
-    /// What packets carry, in turn; empty: nothing.
+    /// What packets carry, by flow in turn; empty: nothing. TCP's sequence numbers go on by what a flow has sent.
     pub payloads: Vec<Vec<u8>>,
     /// Bytes per packet at least, without the frame check sequence; shorter ones are padded with zeros as Ethernet
     /// does.
@@ -53,6 +54,16 @@ impl ListedSpec {
     }
 }
 
+/// What the packets of a flow are put together from.
+struct Parts {
+    /// Where its head starts in the heads of all.
+    head: u32,
+    /// Which payload follows it.
+    payload: u32,
+    /// Where its TCP header is in the head, if its sequence numbers go on.
+    tcp: Option<u8>,
+}
+
 /// The packets, made in advance.
 pub struct Listed {
     packets: Option<u64>,
@@ -61,8 +72,7 @@ pub struct Listed {
     shuffled: bool,
     /// All heads, one behind the other: what is before the payload, or the whole packet when there is none.
     heads: Vec<u8>,
-    /// Where each flow's head starts in `heads`, and which payload follows it.
-    flows: Vec<(u32, u32)>,
+    flows: Vec<Parts>,
     payloads: Vec<Vec<u8>>,
     made: u64,
     base_ns: u64,
@@ -98,10 +108,38 @@ impl Listed {
             };
             let start = u32::try_from(listed.heads.len()).unwrap_or(u32::MAX);
             listed.heads.extend_from_slice(packet.get(..head).unwrap_or_default());
-            listed.flows.push((start, u32::try_from(turn).unwrap_or(0)));
+            let tcp = tcp_at(flow.proto, flow.source.is_ipv6() || flow.destination.is_ipv6());
+            let tcp = tcp.filter(|_| !payload.is_empty()).and_then(|at| u8::try_from(at).ok());
+            let payload = u32::try_from(turn).unwrap_or(0);
+            listed.flows.push(Parts { head: start, payload, tcp });
         }
         listed.payloads = payloads;
+        listed.catch_up();
         listed
+    }
+
+    /// Brings sequence numbers to where they are after what was made.
+    fn catch_up(&mut self) {
+        if self.flows.iter().all(|flow| flow.tcp.is_none()) {
+            return;
+        }
+        let flows = self.flows.len() as u64;
+        if self.shuffled {
+            (0..self.made).for_each(|number| self.go_on(self.at(number), 1));
+            return;
+        }
+        let (rounds, more) = (self.made / flows, self.made % flows);
+        (0..self.flows.len()).for_each(|at| self.go_on(at, rounds + u64::from((at as u64) < more)));
+    }
+
+    /// So many packets of flow `at` are made.
+    #[inline]
+    fn go_on(&mut self, at: usize, packets: u64) {
+        let Some(Parts { head, payload, tcp: Some(tcp) }) = self.flows.get(at) else { return };
+        let len = self.payloads.get(*payload as usize).map_or(0, Vec::len) as u64;
+        let Some(head) = self.heads.get_mut(*head as usize..) else { return };
+        // Modulo 2^32, as sequence numbers are.
+        renumber(head, usize::from(*tcp), |seq| seq.wrapping_add(packets.wrapping_mul(len) as u32));
     }
 
     /// Which flow packet `number` is of.
@@ -118,10 +156,10 @@ impl Listed {
     /// Head and payload of flow `at`.
     #[inline]
     fn parts(&self, at: usize) -> Option<(&[u8], &[u8])> {
-        let (start, turn) = *self.flows.get(at)?;
-        let end = self.flows.get(at + 1).map_or(self.heads.len(), |(next, _)| *next as usize);
-        let payload = self.payloads.get(turn as usize)?;
-        Some((self.heads.get(start as usize..end)?, payload))
+        let Parts { head, payload, .. } = self.flows.get(at)?;
+        let end = self.flows.get(at + 1).map_or(self.heads.len(), |next| next.head as usize);
+        let payload = self.payloads.get(*payload as usize)?;
+        Some((self.heads.get(*head as usize..end)?, payload))
     }
 }
 
@@ -172,6 +210,7 @@ impl Receive for Listed {
             if !taken {
                 break;
             }
+            self.go_on(at, 1);
             made += 1;
             at = if self.shuffled { self.at(self.made + made) } else { at + 1 };
             if at == self.flows.len() {
@@ -190,6 +229,7 @@ impl Receive for Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::segments::tests::sound;
     use weir_packet::{Depth, check_ip, parse};
 
     #[test]
@@ -235,6 +275,48 @@ mod tests {
                 }
             }
             assert!(listed.parts(flows.len()).is_none());
+        }
+    }
+
+    #[test]
+    fn segments_of_a_flow_follow_each_other_also_after_a_restart() {
+        let flow = |source: &str, destination: &str, proto| ListedFlow {
+            source: source.parse().unwrap(),
+            destination: destination.parse().unwrap(),
+            proto,
+            ports: (1000, 80),
+        };
+        for shuffled in [false, true] {
+            let spec = ListedSpec {
+                flows: vec![
+                    flow("10.0.0.1", "10.0.0.2", 6),
+                    flow("10.0.0.3", "10.0.0.2", 17),
+                    flow("fd00::1", "fd00::2", 6),
+                ],
+                payloads: vec![vec![1; 7], vec![2; 100]],
+                size: 60,
+                packets: None,
+                burst: None,
+                stays: false,
+                shuffled,
+            };
+            let mut listed = Listed::new(&spec, [0; 6]);
+            let mut sent = [0; 3];
+            for number in 0..500 {
+                // Whoever begins here sends what would have come.
+                let anew = Listed::new(&spec, [number, 0, 0, 0, 0, 1]);
+                let at = listed.at(number);
+                let (head, payload) = listed.parts(at).unwrap();
+                let packet = [head, payload].concat();
+                let (anew_head, _) = anew.parts(at).unwrap();
+                assert_eq!(anew_head, head, "packet {number}, shuffled: {shuffled}");
+                if spec.flows[at].proto == proto::TCP {
+                    assert_eq!(sound(&packet), (sent[at], payload));
+                }
+                sent[at] += payload.len() as u32;
+                listed.go_on(at, 1);
+            }
+            assert!(sent.iter().all(|bytes| *bytes > 0), "{sent:?}");
         }
     }
 

@@ -60,7 +60,7 @@ impl DeviceSpec {
 /// What a generator makes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GeneratorSpec {
-    /// Bytes per packet without the frame check sequence, 60 to 9,000.
+    /// Bytes per packet without the frame check sequence, 60 to 9,000; those with a request have as many as it takes at least.
     pub size: u16,
     /// Number of flows, 1 to 1,000,000; packets go round them.
     pub flows: u32,
@@ -75,6 +75,17 @@ pub struct GeneratorSpec {
     /// With a rate: what is due and finds no room is dropped, as a live interface's packets are, instead of
     /// waiting.
     pub drops: bool,
+    /// Packets are TCP segments, each with a whole HTTP request, and a flow's follow each other; without it they are UDP's, with zeros.
+    pub http: bool,
+}
+
+impl GeneratorSpec {
+    /// Length of its packets in bytes.
+    pub fn longest(&self) -> u16 {
+        let heads = if self.ipv6 { 74 } else { 54 };
+        let least = if self.http { heads + crate::segments::SHORTEST_REQUEST } else { 0 };
+        self.size.max(u16::try_from(least).unwrap_or(u16::MAX))
+    }
 }
 
 /// A generator's rate.
@@ -143,6 +154,7 @@ impl Default for GeneratorSpec {
             seed: 1,
             ipv6: false,
             drops: false,
+            http: false,
         }
     }
 }
@@ -230,8 +242,16 @@ fn generator<'a>(
                     _ => return Err(bad(key, value, "wait or drop")),
                 }
             }
+            "carry" => {
+                g.http = match value {
+                    "nothing" => false,
+                    "http" => true,
+                    _ => return Err(bad(key, value, "nothing or http")),
+                }
+            }
             _ => {
-                return Err(unknown("gen", key, "size, flows, rate, packets, seed, ip and full"));
+                let has = "size, flows, rate, packets, seed, ip, full and carry";
+                return Err(unknown("gen", key, has));
             }
         }
     }
@@ -282,6 +302,8 @@ mod tests {
         let rate = Rate::PerSecond(10);
         let drops = GeneratorSpec { rate, drops: true, ..Default::default() };
         assert_eq!("gen:rate=10,full=drop".parse(), Ok(DeviceSpec::Generator(drops)));
+        let http = GeneratorSpec { http: true, ..Default::default() };
+        assert_eq!("gen:carry=http".parse(), Ok(DeviceSpec::Generator(http)));
         assert_eq!("afp:eth0".parse(), Ok(DeviceSpec::Afp("eth0".into())));
         assert_eq!("tap:weir0".parse(), Ok(DeviceSpec::Tap("weir0".into())));
         assert_eq!("gen".parse(), Ok(DeviceSpec::Generator(GeneratorSpec::default())));
@@ -301,6 +323,7 @@ mod tests {
             ("gen:ip=6,size=60", "62 or more"),
             ("gen:full=block,rate=1", "wait or drop"),
             ("gen:full=drop", "unless there is a rate"),
+            ("gen:carry=udp", "nothing or http"),
             ("null:x=1", "no settings"),
             ("afp:", "1 to 15 characters"),
             ("afp:sixteen_letters_", "1 to 15 characters"),

@@ -34,7 +34,7 @@ pub struct RunArgs {
     /// The policy, or a service request (.json, .yaml).
     policy: PathBuf,
     /// Binds a port of the policy, by number, to a device: pcap:rx=FILE,tx=FILE (either may be
-    /// left out), afp:INTERFACE, tap:NAME, gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6), or null.
+    /// left out), afp:INTERFACE, tap:NAME, gen:size=64,flows=1000,rate=max (and packets=N, seed=N, ip=4 or 6, carry=http), or null.
     #[arg(long, value_name = "PORT=DEVICE", value_parser = parse_bind)]
     bind: Vec<(u16, DeviceSpec)>,
     #[command(flatten)]

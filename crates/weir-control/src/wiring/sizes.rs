@@ -28,7 +28,7 @@ pub(super) fn sizes(
 ) -> Sizes {
     let recorded = captures.values().map(|s| s.largest);
     let longest = |d: &DeviceSpec| match d {
-        DeviceSpec::Generator(g) => u32::from(g.size),
+        DeviceSpec::Generator(g) => u32::from(g.longest()),
         DeviceSpec::Listed(l) => u32::try_from(l.longest()).unwrap_or(u32::MAX),
         DeviceSpec::Replay(r) => u32::try_from(r.longest()).unwrap_or(u32::MAX),
         DeviceSpec::Afp(_) | DeviceSpec::Tap(_) => weir_device::longest_packet(d).max(USUAL_PACKET),

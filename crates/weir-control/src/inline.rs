@@ -56,6 +56,11 @@ impl Inline {
             }
         }
     }
+
+    /// What worker `w`'s µNFs report now: JSON, by node.
+    pub fn reports(&self, w: usize) -> Vec<String> {
+        self.steppers.get(w).map_or(Vec::new(), Stepper::reports)
+    }
 }
 
 /// Worker `w` without a process.

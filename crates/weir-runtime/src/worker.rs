@@ -437,6 +437,11 @@ impl Stepper {
         Ok(self.job.step(&mut self.station)? != Progress::Finished)
     }
 
+    /// What its µNFs report now: JSON, by node.
+    pub fn reports(&self) -> Vec<String> {
+        self.job.segment.reports()
+    }
+
     /// The first node's packets so far.
     pub fn packets(&self) -> u64 {
         self.station.get(self.station.layout.nodes)

@@ -72,7 +72,7 @@ fn run(args: &InstructionsArgs) -> Result<u64, BenchError> {
         (Some(rules), _) => firewall::counted(rules, args.kind, Some(args.packets)),
         (None, Some(nf)) => {
             let packets = Some(args.packets);
-            (nf.policy(), DeviceSpec::Listed(ListedSpec { packets, ..rates::source(args.flows) }))
+            (nf.policy(), DeviceSpec::Listed(ListedSpec { packets, ..nf.source(args.flows) }))
         }
         (None, None) => {
             let packets = Some(args.packets);

@@ -1,29 +1,50 @@
 //! `weir bench replication`: what a replica costs a chain that keeps flows, and how long a killed worker's flows are away.
 
+use super::flows::moves::MovingError;
 use super::sample::{
     BenchError, Measured, SampleArgs, TrafficArgs, finish, prepare, print_regime, progress, spread,
     wait_until_ready, watch,
 };
 use crate::policy::{self, Consolidate};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use weir_control::crews;
+use weir_control::setup::{Setup, WorkerSetup};
 use weir_control::wiring::{self, RunOptions};
-use weir_control::{Agent, Event, RestartPolicy};
+use weir_control::{Agent, Event, FlowCount, Recovered, RestartPolicy};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::{Isolate, Plan};
 use weir_runtime::layout::NodeCounts;
 use weir_runtime::spec::ReplicateSpec;
 
 /// Three NFs that remember flows, in one worker.
-const POLICY: &str = "Port<0> lan; Port<1> wan; FlowMonitor mon; ConnTrack fw; HttpParser http;\n\
+const POLICY: &str = "Port<0> lan; Port<1> wan;\n\
+                      FlowMonitor mon; ConnTrack fw { pickup: true }; HttpParser http;\n\
                       pipelet { lan -> mon -> fw -> http -> wan; }\n";
 const NFS: [&str; 3] = ["mon", "fw", "http"];
 
-/// How long a worker may take to come back.
+/// How long flows may take to be there, and a worker to come back.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often is looked whether it is back.
+const LOOK: Duration = Duration::from_micros(100);
+
+/// Why a death gave no times.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotBack {
+    #[error("before the kill {there} of {wanted} flows were there within {PATIENCE:?}")]
+    NotThere { there: u64, wanted: u64 },
+    #[error("it was not back within {PATIENCE:?}")]
+    Never,
+    #[error("{flows} of {before} flows came back")]
+    Fewer { flows: u64, before: u64 },
+    #[error("it passed nothing on within {PATIENCE:?}")]
+    Silent,
+}
 
 /// Measures what replication costs, and recovery.
 #[derive(clap::Args)]
@@ -50,23 +71,16 @@ struct Sample {
 }
 
 /// One death.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Recovery {
-    /// Flows that came back.
+    /// Flows that came back, of all three NFs.
     pub flows: u64,
     /// Milliseconds that reading the replica took.
     pub reading_ms: f64,
-    /// From the kill until all flows were back.
+    /// From the kill until the agent heard that all flows were back.
     pub rejoined_ms: f64,
-    /// From the kill until the successor had passed on its first packets.
+    /// From the kill until the successor had passed on its first packets, whoever had heard of its flows.
     pub first_packet_ms: f64,
-}
-
-impl Recovery {
-    const NEVER: Recovery = {
-        let ms = PATIENCE.as_millis() as f64;
-        Recovery { flows: 0, reading_ms: ms, rejoined_ms: ms, first_packet_ms: ms }
-    };
 }
 
 /// All that was measured.
@@ -74,6 +88,8 @@ impl Recovery {
 struct All {
     samples: Vec<Sample>,
     recoveries: Vec<Recovery>,
+    /// Deaths after which not all came back, and why.
+    not_back: Vec<String>,
 }
 
 pub fn main(args: &ReplicationArgs) -> ExitCode {
@@ -85,8 +101,10 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     println!(
         "FlowMonitor, ConnTrack and HttpParser in one worker on core {own}, generator and sink on core {shared}; {}-byte \
-         packets, ring {}, pool {}",
-        args.traffic.size, args.traffic.sampling.ring, args.traffic.sampling.pool
+         TCP segments, each an HTTP request, ring {}, pool {}",
+        generator(args, 1).longest(),
+        args.traffic.sampling.ring,
+        args.traffic.sampling.pool
     );
     let plan = plan(&args.traffic.sampling)?;
     let mut modes = vec![("none".to_owned(), None)];
@@ -110,14 +128,19 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &modes, &samples);
-    let recoveries = recover(
-        &args.traffic.sampling,
-        &plan,
-        source(args, args.recover),
-        args.traffic.sampling.samples,
-    )?;
+    let (sampling, flows) = (&args.traffic.sampling, args.recover);
+    let source = source(args, flows);
+    let died = recover(sampling, &plan, source, flows.into(), sampling.samples)?;
+    let (mut recoveries, mut not_back) = (Vec::new(), Vec::new());
+    for death in died.all {
+        match death {
+            Ok(recovery) => recoveries.push(recovery),
+            Err(why) => not_back.push(why.to_string()),
+        }
+    }
     print_recoveries(&recoveries);
-    args.traffic.write(&machine, &[All { samples, recoveries }])
+    not_back.iter().for_each(|why| println!("and one death without times: {why}"));
+    args.traffic.write(&machine, &[All { samples, recoveries, not_back }])
 }
 
 /// The three NFs in one worker.
@@ -130,7 +153,11 @@ pub fn plan(sampling: &SampleArgs) -> Result<Plan, BenchError> {
 }
 
 fn source(args: &ReplicationArgs, flows: u32) -> DeviceSpec {
-    DeviceSpec::Generator(GeneratorSpec { flows, ..args.traffic.generator() })
+    DeviceSpec::Generator(generator(args, flows))
+}
+
+fn generator(args: &ReplicationArgs, flows: u32) -> GeneratorSpec {
+    GeneratorSpec { flows, http: true, ..args.traffic.generator() }
 }
 
 /// Replicates all three NFs.
@@ -181,13 +208,21 @@ fn print_recoveries(recoveries: &[Recovery]) {
     );
 }
 
-/// Kills the worker `times` times, when it has had time to see all flows.
+/// Deaths, one after the other.
+pub struct Recoveries {
+    pub all: Vec<Result<Recovery, NotBack>>,
+    /// The real-time class was wanted, and no worker was in it.
+    pub withheld: bool,
+}
+
+/// Kills the worker `times` times, each time when all of `flows` are there, or until it does not come back with all that it had.
 pub fn recover(
     sampling: &SampleArgs,
     plan: &Plan,
     source: DeviceSpec,
+    flows: u64,
     times: usize,
-) -> Result<Vec<Recovery>, BenchError> {
+) -> Result<Recoveries, BenchError> {
     let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
     let replicate = all(Some(ReplicateSpec::Batch));
     let options = RunOptions { replicate, ..sampling.options() };
@@ -195,52 +230,147 @@ pub fn recover(
     let policy =
         RestartPolicy { delay: Duration::ZERO, longest: Duration::ZERO, ..Default::default() };
     let mut agent = Agent::start(setup, policy)?;
-    let workers = &agent.setup().workers;
-    // Of several replicas the first.
-    let victim = workers.iter().position(|w| w.nodes.iter().any(|node| node.name == NFS[0]));
-    let (count, w) = (workers.len(), victim.unwrap_or(0));
-    wait_until_ready(&mut agent, count)?;
+    let count = agent.setup().workers.len();
+    let real_time = wait_until_ready(&mut agent, count)?;
     let mut all = Vec::new();
     for i in 0..times {
         progress(&format!("recovery {} of {times}", i + 1));
-        watch(&mut agent, Duration::from_millis(300))?;
-        // One that does not come back counts as one that took as long as it was waited for.
-        all.push(kill(&mut agent, w)?.unwrap_or(Recovery::NEVER));
+        let back = die(&mut agent, flows)?;
+        let is_back = back.is_ok();
+        all.push(back);
+        if !is_back {
+            break;
+        }
     }
     progress("");
-    Ok(all)
+    Ok(Recoveries { all, withheld: options.real_time && !real_time })
 }
 
-/// Kills worker `w` once; `None` when it does not come back in time.
-fn kill(agent: &mut Agent, w: usize) -> Result<Option<Recovery>, BenchError> {
-    let pid = agent.pid(w).and_then(|pid| rustix::process::Pid::from_raw(i32::try_from(pid).ok()?));
-    let Some(pid) = pid else { return Ok(None) };
-    while agent.event().is_some() {}
-    let killed = Instant::now();
-    let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-    let mut found = None;
-    while found.is_none() && killed.elapsed() < PATIENCE {
-        agent.turn(Duration::from_millis(1))?;
+/// Of several replicas the first: its worker, and its number among them.
+fn victim(setup: &Setup) -> (usize, Option<u32>) {
+    let at = |worker: &WorkerSetup| worker.nodes.iter().position(|node| node.name == NFS[0]);
+    let found = setup.workers.iter().enumerate().find_map(|(w, worker)| Some((w, at(worker)?)));
+    let (w, node) = found.unwrap_or_default();
+    let node = u16::try_from(node).unwrap_or(u16::MAX);
+    let crews = crews::of(setup).into_iter().flatten();
+    let replica = crews.filter_map(|crew| crew.replica_at(w, node)).next();
+    (w, replica.and_then(|replica| u32::try_from(replica + 1).ok()))
+}
+
+/// Waits until all three NFs remember all flows; how many the victim does.
+fn remembered(
+    agent: &mut Agent,
+    instance: Option<u32>,
+    flows: u64,
+) -> Result<Result<u64, NotBack>, BenchError> {
+    let (end, wanted) = (Instant::now() + PATIENCE, flows * NFS.len() as u64);
+    loop {
+        let listed = list(agent, end)?;
+        let of = |instance: Option<u32>| {
+            let counts =
+                listed.iter().filter(|count| instance.is_none() || count.instance == instance);
+            counts.map(|count| count.flows).sum::<u64>()
+        };
+        let there = of(None);
+        if there >= wanted {
+            return Ok(Ok(of(instance)));
+        }
+        if Instant::now() > end {
+            return Ok(Err(NotBack::NotThere { there, wanted }));
+        }
+        watch(agent, Duration::from_millis(50))?;
+    }
+}
+
+/// How many flows each NF has, by instance.
+fn list(agent: &mut Agent, end: Instant) -> Result<Vec<FlowCount>, BenchError> {
+    let asked = agent.list_flows(None, None, 0).map_err(MovingError::from)?;
+    while Instant::now() < end {
+        agent.turn(Duration::from_millis(10))?;
         while let Some(event) = agent.event() {
-            if let Event::Recovered { recovered, .. } = event {
-                found = Some((recovered, killed.elapsed()));
+            if let Event::FlowsListed { ticket, listed } = event
+                && ticket == asked
+            {
+                return Ok(listed.counts);
             }
         }
     }
-    let Some((found, rejoined)) = found else { return Ok(None) };
-    let seen = |agent: &Agent| match (agent.words(w), agent.layout(w)) {
+    Ok(Vec::new())
+}
+
+/// Kills the victim once.
+fn die(agent: &mut Agent, flows: u64) -> Result<Result<Recovery, NotBack>, BenchError> {
+    let (w, instance) = victim(agent.setup());
+    let before = match remembered(agent, instance, flows)? {
+        Ok(before) => before,
+        Err(why) => return Ok(Err(why)),
+    };
+    // What the question has held up is over.
+    watch(agent, Duration::from_millis(50))?;
+    let pid = agent.pid(w).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+    let Some(pid) = pid else { return Ok(Err(NotBack::Never)) };
+    while agent.event().is_some() {}
+    let killed = Instant::now();
+    let _ = kill_process(pid, Signal::KILL);
+    // From here on it passes nothing on. The agent still finds it dead.
+    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    // Its own count: what came out at the end may have been another's, or have waited in the rings.
+    let passed = |agent: &Agent| match (agent.words(w), agent.layout(w)) {
         (Some(words), Some(layout)) => NodeCounts::read(&words, &layout, 0).packets,
         _ => 0,
     };
-    // It was ready a moment ago: its first batch may be through already, so this is no less than it took.
-    let before = seen(agent);
-    while seen(agent) == before && killed.elapsed() < PATIENCE {
-        agent.turn(Duration::from_micros(50))?;
+    let last = passed(agent);
+    let (mut back, mut first) = (None, None);
+    while (back.is_none() || first.is_none()) && killed.elapsed() < PATIENCE {
+        agent.turn(LOOK)?;
+        if first.is_none() && passed(agent) > last {
+            first = Some(killed.elapsed());
+        }
+        while let Some(event) = agent.event() {
+            match event {
+                Event::Recovered { worker, recovered } if worker == w => {
+                    back = Some((recovered, killed.elapsed()));
+                }
+                _ => {}
+            }
+        }
     }
-    Ok(Some(Recovery {
-        flows: found.flows,
-        reading_ms: found.reading_us as f64 / 1e3,
+    Ok(judge(before, back, first))
+}
+
+/// What a death has shown.
+fn judge(
+    before: u64,
+    back: Option<(Recovered, Duration)>,
+    first: Option<Duration>,
+) -> Result<Recovery, NotBack> {
+    let (recovered, rejoined) = back.ok_or(NotBack::Never)?;
+    let flows = recovered.flows;
+    if flows < before {
+        return Err(NotBack::Fewer { flows, before });
+    }
+    let first = first.ok_or(NotBack::Silent)?;
+    Ok(Recovery {
+        flows,
+        reading_ms: recovered.reading_us as f64 / 1e3,
         rejoined_ms: rejoined.as_secs_f64() * 1e3,
-        first_packet_ms: killed.elapsed().as_secs_f64() * 1e3,
-    }))
+        first_packet_ms: first.as_secs_f64() * 1e3,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_death_is_a_sample_only_when_all_flows_and_packets_are_back() {
+        let ms = Duration::from_millis;
+        let back = |flows| Some((Recovered { flows, ..Recovered::default() }, ms(9)));
+        let whole = judge(30, back(30), Some(ms(7))).unwrap();
+        // Each by itself: the first packet may be through before the agent has heard of the flows.
+        assert_eq!((whole.rejoined_ms, whole.first_packet_ms), (9.0, 7.0));
+        assert_eq!(judge(30, back(29), Some(ms(7))), Err(NotBack::Fewer { flows: 29, before: 30 }));
+        assert_eq!(judge(30, None, Some(ms(7))), Err(NotBack::Never));
+        assert_eq!(judge(30, back(30), None), Err(NotBack::Silent));
+    }
 }

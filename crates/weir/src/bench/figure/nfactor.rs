@@ -55,7 +55,7 @@ fn capacity(
     flows: usize,
     options: &RunOptions,
 ) -> Result<Sample, BenchError> {
-    let source = DeviceSpec::Listed(rates::source(flows));
+    let source = DeviceSpec::Listed(rates::requests(flows));
     Ok(sampling.run_after(plan, source, options, flows as u64)?.into())
 }
 
@@ -68,7 +68,7 @@ pub fn by_nf(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .zip(chains)
         .flat_map(|(name, nfs)| REPLICAS.map(|n| (name, f64::from(n), (nfs, n))))
         .collect();
-    let limit = || effort.echo(DeviceSpec::Listed(rates::source(1_000)));
+    let limit = || effort.echo(DeviceSpec::Listed(rates::requests(1_000)));
     effort.round_below(limit, &points, |(nfs, replicas)| {
         capacity(sampling, &plan(sampling, nfs, replicas)?, 1_000, &sampling.options())
     })
@@ -81,7 +81,7 @@ pub fn judge_by_nf(series: &[Series]) -> (Verdict, String) {
         format!("{line} {}", all.join(", "))
     });
     let text = format!(
-        "Mpps with 1 to 4 replicas: {}, on two cores that source and sink share",
+        "Mpps of requests with 1 to 4 replicas: {}, on two cores that source and sink share",
         each.join("; ")
     );
     let [single @ .., chain] = LINES;
@@ -111,14 +111,14 @@ pub fn by_replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         Some(replicas) => {
             capacity(sampling, &plan(sampling, &NFS, replicas)?, flows, &sampling.options())
         }
-        None => effort.echo(DeviceSpec::Listed(rates::source(flows))),
+        None => effort.echo(DeviceSpec::Listed(rates::requests(flows))),
     })
 }
 
 pub fn judge_by_replicas(series: &[Series]) -> (Verdict, String) {
     let [one, two, three, four] = REPLICAS.map(|n| median(series, "10,000 flows", f64::from(n)));
     let text = format!(
-        "with 10,000 flows {one:.1}, {two:.1}, {three:.1} and {four:.1} Mpps with 1 to 4 replicas, on two cores that source and sink share"
+        "requests of 10,000 flows: {one:.1}, {two:.1}, {three:.1} and {four:.1} Mpps with 1 to 4 replicas, on two cores that source and sink share"
     );
     let holds = four > 3.2 * one && two > one && three > two;
     let what = "almost linear in runtimes: each does more, four more than 3.2 times one";
@@ -136,7 +136,7 @@ pub fn replicated(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, spec)| REPLICAS.map(|n| (name, f64::from(n), (spec, n))))
         .collect();
-    let limit = || effort.echo(DeviceSpec::Listed(rates::source(128)));
+    let limit = || effort.echo(DeviceSpec::Listed(rates::requests(128)));
     effort.round_below(limit, &points, |(spec, replicas): (Option<ReplicateSpec>, u32)| {
         let options = RunOptions { replicate: replication::all(spec), ..sampling.options() };
         capacity(sampling, &plan(sampling, &NFS, replicas)?, 128, &options)

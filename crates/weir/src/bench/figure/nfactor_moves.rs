@@ -8,7 +8,7 @@ use super::data::{Sample, Series, Verdict, add};
 use super::stateful::ms;
 use super::values::{median, trend};
 use crate::bench::flows::controlled;
-use crate::bench::flows::moves::{self, Case, How, Nf};
+use crate::bench::flows::moves::{self, Case, How, Measure, Nf};
 use crate::bench::sample::{BenchError, spread};
 
 const RATES: [(&str, u32); 3] =
@@ -34,11 +34,13 @@ pub fn moved_by_flows(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 /// Milliseconds that the move took, and each flow's own time.
 fn moved(effort: &Effort<'_>, case: Case) -> Result<Sample, BenchError> {
-    let (moved, trips) = effort.around(|| moves::measure(effort.sampling, case))?;
+    let (measure, trips) = effort.around(|| moves::measure(effort.sampling, case))?;
+    let Measure { moved, withheld } = measure;
     let ns = |(own, flows): &(std::time::Duration, u64)| (own.as_nanos() as u64, *flows);
     let mut own: Vec<(u64, u64)> = moved.times.iter().map(ns).collect();
     own.sort_unstable();
-    Ok(Sample { histogram: own, ..Sample::of(ms(moved.took), trips) })
+    let not_granted = withheld;
+    Ok(Sample { histogram: own, not_granted, ..Sample::of(ms(moved.took), trips) })
 }
 
 pub fn judge_moved_by_flows(series: &[Series]) -> (Verdict, String) {
@@ -200,7 +202,9 @@ pub fn moved_by_a_controller(effort: &Effort<'_>) -> Result<Vec<Series>, BenchEr
         }
         let measure = || Ok(controlled::measure(effort.sampling, flows, each_pps)?);
         let (took, trips) = effort.around(measure)?;
-        Ok(Sample::of(ms(took), trips))
+        // Its parts are never in the class.
+        let not_granted = !effort.sampling.no_real_time;
+        Ok(Sample { not_granted, ..Sample::of(ms(took), trips) })
     })
 }
 

@@ -4,9 +4,11 @@ use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::nfactor;
 use super::values::{median, trend};
-use crate::bench::replication;
+use crate::bench::flows::rates::{self, REQUEST};
+use crate::bench::replication::{self, Recovery};
 use crate::bench::sample::BenchError;
 use weir_device::{DeviceSpec, GeneratorSpec, Rate};
+use weir_plan::Plan;
 
 /// Packets a second in all that Fig. 9b has; each flow has 10 of them, as the paper's.
 const OFFERED: [u32; 3] = [10_000, 100_000, 500_000];
@@ -21,25 +23,56 @@ const RUNTIMES: [(&str, &str, u32); 3] = [
 /// Fig. 9b: milliseconds from `kill -9` until the runtime has rejoined with all its flows, by runtimes and by packets a second in all.
 pub fn by_rate(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let sampling = effort.sampling;
-    let points: Vec<_> =
-        RUNTIMES.iter().flat_map(|line| OFFERED.map(|rate| (line, rate))).collect();
-    let points = effort.in_order(&points);
-    effort.round_of(&points, |((rejoined, first, runtimes), rate)| {
-        let plan = nfactor::plan(sampling, &nfactor::NFS, *runtimes)?;
+    let points: Vec<_> = RUNTIMES
+        .iter()
+        .flat_map(|&(rejoined, first, runtimes)| {
+            OFFERED.map(|rate| (rejoined, f64::from(rate) / 1e6, (first, runtimes, rate)))
+        })
+        .collect();
+    effort.round_of(&effort.in_turn(&points), |(rejoined, mpps, (first, runtimes, rate))| {
+        let plan = nfactor::plan(sampling, &nfactor::NFS, runtimes)?;
+        let flows = rate / EACH_PPS;
         let source = DeviceSpec::Generator(GeneratorSpec {
-            flows: rate / EACH_PPS,
+            size: REQUEST,
+            flows,
             rate: Rate::PerSecond(u64::from(rate)),
             drops: true,
+            http: true,
             ..GeneratorSpec::default()
         });
-        let (all, trips) = effort.around(|| replication::recover(sampling, &plan, source, 1))?;
-        let mpps = f64::from(rate) / 1e6;
-        let lines = all.iter().flat_map(|recovery| {
-            [(rejoined, recovery.rejoined_ms), (first, recovery.first_packet_ms)]
-                .map(|(name, ms)| ((*name).to_owned(), mpps, Sample::of(ms, trips)))
-        });
-        Ok(lines.collect())
+        let lines: [Line; 2] = [(rejoined, |r| r.rejoined_ms), (first, |r| r.first_packet_ms)];
+        killed(effort, &plan, source, flows, mpps, &lines)
     })
+}
+
+/// A line, and what of a recovery is its value.
+type Line = (&'static str, fn(&Recovery) -> f64);
+
+/// The samples that one death gives, at one place; none when not all flows came back.
+fn killed(
+    effort: &Effort<'_>,
+    plan: &Plan,
+    source: DeviceSpec,
+    flows: u32,
+    x: f64,
+    lines: &[Line],
+) -> Result<Vec<(String, f64, Sample)>, BenchError> {
+    let recover = || replication::recover(effort.sampling, plan, source, flows.into(), 1);
+    let (died, trips) = effort.around(recover)?;
+    let mut samples = Vec::new();
+    for death in died.all {
+        for (name, value) in lines {
+            match &death {
+                Ok(recovery) => {
+                    let not_granted = died.withheld;
+                    let sample = Sample { not_granted, ..Sample::of(value(recovery), trips) };
+                    samples.push(((*name).to_owned(), x, sample));
+                }
+                Err(why) => effort.fail(name, x, &why.to_string()),
+            }
+        }
+    }
+    Ok(samples)
 }
 
 pub fn judge_by_rate(series: &[Series]) -> (Verdict, String) {
@@ -50,7 +83,7 @@ pub fn judge_by_rate(series: &[Series]) -> (Verdict, String) {
     });
     let each: Vec<String> = each.collect();
     let text = format!(
-        "from kill -9 until the killed runtime has rejoined with all its flows, at {} Mpps (10 packets a second of each flow): {}; one process is started, and no container",
+        "from kill -9 until the killed runtime has rejoined with all its flows (as many as it remembered before, which is checked), at {} Mpps (10 packets a second of each flow): {}; one process is started, and no container",
         rates.map(|rate| rate.to_string()).join(", "),
         each.join(", ")
     );
@@ -70,20 +103,15 @@ const KILLED: [u32; 3] = [1_000, 10_000, 60_000];
 
 /// Beyond the paper: milliseconds from `kill -9` at full load by flows of the worker.
 pub fn by_flows(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let sampling = effort.sampling;
-    let plan = replication::plan(sampling)?;
-    effort.round_of(&KILLED, |flows| {
-        let source = DeviceSpec::Generator(GeneratorSpec { flows, ..GeneratorSpec::default() });
-        let (all, trips) = effort.around(|| replication::recover(sampling, &plan, source, 1))?;
-        let lines = all.iter().flat_map(|recovery| {
-            let of = |name: &str, ms| (name.to_owned(), f64::from(flows), Sample::of(ms, trips));
-            [
-                of(FIRST, recovery.first_packet_ms),
-                of(BACK, recovery.rejoined_ms),
-                of(READING, recovery.reading_ms),
-            ]
-        });
-        Ok(lines.collect())
+    let plan = replication::plan(effort.sampling)?;
+    effort.round_of(&effort.in_order(&KILLED), |flows| {
+        let source = DeviceSpec::Listed(rates::requests(flows as usize));
+        let lines: [Line; 3] = [
+            (FIRST, |r| r.first_packet_ms),
+            (BACK, |r| r.rejoined_ms),
+            (READING, |r| r.reading_ms),
+        ];
+        killed(effort, &plan, source, flows, f64::from(flows), &lines)
     })
 }
 

@@ -113,6 +113,7 @@ struct Sample {
     moved: u64,
     milliseconds: f64,
     round_trip_ns: [f64; 2],
+    withheld: bool,
 }
 
 pub fn main(args: &MoveArgs) -> ExitCode {
@@ -140,10 +141,11 @@ fn run(args: &MoveArgs) -> Result<(), BenchError> {
         for &case in &cases {
             progress(&format!("round {i} of {}: {} flows", args.sampling.samples, case.flows));
             let before = round_trip(shared, own);
-            let moved = measure(&args.sampling, case)?;
+            let Measure { moved, withheld } = measure(&args.sampling, case)?;
             let round_trip_ns = [before, round_trip(shared, own)];
             let milliseconds = moved.took.as_secs_f64() * 1e3;
-            samples.push(Sample { case, moved: moved.flows, milliseconds, round_trip_ns });
+            let moved = moved.flows;
+            samples.push(Sample { case, moved, milliseconds, round_trip_ns, withheld });
         }
     }
     progress("");
@@ -189,8 +191,15 @@ fn plan(sampling: &SampleArgs, nf: Nf) -> Result<Plan, BenchError> {
     Ok(policy::plan_sized(&loaded.graph, path, &options, Consolidate::Off, sizing)?.0)
 }
 
+/// A move, measured.
+pub struct Measure {
+    pub moved: Moved,
+    /// The real-time class was wanted, and no worker was in it.
+    pub withheld: bool,
+}
+
 /// All flows come to one instance, which then is to hand over what `case` says.
-pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
+pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Measure, BenchError> {
     let plan = plan(sampling, case.nf)?;
     let flows = u64::from(case.flows);
     let rate = Rate::PerSecond(flows * u64::from(case.each_pps));
@@ -202,7 +211,7 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
     let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?;
     let sink = setup.workers.len() - 1;
     let mut agent = Agent::start(setup, RestartPolicy::default())?;
-    wait_until_ready(&mut agent, sink + 1)?;
+    let real_time = wait_until_ready(&mut agent, sink + 1)?;
     // All buckets to the first instance: hardly a flow is there yet.
     order(&mut agent, case.nf, What::Share(100), 1)?;
     // Each flow has been seen there.
@@ -218,7 +227,8 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Moved, BenchError> {
         How::Each => What::Flows(None),
         How::Buckets => What::Share(100),
     };
-    order(&mut agent, case.nf, what, 2)
+    let moved = order(&mut agent, case.nf, what, 2)?;
+    Ok(Measure { moved, withheld: options.real_time && !real_time })
 }
 
 /// Has flows moved, and waits until they are.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use weir_device::{DeviceSpec, ListedFlow, ListedSpec};
+use weir_device::{DeviceSpec, ListedFlow, ListedSpec, http_request};
 use weir_nf::headers::proto;
 use weir_plan::Isolate;
 
@@ -29,6 +29,8 @@ pub enum Subject {
     Napt,
     /// FlowMonitor, ConnTrack and HttpParser in one segment.
     Chain,
+    /// The same, of packets that each carry an HTTP request, 200 bytes long; of all others the parser has nothing to parse.
+    Requests,
 }
 
 impl Subject {
@@ -39,6 +41,7 @@ impl Subject {
             Subject::ConnTrack => "ConnTrack",
             Subject::Napt => "Napt",
             Subject::Chain => "FlowMonitor -> ConnTrack -> HttpParser",
+            Subject::Requests => "the same, 200-byte packets, each a request",
         }
     }
 
@@ -59,11 +62,16 @@ impl Subject {
                     addresses.join(", ")
                 )
             }
-            Subject::Chain => format!(
+            Subject::Chain | Subject::Requests => format!(
                 "{ports}FlowMonitor mon; {fw} HttpParser http;\n\
                  pipelet {{ lan -> mon -> fw -> http -> wan; }}\n"
             ),
         }
+    }
+
+    /// What comes to it.
+    pub fn source(self, flows: usize) -> ListedSpec {
+        if self == Subject::Requests { requests(flows) } else { source(flows) }
     }
 }
 
@@ -82,7 +90,12 @@ pub struct RatesArgs {
           value_parser = flows)]
     flows: Vec<usize>,
     /// What is measured, besides the ceiling.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "conn-track,napt,chain")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "conn-track,napt,chain,requests"
+    )]
     nf: Vec<Subject>,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
@@ -134,7 +147,7 @@ fn run(args: &RatesArgs) -> Result<(), BenchError> {
             for &nf in &subjects {
                 let of = args.sampling.samples;
                 progress(&format!("round {} of {of}: {}, {flows} flows", round + 1, nf.name()));
-                let measured = sample(&args.sampling, nf, flows)?;
+                let measured = sample(&args.sampling, nf, nf.source(flows))?;
                 samples.push(Sample { nf, flows, measured });
             }
         }
@@ -147,7 +160,11 @@ fn run(args: &RatesArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-pub fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measured, BenchError> {
+pub fn sample(
+    sampling: &SampleArgs,
+    nf: Subject,
+    source: ListedSpec,
+) -> Result<Measured, BenchError> {
     let cores = vec![sampling.device_core, sampling.chain_core];
     let loaded = policy::from_text(&nf.policy(), "(bench)")?;
     let plan = policy::plan(
@@ -159,8 +176,8 @@ pub fn sample(sampling: &SampleArgs, nf: Subject, flows: usize) -> Result<Measur
         Consolidate::Off,
     )?;
     // Every flow is there before anything is counted.
-    let source = DeviceSpec::Listed(source(flows));
-    sampling.run_after(&plan, source, &sampling.options(), flows as u64)
+    let flows = source.flows.len() as u64;
+    sampling.run_after(&plan, DeviceSpec::Listed(source), &sampling.options(), flows)
 }
 
 /// Connections of hosts with 64 each to one of 256 servers.
@@ -185,6 +202,19 @@ pub fn source(flows: usize) -> ListedSpec {
     }
 }
 
+/// A packet with a request, in bytes: 200 with the check sequence, as in the µNF paper's service chain.
+pub const REQUEST: u16 = 196;
+
+/// The same connections; each packet carries a whole HTTP request, which goes on where the one before it in its flow has ended.
+pub fn requests(flows: usize) -> ListedSpec {
+    const HEADS: usize = 54;
+    ListedSpec {
+        payloads: vec![http_request(usize::from(REQUEST) - HEADS)],
+        size: REQUEST,
+        ..source(flows)
+    }
+}
+
 fn print_table(flows: &[usize], subjects: &[Subject], samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
     if samples.iter().any(|s| !s.measured.real_time) {
@@ -205,5 +235,46 @@ fn print_table(flows: &[usize], subjects: &[Subject], samples: &[Sample]) {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+    use std::collections::BTreeMap;
+    use weir_control::inline::Inline;
+    use weir_control::wiring::{self, RunOptions};
+
+    const PACKETS: u64 = 5_000;
+
+    /// What the chain's NFs report of so many packets of 100 flows: FlowMonitor, ConnTrack, HttpParser.
+    fn reports(nf: Subject) -> [Value; 3] {
+        let loaded = policy::from_text(&nf.policy(), "(test)").unwrap();
+        let path = Path::new("(test)");
+        let plan =
+            policy::plan(&loaded.graph, path, Isolate::None, None, &[], Consolidate::Off).unwrap();
+        let source = ListedSpec { packets: Some(PACKETS), ..nf.source(100) };
+        let binds = BTreeMap::from([(0, DeviceSpec::Listed(source)), (1, DeviceSpec::Null)]);
+        let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &RunOptions::default()).unwrap();
+        let chain = setup.workers.iter().position(|w| w.nodes.len() == 3).unwrap();
+        let mut inline = Inline::new(&setup).unwrap();
+        assert_eq!(inline.run().unwrap(), PACKETS);
+        let all: Vec<Value> =
+            inline.reports(chain).iter().map(|json| serde_json::from_str(json).unwrap()).collect();
+        all.try_into().unwrap()
+    }
+
+    #[test]
+    fn the_parser_parses_a_request_of_every_packet_and_without_requests_none() {
+        let [_, tracked, parsed] = reports(Subject::Requests);
+        assert_eq!(parsed["requests"], serde_json::json!({ "GET": PACKETS }), "{parsed:#}");
+        for nothing in ["repeated", "early", "given_up", "lost", "no_room"] {
+            assert_eq!(parsed[nothing], 0, "{nothing}: {parsed:#}");
+        }
+        assert_eq!(tracked["established"], PACKETS, "{tracked:#}");
+        let [_, tracked, parsed] = reports(Subject::Chain);
+        assert_eq!(parsed["requests"], serde_json::json!({}), "{parsed:#}");
+        assert_eq!(tracked["established"], PACKETS, "{tracked:#}");
     }
 }

@@ -34,7 +34,7 @@ pub fn rates(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         (FIREWALL, Subject::ConnTrack, plain, &many),
         (NAPT, Subject::Napt, plain, &many),
         (CHAIN, Subject::Chain, plain, &few),
-        (REQUESTS, Subject::Requests, rates::requests, &few),
+        (REQUESTS, Subject::Requests, rates::requests, &[1_000, 60_000]),
     ];
     let mut points: Vec<_> = all
         .iter()
@@ -190,7 +190,7 @@ pub fn judge_moving(series: &[Series]) -> (Verdict, String) {
     let told = |name: &str| {
         let each = MOVED.map(|n| format!("{:.2}", median(series, name, f64::from(n))));
         let second = 1e6 / median(series, name, 1e5);
-        (format!("{} µs each, {second:.0} flows a second of the last", each.join(", ")), second)
+        (format!("{} µs each, {second:.0} flows a second of 100,000", each.join(", ")), second)
     };
     let ((each, by_name), (buckets, by_buckets)) = (told(EACH), told(BUCKETS));
     let text = format!(
@@ -262,4 +262,43 @@ pub fn judge_replicas(series: &[Series]) -> (Verdict, String) {
 /// A time as milliseconds.
 pub fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::data::add;
+
+    fn series(points: &[(&str, f64, f64)]) -> Vec<Series> {
+        let mut series = Vec::new();
+        points
+            .iter()
+            .for_each(|(name, x, y)| add(&mut series, name, *x, Sample::of(*y, [80.0; 2])));
+        series
+    }
+
+    #[test]
+    fn the_chains_aim_is_judged_without_payload_and_the_rate_of_requests_is_told_beside() {
+        let of = |plain, requests| {
+            let chain = [(CHAIN, 1e3, plain), (REQUESTS, 1e3, requests), (REQUESTS, 6e4, 0.7)];
+            let rest = [(FIREWALL, 1e3, 22.0), (FIREWALL, 1e6, 6.0), (NAPT, 1e3, 17.0)];
+            judge_rates(&series(&[chain, rest].concat()))
+        };
+        let (verdict, text) = of(12.5, 2.5);
+        assert_eq!(verdict, Verdict::Reached);
+        assert!(text.starts_with("of segments without payload, by which the aims are judged"));
+        assert!(text.ends_with("a request the chain 2.5 with 1,000 and 0.7 with 60,000"), "{text}");
+        assert_eq!(of(11.0, 12.5).0, Verdict::Missed);
+    }
+
+    #[test]
+    fn of_moves_both_ways_are_told_at_every_number_of_flows() {
+        let each = MOVED.map(|n| (EACH, f64::from(n), 4.0)).into_iter();
+        let buckets = MOVED.map(|n| (BUCKETS, f64::from(n), 1.6));
+        let points: Vec<_> = each.chain(buckets).chain([(EACH, 1.0, 40.0)]).collect();
+        let (verdict, text) = judge_moving(&series(&points));
+        assert_eq!(verdict, Verdict::Reached, "{text}");
+        assert!(text.contains("by name 4.00, 4.00, 4.00, 4.00 µs each, 250000 flows a second"));
+        assert!(text.contains("by buckets 1.60, 1.60, 1.60, 1.60 µs each, 625000 flows"), "{text}");
+    }
 }

@@ -14,7 +14,7 @@ pub const ALL: &[Figure] = &[
         title: "Throughput of the NFs and of their chain by replicas",
         claim: "longer chains do less; throughput grows with worker threads, but not linearly",
         set_up: "FlowMonitor, ConnTrack, HttpParser and the chain of them, each replica one worker; the first on a core of its own, the next beside generator and sink, \
-                 and so on. 1,000 TCP flows, 64-byte packets, as many as are taken. The paper: worker threads of one runtime on 20 cores.",
+                 and so on. 1,000 TCP flows, as many packets as are taken; each has 200 bytes and carries an HTTP request, which the parser parses. The paper: worker threads of one runtime on 20 cores.",
         x: REPLICAS,
         y: FAR_BELOW,
         seconds: 55,
@@ -26,7 +26,8 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 5b",
         title: "Throughput of the chain by replicas",
         claim: "grows almost linearly with runtimes: 2.4 Mpps with four",
-        set_up: "The chain of three, each replica one worker, on two cores that generator and sink share; by how many flows there are. The paper: 20 cores.",
+        set_up: "The chain of three, each replica one worker, on two cores that generator and sink share; by how many flows there are. As many packets as are taken, \
+                 200 bytes each, with an HTTP request. The paper: 20 cores.",
         x: REPLICAS,
         y: FAR_BELOW,
         seconds: 55,
@@ -64,7 +65,7 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 7a",
         title: "Time until 6,000 flows have moved, by how many migrate at a time",
         claim: "1,000 at a time is best: less leaves flows waiting, more makes each slower",
-        set_up: "6,000 flows of the chain of three, 50 packets a second of each, in migrations of 500, so many of them at a time.",
+        set_up: "6,000 flows, UDP, of the chain of three, 50 packets a second of each, in migrations of 500, so many of them at a time.",
         x: Scale::of("flows that migrate at a time, at most"),
         y: Scale::of("ms until all have moved"),
         seconds: 10,
@@ -88,12 +89,12 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 8",
         title: "Time until all flows have moved, beside a move by a controller",
         claim: "more than 50 % faster than OpenNF",
-        set_up: "All flows of one FlowMonitor go to a second one while packets of all come: by Weir's migration, and by a controller in OpenNF's manner (loss-free, \
+        set_up: "All flows, UDP, of one FlowMonitor go to a second one while packets of all come: by Weir's migration, and by a controller in OpenNF's manner (loss-free, \
                  order-preserving; state and packets go through it, over sockets). The controller is ours and no part of OpenNF: no Java, no JSON, one server. The paper: \
                  OpenNF with PRADS.",
         x: Scale::log("flows"),
         y: Scale::log("ms until all have moved"),
-        seconds: 20,
+        seconds: 12,
         measure: Own(nfactor_moves::moved_by_a_controller),
         judge: nfactor_moves::judge_moved_by_a_controller,
     },
@@ -102,7 +103,7 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 9a",
         title: "Throughput with and without replication by replicas of the chain",
         claim: "a replica of every 10th packet costs around 60 %; 0.85 Mpps with four runtimes",
-        set_up: "The chain of three, 128 flows, on two cores that generator and sink share; what it remembers is kept in shared memory on the same server. The paper: on other \
+        set_up: "The chain of three, 128 flows, as many packets as are taken, 200 bytes each, with an HTTP request; on two cores that generator and sink share; what it remembers is kept in shared memory on the same server. The paper: on other \
                  runtimes, over the network.",
         x: REPLICAS,
         y: FAR_BELOW,
@@ -115,12 +116,12 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 9b",
         title: "Time until a killed runtime has rejoined, by runtimes and rate",
         claim: "3.3 s until a restarted runtime has rejoined, whatever the rate and the number of runtimes",
-        set_up: "The chain of three, each runtime one worker, replicated with every packet; 10 packets a second of each flow. One runtime is killed with kill -9, its successor reads the \
-                 replica in shared memory; runtimes beyond the second share cores. The paper: from the controller's noticing, from other runtimes over the network, with a container to \
+        set_up: "The chain of three, each runtime one worker, replicated with every packet; 10 packets a second of each flow, 200 bytes each, with an HTTP request. When all flows are there, one runtime is \
+                 killed with kill -9, its successor reads the replica in shared memory; one that has fewer flows then than before is no sample. The first packet is looked for apart. Runtimes beyond the second share cores. The paper: from the controller's noticing, from other runtimes over the network, with a container to \
                  start, every 10th packet replicated.",
         x: Scale::log("million packets a second in all"),
         y: Scale::of("ms from kill -9"),
-        seconds: 35,
+        seconds: 20,
         measure: Own(recovery::by_rate),
         judge: recovery::judge_by_rate,
     },

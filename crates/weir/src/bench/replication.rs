@@ -38,6 +38,8 @@ const LOOK: Duration = Duration::from_micros(100);
 pub enum NotBack {
     #[error("before the kill {there} of {wanted} flows were there within {PATIENCE:?}")]
     NotThere { there: u64, wanted: u64 },
+    #[error("the killed worker had no flow")]
+    Idle,
     #[error("it was not back within {PATIENCE:?}")]
     Never,
     #[error("{flows} of {before} flows came back")]
@@ -344,6 +346,9 @@ fn judge(
     back: Option<(Recovered, Duration)>,
     first: Option<Duration>,
 ) -> Result<Recovery, NotBack> {
+    if before == 0 {
+        return Err(NotBack::Idle);
+    }
     let (recovered, rejoined) = back.ok_or(NotBack::Never)?;
     let flows = recovered.flows;
     if flows < before {
@@ -371,6 +376,7 @@ mod tests {
         assert_eq!((whole.rejoined_ms, whole.first_packet_ms), (9.0, 7.0));
         assert_eq!(judge(30, back(29), Some(ms(7))), Err(NotBack::Fewer { flows: 29, before: 30 }));
         assert_eq!(judge(30, None, Some(ms(7))), Err(NotBack::Never));
+        assert_eq!(judge(0, back(0), Some(ms(7))), Err(NotBack::Idle), "of nothing all is back");
         assert_eq!(judge(30, back(30), None), Err(NotBack::Silent));
     }
 }

@@ -1,5 +1,6 @@
 //! `weir bench flows move`: flows that go from one instance of a NF to another, while packets of all of them come.
 
+use super::rates::REQUEST;
 use crate::bench::machine::round_trip;
 use crate::bench::sample::{
     BenchError, SampleArgs, delivered, finish, prepare, progress, spread, wait_until_ready, watch,
@@ -57,9 +58,16 @@ impl Nf {
             Nf::Monitor => (&["nf"], "FlowMonitor nf;"),
             Nf::Firewall => (&["nf"], "ConnTrack nf;"),
             Nf::Chain => {
-                (&["mon", "fw", "http"], "FlowMonitor mon; ConnTrack fw; HttpParser http;")
+                let declared = "FlowMonitor mon; ConnTrack fw { pickup: true }; HttpParser http;";
+                (&["mon", "fw", "http"], declared)
             }
         }
+    }
+
+    /// What it is sent: UDP, and requests where somebody parses them.
+    fn packets(self) -> GeneratorSpec {
+        let spec = GeneratorSpec::default();
+        if self == Nf::Chain { GeneratorSpec { size: REQUEST, http: true, ..spec } } else { spec }
     }
 }
 
@@ -203,7 +211,7 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Measure, BenchError>
     let plan = plan(sampling, case.nf)?;
     let flows = u64::from(case.flows);
     let rate = Rate::PerSecond(flows * u64::from(case.each_pps));
-    let generator = GeneratorSpec { flows: case.flows, rate, ..GeneratorSpec::default() };
+    let generator = GeneratorSpec { flows: case.flows, rate, ..case.nf.packets() };
     let source = DeviceSpec::Generator(generator);
     let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
     let trial = Trial { migrations: case.at_once, ..Trial::default() };

@@ -40,7 +40,7 @@ pub const ALL: &[Figure] = &[
         title: "Time until all flows have moved, by how many",
         claim: "almost linear in the number of flows",
         set_up: "All flows of the chain of three (FlowMonitor, ConnTrack and HttpParser; each replica one worker) go to a second replica, one by one (by name), while \
-                 packets of all come, at most 1,000 at a time, as in the paper. They are UDP, of which the parser remembers nothing.",
+                 packets of all come, at most 1,000 at a time, as in the paper. Packets have 200 bytes and carry an HTTP request each, so all three NFs remember each flow.",
         x: Scale::log("flows"),
         y: Scale::log("ms until all have moved"),
         seconds: 10,
@@ -65,7 +65,7 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 7a",
         title: "Time until 6,000 flows have moved, by how many migrate at a time",
         claim: "1,000 at a time is best: less leaves flows waiting, more makes each slower",
-        set_up: "6,000 flows, UDP, of the chain of three, 50 packets a second of each, in migrations of 500, so many of them at a time.",
+        set_up: "6,000 flows of the chain of three, 50 packets a second of each, 200 bytes each, with an HTTP request, in migrations of 500, so many of them at a time.",
         x: Scale::of("flows that migrate at a time, at most"),
         y: Scale::of("ms until all have moved"),
         seconds: 10,
@@ -89,7 +89,7 @@ pub const ALL: &[Figure] = &[
         source: "NFActor Fig. 8",
         title: "Time until all flows have moved, beside a move by a controller",
         claim: "more than 50 % faster than OpenNF",
-        set_up: "All flows, UDP, of one FlowMonitor go to a second one while packets of all come: by Weir's migration, and by a controller in OpenNF's manner (loss-free, \
+        set_up: "All flows (UDP, 64 bytes) of one FlowMonitor go to a second one while packets of all come: by Weir's migration, and by a controller in OpenNF's manner (loss-free, \
                  order-preserving; state and packets go through it, over sockets). The controller is ours and no part of OpenNF: no Java, no JSON, one server. The paper: \
                  OpenNF with PRADS.",
         x: Scale::log("flows"),

@@ -438,6 +438,7 @@ gen:size=64,flows=1000,rate=max
 gen:size=9000,flows=1,rate=100000,packets=10,seed=1,ip=4
 gen:ip=6,size=62
 gen:ip=6,size=60
+gen:carry=http,ip=6,flows=3
 gen:size=10
 pcap:in=a
 eth0";

@@ -247,6 +247,35 @@ fn flows_move_by_a_controller_too_and_no_packet_of_theirs_is_lost() {
     assert_eq!(record["series"].as_array().unwrap().len(), 6, "{record:#}");
 }
 
+#[test]
+fn recovery_takes_as_long_as_reading_the_replica_at_least_and_no_sample_is_the_wait_for_nobody() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ended =
+        bench(&["figure", "nfactor-9b", "flows-recovery"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    for (name, lines) in [("nfactor-9b", 6), ("flows-recovery", 3)] {
+        let record = record(scratch.path(), name);
+        assert_eq!(record["failed"].as_array().unwrap().len(), 0, "{record:#}");
+        let all = samples(&record);
+        assert_eq!(all.len(), 3 * lines, "{record:#}");
+        let ms = |sample: &Value| sample["value"].as_f64().unwrap();
+        assert!(all.iter().all(|(_, sample)| (0.1..29_000.0).contains(&ms(sample))), "{record:#}");
+    }
+    let record = record(scratch.path(), "flows-recovery");
+    let all = samples(&record);
+    let of = |line: &str| -> Vec<f64> {
+        let of = all.iter().filter(|(name, _)| name.contains(line));
+        of.map(|(_, sample)| sample["value"].as_f64().unwrap()).collect()
+    };
+    let reading = of("reading the replica");
+    for line in ["first packet", "all flows are back"] {
+        assert!(of(line).iter().zip(&reading).all(|(all, read)| all > read), "{record:#}");
+    }
+}
+
 /// All samples of a figure, each with its line.
 fn samples<'r>(record: &'r Value) -> Vec<(&'r str, &'r Value)> {
     let of = |line: &'r Value| {

@@ -280,12 +280,20 @@ fn each_rival_that_is_installed_forwards_packets_and_its_processor_time_is_measu
         }
         assert!(of().count() > 0, "{}", said(&ended));
         for (line, sample) in of() {
-            // One core at most works for it, and the tick of its account is no finer than this.
+            // One core at most works for it; other tests run beside this one, and the account of 50 ms has some grain.
             let mpps = sample["value"].as_f64().unwrap();
             let cores = mpps * sample["cpu_ns"].as_f64().unwrap() / 1e3;
-            assert!(mpps > 0.0 && (0.2..2.5).contains(&cores), "{line}: {cores} cores: {sample}");
+            assert!(mpps > 0.0 && cores > 0.0 && cores < 2.5, "{line}: {cores} cores: {sample}");
         }
     }
+}
+
+/// How many samples of a line there are, and how many are told to have failed.
+fn there_and_failed(record: &Value, line: &str) -> (u64, u64) {
+    let failed = record["failed"].as_array().unwrap().iter();
+    let failed = failed.filter(|f| f["line"] == line).map(|f| f["times"].as_u64().unwrap()).sum();
+    let there = samples(record).iter().filter(|(name, _)| *name == line).count() as u64;
+    (there, failed)
 }
 
 #[test]
@@ -297,33 +305,43 @@ fn latency_under_load_has_its_load_percentiles_in_order_and_every_packet_in_its_
     let figures = ["figure", "unf-8-90", "unf-9a-90", "sustained"];
     let ended = bench(&figures, scratch.path()).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
-    let side = record(scratch.path(), "unf-8-90");
-    for (line, sample) in samples(&side) {
-        let tail: Vec<f64> =
-            sample["tail"].as_array().unwrap().iter().map(|us| us.as_f64().unwrap()).collect();
-        assert!(sample["value"].as_f64().unwrap() <= tail[0] && tail[0] <= tail[1], "{line}");
-        // What was offered for 50 ms came out, or is told to be missing.
-        let (load, lost) =
-            (sample["load"][0].as_f64().unwrap(), sample["load"][1].as_f64().unwrap());
-        let packets: u64 = sample["histogram"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|step| step[1].as_u64().unwrap())
-            .sum();
+    let number = |value: &Value| value.as_f64().unwrap();
+    // What was offered for 50 ms came out, or is told to be missing; packets of up to 100 ms before came meanwhile.
+    let assert_offered = |line: &str, sample: &Value| {
+        let (load, lost) = (number(&sample["load"][0]), number(&sample["load"][1]));
+        let steps = sample["histogram"].as_array().unwrap();
+        let packets: u64 = steps.iter().map(|step| step[1].as_u64().unwrap()).sum();
         let due = load * 0.05 * (1.0 - lost);
-        assert!(packets as f64 > due * 0.9, "{line}: {packets} of {due}");
+        assert!((due * 0.9..load * 0.16).contains(&(packets as f64)), "{line}: {packets}, {due}");
+    };
+    let side = record(scratch.path(), "unf-8-90");
+    for line in ["in sequence", "side by side"] {
+        let (there, failed) = there_and_failed(&side, line);
+        assert_eq!(there + failed, 3, "{line}: a sample for each cost, or told to have failed");
     }
-    let (lengths, rates) =
-        (record(scratch.path(), "unf-9a-90"), record(scratch.path(), "sustained"));
-    for (line, rate) in samples(&rates) {
-        let of = format!("{line}, p50");
-        let is_its = |(name, sample): &&(&str, &Value)| {
-            *name == of && sample["round_trip_ns"] == rate["round_trip_ns"]
-        };
-        let all = samples(&lengths);
-        let (_, loaded) = all.iter().find(is_its).unwrap();
-        let ratio = loaded["load"][0].as_f64().unwrap() / 1e6 / rate["value"].as_f64().unwrap();
-        assert!((ratio - 0.9).abs() < 1e-6, "{line}: {ratio}");
+    for (line, sample) in samples(&side) {
+        let tail: Vec<f64> = sample["tail"].as_array().unwrap().iter().map(number).collect();
+        assert!(number(&sample["value"]) <= tail[0] && tail[0] <= tail[1], "{line}");
+        assert_offered(line, sample);
+        // µNFs on both cores never get the real-time class: the machine would stand still.
+        assert_eq!(sample["not_granted"], true, "{line}");
+    }
+    let lengths = record(scratch.path(), "unf-9a-90");
+    for (line, places) in [("isolated", 5), ("fused", 5), ("echo: no µNF", 2)] {
+        let (there, _) = there_and_failed(&lengths, &format!("{line}, p50"));
+        let (_, failed) = there_and_failed(&lengths, line);
+        // Echo is drawn at both ends, and fails once.
+        let all = there + failed * if places == 2 { 2 } else { 1 };
+        assert_eq!(all, places, "{line}: {lengths:#}");
+    }
+    let rates = record(scratch.path(), "sustained");
+    let loaded: Vec<(&str, &Value)> =
+        samples(&lengths).into_iter().filter(|(line, _)| line.ends_with(", p50")).collect();
+    assert_eq!(samples(&rates).len(), loaded.len(), "one rate for each load");
+    for ((line, sample), (of, rate)) in loaded.into_iter().zip(samples(&rates)) {
+        assert_eq!(line, format!("{of}, p50"));
+        assert_offered(line, sample);
+        assert_eq!(sample["open"], rate["open"], "{line}");
+        assert!(number(&rate["value"]) * 1e6 > number(&sample["load"][0]), "{line}");
     }
 }

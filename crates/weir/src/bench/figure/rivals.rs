@@ -39,7 +39,7 @@ pub enum RivalError {
 }
 
 /// What stands in the comparison.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Who {
     /// Weir with so many MacSwaps, isolated.
     Weir(usize),
@@ -50,7 +50,7 @@ enum Who {
 }
 
 /// What testpmd receives from and sends into.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Devices {
     /// A buffer is taken for each packet, and given back.
     Null,
@@ -59,7 +59,7 @@ enum Devices {
 }
 
 /// How many packets testpmd takes at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Burst {
     /// 32.
     Usual,

@@ -61,13 +61,15 @@ impl Record {
     /// In which scheduling class workers were, where the figure does not say another.
     pub fn class(&self) -> String {
         let samples = || self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-        match (self.effort.real_time, samples().filter(|s| s.not_granted).count()) {
+        let all = samples().count();
+        let without = samples().filter(|s| s.not_granted || s.no_workers).count();
+        match (self.effort.real_time, without) {
+            _ if all > 0 && samples().all(|s| s.no_workers) => "no workers".to_owned(),
             (false, _) => "default class".to_owned(),
             (true, 0) => "real-time class".to_owned(),
             (true, without) => format!(
-                "real-time class in {} of {} samples (in the others Weir has all cores or devices only, or a rival ran, or it was not granted)",
-                samples().count() - without,
-                samples().count()
+                "real-time class in {} of {all} samples (in the others Weir has all cores or devices only, or a rival ran, or it was not granted)",
+                all - without
             ),
         }
     }
@@ -120,6 +122,21 @@ impl Record {
 mod tests {
     use crate::bench::figure::data::add;
     use crate::bench::figure::data::tests::{record, sample};
+
+    #[test]
+    fn a_figure_says_in_which_class_workers_were_and_that_there_were_none() {
+        let mut figure = record("a");
+        for _ in 0..2 {
+            add(&mut figure.series, "a", 4.0, sample(3.0));
+        }
+        assert_eq!(figure.class(), "real-time class");
+        figure.series[0].places[0].samples[0].not_granted = true;
+        assert!(figure.class().starts_with("real-time class in 1 of 2 samples"));
+        for sample in &mut figure.series[0].places[0].samples {
+            sample.no_workers = true;
+        }
+        assert_eq!(figure.class(), "no workers");
+    }
 
     #[test]
     fn a_search_that_found_nothing_has_a_place_on_its_chart() {

@@ -117,6 +117,8 @@ pub enum BenchError {
     #[error(transparent)]
     Moving(#[from] super::flows::moves::MovingError),
     #[error(transparent)]
+    Change(#[from] super::relink::ChangeError),
+    #[error(transparent)]
     Controlled(#[from] super::flows::controlled::ControlledError),
     #[error(transparent)]
     Rules(#[from] weir_classify::BuildError),

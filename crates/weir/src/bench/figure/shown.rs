@@ -7,8 +7,8 @@ use std::path::Path;
 use weir_draw::chart::{Axis, Chart, Point};
 
 /// What a hollow point of a chart is.
-const HOLLOW: &str = "Hollow points are bounds in half of their samples or more: nothing arrived, and what one packet would have been is shown, \
-                      or the search for the rate ended while its bounds were apart.";
+const HOLLOW: &str = "Hollow points are bounds by half of their samples or more: nothing arrived, and what one packet would have been is shown, \
+                      or the search for the rate (of latencies: for their load) ended while its bounds were apart.";
 
 /// So many samples, in words.
 pub fn samples(count: usize) -> String {

@@ -166,7 +166,7 @@ pub const ALL: &[Figure] = &[
                  and the same as one set with concatenation (address and port), at its best. Weir: one core for device services and µNF, AF_PACKET rings. Each sample in a network namespace of its own.",
         x: Scale::log("bytes per packet"),
         y: MPPS,
-        seconds: 75,
+        seconds: 70,
         measure: Own(rivals::kernel::measure),
         judge: rivals::kernel::judge,
     },

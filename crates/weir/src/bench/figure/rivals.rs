@@ -426,6 +426,15 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_does_not_end_is_told_as_that() {
+        let patience = Duration::from_millis(20);
+        let late = run("a rival", Command::new("sleep").arg("1000"), patience);
+        assert_eq!(late.unwrap_err().to_string(), "a rival did not end within 20ms");
+        let none = run("a rival", &mut Command::new("/no-such-program"), patience);
+        assert!(none.unwrap_err().to_string().starts_with("cannot start a rival"));
+    }
+
+    #[test]
     fn a_program_is_found_without_being_started() {
         assert!(is_on_path("sh") && !is_on_path("no-such-program"));
         assert!(!is_on_path("/"), "a folder is no program");

@@ -57,20 +57,29 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     }
     let folder = Folder::new("weir-tables").map_err(|e| failed(e.to_string()))?;
     let file = folder.path().join("costs.json");
-    let series = effort.round_of(&[()], |()| match effort.around(|| costs(effort, &file)) {
-        Ok((results, trips)) => Ok(samples(&results, trips)),
-        Err(BenchError::Output(late @ OutputError::Late(_))) => {
-            effort.fail(COMMAND, 0.0, &late.to_string());
-            Ok(Vec::new())
-        }
-        Err(e) => Err(e),
-    })?;
+    let series =
+        effort.round_of(&[()], |()| taken(effort, effort.around(|| costs(effort, &file))))?;
     if !series.is_empty() && series.iter().all(|line| line.name != APART) {
         effort.leave_out(
             "VNFs apart, joined by veth pairs: no network namespace is granted (weir bench consolidation says why)",
         );
     }
     Ok(series)
+}
+
+/// What a round gave. One that did not end in its time is a sample that failed; whatever else goes wrong would go wrong again.
+fn taken(
+    effort: &Effort<'_>,
+    costs: Result<(Results, [f64; 2]), BenchError>,
+) -> Result<Vec<(String, f64, Sample)>, BenchError> {
+    match costs {
+        Ok((results, trips)) => Ok(samples(&results, trips)),
+        Err(BenchError::Output(late @ OutputError::Late(_))) => {
+            effort.fail(COMMAND, 0.0, &late.to_string());
+            Ok(Vec::new())
+        }
+        Err(e) => Err(e),
+    }
 }
 
 fn failed(why: String) -> BenchError {
@@ -171,21 +180,35 @@ mod tests {
     use super::*;
     use crate::bench::figure::data::add;
     use crate::bench::figure::data::tests::sampling;
+    use crate::bench::sample::SampleArgs;
     use std::cell::RefCell;
     use std::time::Instant;
+
+    fn effort(sampling: &SampleArgs, round: usize) -> Effort<'_> {
+        let (left_out, failed) = (RefCell::default(), RefCell::default());
+        let (name, began) = ("unf-tables", Instant::now());
+        Effort { sampling, name, round, began, left_out, failed }
+    }
 
     #[test]
     fn every_other_round_goes_backwards() {
         let sampling = sampling();
         let is_backwards = |round| {
-            let (left_out, failed) = (RefCell::default(), RefCell::default());
-            let began = Instant::now();
-            let name = "unf-tables";
-            let effort = Effort { sampling: &sampling, name, round, began, left_out, failed };
-            let command = command(&effort, Path::new("to")).unwrap();
+            let command = command(&effort(&sampling, round), Path::new("to")).unwrap();
             command.get_args().any(|arg| arg == "--backwards")
         };
         assert_eq!([1, 2, 3, 4].map(is_backwards), [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_round_that_does_not_end_is_a_sample_that_failed_and_any_other_error_the_figures_own() {
+        let sampling = sampling();
+        let effort = effort(&sampling, 1);
+        let of = |error: OutputError| taken(&effort, Err(error.into())).map(|all| all.len());
+        assert!(of(std::io::Error::from(std::io::ErrorKind::NotFound).into()).is_err());
+        assert_eq!(effort.failures(COMMAND), 0);
+        assert_eq!(of(OutputError::Late(Duration::from_secs(9))).ok(), Some(0));
+        assert_eq!(effort.failures(COMMAND), 1);
     }
 
     #[test]

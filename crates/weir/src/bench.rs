@@ -10,6 +10,7 @@ mod instructions;
 mod latency;
 mod machine;
 mod overload;
+mod own;
 mod parallel;
 mod relink;
 mod replication;

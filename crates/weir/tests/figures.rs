@@ -6,6 +6,8 @@ mod common_oracle;
 use common_oracle::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -343,5 +345,87 @@ fn latency_under_load_has_its_load_percentiles_in_order_and_every_packet_in_its_
         assert_offered(line, sample);
         assert_eq!(sample["open"], rate["open"], "{line}");
         assert!(number(&rate["value"]) * 1e6 > number(&sample["load"][0]), "{line}");
+    }
+}
+
+/// The processes of a group, but for those that have ended: number and command line.
+fn group(leader: u32) -> Vec<(u32, String)> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of = |pid: u32| {
+        // One may end at any moment. Its name, in brackets, may have anything in it.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let is_its = fields.first() != Some(&"Z") && *fields.get(2)? == leader.to_string();
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        is_its.then(|| (pid, String::from_utf8_lossy(&line).replace('\0', " ")))
+    };
+    pids.filter_map(of).collect()
+}
+
+/// What DPDK has of programs on this machine.
+fn left_by_dpdk() -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir("/run/dpdk").into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_no_process_and_no_file_behind() {
+    if !has_two_cores() {
+        return;
+    }
+    let daemon = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+    let is_root = rustix::process::getuid().is_root();
+    // Figure; whose process and which file, of a temporary folder PID, are to be there when it is interrupted; whether it can be had.
+    let testpmd = Path::new("/usr/bin/dpdk-testpmd").exists();
+    let cases = [
+        ("rivals", "dpdk-testpmd --no-huge", "weir-testpmd-PID/dpdk", testpmd),
+        ("rivals", daemon, "weir-ovs-PID/dpdk", Path::new(daemon).exists()),
+        ("rivals-live", "bench live", "", is_root),
+        ("unf-tables", "bench consolidation", "weir-tables-PID", true),
+        // In its network namespace, where one is granted.
+        ("unf-tables", "--backwards --inside", "weir-tables-PID", is_root),
+    ];
+    for (figure, process, file, can_be_had) in cases {
+        if !can_be_had {
+            println!("skipped: {process} of {figure}, which is not installed or needs root");
+            continue;
+        }
+        let (scratch, before) = (Scratch::new(), left_by_dpdk());
+        let temporary = scratch.file("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "figure", figure, "--samples", "2", "--seconds", "0.05", "--out"]);
+        command.arg(scratch.file("figures")).current_dir(root()).env("TMPDIR", &temporary);
+        // All that it starts are of its group.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut run = command.spawn().unwrap();
+        let start = Instant::now();
+        let file = temporary.join(file.replace("PID", &run.id().to_string()));
+        let is_there = |line: &str| line.contains(process) && file.exists();
+        while !group(run.id()).iter().any(|(_, line)| is_there(line)) {
+            assert!(start.elapsed() < PATIENCE, "no {process}: {:?}", group(run.id()));
+            assert_eq!(run.try_wait().unwrap(), None, "it ended without {process}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // In a terminal all of the group would be told; here only the one that is to clear up.
+        kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+        assert_eq!(
+            run.wait().unwrap().code(),
+            Some(130),
+            "{process}: it did not end by the signal"
+        );
+        let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{process}: {left:?}");
+        // Its own are gone before it is, theirs with them.
+        let start = Instant::now();
+        while !group(run.id()).is_empty() {
+            assert!(start.elapsed() < PATIENCE, "{process}: {:?}", group(run.id()));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let its = format!("-{}", run.id());
+        let mut left = left_by_dpdk();
+        left.retain(|name| !before.contains(name) && name.to_string_lossy().ends_with(&its));
+        assert!(left.is_empty(), "{process}: {left:?}");
     }
 }

@@ -65,7 +65,7 @@ pub struct AllArgs {
 
 #[derive(clap::Args)]
 struct OutArgs {
-    /// Where to: FIGURE.json, .csv and .svg, and report.html.
+    /// Where to: FIGURE.json, .csv and .svg, FIGURE-histogram.csv where samples have histograms, and report.html.
     #[arg(long, default_value = "weir-figures")]
     out: PathBuf,
     /// An earlier run's folder, to compare with.
@@ -260,12 +260,18 @@ pub fn main(args: &FigureArgs) -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    finish(chosen(&args.names).and_then(|figures| make(&figures, &args.to)))
+    finish(chosen(&args.names).and_then(|figures| made(&figures, &args.to)))
 }
 
 /// All of them.
 pub fn all(args: &AllArgs) -> ExitCode {
-    finish(chosen(&[]).and_then(|figures| make(&figures, &args.to)))
+    finish(chosen(&[]).and_then(|figures| made(&figures, &args.to)))
+}
+
+/// Makes them, and tables of their histograms, also of what there is when some could not be made.
+fn made(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
+    let made = make(figures, to);
+    made.and(shown::write_histograms(&to.out))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Figure>, BenchError> {

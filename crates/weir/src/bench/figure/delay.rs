@@ -93,7 +93,7 @@ pub struct UnderLoad {
 
 impl UnderLoad {
     /// Searches for the rate that a plan sustains and offers 90 % of it. `shares`: source and sink leave their core to workers in each turn.
-    /// `None`: no rate was held, so there is no load of which this would be the latency.
+    /// `None`: no rate was held, so there is no load of which this would be the latency, or nothing came at it.
     pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
         let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
         let offered = |rate, span| Offered { rate, span, shares };
@@ -105,7 +105,7 @@ impl UnderLoad {
         }
         let (run, round_trip_ns) =
             effort.around(|| offered(found.rate * LOAD, span).to(effort, plan, true))?;
-        Ok(Some(UnderLoad { found, run, round_trip_ns }))
+        Ok((!run.delays.is_empty()).then_some(UnderLoad { found, run, round_trip_ns }))
     }
 
     /// A percentile (0 to 1) in microseconds, with the load that it is of.

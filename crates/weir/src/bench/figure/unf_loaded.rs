@@ -57,7 +57,7 @@ pub fn by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
-const NOTHING_HELD: &str = "no rate was held";
+const NOTHING_HELD: &str = "no rate was held, or nothing came at it";
 
 /// Fig. 9b.
 pub fn by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {

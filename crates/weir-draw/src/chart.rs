@@ -13,6 +13,8 @@ const NOTE_LENGTH: usize = 150;
 const LABEL: i32 = 34;
 /// How far points of several lines at one place stand apart, in pixels, so that no bar hides another: between kinds, and along lines.
 const ASIDE: [i32; 2] = [10, 4];
+/// Radius of a point.
+const MARK: i32 = 4;
 /// Half of an error bar's end.
 const CAP: i32 = 3;
 /// The most marks of the vertical axis.
@@ -61,6 +63,8 @@ pub struct Point {
     pub middle: f64,
     /// The most that was seen.
     pub high: f64,
+    /// What counts is not known, but that it is not beyond the middle, or not below it: the point is hollow.
+    pub bound: bool,
 }
 
 /// One line.
@@ -237,11 +241,16 @@ impl Chart {
                 for (x, y) in ends {
                     root.draw(&PathElement::new([(x - CAP, y), (x + CAP, y)], colour))?;
                 }
-                root.draw(&Circle::new(at(p, p.middle), 4, colour.filled()))?;
+                if p.bound {
+                    root.draw(&Circle::new(at(p, p.middle), MARK, WHITE.filled()))?;
+                    root.draw(&Circle::new(at(p, p.middle), MARK, colour.stroke_width(2)))?;
+                } else {
+                    root.draw(&Circle::new(at(p, p.middle), MARK, colour.filled()))?;
+                }
             }
             let y = 48 + LINE * i;
             legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
-            legend.draw(&Circle::new((16, y), 4, colour.filled()))?;
+            legend.draw(&Circle::new((16, y), MARK, colour.filled()))?;
             legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
         }
         root.present()?;
@@ -360,7 +369,35 @@ mod tests {
     }
 
     fn point(x: f64, middle: f64) -> Point {
-        Point { x, low: middle * 0.9, middle, high: middle * 1.1 }
+        Point { x, low: middle * 0.9, middle, high: middle * 1.1, bound: false }
+    }
+
+    #[test]
+    fn a_bound_is_hollow_and_stands_where_a_value_would() {
+        // Where circles are, and whether they are coloured inside.
+        let circles = |bound| -> Vec<(String, bool)> {
+            let mut points = vec![point(1.0, 90.0), point(2.0, 100.0)];
+            points[1].bound = bound;
+            let svg = chart(false, points).to_svg().unwrap();
+            let document = roxmltree::Document::parse(&svg).unwrap();
+            let circles = document.descendants().filter(|n| n.has_tag_name("circle"));
+            let of = |n: roxmltree::Node<'_, '_>| {
+                let [x, y, fill] = ["cx", "cy", "fill"].map(|name| n.attribute(name).unwrap());
+                (format!("{x},{y}"), !["none", "#FFFFFF"].contains(&fill))
+            };
+            circles.map(of).collect()
+        };
+        let (values, with_bound) = (circles(false), circles(true));
+        assert_eq!(values.len(), 3, "two points, and the name's: {values:?}");
+        assert!(values.iter().all(|(_, coloured)| *coloured), "{values:?}");
+        let at = |wanted: &str| -> Vec<bool> {
+            let there = with_bound.iter().filter(|(at, _)| at == wanted);
+            there.map(|(_, coloured)| *coloured).collect()
+        };
+        assert_eq!(at(&values[0].0), [true], "a value, as before");
+        // White within a line that is the bound's own.
+        assert_eq!(at(&values[1].0), [false, false]);
+        assert_eq!(at(&values[2].0), [true], "the name's");
     }
 
     #[test]

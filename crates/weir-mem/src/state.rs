@@ -116,9 +116,11 @@ impl KeptState {
         for (word, slot) in head.into_iter().zip(slots.by_ref()) {
             slot.store(word, Ordering::Relaxed);
         }
-        for (slot, bytes) in slots.zip(state.chunks(WORD)) {
-            let mut word = [0; WORD];
-            word.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        let (words, rest) = state.as_chunks::<WORD>();
+        let mut last = [0; WORD];
+        last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+        let last = (!rest.is_empty()).then_some(last);
+        for (slot, word) in slots.zip(words.iter().copied().chain(last)) {
             slot.store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
         next
@@ -155,7 +157,12 @@ impl KeptState {
         let (len, sum) = (words.next().unwrap_or(0), words.next().unwrap_or(0));
         let len = usize::try_from(len).ok().filter(|&len| len <= self.room);
         let state: Option<Vec<u8>> = len.map(|len| {
-            words.take(len.div_ceil(WORD)).flat_map(u64::to_le_bytes).take(len).collect()
+            let mut state = Vec::with_capacity(len.next_multiple_of(WORD));
+            for word in words.take(len.div_ceil(WORD)) {
+                state.extend_from_slice(&word.to_le_bytes());
+            }
+            state.truncate(len);
+            state
         });
         // Acquire fence: pairs with the Release fence in `write`: had we read a word of the write after
         // next, we would now see the next generation.
@@ -188,10 +195,19 @@ pub(crate) fn heap_state(room: usize) -> (KeptState, KeptState) {
     (end(), end())
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo): against accidents, not against anybody.
+/// In the manner of FNV-1a, 64 bits (Fowler, Noll, Vo), by words, which are an eighth as many as bytes: against accidents, not against
+/// anybody. Each step has an inverse, so that a change of one word never gets lost.
 fn checksum(bytes: &[u8]) -> u64 {
-    let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
+    let step = |sum: u64, word: u64| {
+        let sum = (sum ^ word).wrapping_mul(0x0100_0000_01b3);
+        sum ^ sum >> 32
+    };
+    let (words, rest) = bytes.as_chunks::<WORD>();
+    let mut last = [0; WORD];
+    last.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+    let begin = step(0xcbf2_9ce4_8422_2325, bytes.len() as u64);
+    let sum = words.iter().fold(begin, |sum, word| step(sum, u64::from_le_bytes(*word)));
+    step(sum, u64::from_le_bytes(last))
 }
 
 #[cfg(all(test, not(loom)))]

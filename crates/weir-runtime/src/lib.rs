@@ -14,6 +14,7 @@
 //! | [`worker`] | the process |
 
 mod arrays;
+mod as_bytes;
 mod attach;
 #[cfg(feature = "attacks")]
 mod attack;

@@ -10,7 +10,9 @@ mod instructions;
 mod latency;
 mod machine;
 mod overload;
+mod own;
 mod parallel;
+mod relink;
 mod replication;
 mod sample;
 
@@ -48,6 +50,8 @@ enum BenchCommand {
     Overload(overload::OverloadArgs),
     /// Latency and throughput of four NFs, the two in the middle side by side and in sequence alternating.
     Parallel(parallel::ParallelArgs),
+    /// How long a change of a running graph pauses it, with few flows remembered and with many.
+    Relink(relink::RelinkArgs),
     /// What a replica of flows costs a chain of three NFs, and how long the flows of a killed worker are away.
     Replication(replication::ReplicationArgs),
     /// Takes one sample of a live chain, inside a network namespace that is its own.
@@ -76,6 +80,7 @@ pub fn main(args: &BenchArgs) -> ExitCode {
         BenchCommand::Latency(args) => latency::main(args),
         BenchCommand::Overload(args) => overload::main(args),
         BenchCommand::Parallel(args) => parallel::main(args),
+        BenchCommand::Relink(args) => relink::main(args),
         BenchCommand::Part(args) => flows::controlled::main(args),
         BenchCommand::Replication(args) => replication::main(args),
         BenchCommand::Instructions(args) => instructions::main(args),

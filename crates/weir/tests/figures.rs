@@ -6,6 +6,8 @@ mod common_oracle;
 use common_oracle::*;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -309,12 +311,20 @@ fn each_rival_that_is_installed_forwards_packets_and_its_processor_time_is_measu
         }
         assert!(of().count() > 0, "{}", said(&ended));
         for (line, sample) in of() {
-            // One core at most works for it, and the tick of its account is no finer than this.
+            // One core at most works for it; other tests run beside this one, and the account of 50 ms has some grain.
             let mpps = sample["value"].as_f64().unwrap();
             let cores = mpps * sample["cpu_ns"].as_f64().unwrap() / 1e3;
-            assert!(mpps > 0.0 && (0.2..2.5).contains(&cores), "{line}: {cores} cores: {sample}");
+            assert!(mpps > 0.0 && cores > 0.0 && cores < 2.5, "{line}: {cores} cores: {sample}");
         }
     }
+}
+
+/// How many samples of a line there are, and how many are told to have failed.
+fn there_and_failed(record: &Value, line: &str) -> (u64, u64) {
+    let failed = record["failed"].as_array().unwrap().iter();
+    let failed = failed.filter(|f| f["line"] == line).map(|f| f["times"].as_u64().unwrap()).sum();
+    let there = samples(record).iter().filter(|(name, _)| *name == line).count() as u64;
+    (there, failed)
 }
 
 #[test]
@@ -326,33 +336,125 @@ fn latency_under_load_has_its_load_percentiles_in_order_and_every_packet_in_its_
     let figures = ["figure", "unf-8-90", "unf-9a-90", "sustained"];
     let ended = bench(&figures, scratch.path()).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
-    let side = record(scratch.path(), "unf-8-90");
-    for (line, sample) in samples(&side) {
-        let tail: Vec<f64> =
-            sample["tail"].as_array().unwrap().iter().map(|us| us.as_f64().unwrap()).collect();
-        assert!(sample["value"].as_f64().unwrap() <= tail[0] && tail[0] <= tail[1], "{line}");
-        // What was offered for 50 ms came out, or is told to be missing.
-        let (load, lost) =
-            (sample["load"][0].as_f64().unwrap(), sample["load"][1].as_f64().unwrap());
-        let packets: u64 = sample["histogram"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|step| step[1].as_u64().unwrap())
-            .sum();
+    let number = |value: &Value| value.as_f64().unwrap();
+    // What was offered for 50 ms came out, or is told to be missing; packets of up to 100 ms before came meanwhile.
+    let assert_offered = |line: &str, sample: &Value| {
+        let (load, lost) = (number(&sample["load"][0]), number(&sample["load"][1]));
+        let steps = sample["histogram"].as_array().unwrap();
+        let packets: u64 = steps.iter().map(|step| step[1].as_u64().unwrap()).sum();
         let due = load * 0.05 * (1.0 - lost);
-        assert!(packets as f64 > due * 0.9, "{line}: {packets} of {due}");
+        assert!((due * 0.9..load * 0.16).contains(&(packets as f64)), "{line}: {packets}, {due}");
+    };
+    let side = record(scratch.path(), "unf-8-90");
+    for line in ["in sequence", "side by side"] {
+        let (there, failed) = there_and_failed(&side, line);
+        assert_eq!(there + failed, 3, "{line}: a sample for each cost, or told to have failed");
     }
-    let (lengths, rates) =
-        (record(scratch.path(), "unf-9a-90"), record(scratch.path(), "sustained"));
-    for (line, rate) in samples(&rates) {
-        let of = format!("{line}, p50");
-        let is_its = |(name, sample): &&(&str, &Value)| {
-            *name == of && sample["round_trip_ns"] == rate["round_trip_ns"]
-        };
-        let all = samples(&lengths);
-        let (_, loaded) = all.iter().find(is_its).unwrap();
-        let ratio = loaded["load"][0].as_f64().unwrap() / 1e6 / rate["value"].as_f64().unwrap();
-        assert!((ratio - 0.9).abs() < 1e-6, "{line}: {ratio}");
+    for (line, sample) in samples(&side) {
+        let tail: Vec<f64> = sample["tail"].as_array().unwrap().iter().map(number).collect();
+        assert!(number(&sample["value"]) <= tail[0] && tail[0] <= tail[1], "{line}");
+        assert_offered(line, sample);
+        // µNFs on both cores never get the real-time class: the machine would stand still.
+        assert_eq!(sample["not_granted"], true, "{line}");
+    }
+    let lengths = record(scratch.path(), "unf-9a-90");
+    for (line, places) in [("isolated", 5), ("fused", 5), ("echo: no µNF", 2)] {
+        let (there, _) = there_and_failed(&lengths, &format!("{line}, p50"));
+        let (_, failed) = there_and_failed(&lengths, line);
+        // Echo is drawn at both ends, and fails once.
+        let all = there + failed * if places == 2 { 2 } else { 1 };
+        assert_eq!(all, places, "{line}: {lengths:#}");
+    }
+    let rates = record(scratch.path(), "sustained");
+    let loaded: Vec<(&str, &Value)> =
+        samples(&lengths).into_iter().filter(|(line, _)| line.ends_with(", p50")).collect();
+    assert_eq!(samples(&rates).len(), loaded.len(), "one rate for each load");
+    for ((line, sample), (of, rate)) in loaded.into_iter().zip(samples(&rates)) {
+        assert_eq!(line, format!("{of}, p50"));
+        assert_offered(line, sample);
+        assert_eq!(sample["open"], rate["open"], "{line}");
+        assert!(number(&rate["value"]) * 1e6 > number(&sample["load"][0]), "{line}");
+    }
+}
+
+/// The processes of a group, but for those that have ended: number and command line.
+fn group(leader: u32) -> Vec<(u32, String)> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let of = |pid: u32| {
+        // One may end at any moment. Its name, in brackets, may have anything in it.
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+        let is_its = fields.first() != Some(&"Z") && *fields.get(2)? == leader.to_string();
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        is_its.then(|| (pid, String::from_utf8_lossy(&line).replace('\0', " ")))
+    };
+    pids.filter_map(of).collect()
+}
+
+/// What DPDK has of programs on this machine.
+fn left_by_dpdk() -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir("/run/dpdk").into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+#[test]
+fn a_run_that_is_interrupted_leaves_no_process_and_no_file_behind() {
+    if !has_two_cores() {
+        return;
+    }
+    let daemon = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+    let is_root = rustix::process::getuid().is_root();
+    // Figure; whose process and which file, of a temporary folder PID, are to be there when it is interrupted; whether it can be had.
+    let testpmd = Path::new("/usr/bin/dpdk-testpmd").exists();
+    let cases = [
+        ("rivals", "dpdk-testpmd --no-huge", "weir-testpmd-PID/dpdk", testpmd),
+        ("rivals", daemon, "weir-ovs-PID/dpdk", Path::new(daemon).exists()),
+        ("rivals-live", "bench live", "", is_root),
+        ("unf-tables", "bench consolidation", "weir-tables-PID", true),
+        // In its network namespace, where one is granted.
+        ("unf-tables", "--backwards --inside", "weir-tables-PID", is_root),
+    ];
+    for (figure, process, file, can_be_had) in cases {
+        if !can_be_had {
+            println!("skipped: {process} of {figure}, which is not installed or needs root");
+            continue;
+        }
+        let (scratch, before) = (Scratch::new(), left_by_dpdk());
+        let temporary = scratch.file("tmp");
+        std::fs::create_dir(&temporary).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "figure", figure, "--samples", "2", "--seconds", "0.05", "--out"]);
+        command.arg(scratch.file("figures")).current_dir(root()).env("TMPDIR", &temporary);
+        // All that it starts are of its group.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut run = command.spawn().unwrap();
+        let start = Instant::now();
+        let file = temporary.join(file.replace("PID", &run.id().to_string()));
+        let is_there = |line: &str| line.contains(process) && file.exists();
+        while !group(run.id()).iter().any(|(_, line)| is_there(line)) {
+            assert!(start.elapsed() < PATIENCE, "no {process}: {:?}", group(run.id()));
+            assert_eq!(run.try_wait().unwrap(), None, "it ended without {process}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // In a terminal all of the group would be told; here only the one that is to clear up.
+        kill_process(Pid::from_child(&run), Signal::INT).unwrap();
+        assert_eq!(
+            run.wait().unwrap().code(),
+            Some(130),
+            "{process}: it did not end by the signal"
+        );
+        let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().flatten().collect();
+        assert!(left.is_empty(), "{process}: {left:?}");
+        // Its own are gone before it is, theirs with them.
+        let start = Instant::now();
+        while !group(run.id()).is_empty() {
+            assert!(start.elapsed() < PATIENCE, "{process}: {:?}", group(run.id()));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let its = format!("-{}", run.id());
+        let mut left = left_by_dpdk();
+        left.retain(|name| !before.contains(name) && name.to_string_lossy().ends_with(&its));
+        assert!(left.is_empty(), "{process}: {left:?}");
     }
 }

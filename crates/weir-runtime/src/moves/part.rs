@@ -1,8 +1,6 @@
 //! What moves, as the protocol sees it.
 
-use serde::de::{Error, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
+use serde::{Deserialize, Serialize};
 use weir_port::balance::Buckets;
 
 /// Part of an NF's flows: what a migration is of.
@@ -26,8 +24,8 @@ impl Part {
 /// Flows as they travel: what each µNF of the segment remembers of a flow, one flow after the other. Each of these records
 /// ([`weir_nf::Instance::take_flow`]) stands behind 16 bits, whose it is and whether a flow begins with it, and 32 bits, how long it is;
 /// little-endian.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Flows(pub Vec<u8>);
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flows(#[serde(with = "crate::as_bytes")] pub Vec<u8>);
 
 /// In a record's first word: another flow begins.
 const BEGINS: u16 = 1 << 15;
@@ -64,28 +62,6 @@ impl Flows {
             rest = behind;
             Some(Record { begins: word & BEGINS != 0, nf: usize::from(word & !BEGINS), bytes })
         })
-    }
-}
-
-impl Serialize for Flows {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Flows {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Whole;
-        impl Visitor<'_> for Whole {
-            type Value = Flows;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("bytes")
-            }
-            fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Flows, E> {
-                Ok(Flows(bytes.to_vec()))
-            }
-        }
-        deserializer.deserialize_bytes(Whole)
     }
 }
 

@@ -41,6 +41,9 @@ pub struct ConsolidationArgs {
     /// Measures only what the paper's tables compare: VNFs apart, and merged, isolated and fused.
     #[arg(long)]
     tables: bool,
+    /// Begins with the last configuration: the first round goes backwards, the second forwards, and so on.
+    #[arg(long)]
+    backwards: bool,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -149,12 +152,7 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
         }
         let mut samples = Vec::new();
         for round in 1..=args.rounds.max(1) {
-            // Back and forth, so that no configuration always comes behind the same one.
-            let mut kinds = kinds.clone();
-            if round % 2 == 0 {
-                kinds.reverse();
-            }
-            for kind in kinds {
+            for kind in in_order(&kinds, round, args.backwards) {
                 progress(&format!(
                     "{}, round {round} of {}: {}",
                     path.display(),
@@ -173,6 +171,15 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
         write_json(path, &Results { machine: &machine, mhz, captures })?;
     }
     Ok(())
+}
+
+/// Back and forth, so that no configuration always comes behind the same one.
+fn in_order(kinds: &[Kind], round: usize, backwards: bool) -> Vec<Kind> {
+    let mut kinds = kinds.to_vec();
+    if round.is_multiple_of(2) != backwards {
+        kinds.reverse();
+    }
+    kinds
 }
 
 /// Longest frame that is replayed, in bytes: what a veth pair of this MTU carries.
@@ -273,5 +280,24 @@ fn print(path: &Path, frames: usize, mhz: f64, kinds: &[Kind], samples: &[Sample
             ratio(isolated, base, &part),
             ratio(fused, base, &part)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_round_goes_backwards_the_first_or_the_second() {
+        let names = |round, backwards| -> Vec<&str> {
+            in_order(&KINDS, round, backwards).iter().map(|kind| kind.name).collect()
+        };
+        let forwards: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+        let reversed: Vec<&str> = forwards.iter().rev().copied().collect();
+        assert_eq!(
+            [1, 2, 3].map(|n| names(n, false)),
+            [&forwards, &reversed, &forwards].map(Vec::clone)
+        );
+        assert_eq!([1, 2].map(|n| names(n, true)), [&reversed, &forwards].map(Vec::clone));
     }
 }

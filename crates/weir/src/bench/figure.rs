@@ -65,7 +65,7 @@ pub struct AllArgs {
 
 #[derive(clap::Args)]
 struct OutArgs {
-    /// Where to: FIGURE.json, .csv and .svg, and report.html.
+    /// Where to: FIGURE.json, .csv and .svg, FIGURE-histogram.csv where samples have histograms, and report.html.
     #[arg(long, default_value = "weir-figures")]
     out: PathBuf,
     /// An earlier run's folder, to compare with.
@@ -104,7 +104,11 @@ impl Effort<'_> {
         mut measure: impl FnMut(P) -> Result<Sample, BenchError>,
     ) -> Result<Vec<Series>, BenchError> {
         let points = self.in_turn(points);
-        self.round_of(&points, |(name, x, point)| Ok(vec![(name.to_owned(), x, measure(point)?)]))
+        self.round_of_named(
+            &points,
+            |(name, x, _)| ((*name).to_owned(), *x),
+            |(name, x, point)| Ok(vec![(name.to_owned(), x, measure(point)?)]),
+        )
     }
 
     /// Points as they stand, in every other round backwards.
@@ -139,7 +143,12 @@ impl Effort<'_> {
         let ends =
             [places().fold(f64::INFINITY, f64::min), places().fold(f64::NEG_INFINITY, f64::max)];
         let all: Vec<_> = self.in_turn(points).into_iter().map(Some).chain([None]).collect();
-        self.round_of(&all, |point| {
+        let named = |point: &Option<(&str, f64, P)>| {
+            point
+                .as_ref()
+                .map_or((ECHO.to_owned(), ends[0]), |(name, x, _)| ((*name).to_owned(), *x))
+        };
+        self.round_of_named(&all, named, |point| {
             let Some((name, x, point)) = point else {
                 let sample = limit()?;
                 return Ok(ends.map(|x| (ECHO.to_owned(), x, sample.clone())).to_vec());
@@ -167,7 +176,7 @@ impl Effort<'_> {
     /// Says that a sample failed: its place has one less, and the finding tells it.
     fn fail(&self, line: &str, x: f64, why: &str) {
         progress("");
-        println!("    failed: {line} at {x}: {why}");
+        println!("    failed: {}: {why}", data::place(line, x));
         Failed::count(&mut self.failed.borrow_mut(), line, x, why);
     }
 
@@ -177,12 +186,24 @@ impl Effort<'_> {
     }
 
     /// The same where one measurement gives a sample of several lines, or of none.
-    fn round_of<P: Copy>(
+    fn round_of<P: Copy + std::fmt::Debug>(
         &self,
         points: &[P],
+        measure: impl FnMut(P) -> Result<Vec<(String, f64, Sample)>, BenchError>,
+    ) -> Result<Vec<Series>, BenchError> {
+        self.round_of_named(points, |point| (format!("{point:?}"), 0.0), measure)
+    }
+
+    /// The same for points whose lines and places are told. One that fails is counted, and the others are worth having without it; an error
+    /// when all do.
+    fn round_of_named<P: Copy>(
+        &self,
+        points: &[P],
+        named: impl Fn(&P) -> (String, f64),
         mut measure: impl FnMut(P) -> Result<Vec<(String, f64, Sample)>, BenchError>,
     ) -> Result<Vec<Series>, BenchError> {
         let mut series: Vec<Series> = Vec::new();
+        let mut failed = None;
         for (i, &point) in points.iter().enumerate() {
             progress(&format!(
                 "{}: round {} of {}, {} of {} ({:.0} s)",
@@ -193,11 +214,23 @@ impl Effort<'_> {
                 points.len(),
                 self.began.elapsed().as_secs_f64()
             ));
-            for (name, x, sample) in measure(point)? {
-                data::add(&mut series, &name, x, sample);
+            match measure(point) {
+                Ok(samples) => {
+                    for (name, x, sample) in samples {
+                        data::add(&mut series, &name, x, sample);
+                    }
+                }
+                Err(e) => {
+                    let (line, x) = named(&point);
+                    self.fail(&line, x, &e.to_string());
+                    failed = Some(e);
+                }
             }
         }
-        Ok(series)
+        match failed {
+            Some(e) if series.is_empty() => Err(e),
+            _ => Ok(series),
+        }
     }
 
     /// Measures, and in which mood the machine was before and after.
@@ -227,12 +260,18 @@ pub fn main(args: &FigureArgs) -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    finish(chosen(&args.names).and_then(|figures| make(&figures, &args.to)))
+    finish(chosen(&args.names).and_then(|figures| made(&figures, &args.to)))
 }
 
 /// All of them.
 pub fn all(args: &AllArgs) -> ExitCode {
-    finish(chosen(&[]).and_then(|figures| make(&figures, &args.to)))
+    finish(chosen(&[]).and_then(|figures| made(&figures, &args.to)))
+}
+
+/// Makes them, and tables of their histograms, also of what there is when some could not be made.
+fn made(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
+    let made = make(figures, to);
+    made.and(shown::write_histograms(&to.out))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Figure>, BenchError> {

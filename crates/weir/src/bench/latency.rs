@@ -212,7 +212,15 @@ pub fn one_by_one(
 /// packet is sent when the last has come out. `from_sleep`: and when all workers sleep.
 fn packets(args: &LatencyArgs, isolated: bool, from_sleep: bool) -> Result<Vec<u64>, BenchError> {
     let setup = setup(args, isolated, !from_sleep, None)?;
-    each_burst(setup, args.samples, from_sleep, false, 1)
+    Ok(each_burst(setup, args.samples, from_sleep, false, 1)?.ns)
+}
+
+/// How long bursts took.
+pub struct Bursts {
+    /// Nanoseconds of each.
+    pub ns: Vec<u64>,
+    /// Whether a worker was in the real-time class.
+    pub real_time: bool,
 }
 
 /// The same for whatever is to run, and for `burst` packets at a time: until the last of them has come
@@ -223,14 +231,14 @@ pub fn each_burst(
     from_sleep: bool,
     shares: bool,
     burst: u64,
-) -> Result<Vec<u64>, BenchError> {
+) -> Result<Bursts, BenchError> {
     let of_device = |end: &EndSpec| matches!(end, EndSpec::Rx { .. } | EndSpec::Tx { .. });
     let chain: Vec<_> = (0..setup.workers.len())
         .filter(|&w| setup.workers.get(w).is_some_and(|w| !of_device(&w.end)))
         .collect();
     let last = setup.workers.len() - 1;
     let mut agent = Agent::start_hosting(setup, RestartPolicy::default(), |w| of_device(&w.end))?;
-    wait_until_ready(&mut agent, chain.len())?;
+    let real_time = wait_until_ready(&mut agent, chain.len())?;
     let mut source = agent.stepper(0).map_err(LatencyError::from)?;
     let mut sink = agent.stepper(last).map_err(LatencyError::from)?;
     let stat = |pid| PathBuf::from(format!("/proc/{pid}/stat"));
@@ -266,7 +274,7 @@ pub fn each_burst(
             took.push(elapsed.as_nanos() as u64);
         }
     }
-    Ok(took)
+    Ok(Bursts { ns: took, real_time })
 }
 
 /// Processor time of all workers and of the agent in a window that begins a second after the last

@@ -123,7 +123,8 @@ fn sample(
     for &burst in &args.bursts {
         let _pinned = pin(sampling.device_core);
         let setup = one_by_one(&plan, true, !sampling.no_real_time, None, burst)?;
-        latency_ns.insert(burst, percentiles(each_burst(setup, args.times, false, true, burst)?));
+        latency_ns
+            .insert(burst, percentiles(each_burst(setup, args.times, false, true, burst)?.ns));
     }
     let measured = sampling.run(&plan, DeviceSpec::Generator(GeneratorSpec::default()))?;
     Ok(Sample { cycles, side_by_side, latency_ns, measured })

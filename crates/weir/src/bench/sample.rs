@@ -1,6 +1,7 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
 use super::machine::{Machine, cpu_time_ns, restore, round_trip};
+use super::own;
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -19,6 +20,9 @@ const FAST_NS: f64 = 130.0;
 
 /// Longest wait for packets that must come before a sample begins.
 const WARM_UP: Duration = Duration::from_secs(30);
+
+/// Until workers have to be ready.
+pub const READY: Duration = Duration::from_secs(60);
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
 const KEEPS: Duration = Duration::from_millis(700);
@@ -90,6 +94,8 @@ pub enum BenchError {
     OneCore,
     #[error("workers that keep their core did not let all start, {STARTS} times")]
     NotStarted,
+    #[error("not all workers were ready within {READY:?}")]
+    NotReady,
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", path.display())]
@@ -105,6 +111,8 @@ pub enum BenchError {
     #[error(transparent)]
     Rival(#[from] super::figure::rivals::RivalError),
     #[error(transparent)]
+    Output(#[from] own::OutputError),
+    #[error(transparent)]
     Chart(#[from] weir_draw::chart::ChartError),
     #[error("{given}: {why}")]
     Option { given: String, why: String },
@@ -116,6 +124,8 @@ pub enum BenchError {
     Consolidation(#[from] super::consolidation::ConsolidationError),
     #[error(transparent)]
     Moving(#[from] super::flows::moves::MovingError),
+    #[error(transparent)]
+    Change(#[from] super::relink::ChangeError),
     #[error(transparent)]
     Controlled(#[from] super::flows::controlled::ControlledError),
     #[error(transparent)]
@@ -157,7 +167,8 @@ pub fn finish(result: Result<(), BenchError>) -> ExitCode {
     }
 }
 
-/// At Ctrl-C the session gets its place among others back, as at the end; processes of a measurement end with this one.
+/// At Ctrl-C the session gets its place among others back, as at the end, and what would outlive this process is gone before it; workers end
+/// with it.
 fn restore_when_interrupted() {
     use signal_hook::consts::{SIGINT, SIGTERM};
     // Without it only that is missing.
@@ -165,6 +176,7 @@ fn restore_when_interrupted() {
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             restore();
+            own::clear();
             progress("");
             crate::complain!("weir bench: interrupted");
             std::process::exit(128 + signal);
@@ -293,28 +305,30 @@ fn start(
         let setup = wiring::wire(plan, binds, &BTreeMap::new(), options)?;
         let mut agent = Agent::start(setup, policy)?;
         let workers = agent.setup().workers.len();
-        let latest = keeps_core.then(|| Instant::now() + STARTED);
-        if let Some(real_time) = ready_by(&mut agent, workers, latest)? {
-            return Ok((agent, real_time));
+        let patience = if keeps_core { STARTED } else { READY };
+        match ready_by(&mut agent, workers, Instant::now() + patience)? {
+            Some(real_time) => return Ok((agent, real_time)),
+            None if keeps_core => {}
+            None => return Err(BenchError::NotReady),
         }
     }
     Err(BenchError::NotStarted)
 }
 
 /// Waits until `waiting` workers are ready; true when one is in the real-time class.
-pub fn wait_until_ready(agent: &mut Agent, waiting: usize) -> Result<bool, AgentError> {
-    Ok(ready_by(agent, waiting, None)?.unwrap_or_default())
+pub fn wait_until_ready(agent: &mut Agent, waiting: usize) -> Result<bool, BenchError> {
+    ready_by(agent, waiting, Instant::now() + READY)?.ok_or(BenchError::NotReady)
 }
 
 /// The same; `None` when they are not by then.
 fn ready_by(
     agent: &mut Agent,
     mut waiting: usize,
-    latest: Option<Instant>,
+    latest: Instant,
 ) -> Result<Option<bool>, AgentError> {
     let mut real_time = false;
     while waiting > 0 {
-        if latest.is_some_and(|latest| Instant::now() >= latest) {
+        if Instant::now() >= latest {
             return Ok(None);
         }
         agent.turn(Duration::from_millis(100))?;

@@ -1,6 +1,7 @@
 //! A network namespace with veth pairs, for VNFs that are joined by the kernel.
 
 use super::chain::LENGTH;
+use crate::bench::own::ENDS_WITH_US;
 use std::process::{Command, ExitCode, Output, Stdio};
 
 /// Pairs: one into the first VNF, one behind each.
@@ -32,7 +33,12 @@ pub fn enter() -> Result<ExitCode, String> {
         .args(["ip", "link", "add", "weir0a", "type", "veth", "peer", "weir0b"]))?;
     let own = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut inner = Command::new("unshare");
-    inner.args(words()).arg(own).args(std::env::args_os().skip(1)).arg("--inside");
+    inner
+        .args(words())
+        .args(ENDS_WITH_US)
+        .arg(own)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside");
     let status = inner.status().map_err(|e| format!("unshare: {e}"))?;
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }

@@ -27,6 +27,9 @@ pub struct Sample {
     /// are left to others then, where there are devices only, in rivals, and where it is not granted.
     #[serde(default)]
     pub not_granted: bool,
+    /// No graph ran for it, and so there were no workers of any class.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_workers: bool,
     /// Processor time a packet, of all cores that worked for it, in nanoseconds.
     #[serde(default)]
     pub cpu_ns: Option<f64>,
@@ -54,12 +57,13 @@ pub struct Sample {
 impl Sample {
     /// A value, and in which mood the machine was before and after.
     pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
-        let (not_granted, none, open, cpu_ns, load) = (false, false, false, None, None);
-        let histogram = Vec::new();
+        let (not_granted, no_workers, none, open) = (false, false, false, false);
+        let (cpu_ns, load, histogram) = (None, None, Vec::new());
         Sample {
             value,
             round_trip_ns,
             not_granted,
+            no_workers,
             cpu_ns,
             histogram,
             load,
@@ -119,6 +123,11 @@ pub fn add(series: &mut Vec<Series>, name: &str, x: f64, sample: Sample) {
     }
 }
 
+/// A place in words; of 0, where none of the axis is known, the line alone.
+pub fn place(line: &str, x: f64) -> String {
+    if x == 0.0 { line.to_owned() } else { format!("{line} at {x}") }
+}
+
 /// Samples of one place that failed, for one reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failed {
@@ -142,7 +151,7 @@ impl Failed {
     /// All of them in words, of so many samples of each place.
     pub fn told(all: &[Failed], samples: usize) -> String {
         let each = all.iter().map(|Failed { line, x, why, times }| {
-            format!("{line} at {x}: {times} of {samples} ({why})")
+            format!("{}: {times} of {samples} ({why})", place(line, *x))
         });
         each.collect::<Vec<_>>().join("; ")
     }

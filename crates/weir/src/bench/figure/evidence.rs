@@ -2,6 +2,7 @@
 //! figure's command; the cell before that one is what was found.
 
 use super::data::{self, Record};
+use super::shown::samples;
 use crate::bench::sample::{BenchError, finish};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -113,13 +114,13 @@ fn of_group(records: &[&Record]) -> String {
         [low.min(least), high.max(most)]
     });
     format!(
-        "{}, {} cores, kernel {}; Weir {}, {} samples of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
+        "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
          {:.0} to {:.0} ns meanwhile",
         first.machine.processor,
         first.machine.cores,
         first.machine.kernel,
         first.version,
-        first.effort.samples,
+        samples(first.effort.samples),
         first.effort.seconds,
         records.len(),
         reach[0],

@@ -91,7 +91,7 @@ pub fn lookup(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     effort.round(&points, |n| {
         let core = effort.sampling.chain_core;
         let (ns, trips) = effort.around(|| firewall::lookup_ns(n, RuleKind::Acl, core))?;
-        Ok(Sample::of(ns, trips))
+        Ok(Sample { no_workers: true, ..Sample::of(ns, trips) })
     })
 }
 
@@ -115,7 +115,7 @@ pub fn policy(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             std::hint::black_box(&plan);
             Ok(start.elapsed())
         })?;
-        Ok(Sample::of(took.as_secs_f64(), trips))
+        Ok(Sample { no_workers: true, ..Sample::of(took.as_secs_f64(), trips) })
     })
 }
 

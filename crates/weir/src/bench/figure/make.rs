@@ -50,6 +50,7 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
         }
         open.push((figure, there));
     }
+    let begun = Instant::now();
     for round in 1..=run.rounds {
         for at in 0..open.len() {
             let Some(&(figure, there)) = open.get(at) else { continue };
@@ -65,6 +66,12 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
                 figure.seconds.div_ceil(USUAL),
                 left(&open, run.rounds).div_ceil(60)
             );
+            if let Measure::Of { name, .. } = figure.measure
+                && failed.iter().any(|(other, _)| *other == name)
+            {
+                failed.push((figure.name, format!("{}: of the samples of {name}", figure.name)));
+                continue;
+            }
             // The others are worth having without it.
             match run.advance(figure, round) {
                 Ok(record) => {
@@ -86,6 +93,7 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
             }
         }
     }
+    println!("took {:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     let failed = failed.into_iter().map(|(_, why)| why).collect();
     run.report(before.as_deref(), failed)
 }
@@ -283,7 +291,10 @@ mod tests {
             add(&mut record.series, "in turn", instances, Sample::of(mpps, [80.0; 2]));
         }
         let (_, text) = told(figure, &record);
-        assert!(text.starts_with("2.00 Mpps with one, 3.90 with two (1.95 times)"), "{text}");
+        assert!(
+            text.starts_with("2.00 Mpps with one, 3.90 with two, in turn (1.95 times)"),
+            "{text}"
+        );
         assert!(
             text.contains(
                 "holds here. Left out: a rival (not installed). Samples that failed: in turn at 2"

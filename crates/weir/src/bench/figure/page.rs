@@ -3,6 +3,7 @@
 use super::compare::{self, Compared, Outcome};
 use super::data::{Record, Verdict};
 use super::make::OTHERS;
+use super::shown::samples;
 use std::fmt::Write;
 
 const STYLE: &str = ":root{color-scheme:light dark;--line:#c9d3dc;--soft:#f3f6f9;--text:#1b2733;--back:#fff}\
@@ -99,8 +100,8 @@ fn section(out: &mut String, record: &Record) {
     let _ = writeln!(
         out,
         "<section id=\"{}\"><h2>{}: {}</h2>\n{svg}\n<p><b>Claim:</b> {}<br><b>Seen:</b> {} ({})<br><b>Set-up:</b> {} \
-         {} samples of {} s each, taken in {:.0} s; ring {}, pool {}; {}; {}. {}; Weir {}.</p>\n\
-         <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a> · <a href=\"{}.json\">JSON</a></p></section>",
+         {} of {} s each, taken in {:.0} s; ring {}, pool {}; {}; {}. {}; Weir {}.</p>\n\
+         <p><code>weir bench figure {}</code> · <a href=\"{}.csv\">CSV</a>{} · <a href=\"{}.json\">JSON</a></p></section>",
         record.name,
         escaped(&record.source),
         escaped(&record.title),
@@ -108,7 +109,7 @@ fn section(out: &mut String, record: &Record) {
         escaped(&record.finding),
         record.verdict,
         escaped(&record.set_up),
-        record.effort.samples,
+        samples(record.effort.samples),
         record.effort.seconds,
         record.took_seconds,
         record.effort.ring,
@@ -119,6 +120,10 @@ fn section(out: &mut String, record: &Record) {
         escaped(&record.version),
         record.name,
         record.name,
+        match record.histogram_csv() {
+            Some(_) => format!(" · <a href=\"{}\">histograms</a>", record.histogram_name()),
+            None => String::new(),
+        },
         record.name,
     );
 }
@@ -142,8 +147,8 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::data::add;
     use crate::bench::figure::data::tests::{record, sample};
+    use crate::bench::figure::data::{Sample, add};
 
     fn figure(name: &str) -> Record {
         let mut figure = record(name);
@@ -151,7 +156,8 @@ mod tests {
         figure.x.label = "µNFs in the chain".to_owned();
         figure.y.label = "million packets a second".to_owned();
         for (x, value) in [(1.0, 3.0), (1.0, 5.0), (2.0, 4.0)] {
-            add(&mut figure.series, "isolated", x, sample(value));
+            let histogram = vec![(1_000, 2)];
+            add(&mut figure.series, "isolated", x, Sample { histogram, ..sample(value) });
         }
         figure
     }
@@ -169,7 +175,8 @@ mod tests {
         }
         let links: Vec<&str> =
             page.split("href=\"").skip(1).filter_map(|l| l.split('"').next()).collect();
-        assert!(!links.is_empty());
+        assert!(links.contains(&"unf-7-histogram.csv") && links.contains(&"unf-7.csv"));
+        assert!(!links.contains(&"unf-8-histogram.csv"), "it has no histograms");
         for link in links {
             let own = link.starts_with('#') || link.starts_with("unf-");
             assert!(own && !link.contains(':'), "{link}");

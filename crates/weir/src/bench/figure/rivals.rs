@@ -8,10 +8,13 @@ use super::data::{Sample, Series, Verdict};
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
 use crate::bench::machine::{cpu_time_ns, mhz, round_trip};
+use crate::bench::own::{self, ENDS_WITH_US, Folder, OutputError, Process};
 use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceSpec, GeneratorSpec};
@@ -36,10 +39,24 @@ pub enum RivalError {
     Ended(&'static str, String),
     #[error("{0} did not answer within {PATIENCE:?}; it said last: {1}")]
     Mute(&'static str, String),
+    #[error("{0} did not end within {1:?}")]
+    Late(&'static str, Duration),
+}
+
+/// Runs what belongs to a rival to its end, or for so long.
+fn run(
+    name: &'static str,
+    command: &mut Command,
+    patience: Duration,
+) -> Result<Output, RivalError> {
+    own::output(command, patience).map_err(|e| match e {
+        OutputError::Io(e) => RivalError::Start(name, e),
+        OutputError::Late(after) => RivalError::Late(name, after),
+    })
 }
 
 /// What stands in the comparison.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Who {
     /// Weir with so many MacSwaps, isolated.
     Weir(usize),
@@ -50,7 +67,7 @@ enum Who {
 }
 
 /// What testpmd receives from and sends into.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 enum Devices {
     /// A buffer is taken for each packet, and given back.
     Null,
@@ -59,7 +76,7 @@ enum Devices {
 }
 
 /// How many packets testpmd takes at a time.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Burst {
     /// 32.
     Usual,
@@ -67,8 +84,11 @@ enum Burst {
     AsWeir,
 }
 
+/// Weir's limit, as in every plot of throughput; rivals have others.
+const LIMIT: &str = "echo: no µNF (Weir)";
+
 const ALL: [(&str, Who); 8] = [
-    ("Weir: no µNF", Who::Weir(0)),
+    (LIMIT, Who::Weir(0)),
     ("Weir: one MacSwap", Who::Weir(1)),
     ("testpmd io, null", Who::Testpmd("io", Devices::Null, Burst::Usual)),
     ("testpmd macswap, null", Who::Testpmd("macswap", Devices::Null, Burst::Usual)),
@@ -79,6 +99,8 @@ const ALL: [(&str, Who); 8] = [
 ];
 
 const TESTPMD: &str = "dpdk-testpmd";
+/// Where DPDK makes its folder; even what shares nothing makes one. For root it is /run otherwise.
+const DPDK_FOLDER: &str = "RUNTIME_DIRECTORY";
 const NFT: &str = "nft";
 const ROOT: &str = "root";
 /// In which of Debian's packages rivals are.
@@ -96,7 +118,7 @@ fn is_there(name: &str) -> bool {
     match name {
         ROOT => rustix::process::getuid().is_root(),
         ovs::NAME => ovs::is_there(),
-        program => answers(program),
+        program => is_on_path(program),
     }
 }
 
@@ -138,11 +160,14 @@ fn is_had(name: &str) -> bool {
     had().iter().any(|had| had == name)
 }
 
-/// Whether a program can be started.
-fn answers(program: &str) -> bool {
-    let mut asked = Command::new(program);
-    asked.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    asked.status().is_ok()
+/// Whether a program can be started. It is not: DPDK's begin to take the machine over before they look at what they are asked.
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_program = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
 }
 
 pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
@@ -157,21 +182,12 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             "Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk, or --install)",
         );
     }
-    let there = |who: &Who| match who {
+    let points = points(|who| match who {
         Who::Weir(_) => true,
         Who::Testpmd(..) => testpmd,
         Who::Ovs => ovs,
-    };
-    // Nobody in testpmd touches more than headers, so that size is nothing to it: once is enough to show it.
-    let sizes = |who: &Who| match who {
-        Who::Testpmd(_, Devices::Ring, _) | Who::Testpmd(_, _, Burst::AsWeir) => &SIZES[..1],
-        _ => &SIZES[..],
-    };
-    let points: Vec<_> = ALL
-        .into_iter()
-        .filter(|(_, who)| there(who))
-        .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
-        .collect();
+    });
+    let points = effort.in_turn(&points);
     let mut gone = BTreeSet::new();
     effort.round_of(&points, |(name, x, (who, size))| {
         if gone.contains(name) || effort.failures(name) >= HOPELESS {
@@ -179,22 +195,36 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
             return Ok(Vec::new());
         }
         let sample = match who {
-            Who::Weir(n) => Ok(weir(effort, n, size)?),
+            Who::Weir(n) => weir(effort, n, size),
             Who::Testpmd(mode, devices, burst) => {
-                testpmd_sample(effort, (mode, devices, burst), size)
+                testpmd_sample(effort, (mode, devices, burst), size).map_err(BenchError::from)
             }
-            Who::Ovs => ovs::sample(effort, size),
+            Who::Ovs => ovs::sample(effort, size).map_err(BenchError::from),
         };
         match sample {
             Ok(sample) => Ok(vec![(name.to_owned(), x, sample)]),
-            Err(why) => {
+            Err(why @ (BenchError::Rival(_) | BenchError::NotReady)) => {
                 // The others are worth having without it.
                 effort.fail(name, x, &why.to_string());
                 gone.insert(name);
                 Ok(Vec::new())
             }
+            Err(why) => Err(why),
         }
     })
+}
+
+/// Who is measured with which sizes, of those that are there.
+fn points(is_there: impl Fn(&Who) -> bool) -> Vec<(&'static str, f64, (Who, u16))> {
+    // Nobody in testpmd touches more than headers, so that size is nothing to it: once is enough to show it.
+    let sizes = |who: &Who| match who {
+        Who::Testpmd(_, Devices::Ring, _) | Who::Testpmd(_, _, Burst::AsWeir) => &SIZES[..1],
+        _ => &SIZES[..],
+    };
+    ALL.into_iter()
+        .filter(|(_, who)| is_there(who))
+        .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
+        .collect()
 }
 
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {
@@ -214,7 +244,8 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     let (all, clock): (Vec<String>, _) = (ALL.iter().map(of).collect(), mhz() as u32);
     let text = format!(
         "at 64 bytes; cycles a packet are processor time, of all threads that take part, times the clock of {clock} MHz that the kernel states (on virtual machines the time \
-         stamp counter's: a core that is boosted makes more): {}. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
+         stamp counter's: a core that is boosted makes more): {}. Packets are of the same sizes, not the same: Weir's are UDP packets of 1,000 flows, the rivals' blank \
+         frames, all alike, so that Open vSwitch finds the same flow of a port in its cache for ever. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
          content, a process for each function, and ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets; on rings \
          testpmd takes and gives back no buffer: 128 packets go round. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
         all.join("; ")
@@ -224,10 +255,12 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
 
 /// testpmd as it runs.
 struct Testpmd {
-    child: Child,
+    process: Process,
     say: ChildStdin,
     lines: Receiver<String>,
     last: String,
+    // Where it leaves what it leaves; gone after it.
+    _folder: Folder,
 }
 
 impl Testpmd {
@@ -240,10 +273,16 @@ impl Testpmd {
             Devices::Null => format!("--vdev=net_null{i},size={}", size - 4),
             Devices::Ring => format!("--vdev=net_ring{i}"),
         };
-        // Whoever ends Weir ends it. It writes whole blocks into a pipe, unless told otherwise.
-        let mut child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "stdbuf", "-oL", "dpdk-testpmd"])
-            .args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry"])
+        let failed = |e| RivalError::Start(TESTPMD, e);
+        let folder = Folder::new("weir-testpmd").map_err(failed)?;
+        let [first, ends_with_us @ ..] = ENDS_WITH_US;
+        let mut command = Command::new(first);
+        command
+            .args(ends_with_us)
+            // It writes whole blocks into a pipe, unless told otherwise.
+            .args(["stdbuf", "-oL", TESTPMD])
+            .env(DPDK_FOLDER, folder.path())
+            .args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf"])
             .arg(format!("--file-prefix=weir-{}", std::process::id()))
             .arg(format!("-l{},{}", cores[0], cores[1]))
             .args([device(0), device(1)])
@@ -255,12 +294,11 @@ impl Testpmd {
             })
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| RivalError::Start("dpdk-testpmd", e))?;
-        let missing = || RivalError::Start("dpdk-testpmd", std::io::ErrorKind::BrokenPipe.into());
-        let say = child.stdin.take().ok_or_else(missing)?;
-        let out = child.stdout.take().ok_or_else(missing)?;
+            .stderr(Stdio::null());
+        let mut process = Process::start(&mut command).map_err(failed)?;
+        let missing = || RivalError::Start(TESTPMD, std::io::ErrorKind::BrokenPipe.into());
+        let say = process.stdin().ok_or_else(missing)?;
+        let out = process.stdout().ok_or_else(missing)?;
         let (send, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(out).lines().map_while(Result::ok) {
@@ -269,7 +307,7 @@ impl Testpmd {
                 }
             }
         });
-        Ok(Testpmd { child, say, lines, last: String::new() })
+        Ok(Testpmd { process, say, lines, last: String::new(), _folder: folder })
     }
 
     fn tell(&mut self, command: &str) {
@@ -306,15 +344,8 @@ impl Testpmd {
 impl Drop for Testpmd {
     fn drop(&mut self) {
         self.tell("quit");
-        let end = Instant::now() + Duration::from_secs(5);
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > end {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // If it does not, it is killed.
+        let _ = self.process.ended_within(Duration::from_secs(5));
     }
 }
 
@@ -337,10 +368,10 @@ fn testpmd_sample(
     testpmd.sent()?;
     std::thread::sleep(span / 2);
     let (from, start) = testpmd.sent()?;
-    let busy = cpu_time_ns([testpmd.child.id()]);
+    let busy = cpu_time_ns([testpmd.process.id()]);
     std::thread::sleep(span);
     let (to, end) = testpmd.sent()?;
-    let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.child.id()])], [from, to]);
+    let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.process.id()])], [from, to]);
     drop(testpmd);
     let after = round_trip(cores[0], cores[1]);
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
@@ -356,7 +387,58 @@ fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f6
 
 #[cfg(test)]
 mod tests {
-    use super::per_packet;
+    use super::*;
+    use crate::bench::figure::ECHO;
+    use crate::bench::figure::data::tests::sampling;
+    use std::cell::RefCell;
+
+    #[test]
+    fn rivals_of_one_size_follow_each_other_and_every_other_round_goes_backwards() {
+        let sampling = sampling();
+        let order = |round| -> Vec<(&str, f64)> {
+            let effort = Effort {
+                sampling: &sampling,
+                name: "rivals",
+                round,
+                began: Instant::now(),
+                left_out: RefCell::default(),
+                failed: RefCell::default(),
+            };
+            let points = effort.in_turn(&points(|_| true));
+            points.into_iter().map(|(name, x, _)| (name, x)).collect()
+        };
+        let [forwards, mut backwards] = [1, 2].map(order);
+        assert!(forwards.iter().map(|(_, x)| x).is_sorted(), "{forwards:?}");
+        assert_eq!(
+            forwards[..ALL.len()],
+            ALL.map(|(name, _)| (name, 64.0)),
+            "all at one size first"
+        );
+        backwards.reverse();
+        assert_eq!(forwards, backwards);
+    }
+
+    #[test]
+    fn the_limit_is_recognised_by_its_name() {
+        assert!(LIMIT.starts_with(ECHO));
+        let (_, text) = judge(&[]);
+        assert!(text.contains(LIMIT), "{text}");
+    }
+
+    #[test]
+    fn a_tool_that_does_not_end_is_told_as_that() {
+        let patience = Duration::from_millis(20);
+        let late = run("a rival", Command::new("sleep").arg("1000"), patience);
+        assert_eq!(late.unwrap_err().to_string(), "a rival did not end within 20ms");
+        let none = run("a rival", &mut Command::new("/no-such-program"), patience);
+        assert!(none.unwrap_err().to_string().starts_with("cannot start a rival"));
+    }
+
+    #[test]
+    fn a_program_is_found_without_being_started() {
+        assert!(is_on_path("sh") && !is_on_path("no-such-program"));
+        assert!(!is_on_path("/"), "a folder is no program");
+    }
 
     #[test]
     fn processor_time_is_told_for_each_packet_or_not_at_all() {

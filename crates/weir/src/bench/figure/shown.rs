@@ -1,20 +1,57 @@
 //! A figure as it is shown: as a table and as a chart, each with where, how and of what the samples were taken.
 
-use super::data::{Place, Record, Series, Taken};
-use crate::bench::sample::spread;
+use super::data::{self, Place, Record, Series, Taken};
+use crate::bench::sample::{BenchError, spread};
 use std::fmt::Write;
+use std::path::Path;
 use weir_draw::chart::{Axis, Chart, Point};
+
+/// What a hollow point of a chart is.
+const HOLLOW: &str = "Hollow points are bounds by half of their samples or more: nothing arrived, and what one packet would have been is shown, \
+                      or the search for the rate (of latencies: for their load) ended while its bounds were apart.";
+
+/// So many samples, in words.
+pub fn samples(count: usize) -> String {
+    format!("{count} sample{}", if count == 1 { "" } else { "s" })
+}
+
+/// Writes a table of each figure's histograms beside its samples, of all that the folder has.
+pub fn write_histograms(folder: &Path) -> Result<(), BenchError> {
+    for record in data::read_all(folder)? {
+        let path = folder.join(record.histogram_name());
+        match record.histogram_csv() {
+            Some(table) => std::fs::write(&path, table)
+                .map_err(|source| BenchError::Write { path: path.clone(), source })?,
+            // One of an earlier time would be a lie.
+            None => drop(std::fs::remove_file(path)),
+        }
+    }
+    Ok(())
+}
+
+/// A line's name as a cell.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn or_empty(value: Option<impl ToString>) -> String {
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+impl Place {
+    /// Whether its median is one of bounds.
+    fn is_bound(&self) -> bool {
+        let bounds = self.samples.iter().filter(|s| s.open || s.none).count();
+        bounds > 0 && bounds * 2 >= self.samples.len()
+    }
+}
 
 impl Record {
     /// Where, how and of what the samples were taken, each line behind a `#`; then a line for each sample.
     pub fn csv(&self) -> String {
-        let mut out = String::new();
-        for (name, text) in self.about() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "));
-        }
+        let mut out = self.commented();
         out.push_str(
-            "series,x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9\n",
+            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9\n",
         );
         for series in &self.series {
             for place in &series.places {
@@ -22,15 +59,21 @@ impl Record {
                     let [before, after] = sample.round_trip_ns;
                     let tail = sample.tail.map(|tail| tail.map(|value| value.to_string()));
                     let [p99, p999] = tail.unwrap_or_default();
+                    let (load, lost) = sample.load.unzip();
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "\"{}\",{},{i},{},{before},{after},{},{},{p99},{p999}",
-                        series.name.replace('"', "\"\""),
+                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999}",
+                        quoted(&series.name),
                         place.x,
+                        sample.round,
                         sample.value,
+                        sample.none,
+                        sample.open,
+                        or_empty(load),
+                        or_empty(lost),
                         sample.not_granted,
-                        sample.cpu_ns.map(|ns| ns.to_string()).unwrap_or_default()
+                        or_empty(sample.cpu_ns)
                     );
                 }
             }
@@ -38,10 +81,45 @@ impl Record {
         out
     }
 
+    /// The file of its histograms.
+    pub fn histogram_name(&self) -> String {
+        format!("{}-histogram.csv", self.name)
+    }
+
+    /// How often which time was seen in each sample, beneath the same lines; `None` where no sample tells that.
+    pub fn histogram_csv(&self) -> Option<String> {
+        let mut out = self.commented();
+        out.push_str("series,x,sample,round,up_to_ns,count\n");
+        let mut is_there = false;
+        for series in &self.series {
+            for place in &series.places {
+                for (i, sample) in place.samples.iter().enumerate() {
+                    for (up_to_ns, count) in &sample.histogram {
+                        is_there = true;
+                        let (name, x, round) = (quoted(&series.name), place.x, sample.round);
+                        // Writing to a string cannot fail.
+                        let _ = writeln!(out, "{name},{x},{i},{round},{up_to_ns},{count}");
+                    }
+                }
+            }
+        }
+        is_there.then_some(out)
+    }
+
+    /// What is to be known of the samples, each line behind a `#`.
+    fn commented(&self) -> String {
+        let mut out = String::new();
+        for (name, text) in self.about() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "));
+        }
+        out
+    }
+
     /// What is to be known of the samples besides their values.
     fn about(&self) -> Vec<(&'static str, String)> {
-        let Taken { samples, seconds, ring, pool, cores: [devices, chain], .. } = &self.effort;
-        let class = self.class();
+        let Taken { seconds, ring, pool, cores: [devices, chain], .. } = &self.effort;
+        let (class, samples) = (self.class(), samples(self.effort.samples));
         let effort = format!(
             "{samples} of {seconds} s each; rings of {ring}, pool of {pool}; devices on core {devices}, chain on {chain}; {class}"
         );
@@ -61,13 +139,15 @@ impl Record {
     /// In which scheduling class workers were, where the figure does not say another.
     pub fn class(&self) -> String {
         let samples = || self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-        match (self.effort.real_time, samples().filter(|s| s.not_granted).count()) {
+        let all = samples().count();
+        let without = samples().filter(|s| s.not_granted || s.no_workers).count();
+        match (self.effort.real_time, without) {
+            _ if all > 0 && samples().all(|s| s.no_workers) => "no workers".to_owned(),
             (false, _) => "default class".to_owned(),
             (true, 0) => "real-time class".to_owned(),
             (true, without) => format!(
-                "real-time class in {} of {} samples (in the others Weir has all cores or devices only, or a rival ran, or it was not granted)",
-                samples().count() - without,
-                samples().count()
+                "real-time class in {} of {all} samples (in the others Weir has all cores or devices only, or a rival ran, or it was not granted)",
+                all - without
             ),
         }
     }
@@ -83,7 +163,8 @@ impl Record {
     pub fn chart(&self) -> Chart {
         let points = |series: &Series| {
             let point = |p: &Place| {
-                p.spread().map(|[low, middle, high]| Point { x: p.x, low, middle, high })
+                let bound = p.is_bound();
+                p.spread().map(|[low, middle, high]| Point { x: p.x, low, middle, high, bound })
             };
             let mut points: Vec<Point> = series.places.iter().filter_map(point).collect();
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
@@ -94,14 +175,16 @@ impl Record {
         let lines: Vec<_> = self.series.iter().map(line).collect();
         let is_above_zero =
             |line: &weir_draw::chart::Series| line.points.iter().all(|point| point.low > 0.0);
+        let is_some_bound = lines.iter().flat_map(|line| &line.points).any(|point| point.bound);
+        let hollow = if is_some_bound { format!(" {HOLLOW}") } else { String::new() };
         Chart {
             title: format!("{}: {}", self.source, self.title),
             notes: vec![
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
                 format!(
-                    "Points are medians of {} samples{}, bars reach from the least to the most; those of one place stand side by side. {}; {}; Weir {}.",
-                    self.effort.samples,
+                    "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{hollow} {}; {}; Weir {}.",
+                    samples(self.effort.samples),
                     if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
                     self.machine.line(),
                     self.class(),
@@ -118,8 +201,25 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use crate::bench::figure::data::add;
+    use super::*;
     use crate::bench::figure::data::tests::{record, sample};
+    use crate::bench::figure::data::{Sample, add};
+    use crate::bench::own::Folder;
+
+    #[test]
+    fn a_figure_says_in_which_class_workers_were_and_that_there_were_none() {
+        let mut figure = record("a");
+        for _ in 0..2 {
+            add(&mut figure.series, "a", 4.0, sample(3.0));
+        }
+        assert_eq!(figure.class(), "real-time class");
+        figure.series[0].places[0].samples[0].not_granted = true;
+        assert!(figure.class().starts_with("real-time class in 1 of 2 samples"));
+        for sample in &mut figure.series[0].places[0].samples {
+            sample.no_workers = true;
+        }
+        assert_eq!(figure.class(), "no workers");
+    }
 
     #[test]
     fn a_search_that_found_nothing_has_a_place_on_its_chart() {
@@ -138,8 +238,9 @@ mod tests {
         let mut figure = record("a");
         let mut with = sample(3.0);
         (with.tail, with.cpu_ns) = (Some([7.5, 9.25]), Some(40.0));
+        (with.round, with.open, with.load) = (3, true, Some((9e6, 0.25)));
         add(&mut figure.series, "a \"b\"", 4.0, with);
-        add(&mut figure.series, "a \"b\"", 4.0, sample(5.0));
+        add(&mut figure.series, "a \"b\"", 4.0, Sample { none: true, ..sample(5.0) });
         let csv = figure.csv();
         let (about, table) = csv.split_once("series,").unwrap();
         assert!(about.lines().all(|line| line.starts_with("# ")), "{about}");
@@ -148,10 +249,63 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "x,sample,value,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9",
-                "\"a \"\"b\"\"\",4,0,3,1,2,false,40,7.5,9.25",
-                "\"a \"\"b\"\"\",4,1,5,1,2,false,,,",
+                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9",
+                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25",
+                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,",
             ]
         );
+    }
+
+    #[test]
+    fn histograms_are_a_table_of_their_own_where_there_are_any() {
+        let folder = Folder::new("weir-shown").unwrap();
+        let mut figure = record("unf-7");
+        add(&mut figure.series, "a", 4.0, sample(3.0));
+        assert_eq!(figure.histogram_csv(), None);
+        // One of an earlier time goes.
+        let table = folder.path().join("unf-7-histogram.csv");
+        std::fs::write(&table, "old").unwrap();
+        figure.write(&folder.path().join("unf-7.json")).unwrap();
+        write_histograms(folder.path()).unwrap();
+        assert!(!table.exists());
+
+        let histogram = vec![(1_500, 7), (2_000, 1)];
+        add(&mut figure.series, "a", 4.0, Sample { histogram, round: 2, ..sample(3.0) });
+        figure.write(&folder.path().join("unf-7.json")).unwrap();
+        write_histograms(folder.path()).unwrap();
+        let text = std::fs::read_to_string(&table).unwrap();
+        let (about, rows): (Vec<&str>, Vec<&str>) =
+            text.lines().partition(|line| line.starts_with("# "));
+        assert!(about.contains(
+            &"# machine: a processor, 2 cores, 2000 MHz, 8 GiB, 1 NUMA nodes, kernel 6.1"
+        ));
+        let head = "series,x,sample,round,up_to_ns,count";
+        assert_eq!(rows, [head, "\"a\",4,1,2,1500,7", "\"a\",4,1,2,2000,1"]);
+    }
+
+    #[test]
+    fn points_of_bounds_are_hollow_and_the_chart_says_what_that_means() {
+        let open = || Sample { open: true, ..sample(3.0) };
+        let none = || Sample { none: true, ..sample(3.0) };
+        let of = |samples: Vec<Sample>| {
+            let mut figure = record("a");
+            samples.into_iter().for_each(|s| add(&mut figure.series, "a", 4.0, s));
+            let chart = figure.chart();
+            let is_told = chart.notes.iter().any(|note| note.contains(HOLLOW));
+            assert_eq!(chart.series[0].points[0].bound, is_told);
+            is_told
+        };
+        assert!(!of(vec![sample(1.0), sample(2.0)]), "all are values");
+        assert!(!of(vec![open(), sample(1.0), sample(2.0)]), "the median is a value");
+        assert!(of(vec![open(), none(), sample(2.0)]) && of(vec![open(), sample(2.0)]));
+    }
+
+    #[test]
+    fn one_sample_is_no_samples() {
+        assert_eq!([0, 1, 5].map(samples), ["0 samples", "1 sample", "5 samples"]);
+        let mut figure = record("a");
+        figure.effort.samples = 1;
+        assert!(figure.chart().notes.iter().any(|note| note.contains("medians of 1 sample,")));
+        assert!(figure.csv().contains("# samples: 1 sample of 0.4 s"), "{}", figure.csv());
     }
 }

@@ -4,12 +4,16 @@
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::values::{median, trend};
-use crate::bench::sample::BenchError;
+use crate::bench::own::{self, ENDS_WITH_US, Folder, OutputError};
+use crate::bench::sample::{BenchError, READY};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
+/// What measures.
+const COMMAND: &str = "weir bench consolidation";
 /// HTTP as it was recorded.
 const CAPTURE: &str = "demo/http.pcap";
 const OVERALL: &str = "overall";
@@ -51,15 +55,11 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         effort.leave_out("demo/http.pcap is not here: run it in the project's folder");
         return Ok(Vec::new());
     }
-    let file = std::env::temp_dir().join(format!("weir-tables-{}.json", std::process::id()));
-    let series = effort.round_of(&[()], |()| {
-        let (results, trips) = effort.around(|| costs(effort, &file))?;
-        Ok(samples(&results, trips))
-    });
-    // It is of no use any more, whether it is there or not.
-    let _ = std::fs::remove_file(&file);
-    let series = series?;
-    if series.iter().all(|line| line.name != APART) {
+    let folder = Folder::new("weir-tables").map_err(|e| failed(e.to_string()))?;
+    let file = folder.path().join("costs.json");
+    let series =
+        effort.round_of(&[()], |()| taken(effort, effort.around(|| costs(effort, &file))))?;
+    if !series.is_empty() && series.iter().all(|line| line.name != APART) {
         effort.leave_out(
             "VNFs apart, joined by veth pairs: no network namespace is granted (weir bench consolidation says why)",
         );
@@ -67,21 +67,28 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     Ok(series)
 }
 
+/// What a round gave. One that did not end in its time is a sample that failed; whatever else goes wrong would go wrong again.
+fn taken(
+    effort: &Effort<'_>,
+    costs: Result<(Results, [f64; 2]), BenchError>,
+) -> Result<Vec<(String, f64, Sample)>, BenchError> {
+    match costs {
+        Ok((results, trips)) => Ok(samples(&results, trips)),
+        Err(BenchError::Output(late @ OutputError::Late(_))) => {
+            effort.fail(COMMAND, 0.0, &late.to_string());
+            Ok(Vec::new())
+        }
+        Err(e) => Err(e),
+    }
+}
+
+fn failed(why: String) -> BenchError {
+    BenchError::Option { given: COMMAND.to_owned(), why }
+}
+
 /// One round of all configurations.
 fn costs(effort: &Effort<'_>, file: &Path) -> Result<Results, BenchError> {
-    let failed = |why: String| BenchError::Option { given: "bench consolidation".to_owned(), why };
-    let sampling = effort.sampling;
-    let own = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
-    let output = Command::new(own)
-        .args(["bench", "consolidation", "--tables", "--rounds", "1", "--capture", CAPTURE])
-        .args(["--seconds", &sampling.seconds.to_string()])
-        .args(["--core", &sampling.chain_core.to_string()])
-        .args(["--feeder-core", &sampling.device_core.to_string()])
-        .arg("--json")
-        .arg(file)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|e| failed(e.to_string()))?;
+    let output = own::output(&mut command(effort, file)?, patience(effort.sampling.seconds))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(failed(said.lines().last().unwrap_or("it said nothing").to_owned()));
@@ -90,6 +97,31 @@ fn costs(effort: &Effort<'_>, file: &Path) -> Result<Results, BenchError> {
         std::fs::read(file).map_err(|source| BenchError::Read { path: file.to_owned(), source })?;
     serde_json::from_slice(&text)
         .map_err(|source| BenchError::Figure { path: file.to_owned(), source })
+}
+
+/// Until it has to have measured three configurations, each once its graphs are ready, for one and a half times so many seconds.
+fn patience(seconds: f64) -> Duration {
+    READY * 2 + Duration::from_secs_f64((seconds * 9.0).clamp(1.0, 600.0))
+}
+
+fn command(effort: &Effort<'_>, file: &Path) -> Result<Command, BenchError> {
+    let sampling = effort.sampling;
+    let own = std::env::current_exe().map_err(|e| failed(e.to_string()))?;
+    let [first, ends_with_us @ ..] = ENDS_WITH_US;
+    let mut command = Command::new(first);
+    command
+        .args(ends_with_us)
+        .arg(own)
+        .args(["bench", "consolidation", "--tables", "--rounds", "1", "--capture", CAPTURE])
+        .args(["--seconds", &sampling.seconds.to_string()])
+        .args(["--core", &sampling.chain_core.to_string()])
+        .args(["--feeder-core", &sampling.device_core.to_string()])
+        .arg("--json")
+        .arg(file);
+    if effort.is_backwards() {
+        command.arg("--backwards");
+    }
+    Ok(command)
 }
 
 /// Cycles a packet by configuration and type.
@@ -147,6 +179,37 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
 mod tests {
     use super::*;
     use crate::bench::figure::data::add;
+    use crate::bench::figure::data::tests::sampling;
+    use crate::bench::sample::SampleArgs;
+    use std::cell::RefCell;
+    use std::time::Instant;
+
+    fn effort(sampling: &SampleArgs, round: usize) -> Effort<'_> {
+        let (left_out, failed) = (RefCell::default(), RefCell::default());
+        let (name, began) = ("unf-tables", Instant::now());
+        Effort { sampling, name, round, began, left_out, failed }
+    }
+
+    #[test]
+    fn every_other_round_goes_backwards() {
+        let sampling = sampling();
+        let is_backwards = |round| {
+            let command = command(&effort(&sampling, round), Path::new("to")).unwrap();
+            command.get_args().any(|arg| arg == "--backwards")
+        };
+        assert_eq!([1, 2, 3, 4].map(is_backwards), [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_round_that_does_not_end_is_a_sample_that_failed_and_any_other_error_the_figures_own() {
+        let sampling = sampling();
+        let effort = effort(&sampling, 1);
+        let of = |error: OutputError| taken(&effort, Err(error.into())).map(|all| all.len());
+        assert!(of(std::io::Error::from(std::io::ErrorKind::NotFound).into()).is_err());
+        assert_eq!(effort.failures(COMMAND), 0);
+        assert_eq!(of(OutputError::Late(Duration::from_secs(9))).ok(), Some(0));
+        assert_eq!(effort.failures(COMMAND), 1);
+    }
 
     #[test]
     fn what_is_saved_is_told_overall_and_by_type() {

@@ -1,7 +1,7 @@
 //! The µNF paper's figures.
 
 use super::data::{Place, Sample, Series, Verdict};
-use super::values::{across, median, ratio, trend};
+use super::values::{across, median, not_granted, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
@@ -153,7 +153,12 @@ pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
     );
     let holds = ratio(8) > 1.0;
     let what = "the pipeline wins as the chain grows: at 8 µNFs";
-    (Verdict::of(holds), trend(text, what, holds))
+    let text = trend(text, what, holds);
+    if [PIPELINED, COMPLETED].iter().any(|name| not_granted(series, name)) {
+        let why = "the real-time class was not granted to all";
+        return (Verdict::DifferentSetUp, format!("{why}; {text}"));
+    }
+    (Verdict::of(holds), text)
 }
 
 /// §VII-C2: the service chain of Fig. 11 at 200-byte packets, with one and with two HttpClassifiers.
@@ -196,14 +201,17 @@ fn requests() -> ListedSpec {
 
 pub fn judge_service_chain(series: &[Series]) -> (Verdict, String) {
     let of = |name: &str, n: f64| median(series, name, n);
+    let kinds = ["in turn", "to the least loaded"].map(|name| (name, of(name, 2.0)));
     let one = of("in turn", 1.0);
-    let best = of("in turn", 2.0).max(of("to the least loaded", 2.0));
+    let each =
+        kinds.map(|(name, two)| format!("{two:.2} with two, {name} ({:.2} times)", two / one));
     let text = format!(
-        "{one:.2} Mpps with one, {best:.2} with two ({:.2} times), on two cores that all µNFs and the devices share",
-        best / one
+        "{one:.2} Mpps with one, {}, on two cores that all µNFs and the devices share",
+        each.join(", ")
     );
-    let holds = best >= 1.5 * one;
-    (Verdict::DifferentSetUp, trend(text, "two do nearly twice as much, 1.5 times at least", holds))
+    let holds = kinds.iter().any(|(_, two)| *two >= 1.5 * one);
+    let what = "two do nearly twice as much, 1.5 times at least, one way or the other";
+    (Verdict::DifferentSetUp, trend(text, what, holds))
 }
 
 /// A policy that leads through `n` NFs of a type, written with its configuration.

@@ -127,9 +127,13 @@ pub fn yielding(series: &[Series]) -> Vec<Series> {
         let class = with.name.split(',').next().unwrap_or(&with.name);
         for place in &with.places {
             let other = without.places.iter().find(|p| p.x == place.x);
-            // Those of one round.
-            for (a, b) in place.samples.iter().zip(other.map_or(&[][..], |p| &p.samples)) {
-                let gain = Sample { value: a.value / b.value, none: b.none, ..a.clone() };
+            for a in &place.samples {
+                // Of one round: one of the two may have failed in another.
+                let others = other.map_or(&[][..], |p| &p.samples);
+                let Some(b) = others.iter().find(|b| b.round == a.round) else { continue };
+                let not_granted = a.not_granted || b.not_granted;
+                let gain =
+                    Sample { value: a.value / b.value, none: b.none, not_granted, ..a.clone() };
                 add(&mut told, class, place.x, gain);
             }
         }
@@ -167,7 +171,12 @@ pub fn judge_yielding(series: &[Series]) -> (Verdict, String) {
     let gained = |n: &usize| median(series, "FIFO", *n as f64) >= 1000.0;
     let holds = LENGTHS.iter().filter(|n| **n > 1).all(gained);
     let what = "a thousand times with FIFO wherever µNFs share the core";
-    (Verdict::of(holds), trend(text, what, holds))
+    let text = trend(text, what, holds);
+    if not_granted(series, "FIFO") {
+        let why = "the real-time class was not granted to FIFO";
+        return (Verdict::DifferentSetUp, format!("{why}; {text}"));
+    }
+    (Verdict::of(holds), text)
 }
 
 /// Fig. 5b.

@@ -5,7 +5,7 @@ use super::delay::{LOAD, UnderLoad, above};
 use super::search::LOSS;
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
 use super::unf_latency::{COSTED, IN_SEQUENCE, LINEAR, SIDE_BY_SIDE, judge_linear_at, worst};
-use super::values::{median, ratio, trend};
+use super::values::{across, median, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::parallel;
@@ -57,7 +57,7 @@ pub fn by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
-const NOTHING_HELD: &str = "no rate was held";
+const NOTHING_HELD: &str = "no rate was held, or nothing came at it";
 
 /// Fig. 9b.
 pub fn by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
@@ -208,7 +208,7 @@ pub fn judge_by_cost(series: &[Series]) -> (Verdict, String) {
     });
     let (r2, text) = judge_linear_at(series, &COSTS);
     let text = format!("{}; {text}; {}", ends.join(", "), behind(series));
-    let what = "linear in cost and in length: R² of 0.9 at least";
+    let what = "linear in cost and in length, three places each: R² of 0.9 at least";
     (Verdict::DifferentSetUp, trend(text, what, r2 >= LINEAR))
 }
 
@@ -222,9 +222,10 @@ pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
         format!("{name} {}", of.join(" / "))
     });
     let text = format!(
-        "saves {} cycles, on two cores, at loads of {} Mpps; {}",
+        "saves {} cycles, on two cores, at loads of {} Mpps{}; {}",
         each.join(", "),
         loads.join(", "),
+        across(series, IN_SEQUENCE),
         behind(series)
     );
     let holds = saved(100) < 10.0 && saved(700) > 20.0;

@@ -28,29 +28,48 @@ fn pairs<'s>(series: &'s [Series], name: &str, to: &str, x: f64) -> Vec<(&'s Sam
     mine.samples.iter().enumerate().filter_map(pair).collect()
 }
 
+/// So many pairs of which words crossed cores at one speed are enough to leave the others out of a ratio.
+const ENOUGH: usize = 3;
+
 /// How much of `to`'s value `name` has at a place: the median of the ratios within rounds. Pairs between which words began to cross cores
-/// at another speed tell of the machine and do not count, unless all pairs are such ([`across`] says so). NaN where there are none.
+/// at another speed tell of the machine and do not count, unless too few were left; [`across`] says how many. NaN where there are none.
 pub fn ratio(series: &[Series], name: &str, to: &str, x: f64) -> f64 {
-    let mut pairs = pairs(series, name, to, x);
-    if pairs.iter().any(|(a, b)| a.is_alike(b)) {
-        pairs.retain(|(a, b)| a.is_alike(b));
-    }
-    let ratios = pairs.iter().map(|(a, b)| a.value / b.value).collect();
-    spread(ratios).map_or(f64::NAN, |[_, median, _]| median)
+    let pairs = counted(pairs(series, name, to, x));
+    spread(pairs.iter().map(|(a, b)| a.value / b.value).collect())
+        .map_or(f64::NAN, |[_, median, _]| median)
 }
 
-/// At how many places [`ratio`] to a line had only pairs of which words crossed cores at two speeds, for the finding.
+/// The pairs that count.
+fn counted<'s>(mut pairs: Vec<(&'s Sample, &'s Sample)>) -> Vec<(&'s Sample, &'s Sample)> {
+    if pairs.iter().filter(|(a, b)| a.is_alike(b)).count() >= ENOUGH {
+        pairs.retain(|(a, b)| a.is_alike(b));
+    }
+    pairs
+}
+
+/// Of which pairs [`ratio`]s to a line are, for the finding: how many do not count, and how many do although words crossed cores at two speeds.
 pub fn across(series: &[Series], to: &str) -> String {
     let others = series.iter().filter(|s| s.name != to && !s.name.starts_with(ECHO));
     let places = others.flat_map(|s| s.places.iter().map(|p| (s.name.as_str(), p.x)));
-    let all: Vec<_> = places.map(|(name, x)| pairs(series, name, to, x)).collect();
-    match all.iter().filter(|p| !p.is_empty() && !p.iter().any(|(a, b)| a.is_alike(b))).count() {
-        0 => String::new(),
-        some => format!(
-            "; at {some} of {} places words crossed cores at two speeds within every round: these compare the machine, too",
-            all.len()
-        ),
+    let (mut all, mut out, mut moody) = (0, 0, 0);
+    for (name, x) in places {
+        let pairs = pairs(series, name, to, x);
+        let those = counted(pairs.clone());
+        all += pairs.len();
+        out += pairs.len() - those.len();
+        moody += those.iter().filter(|(a, b)| !a.is_alike(b)).count();
     }
+    let mut text = String::new();
+    for (some, what) in
+        [(out, "are left out of these ratios"), (moody, "are in them, as too few others are left")]
+    {
+        if some > 0 {
+            text += &format!(
+                "; {some} of {all} pairs of samples between which words began to cross cores at another speed {what}"
+            );
+        }
+    }
+    text
 }
 
 /// A finding, and whether the paper's trend shows in it: a number may be far from the paper's for the machine's sake, and grow as it says.
@@ -85,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_of_neighbours_and_not_across_the_machines_moods() {
+    fn a_ratio_is_of_neighbours_and_says_which_it_leaves_out_for_the_machines_moods() {
         let mut series = Vec::new();
         // The machine is thrice as fast in the third round, and in the fourth it changes between the two.
         for (a, b, trips) in [(2.0, 4.0, [80.0; 2]), (2.2, 4.0, [80.0; 2]), (6.0, 12.0, [30.0; 2])]
@@ -93,15 +112,21 @@ mod tests {
             add(&mut series, "a", 1.0, Sample::of(a, trips));
             add(&mut series, "b", 1.0, Sample::of(b, trips));
         }
+        assert_eq!(across(&series, "b"), "");
         add(&mut series, "a", 1.0, Sample::of(12.0, [80.0; 2]));
         add(&mut series, "b", 1.0, Sample::of(1.0, [400.0; 2]));
         assert_eq!(ratio(&series, "a", "b", 1.0), 0.5);
-        assert_eq!(across(&series, "b"), "");
+        let told = across(&series, "b");
+        assert!(told.starts_with("; 1 of 4 pairs") && told.ends_with("left out of these ratios"));
         assert!(ratio(&series, "a", "c", 1.0).is_nan());
+        // Two that are alike are too few to leave the others out.
         let mut moody = Vec::new();
-        add(&mut moody, "a", 1.0, Sample::of(3.0, [80.0; 2]));
-        add(&mut moody, "b", 1.0, Sample::of(1.0, [400.0; 2]));
-        assert_eq!(ratio(&moody, "a", "b", 1.0), 3.0, "there is no other pair");
-        assert!(across(&moody, "b").starts_with("; at 1 of 1 places"), "{}", across(&moody, "b"));
+        for (a, other) in [(3.0, 400.0), (4.0, 80.0), (9.0, 80.0), (6.0, 400.0)] {
+            add(&mut moody, "a", 1.0, Sample::of(a, [80.0; 2]));
+            add(&mut moody, "b", 1.0, Sample::of(1.0, [other; 2]));
+        }
+        assert_eq!(ratio(&moody, "a", "b", 1.0), 5.0);
+        let told = across(&moody, "b");
+        assert!(told.starts_with("; 2 of 4 pairs") && told.contains("are in them"), "{told}");
     }
 }

@@ -1,13 +1,14 @@
 //! The kernel's bridge and nftables beside Weir, between two veth pairs. Each sample is taken by a process of its own in a network
 //! namespace of its own: with the process all interfaces, tables and workers are gone.
 
-use super::{HOPELESS, NOT_TRIED, ROOT, RivalError, is_had};
+use super::{HOPELESS, NOT_TRIED, PATIENCE, ROOT, RivalError, is_had};
 use crate::bench::consolidation::net;
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::{Sample, Series, Verdict};
 use crate::bench::figure::values::{cpu_ns, median};
 use crate::bench::machine::mhz;
-use crate::bench::sample::{BenchError, finish, wait_until_ready, watch};
+use crate::bench::own::ENDS_WITH_US;
+use crate::bench::sample::{BenchError, READY, finish, wait_until_ready, watch};
 use crate::policy::{self, Consolidate};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,18 +32,21 @@ pub enum Between {
     Nothing,
     /// The kernel's bridge.
     Bridge,
-    /// The same with the rules in nftables.
-    Nftables,
+    /// The same with nftables, a rule for each: a packet goes through all of them.
+    Chain,
+    /// The same rules as one set of nftables: a packet is looked up once.
+    Set,
     /// Weir from interface to interface.
     Echo,
     /// Weir with the rules in an L3L4Filter.
     Filter,
 }
 
-const ALL: [(&str, Between); 5] = [
+const ALL: [(&str, Between); 6] = [
     ("one veth pair, nothing between", Between::Nothing),
     ("kernel's bridge", Between::Bridge),
-    ("bridge, nftables 100 rules", Between::Nftables),
+    ("bridge, nftables: a chain of 100 rules", Between::Chain),
+    ("bridge, nftables: 100 rules as one set", Between::Set),
     ("Weir, no µNF", Between::Echo),
     ("Weir, L3L4Filter 100 rules", Between::Filter),
 ];
@@ -79,10 +83,8 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         return Ok(Vec::new());
     }
     let mut gone: BTreeSet<Between> = BTreeSet::new();
-    let points: Vec<_> =
-        ALL.iter().flat_map(|&(name, between)| SIZES.map(|size| (name, between, size))).collect();
-    effort.round_of(&points, |(name, between, size)| {
-        let x = f64::from(size);
+    let points = effort.in_turn(&points());
+    effort.round_of(&points, |(name, x, (between, size))| {
         if gone.contains(&between) || effort.failures(name) >= HOPELESS {
             effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
@@ -105,13 +107,19 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
+/// What is measured with which sizes.
+fn points() -> Vec<(&'static str, f64, (Between, u16))> {
+    let of = |(name, between)| SIZES.map(|size| (name, f64::from(size), (between, size)));
+    ALL.into_iter().flat_map(of).collect()
+}
+
 fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, RivalError> {
     let sampling = effort.sampling;
     let failed = |e| RivalError::Start(NAME, e);
     let between = clap::ValueEnum::to_possible_value(&between);
     let between = between.map(|v| v.get_name().to_owned()).unwrap_or_default();
     let mut command = Command::new("unshare");
-    command.args(["--net", "--"]).arg(std::env::current_exe().map_err(failed)?);
+    command.args(["--net", "--"]).args(ENDS_WITH_US).arg(std::env::current_exe().map_err(failed)?);
     command.args(["bench", "live", "--between", &between]);
     for (name, value) in [
         ("--size", size.to_string()),
@@ -125,7 +133,8 @@ fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, Riva
     if sampling.no_real_time {
         command.arg("--no-real-time");
     }
-    let output = command.stdin(Stdio::null()).output().map_err(failed)?;
+    let spans = Duration::from_secs_f64((sampling.seconds * 4.0).clamp(0.0, 240.0));
+    let output = super::run(NAME, &mut command, READY + PATIENCE + spans)?;
     let said = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(said.trim()) {
         Ok(told) if output.status.success() => Ok(told),
@@ -168,9 +177,9 @@ fn run(args: &LiveArgs) -> Result<(), BenchError> {
     make_pairs(alone)?;
     match args.between {
         Between::Bridge => bridge()?,
-        Between::Nftables => {
+        Between::Chain | Between::Set => {
             bridge()?;
-            nftables()?;
+            nftables(args.between == Between::Set)?;
         }
         Between::Nothing | Between::Echo | Between::Filter => {}
     }
@@ -190,7 +199,8 @@ fn run(args: &LiveArgs) -> Result<(), BenchError> {
     agents.push(start(args, text, ends, args.device_core)?);
     let last = if alone { "m0" } else { "s0" };
     let span = Duration::from_secs_f64(args.seconds.clamp(0.05, 60.0));
-    turn(&mut agents, span / 2)?;
+    // As long as everywhere: half of what was asked for, of which the sample is twice as much.
+    turn(&mut agents, span / 4)?;
     let (begun, from, busy) = (Instant::now(), received(last), busy());
     turn(&mut agents, span)?;
     let (took, packets) = (begun.elapsed(), received(last).saturating_sub(from));
@@ -264,14 +274,24 @@ fn rule(n: usize) -> (String, usize) {
     (format!("203.0.{n}.0/24"), 1_000 + n)
 }
 
-fn nftables() -> Result<(), RivalError> {
-    let mut text =
-        "table bridge weir {\n chain f {\n  type filter hook forward priority 0; policy drop;\n"
-            .to_owned();
-    for (net, port) in (0..RULES).map(rule) {
-        text += &format!("  ip daddr {net} udp dport {port} drop\n");
-    }
-    text += "  accept\n }\n}\n";
+/// The rules in nftables' language, one after the other or as one set.
+fn ruleset(set: bool) -> String {
+    let rules = (0..RULES).map(rule);
+    let (set, chain) = if set {
+        let elements: Vec<_> = rules.map(|(net, port)| format!("{net} . {port}")).collect();
+        let of = "type ipv4_addr . inet_service; flags interval;";
+        let set = format!(" set r {{ {of} elements = {{ {} }} }}\n", elements.join(", "));
+        (set, "  ip daddr . udp dport @r drop\n".to_owned())
+    } else {
+        let rule = |(net, port)| format!("  ip daddr {net} udp dport {port} drop\n");
+        (String::new(), rules.map(rule).collect())
+    };
+    let hook = "type filter hook forward priority 0; policy drop;";
+    format!("table bridge weir {{\n{set} chain f {{\n  {hook}\n{chain}  accept\n }}\n}}\n")
+}
+
+fn nftables(set: bool) -> Result<(), RivalError> {
+    let text = ruleset(set);
     let failed = |e| RivalError::Start("nft (Debian: apt-get install nftables, or --install)", e);
     let mut child = Command::new("nft")
         .args(["-f", "-"])
@@ -324,11 +344,15 @@ fn count(text: &str, name: &str) -> Option<u64> {
 /// Seconds of processor time that the whole machine has spent on anything.
 fn busy() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    ticks(&text) / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The same in ticks, of `/proc/stat`. What the host had of this machine's processors meanwhile (steal) was spent on others.
+fn ticks(text: &str) -> f64 {
     let line = text.lines().next().unwrap_or_default();
     let ticks: Vec<f64> = line.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
-    // user, nice, system, (idle, iowait,) irq, softirq, steal
-    let spent: f64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| ticks.get(*at)).sum();
-    spent / rustix::param::clock_ticks_per_second() as f64
+    // user, nice, system, (idle, iowait,) irq, softirq(, steal)
+    [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum()
 }
 
 #[cfg(test)]
@@ -343,7 +367,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_idle_or_stolen_is_not_spent() {
+        let text = "cpu  1 20 300 9000 9000 4000 50000 9000 7 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(ticks(text), 54_321.0);
+    }
+
+    #[test]
     fn the_rules_are_a_policy() {
         policy::from_text(&filter(), "(test)").unwrap();
+    }
+
+    #[test]
+    fn a_chain_and_a_set_of_nftables_have_the_same_rules() {
+        for (net, port) in (0..RULES).map(rule) {
+            assert!(ruleset(false).contains(&format!("ip daddr {net} udp dport {port} drop\n")));
+            let set = ruleset(true);
+            let element = [format!(" {net} . {port},"), format!(" {net} . {port} }}")];
+            assert!(element.iter().any(|element| set.contains(element)), "{net} {port}: {set}");
+        }
+        assert_eq!(ruleset(true).matches(" . 1").count(), RULES, "and no others");
+        assert_eq!(ruleset(false).matches(" drop\n").count(), RULES);
+        assert_eq!(ruleset(true).matches(" drop\n").count(), 1);
+    }
+
+    #[test]
+    fn the_limit_and_all_that_is_between_have_samples_of_both_sizes() {
+        let points = points();
+        for (name, _) in ALL {
+            let sizes: Vec<f64> =
+                points.iter().filter(|(of, ..)| *of == name).map(|(_, x, _)| *x).collect();
+            assert_eq!(sizes, SIZES.map(f64::from), "{name}");
+        }
     }
 }

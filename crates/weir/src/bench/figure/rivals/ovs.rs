@@ -1,11 +1,12 @@
 //! Open vSwitch with its DPDK datapath, in a folder of its own: no service of the machine's is touched.
 
-use super::{PATIENCE, RivalError, per_packet};
+use super::{DPDK_FOLDER, PATIENCE, RivalError, per_packet, run};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
 use crate::bench::machine::{cpu_time_ns, round_trip};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use crate::bench::own::{ENDS_WITH_US, Folder, Process};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const NAME: &str = "Open vSwitch";
@@ -16,6 +17,9 @@ const MANAGEMENT: &str = "weir-bench.mgmt";
 const DAEMON: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
+/// Until one of its tools has to have ended: ovs-vsctl gives up by itself after 30 s and says why.
+const TOOL: Duration = Duration::from_secs(40);
+
 /// Whether it can be had.
 pub fn is_there() -> bool {
     Path::new(DAEMON).exists() && Path::new(SCHEMA).exists()
@@ -23,41 +27,37 @@ pub fn is_there() -> bool {
 
 /// Database, switch, and their folder; all gone when this is.
 struct Ovs {
-    folder: PathBuf,
-    daemons: Vec<Child>,
+    daemons: Vec<Process>,
+    folder: Folder,
 }
 
 impl Drop for Ovs {
     fn drop(&mut self) {
         // The switch before its database.
-        for daemon in self.daemons.iter_mut().rev() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
+        while self.daemons.pop().is_some() {}
     }
 }
 
 impl Ovs {
     fn command(&self, program: &str) -> Command {
-        // Whoever ends Weir ends them: the switch polls a core for ever.
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", program]);
-        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
-            command.env(name, &self.folder);
+        // The switch polls a core for ever.
+        let [first, ends_with_us @ ..] = ENDS_WITH_US;
+        let mut command = Command::new(first);
+        command.args(ends_with_us).arg(program);
+        for name in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR", DPDK_FOLDER] {
+            command.env(name, self.folder.path());
         }
         command.stdin(Stdio::null()).stderr(Stdio::null());
         command
     }
 
     fn at(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
+        self.folder.path().join(name).display().to_string()
     }
 
     /// Runs a tool to its end; what it printed, if it went well.
     fn ask(&self, program: &str, args: &[&str]) -> Result<String, RivalError> {
-        let output = self.command(program).args(args).output();
-        let output = output.map_err(|e| RivalError::Start(NAME, e))?;
+        let output = run(NAME, self.command(program).args(args), TOOL)?;
         if !output.status.success() {
             return Err(RivalError::Refused(NAME, format!("{program} {}", args.join(" "))));
         }
@@ -74,14 +74,13 @@ impl Ovs {
     /// A bridge of two null devices, forwarded by `core`.
     fn start(size: u16, core: usize) -> Result<Self, RivalError> {
         let failed = |e| RivalError::Start(NAME, e);
-        let folder = std::env::temp_dir().join(format!("weir-ovs-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(failed)?;
+        let folder = Folder::new("weir-ovs").map_err(failed)?;
         let mut ovs = Ovs { folder, daemons: Vec::new() };
         ovs.ask("ovsdb-tool", &["create", &ovs.at("conf.db"), SCHEMA])?;
         let remote = format!("--remote=punix:{}", ovs.at("db.sock"));
         let mut database = ovs.command("ovsdb-server");
         database.args([remote, ovs.at("conf.db")]).stdout(Stdio::null());
-        ovs.daemons.push(database.spawn().map_err(failed)?);
+        ovs.daemons.push(Process::start(&mut database).map_err(failed)?);
         ovs.wait_for("db.sock")?;
         ovs.set(&["--no-wait", "init"])?;
         let mask = format!("other_config:pmd-cpu-mask={:#x}", 1_u64 << core.min(63));
@@ -101,7 +100,7 @@ impl Ovs {
         ])?;
         let mut switch = ovs.command(DAEMON);
         switch.arg(format!("unix:{}", ovs.at("db.sock"))).stdout(Stdio::null());
-        ovs.daemons.push(switch.spawn().map_err(failed)?);
+        ovs.daemons.push(Process::start(&mut switch).map_err(failed)?);
         ovs.set(&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
         for port in [0, 1] {
             let (name, device) = (
@@ -131,7 +130,7 @@ impl Ovs {
 
     fn wait_for(&self, file: &str) -> Result<(), RivalError> {
         let end = Instant::now() + PATIENCE;
-        while !self.folder.join(file).exists() {
+        while !self.folder.path().join(file).exists() {
             if Instant::now() > end {
                 return Err(RivalError::Mute(NAME, format!("no {file}")));
             }
@@ -175,7 +174,7 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     }
     std::thread::sleep(span / 2);
     let (from, start) = ovs.sent()?;
-    let busy = || cpu_time_ns(ovs.daemons.iter().map(Child::id));
+    let busy = || cpu_time_ns(ovs.daemons.iter().map(Process::id));
     let before_ns = busy();
     std::thread::sleep(span);
     let (to, end) = ovs.sent()?;

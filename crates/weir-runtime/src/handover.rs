@@ -23,11 +23,11 @@ pub struct NfState {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// What it remembers in all, as `Instance::save` writes it.
-    #[serde(with = "crate::as_bytes")]
+    /// What it remembers in all, as `Instance::save` writes it. In one piece, here and below: serde takes a `Vec<u8>` byte by byte.
+    #[serde(with = "serde_bytes")]
     pub shared: Vec<u8>,
     /// Its flows and timers, as `Instance::save_flows` writes them.
-    #[serde(with = "crate::as_bytes")]
+    #[serde(with = "serde_bytes")]
     pub flows: Vec<u8>,
     /// Policy ports of the sources whose end it is to be told of, as packets of them have come; and the place of
     /// the last of each.

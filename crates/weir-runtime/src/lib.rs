@@ -14,7 +14,6 @@
 //! | [`worker`] | the process |
 
 mod arrays;
-mod as_bytes;
 mod attach;
 #[cfg(feature = "attacks")]
 mod attack;

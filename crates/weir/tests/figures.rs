@@ -458,3 +458,29 @@ fn a_run_that_is_interrupted_leaves_no_process_and_no_file_behind() {
         assert!(left.is_empty(), "{process}: {left:?}");
     }
 }
+
+#[test]
+fn changes_of_a_running_graph_are_timed_one_by_one_and_what_is_remembered_goes_along() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let file = scratch.file("changes.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(["bench", "relink", "--samples", "1", "--changes", "2"]);
+    command.args(["--flows", "1,50", "--rates", "1000", "--json"]).arg(&file);
+    let ended = command.current_dir(root()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let samples = told["samples"].as_array().unwrap();
+    let what: Vec<_> = samples.iter().map(|s| (&s["flows"], &s["isolated"])).collect();
+    assert_eq!(
+        serde_json::to_value(what).unwrap(),
+        serde_json::json!([[1, false], [1, true], [50, false], [50, true]])
+    );
+    for sample in samples {
+        assert!(sample["pause_ms"].as_f64().unwrap() > 0.0, "{sample}");
+        // ConnTrack and PacketSizeHistogram at least: a change that lost their state would be the faster one.
+        assert!(sample["carried"].as_u64().unwrap() >= 2, "{sample}");
+    }
+}

@@ -25,7 +25,7 @@ impl Part {
 /// ([`weir_nf::Instance::take_flow`]) stands behind 16 bits, whose it is and whether a flow begins with it, and 32 bits, how long it is;
 /// little-endian.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flows(#[serde(with = "crate::as_bytes")] pub Vec<u8>);
+pub struct Flows(#[serde(with = "serde_bytes")] pub Vec<u8>);
 
 /// In a record's first word: another flow begins.
 const BEGINS: u16 = 1 << 15;

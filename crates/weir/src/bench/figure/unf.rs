@@ -5,6 +5,7 @@ use super::values::{across, median, not_granted, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
+use crate::bench::flows::rates;
 use crate::bench::instances;
 use crate::bench::sample::BenchError;
 use crate::policy::{self, Consolidate};
@@ -176,12 +177,6 @@ pub fn service_chain(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 /// 1,000 flows whose packets are requests, of 200 bytes with the check sequence.
 fn requests() -> ListedSpec {
-    const HEADS: usize = 54;
-    let mut payload =
-        b"GET /products/item?id=42 HTTP/1.1\r\nHost: shop.example\r\nAccept: */*\r\nX-Pad: "
-            .to_vec();
-    payload.resize(200 - 4 - HEADS - 4, b'x');
-    payload.extend_from_slice(b"\r\n\r\n");
     let flow = |i: u16| ListedFlow {
         source: [192, 0, 2, (i % 250) as u8 + 1].into(),
         destination: [198, 51, 100, 1].into(),
@@ -190,7 +185,7 @@ fn requests() -> ListedSpec {
     };
     ListedSpec {
         flows: (0..1000).map(flow).collect(),
-        payloads: vec![payload],
+        payloads: rates::requests(0).payloads,
         size: 60,
         packets: None,
         burst: None,

@@ -7,8 +7,8 @@ mod common_moves;
 
 use common_crash::*;
 use common_moves::*;
-use rustix::process::Signal;
-use std::time::Instant;
+use rustix::process::{Signal, kill_process};
+use std::time::{Duration, Instant};
 
 /// Packets from two sources, which come to the segment's replicas by different NFs.
 const TWO_ENTRIES: &str = "
@@ -262,6 +262,42 @@ fn who_asks_as_soon_as_there_is_a_socket_is_answered_in_full() {
         moving.run.signal(Signal::INT);
         moving.run.finish().assert_sound("soon");
     }
+}
+
+/// Who asks just before a graph is changed has the answer, though the worker that he waits for answers only when all are being brought to
+/// rest: until then it is stopped.
+#[test]
+fn who_is_answered_while_a_graph_is_held_still_to_be_changed_has_the_answer() {
+    let args =
+        ["--bind", "0=gen:size=64,flows=500,seed=1", "--bind", "1=gen:size=64,flows=500,seed=2"];
+    let more = ["--bind", "2=null", "--instances", "mon=2", "--patience", "0"];
+    let mut moving = Moving::start("held-still", TWO, &[&args[..], &more].concat());
+    moving.wait_for_counts("all flows to be there", |counts| counts.iter().sum::<u64>() == 1000);
+    let mut answered = false;
+    for round in 0..10 {
+        let stopped = moving.run.workers()["mon#1"];
+        kill_process(stopped, Signal::STOP).unwrap();
+        let socket = moving.socket.clone();
+        let asks = std::thread::spawn(move || weir(&socket, &["get", "flows", "--nf", "mon"]));
+        // Nobody tells when the question has come, nor when the graph is held still: that this is so in most rounds is enough.
+        std::thread::sleep(Duration::from_millis(100));
+        let name = format!("more{round}");
+        let longer = TWO.replace("mon -> out", &format!("mon -> {name} -> out"));
+        moving.scratch.policy(&format!("{longer} MacSwap {name};"));
+        moving.run.signal(Signal::HUP);
+        wait_until("the next workers", PATIENCE, || moving.run.workers().contains_key(&name));
+        std::thread::sleep(Duration::from_millis(100));
+        kill_process(stopped, Signal::CONT).unwrap();
+        moving.run.wait_for_line("a word on the relink", |line| line.contains("relinked"));
+        let said = asks.join().unwrap();
+        let has_come = counted(&said).is_some_and(|counts| counts.iter().sum::<u64>() == 1000);
+        let is_refused = said.error.contains("is being relinked");
+        assert!(has_come || is_refused, "{said:?}");
+        answered |= has_come;
+    }
+    assert!(answered, "nobody asked in time");
+    moving.run.signal(Signal::INT);
+    moving.run.finish().assert_sound("held-still");
 }
 
 #[test]

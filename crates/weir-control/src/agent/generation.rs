@@ -18,7 +18,7 @@ use super::{Agent, AgentError, Event, Start, State};
 use crate::census::Census;
 use crate::recover::recover;
 use crate::setup::Setup;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_device::Place;
 use weir_packet::DropReason;
@@ -493,6 +493,12 @@ impl Agent {
     /// The next generation has taken over: this agent is its agent from now on, and what it was retires.
     fn become_next(&mut self, next: Next, relinked: Relinked) {
         let mut old = std::mem::replace(self, next.agent);
+        // Somebody may wait for what was answered while all workers were brought to rest; what happened to workers is the old
+        // generation's to tell, as they have its numbers.
+        let (graphs, workers) =
+            std::mem::take(&mut old.events).into_iter().partition(Event::is_of_graph);
+        old.events = workers;
+        self.events.extend::<VecDeque<_>>(graphs);
         // Who died since it was launched is remembered as well; those that began learn it when they die of it.
         self.crashes = old.crashes.for_next(&old.setup, &self.setup);
         self.generation.retired = std::mem::take(&mut old.generation.retired);

@@ -46,6 +46,12 @@ impl Generator {
         }
     }
 
+    /// The first packet of a flow that a generator of `spec` makes.
+    #[must_use]
+    pub fn packet(spec: &GeneratorSpec, flow: u32) -> Vec<u8> {
+        template(spec, flow)
+    }
+
     /// How many packets may be made now, and how long to wait when none.
     fn allowed(&self, elapsed_ns: u64) -> Result<u64, Status> {
         let left = self.spec.packets.map_or(u64::MAX, |n| n.saturating_sub(self.made));

@@ -294,10 +294,10 @@ fn each_rival_that_is_installed_forwards_packets_and_its_processor_time_is_measu
         return;
     }
     let scratch = Scratch::new();
-    let ended = bench(&["figure", "rivals"], scratch.path()).output().unwrap();
+    let ended = bench(&["figure", "rivals", "rivals-blank"], scratch.path()).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
-    let record = record(scratch.path(), "rivals");
-    let all = samples(&record);
+    let [record, blank] = ["rivals", "rivals-blank"].map(|name| record(scratch.path(), name));
+    let all: Vec<_> = samples(&record).into_iter().chain(samples(&blank)).collect();
     for (rival, program) in [
         ("testpmd", "/usr/bin/dpdk-testpmd"),
         ("Open vSwitch", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk"),

@@ -1,22 +1,23 @@
-//! Others on the same machine, in the same run, with packets of the same sizes.
+//! Others on the same machine, in the same run, with the same packets.
 
+mod capture;
 pub mod kernel;
 mod ovs;
+mod testpmd;
 
+use self::testpmd::{Burst, Devices};
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
-use crate::bench::machine::{cpu_time_ns, mhz, round_trip};
-use crate::bench::own::{self, ENDS_WITH_US, Folder, OutputError, Process};
+use crate::bench::machine::mhz;
+use crate::bench::own::{self, OutputError};
 use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{ChildStdin, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
 
@@ -41,6 +42,8 @@ pub enum RivalError {
     Mute(&'static str, String),
     #[error("{0} did not end within {1:?}")]
     Late(&'static str, Duration),
+    #[error("cannot write the packets for {0}: {1}")]
+    Packets(&'static str, weir_capture::WriteError),
 }
 
 /// Runs what belongs to a rival to its end, or for so long.
@@ -62,55 +65,50 @@ enum Who {
     Weir(usize),
     /// dpdk-testpmd with a forwarding mode, between such devices, by bursts of so many packets.
     Testpmd(&'static str, Devices, Burst),
-    /// Open vSwitch, two ports, a flow each way.
+    /// Open vSwitch, two ports that have Weir's packets, a flow each way.
     Ovs,
-}
-
-/// What testpmd receives from and sends into.
-#[derive(Debug, Clone, Copy)]
-enum Devices {
-    /// A buffer is taken for each packet, and given back.
-    Null,
-    /// Two rings, in which the same packets go round.
-    Ring,
-}
-
-/// How many packets testpmd takes at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Burst {
-    /// 32.
-    Usual,
-    /// As many as Weir does, and the largest cache of buffers that DPDK has, which two such bursts fit into.
-    AsWeir,
 }
 
 /// Weir's limit, as in every plot of throughput; rivals have others.
 const LIMIT: &str = "echo: no µNF (Weir)";
 
-const ALL: [(&str, Who); 8] = [
-    (LIMIT, Who::Weir(0)),
-    ("Weir: one MacSwap", Who::Weir(1)),
+type Line = (&'static str, Who);
+
+const ECHO: Line = (LIMIT, Who::Weir(0));
+const MACSWAP: Line = ("Weir: one MacSwap", Who::Weir(1));
+
+/// Who has the same packets.
+const SAME: &[Line] = &[
+    ECHO,
+    MACSWAP,
+    ("testpmd io", Who::Testpmd("io", Devices::Capture, Burst::Usual)),
+    ("testpmd macswap", Who::Testpmd("macswap", Devices::Capture, Burst::Usual)),
+    ("Open vSwitch, two flows", Who::Ovs),
+];
+
+/// Who has packets whose content nobody writes, beside Weir.
+const BLANK: &[Line] = &[
+    ECHO,
+    MACSWAP,
     ("testpmd io, null", Who::Testpmd("io", Devices::Null, Burst::Usual)),
     ("testpmd macswap, null", Who::Testpmd("macswap", Devices::Null, Burst::Usual)),
     ("testpmd macswap, null, bursts of 256", Who::Testpmd("macswap", Devices::Null, Burst::AsWeir)),
     ("testpmd io, rings", Who::Testpmd("io", Devices::Ring, Burst::Usual)),
     ("testpmd macswap, rings", Who::Testpmd("macswap", Devices::Ring, Burst::Usual)),
-    ("Open vSwitch, two flows", Who::Ovs),
 ];
 
-const TESTPMD: &str = "dpdk-testpmd";
 /// Where DPDK makes its folder; even what shares nothing makes one. For root it is /run otherwise.
 const DPDK_FOLDER: &str = "RUNTIME_DIRECTORY";
 const NFT: &str = "nft";
 const ROOT: &str = "root";
 /// In which of Debian's packages rivals are.
 const PACKAGES: [(&str, &str); 3] =
-    [(TESTPMD, "dpdk-dev"), (ovs::NAME, "openvswitch-switch-dpdk"), (NFT, "nftables")];
+    [(testpmd::NAME, "dpdk-dev"), (ovs::NAME, "openvswitch-switch-dpdk"), (NFT, "nftables")];
 
 /// What can be had of all that figures of rivals need.
 pub fn had() -> Vec<String> {
     static ONCE: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let all = || [TESTPMD, ovs::NAME, NFT, ROOT].into_iter();
+    let all = || [testpmd::NAME, ovs::NAME, NFT, ROOT].into_iter();
     ONCE.get_or_init(|| all().filter(|name| is_there(name)).map(str::to_owned).collect()).clone()
 }
 
@@ -170,23 +168,39 @@ fn is_on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| is_program(&folder.join(program)))
 }
 
+/// With the same packets, by size.
 pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let (testpmd, ovs) = (is_had(TESTPMD), is_had(ovs::NAME));
-    if !testpmd {
+    measure_lines(effort, SAME, &SIZES)
+}
+
+/// Where nobody writes packets' content, so that size is nothing to testpmd, which touches no more than headers: once is enough.
+pub fn measure_blank(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
+    measure_lines(effort, BLANK, &SIZES[..1])
+}
+
+fn measure_lines(
+    effort: &Effort<'_>,
+    lines: &[Line],
+    sizes: &[u16],
+) -> Result<Vec<Series>, BenchError> {
+    let (has_testpmd, has_ovs) = (is_had(testpmd::NAME), is_had(ovs::NAME));
+    let asks_ovs = lines.iter().any(|(_, who)| matches!(who, Who::Ovs));
+    if !has_testpmd {
         effort.leave_out(
             "dpdk-testpmd is not installed (Debian: apt-get install dpdk-dev, or --install)",
         );
     }
-    if !ovs {
+    if !has_ovs && asks_ovs {
         effort.leave_out(
             "Open vSwitch with DPDK is not installed (Debian: apt-get install openvswitch-switch-dpdk, or --install)",
         );
     }
-    let points = points(|who| match who {
+    let is_there = |(_, who): &&Line| match who {
         Who::Weir(_) => true,
-        Who::Testpmd(..) => testpmd,
-        Who::Ovs => ovs,
-    });
+        Who::Testpmd(..) => has_testpmd,
+        Who::Ovs => has_ovs,
+    };
+    let points = points(lines.iter().filter(is_there), sizes);
     let points = effort.in_turn(&points);
     let mut gone = BTreeSet::new();
     effort.round_of(&points, |(name, x, (who, size))| {
@@ -197,7 +211,7 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let sample = match who {
             Who::Weir(n) => weir(effort, n, size),
             Who::Testpmd(mode, devices, burst) => {
-                testpmd_sample(effort, (mode, devices, burst), size).map_err(BenchError::from)
+                testpmd::sample(effort, (mode, devices, burst), size).map_err(BenchError::from)
             }
             Who::Ovs => ovs::sample(effort, size).map_err(BenchError::from),
         };
@@ -214,169 +228,58 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     })
 }
 
-/// Who is measured with which sizes, of those that are there.
-fn points(is_there: impl Fn(&Who) -> bool) -> Vec<(&'static str, f64, (Who, u16))> {
-    // Nobody in testpmd touches more than headers, so that size is nothing to it: once is enough to show it.
-    let sizes = |who: &Who| match who {
-        Who::Testpmd(_, Devices::Ring, _) | Who::Testpmd(_, _, Burst::AsWeir) => &SIZES[..1],
-        _ => &SIZES[..],
-    };
-    ALL.into_iter()
-        .filter(|(_, who)| is_there(who))
-        .flat_map(|(name, who)| sizes(&who).iter().map(move |s| (name, f64::from(*s), (who, *s))))
+/// Each of the lines with each size.
+fn points<'l>(
+    lines: impl Iterator<Item = &'l Line>,
+    sizes: &[u16],
+) -> Vec<(&'static str, f64, (Who, u16))> {
+    lines
+        .flat_map(|(name, who)| sizes.iter().map(move |s| (*name, f64::from(*s), (*who, *s))))
         .collect()
 }
 
 fn weir(effort: &Effort<'_>, macswaps: usize, size: u16) -> Result<Sample, BenchError> {
-    let generator = GeneratorSpec { size: size - 4, ..GeneratorSpec::default() };
-    let source = DeviceSpec::Generator(generator);
+    let source = DeviceSpec::Generator(generator(size));
     Ok(effort.sampling.take(&chain_policy(macswaps), Isolate::Each, source)?.into())
 }
 
+/// Where all packets are from, of so many bytes with the check sequence.
+fn generator(size: u16) -> GeneratorSpec {
+    GeneratorSpec { size: size - 4, ..GeneratorSpec::default() }
+}
+
 pub fn judge(series: &[Series]) -> (Verdict, String) {
-    let of = |(name, _): &(&str, Who)| match median(series, name, 64.0) {
+    let text = format!(
+        "{}. The rivals' one core does what Weir's two do: it writes each packet into a buffer, as Weir's source does, and forwards it. Each of them leaves out a process for each function, and \
+         ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
+        told(series, SAME)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+pub fn judge_blank(series: &[Series]) -> (Verdict, String) {
+    let text = format!(
+        "{}. Weir's source writes its packets, which rivals leave out: null devices give blank frames, all alike; on rings 128 packets go round that nobody takes or gives back. What else they \
+         leave out is told in figure rivals",
+        told(series, BLANK)
+    );
+    (Verdict::DifferentSetUp, text)
+}
+
+fn told(series: &[Series], lines: &[Line]) -> String {
+    let of = |(name, _): &Line| match median(series, name, 64.0) {
         mpps if mpps.is_nan() => format!("{name} not to be had"),
         mpps => {
             let cycles = cpu_ns(series, name, 64.0) * mhz() / 1e3;
             format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles")
         }
     };
-    let (all, clock): (Vec<String>, _) = (ALL.iter().map(of).collect(), mhz() as u32);
-    let text = format!(
+    let (all, clock): (Vec<String>, _) = (lines.iter().map(of).collect(), mhz() as u32);
+    format!(
         "at 64 bytes; cycles a packet are processor time, of all threads that take part, times the clock of {clock} MHz that the kernel states (on virtual machines the time \
-         stamp counter's: a core that is boosted makes more): {}. Packets are of the same sizes, not the same: Weir's are UDP packets of 1,000 flows, the rivals' blank \
-         frames, all alike, so that Open vSwitch finds the same flow of a port in its cache for ever. The rivals' one core does what Weir's two do. Each of them leaves out writing packets' \
-         content, a process for each function, and ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets; on rings \
-         testpmd takes and gives back no buffer: 128 packets go round. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
+         stamp counter's: a core that is boosted makes more): {}",
         all.join("; ")
-    );
-    (Verdict::DifferentSetUp, text)
-}
-
-/// testpmd as it runs.
-struct Testpmd {
-    process: Process,
-    say: ChildStdin,
-    lines: Receiver<String>,
-    last: String,
-    // Where it leaves what it leaves; gone after it.
-    _folder: Folder,
-}
-
-impl Testpmd {
-    fn start(
-        (mode, devices, burst): (&str, Devices, Burst),
-        size: u16,
-        cores: [usize; 2],
-    ) -> Result<Self, RivalError> {
-        let device = |i: usize| match devices {
-            Devices::Null => format!("--vdev=net_null{i},size={}", size - 4),
-            Devices::Ring => format!("--vdev=net_ring{i}"),
-        };
-        let failed = |e| RivalError::Start(TESTPMD, e);
-        let folder = Folder::new("weir-testpmd").map_err(failed)?;
-        let [first, ends_with_us @ ..] = ENDS_WITH_US;
-        let mut command = Command::new(first);
-        command
-            .args(ends_with_us)
-            // It writes whole blocks into a pipe, unless told otherwise.
-            .args(["stdbuf", "-oL", TESTPMD])
-            .env(DPDK_FOLDER, folder.path())
-            .args(["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf"])
-            .arg(format!("--file-prefix=weir-{}", std::process::id()))
-            .arg(format!("-l{},{}", cores[0], cores[1]))
-            .args([device(0), device(1)])
-            .args(["--", "-i", "--total-num-mbufs=16384", "--no-mlockall"])
-            .arg(format!("--forward-mode={mode}"))
-            .args(match burst {
-                Burst::Usual => &[][..],
-                Burst::AsWeir => &["--burst=256", "--mbcache=512"],
-            })
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null());
-        let mut process = Process::start(&mut command).map_err(failed)?;
-        let missing = || RivalError::Start(TESTPMD, std::io::ErrorKind::BrokenPipe.into());
-        let say = process.stdin().ok_or_else(missing)?;
-        let out = process.stdout().ok_or_else(missing)?;
-        let (send, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
-                if send.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Testpmd { process, say, lines, last: String::new(), _folder: folder })
-    }
-
-    fn tell(&mut self, command: &str) {
-        // Whether it was heard is seen in the answer.
-        let _ = writeln!(self.say, "{command}");
-        let _ = self.say.flush();
-    }
-
-    /// Packets sent so far by both ports, and when.
-    fn sent(&mut self) -> Result<(u64, Instant), RivalError> {
-        self.tell("show port stats all");
-        let (mut sum, end) = (0, Instant::now() + PATIENCE);
-        for _ in 0..2 {
-            loop {
-                let left = end.saturating_duration_since(Instant::now());
-                let line = self.lines.recv_timeout(left).map_err(|e| match e {
-                    RecvTimeoutError::Timeout => RivalError::Mute(TESTPMD, self.last.clone()),
-                    RecvTimeoutError::Disconnected => RivalError::Ended(TESTPMD, self.last.clone()),
-                })?;
-                let packets = line.trim().strip_prefix("TX-packets:");
-                let packets =
-                    packets.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-                self.last = line;
-                if let Some(packets) = packets {
-                    sum += packets;
-                    break;
-                }
-            }
-        }
-        Ok((sum, Instant::now()))
-    }
-}
-
-impl Drop for Testpmd {
-    fn drop(&mut self) {
-        self.tell("quit");
-        // If it does not, it is killed.
-        let _ = self.process.ended_within(Duration::from_secs(5));
-    }
-}
-
-fn testpmd_sample(
-    effort: &Effort<'_>,
-    forwards: (&str, Devices, Burst),
-    size: u16,
-) -> Result<Sample, RivalError> {
-    let sampling = effort.sampling;
-    let cores = [sampling.device_core, sampling.chain_core];
-    let before = round_trip(cores[0], cores[1]);
-    let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
-    let mut testpmd = Testpmd::start(forwards, size, cores)?;
-    testpmd.tell(match forwards.1 {
-        Devices::Null => "start",
-        // Two bursts of 32 from each port.
-        Devices::Ring => "start tx_first 2",
-    });
-    // Once to know that it runs.
-    testpmd.sent()?;
-    std::thread::sleep(span / 2);
-    let (from, start) = testpmd.sent()?;
-    let busy = cpu_time_ns([testpmd.process.id()]);
-    std::thread::sleep(span);
-    let (to, end) = testpmd.sent()?;
-    let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.process.id()])], [from, to]);
-    drop(testpmd);
-    let after = round_trip(cores[0], cores[1]);
-    let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
-    // It is in the default class.
-    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, [before, after]) })
+    )
 }
 
 /// Nanoseconds of processor time for each packet, from what there was of both before and after.
@@ -388,9 +291,10 @@ fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::ECHO;
+    use crate::bench::figure;
     use crate::bench::figure::data::tests::sampling;
     use std::cell::RefCell;
+    use std::time::Instant;
 
     #[test]
     fn rivals_of_one_size_follow_each_other_and_every_other_round_goes_backwards() {
@@ -404,14 +308,14 @@ mod tests {
                 left_out: RefCell::default(),
                 failed: RefCell::default(),
             };
-            let points = effort.in_turn(&points(|_| true));
+            let points = effort.in_turn(&points(SAME.iter(), &SIZES));
             points.into_iter().map(|(name, x, _)| (name, x)).collect()
         };
         let [forwards, mut backwards] = [1, 2].map(order);
         assert!(forwards.iter().map(|(_, x)| x).is_sorted(), "{forwards:?}");
         assert_eq!(
-            forwards[..ALL.len()],
-            ALL.map(|(name, _)| (name, 64.0)),
+            forwards[..SAME.len()],
+            SAME.iter().map(|(name, _)| (*name, 64.0)).collect::<Vec<_>>(),
             "all at one size first"
         );
         backwards.reverse();
@@ -420,9 +324,10 @@ mod tests {
 
     #[test]
     fn the_limit_is_recognised_by_its_name() {
-        assert!(LIMIT.starts_with(ECHO));
-        let (_, text) = judge(&[]);
-        assert!(text.contains(LIMIT), "{text}");
+        assert!(LIMIT.starts_with(figure::ECHO));
+        for (_, text) in [judge(&[]), judge_blank(&[])] {
+            assert!(text.contains(LIMIT), "{text}");
+        }
     }
 
     #[test]

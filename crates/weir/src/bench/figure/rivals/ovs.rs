@@ -1,6 +1,6 @@
 //! Open vSwitch with its DPDK datapath, in a folder of its own: no service of the machine's is touched.
 
-use super::{DPDK_FOLDER, PATIENCE, RivalError, per_packet, run};
+use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet, run};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
 use crate::bench::machine::{cpu_time_ns, round_trip};
@@ -71,11 +71,12 @@ impl Ovs {
         self.ask("ovs-vsctl", &all).map(drop)
     }
 
-    /// A bridge of two null devices, forwarded by `core`.
+    /// A bridge of two devices that have Weir's packets of this size, forwarded by `core`.
     fn start(size: u16, core: usize) -> Result<Self, RivalError> {
         let failed = |e| RivalError::Start(NAME, e);
         let folder = Folder::new("weir-ovs").map_err(failed)?;
         let mut ovs = Ovs { folder, daemons: Vec::new() };
+        capture::write(ovs.folder.path(), size).map_err(|e| RivalError::Packets(NAME, e))?;
         ovs.ask("ovsdb-tool", &["create", &ovs.at("conf.db"), SCHEMA])?;
         let remote = format!("--remote=punix:{}", ovs.at("db.sock"));
         let mut database = ovs.command("ovsdb-server");
@@ -105,7 +106,10 @@ impl Ovs {
         for port in [0, 1] {
             let (name, device) = (
                 format!("p{port}"),
-                format!("options:dpdk-devargs=eth_null{port},size={}", size - 4),
+                format!(
+                    "options:dpdk-devargs=\"net_pcap{port},{}\"",
+                    capture::device(ovs.folder.path())
+                ),
             );
             ovs.set(&[
                 "add-port",

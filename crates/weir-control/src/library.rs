@@ -31,6 +31,15 @@ impl Catalog for Library {
         })
     }
 
+    fn nf_with(&self, type_name: &str, config: &serde_json::Value) -> Option<NfInfo> {
+        let mut info = self.nf(type_name)?;
+        if let Some(affinity) = weir_nf::find(type_name).ok()?.affinity(config) {
+            info.work =
+                Work { affinity: affinity_of(affinity), scales: scales(affinity), ..info.work };
+        }
+        Some(info)
+    }
+
     fn types(&self) -> Vec<String> {
         weir_nf::registrations().iter().map(|r| r.descriptor.name.to_owned()).collect()
     }
@@ -121,21 +130,30 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
             weir_nf::Effect::Stateful => Effect::Stateful,
             weir_nf::Effect::External => Effect::External,
         },
-        affinity: match d.affinity {
-            weir_nf::Affinity::None => Affinity::None,
-            weir_nf::Affinity::Flow => Affinity::Flow,
-            weir_nf::Affinity::Ends => Affinity::Ends,
-            weir_nf::Affinity::Fields { fields, symmetric } => {
-                let fields: Vec<Field> = fields.iter().map(|f| field_of(*f)).collect();
-                Affinity::of_fields(fields.into(), symmetric).unwrap_or(Affinity::Source)
-            }
-            weir_nf::Affinity::All => Affinity::Source,
-        },
+        affinity: affinity_of(d.affinity),
         cost_cycles: d.cost_cycles,
         keeps,
         reads: fields(d, weir_nf::Touch::Read),
         writes: fields(d, weir_nf::Touch::Write),
-        // Its affinity says how packets are divided, if they may be.
-        scales: d.affinity != weir_nf::Affinity::All,
+        scales: scales(d.affinity),
+    }
+}
+
+/// An affinity says how packets are divided, if they may be.
+fn scales(affinity: weir_nf::Affinity) -> bool {
+    affinity != weir_nf::Affinity::All
+}
+
+/// The SDK's word for which packets must meet as the planner's.
+fn affinity_of(affinity: weir_nf::Affinity) -> Affinity {
+    match affinity {
+        weir_nf::Affinity::None => Affinity::None,
+        weir_nf::Affinity::Flow => Affinity::Flow,
+        weir_nf::Affinity::Ends => Affinity::Ends,
+        weir_nf::Affinity::Fields { fields, symmetric } => {
+            let fields: Vec<Field> = fields.iter().map(|f| field_of(*f)).collect();
+            Affinity::of_fields(fields.into(), symmetric).unwrap_or(Affinity::Source)
+        }
+        weir_nf::Affinity::All => Affinity::Source,
     }
 }

@@ -281,6 +281,14 @@ impl Catalog for Extended {
         })
     }
 
+    fn nf_with(&self, type_name: &str, config: &serde_json::Value) -> Option<NfInfo> {
+        match self.find(type_name) {
+            // An outside program is not asked what its configuration makes of it.
+            Some(_) => self.nf(type_name),
+            None => Library.nf_with(type_name, config),
+        }
+    }
+
     fn types(&self) -> Vec<String> {
         let own = self.outside().map(|(_, nf)| nf.name.clone());
         let mut all: Vec<_> = Library.types().into_iter().chain(own).collect();

@@ -1,7 +1,7 @@
 //! The trait that a µNF implements.
 
 use crate::ctx::{Cause, Ctx, Env};
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Affinity, Descriptor};
 use crate::flows::FlowState;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -35,6 +35,12 @@ pub trait Nf: Sized + Send + 'static {
     /// none.
     fn generate(config: Value, _neighbours: &Neighbours) -> Result<Value, ConfigError> {
         Ok(config)
+    }
+
+    /// Which packets must meet at one instance, for who tells it by its configuration, as fewer must than the descriptor
+    /// says. It must be pure.
+    fn affinity(_config: &Self::Config) -> Affinity {
+        Self::DESCRIPTOR.affinity
     }
 
     /// Compiles a configuration: whatever costs time is done here, not per packet.

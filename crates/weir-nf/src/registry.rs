@@ -1,7 +1,7 @@
 //! Which µNFs there are: each file registers its own.
 
 use crate::ctx::Env;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{Affinity, Descriptor};
 use crate::instance::{BuildError, Instance, Running};
 use crate::nf::{ConfigError, Merge, Neighbours, Nf};
 use serde_json::Value;
@@ -25,6 +25,7 @@ pub struct Registration {
     generate: Generate,
     make: Make,
     together: Together,
+    affinity: fn(&Value) -> Option<Affinity>,
     schema: fn() -> schemars::Schema,
 }
 
@@ -53,6 +54,7 @@ impl Registration {
             generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             together: together::<N>,
+            affinity: affinity::<N>,
             schema: crate::schema::of::<N::Config>,
         }
     }
@@ -74,6 +76,13 @@ impl Registration {
         (self.together)(reports)
     }
 
+    /// Which packets must meet at one instance with this configuration ([`Nf::affinity`](crate::Nf::affinity)); `None` for one that
+    /// is none.
+    #[must_use]
+    pub fn affinity(&self, config: &Value) -> Option<Affinity> {
+        (self.affinity)(config)
+    }
+
     /// JSON schema of the configuration.
     pub fn schema(&self) -> schemars::Schema {
         (self.schema)()
@@ -91,6 +100,12 @@ fn together<N: Nf>(reports: &[Value]) -> Option<Value> {
         }
     }
     serde_json::to_value(all?).ok()
+}
+
+/// Packets cannot be divided by what is not sound: then as the descriptor says.
+fn affinity<N: Nf>(config: &Value) -> Option<Affinity> {
+    let affinity = N::affinity(&serde_json::from_value(config.clone()).ok()?);
+    Some(if affinity.is_sound() { affinity } else { N::DESCRIPTOR.affinity })
 }
 
 inventory::collect!(Registration);

@@ -24,6 +24,7 @@ use weir_nf::{
 /// from the IP header on, by length on the wire; time is the packets'. What is not IP counts in `total` only.
 /// *Limits:* 65,536 flows. A new one takes the place of one that had just one packet, or of one that was idle for long
 /// ([`WhenFull::GiveWay`]), which has its burst anew when it comes again: who floods is held by `total`.
+/// With `total` there is one instance; without it flows divide over several, and can move.
 #[derive(Debug)]
 pub struct Policer {
     flow: Option<Meter>,
@@ -117,7 +118,7 @@ impl Nf for Policer {
         fields: FLOW_FIELDS,
         may_drop: true,
         effect: Effect::Stateful,
-        // One bucket for all of them.
+        // One bucket for all of them, if `total` has one.
         affinity: Affinity::All,
         cost_cycles: 110,
         tags: &[TagDecl { name: "color", kind: TagKind::Text }],
@@ -128,6 +129,10 @@ impl Nf for Policer {
     type Config = Config;
     type Flow = OfFlow;
     type Shared = Metered;
+
+    fn affinity(config: &Config) -> Affinity {
+        if config.total.is_some() { Affinity::All } else { Affinity::Flow }
+    }
 
     fn build(config: Config, env: &Env) -> Result<Self, ConfigError> {
         let meter = |limit: Option<Limit>, at| limit.map(|l| Meter::new(&l, at)).transpose();

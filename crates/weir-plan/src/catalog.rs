@@ -95,6 +95,11 @@ pub trait Catalog {
     /// The description of a type; `None` when there is no such type.
     fn nf(&self, type_name: &str) -> Option<NfInfo>;
 
+    /// The same with a configuration, on which may depend which packets must meet at one instance.
+    fn nf_with(&self, type_name: &str, _config: &serde_json::Value) -> Option<NfInfo> {
+        self.nf(type_name)
+    }
+
     /// The names of all types.
     fn types(&self) -> Vec<String>;
 

@@ -231,7 +231,7 @@ impl<'a> Declared<'a> {
             self.declare(&instance.name, what, errors);
             return;
         }
-        let known = catalog.nf(&type_name.value);
+        let known = catalog.nf_with(&type_name.value, &json(instance));
         let word = || (type_name.value == tee::TEE).then(tee::info);
         let what = match known.or_else(word) {
             None => {

@@ -101,6 +101,11 @@ impl Catalog for Known {
         self.programs.nf(type_name).or_else(described)
     }
 
+    fn nf_with(&self, type_name: &str, config: &serde_json::Value) -> Option<NfInfo> {
+        let described = || self.described.get(type_name).map(|one| one.info.clone());
+        self.programs.nf_with(type_name, config).or_else(described)
+    }
+
     fn types(&self) -> Vec<String> {
         let mut all = self.programs.types();
         all.extend(self.described.keys().cloned());

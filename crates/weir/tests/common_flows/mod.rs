@@ -150,6 +150,15 @@ pub const SUBJECTS: &[Subject] = &[
         moves: Moves::Never,
     },
     Subject {
+        name: "Policer of flows",
+        declared: "Policer limit { flow: { rate: 200000, burst: 4000 } };",
+        links: "front -> limit @-> wan;",
+        nfs: &["limit"],
+        options: divided!("limit"),
+        undisturbed: "--isolate none",
+        moves: Moves::Flows,
+    },
+    Subject {
         name: "counters",
         declared: "PacketSizeHistogram sizes;  CountSubnet nets;  CountUrl urls;  ValidateUrl valid;",
         links: "front -> sizes -> nets -> urls -> valid @-> wan;",

@@ -36,6 +36,10 @@ impl Catalog for WithTemplates {
         Library.nf(type_name)
     }
 
+    fn nf_with(&self, type_name: &str, config: &Value) -> Option<NfInfo> {
+        Library.nf_with(type_name, config)
+    }
+
     fn types(&self) -> Vec<String> {
         Library.types()
     }

@@ -264,9 +264,12 @@ impl Setup {
         self.workers.iter().any(|w| live(&w.end))
     }
 
-    /// Most packets that one µNF may hold: all together leave half of each pool to move.
+    /// Most packets that one µNF may hold: all together leave half of each pool to move, and of each share of a gate's.
     pub fn hold_most(&self) -> u32 {
         let holders = self.workers.iter().map(|w| w.holders).sum::<u32>().max(1);
-        ((1u32 << self.sizes.pool_bits) / 2 / holders).max(1)
+        let is_gate = |w: &WorkerSetup| matches!(w.end, EndSpec::Gate { .. });
+        let divides = !self.groups.is_empty() && self.workers.iter().any(is_gate);
+        let shares = if divides { u32::from(self.sources).max(1) } else { 1 };
+        ((1u32 << self.sizes.pool_bits) / shares / 2 / holders).max(1)
     }
 }

@@ -300,7 +300,7 @@ impl Plan {
         sizing: Sizing<'_>,
     ) -> Result<(Self, Instances), PlanError> {
         domains::check(graph, options)?;
-        error::asked_for(graph, options, sizing)?;
+        error::asked_for(graph, sizing)?;
         error::shed(graph, options)?;
         let mut shedding = graph.clone();
         shedding.shed(&options.shed);
@@ -308,10 +308,6 @@ impl Plan {
         let bound = match options.isolate {
             Isolate::None => Bound::OneWorker,
             Isolate::Each | Isolate::Auto => Bound::Cores,
-        };
-        let bound = match error::apart(graph, options) {
-            true => Bound::Apart,
-            false => bound,
         };
         let several = |graph: &Graph| {
             let all = size::sized(graph, sizing, bound).nfs.into_iter();

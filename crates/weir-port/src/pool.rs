@@ -19,6 +19,17 @@ pub struct HomePool {
     doubled: u64,
     /// Nothing was collected yet.
     first_time: bool,
+    shares: Option<Shares>,
+}
+
+/// Free buffers that are not for the source which is served.
+struct Shares {
+    /// By source: which share is its.
+    of_source: Vec<Option<usize>>,
+    /// By share; what the one that is served has stands in the pool itself.
+    free: Vec<Vec<u32>>,
+    /// The share that is served.
+    served: usize,
 }
 
 impl HomePool {
@@ -33,10 +44,80 @@ impl HomePool {
     ) -> Self {
         let free = Vec::with_capacity(len as usize);
         let foreign = vec![0; rings.len()];
-        HomePool { rings, free, first, len, owner, own, foreign, doubled: 0, first_time: true }
+        HomePool {
+            rings,
+            free,
+            first,
+            len,
+            owner,
+            own,
+            foreign,
+            doubled: 0,
+            first_time: true,
+            shares: None,
+        }
     }
 
-    /// Takes up to `want` free buffers' worth into reach; says how many there are.
+    /// Divides the buffers among these sources, by their numbers, so that a successor divides them alike: packets of one that wait
+    /// further on then leave buffers for those of the others, which they may wait for. Of one source, or none, nothing
+    /// changes. The first is served.
+    #[must_use]
+    pub fn divided(mut self, sources: &[usize]) -> Self {
+        let mut sources = sources.to_vec();
+        sources.sort_unstable();
+        sources.dedup();
+        if sources.len() > 1 {
+            let mut of_source = vec![None; sources.last().map_or(0, |last| last + 1)];
+            for (share, source) in sources.iter().enumerate() {
+                if let Some(of) = of_source.get_mut(*source) {
+                    *of = Some(share);
+                }
+            }
+            // Each is where all that comes back is taken in first.
+            let free = sources.iter().map(|_| Vec::with_capacity(self.len as usize)).collect();
+            self.shares = Some(Shares { of_source, free, served: 0 });
+        }
+        self
+    }
+
+    /// What is taken from here on is of this source's share.
+    pub fn serve(&mut self, source: usize) {
+        let Some(shares) = &mut self.shares else { return };
+        let share = shares.of_source.get(source).copied().flatten().unwrap_or(shares.served);
+        if share == shares.served {
+            return;
+        }
+        for at in [shares.served, share] {
+            if let Some(other) = shares.free.get_mut(at) {
+                std::mem::swap(other, &mut self.free);
+            }
+        }
+        shares.served = share;
+    }
+
+    /// Of what was collected, from `first` on, puts aside what is not of the share that is served.
+    fn put_aside(&mut self, first: usize) {
+        let Some(shares) = &mut self.shares else { return };
+        let (count, len) = (shares.free.len() as u64, u64::from(self.len.max(1)));
+        let mut kept = first;
+        for at in first..self.free.len() {
+            let Some(&buffer) = self.free.get(at) else { break };
+            let share = u64::from(buffer.wrapping_sub(self.first)) * count / len;
+            match shares.free.get_mut(share as usize) {
+                Some(other) if share as usize != shares.served => other.push(buffer),
+                // Its own; a number of another pool would not have been collected.
+                _ => {
+                    if let Some(place) = self.free.get_mut(kept) {
+                        *place = buffer;
+                    }
+                    kept += 1;
+                }
+            }
+        }
+        self.free.truncate(kept);
+    }
+
+    /// Takes up to `want` free buffers' worth into reach; says how many there are, of the share that is served.
     #[inline]
     pub fn refill(&mut self, owners: &Owners, want: usize) -> usize {
         if self.free.len() < want {
@@ -47,7 +128,7 @@ impl HomePool {
 
     /// Takes in everything that came back.
     pub fn collect(&mut self, owners: &Owners) {
-        let pool = (self.first, self.len);
+        let (pool, before) = ((self.first, self.len), self.free.len());
         for (i, (ring, foreign)) in self.rings.iter_mut().zip(&mut self.foreign).enumerate() {
             // A predecessor that died between owning and claiming has written its number already.
             let own = self.own == Some(i) || (self.first_time && !broken::is("pool"));
@@ -56,6 +137,7 @@ impl HomePool {
             self.doubled += strange.doubled;
         }
         self.first_time = false;
+        self.put_aside(before);
     }
 
     /// Forgets what it remembers of its rings, and with `empty` its free buffers too: the agent
@@ -64,6 +146,8 @@ impl HomePool {
         self.rings.iter_mut().for_each(Consumer::resync);
         if empty {
             self.free.clear();
+            let shares = self.shares.iter_mut().flat_map(|shares| &mut shares.free);
+            shares.for_each(Vec::clear);
         }
     }
 
@@ -89,7 +173,7 @@ impl HomePool {
         self.free.pop()
     }
 
-    /// All free buffers in this process; the last is the one that is taken next.
+    /// All free buffers in this process, of the share that is served; the last is the one that is taken next.
     #[inline(always)]
     pub fn stack(&self) -> &[u32] {
         &self.free
@@ -107,7 +191,7 @@ impl HomePool {
         self.free.push(buffer);
     }
 
-    /// Lends all free buffers out, to be given back by [`HomePool::unlend`] before anything else.
+    /// Lends all free buffers of the share that is served out, to be given back by [`HomePool::unlend`] before anything else.
     #[inline]
     pub fn lend(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.free)
@@ -121,7 +205,13 @@ impl HomePool {
 
     /// Free buffers in this process.
     pub fn free(&self) -> usize {
-        self.free.len()
+        let shares = self.shares.iter().flat_map(|shares| &shares.free);
+        self.free.len() + shares.map(Vec::len).sum::<usize>()
+    }
+
+    /// Buffers for what is served, at least: a share, or the pool.
+    pub fn share_len(&self) -> usize {
+        self.len() / self.shares.as_ref().map_or(1, |shares| shares.free.len().max(1))
     }
 
     /// Buffers of the pool.

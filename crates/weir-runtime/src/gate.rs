@@ -54,8 +54,11 @@ pub(crate) struct Gate {
     /// It leads into a domain that need not be trusted, or out of one.
     into: bool,
     out_of: bool,
-    /// What is left of the patience with a domain that takes too slowly.
-    blocked: Credit,
+    /// By source: what is left of the patience with a domain that takes too slowly of it. Of one source it may take what it
+    /// likes, and keep the other's.
+    blocked: Vec<Credit>,
+    /// The source of which it has been waited for too long.
+    late: Option<usize>,
     /// By source: how long nothing has come, and what was promised then.
     silent: Vec<(Waiting, Option<Seq>)>,
 }
@@ -133,7 +136,8 @@ impl Gate {
             pool: Pool::default(),
             into,
             out_of,
-            blocked: Credit::default(),
+            blocked: (0..sources).map(|_| Default::default()).collect(),
+            late: None,
             silent: (0..sources).map(|_| Default::default()).collect(),
         }
     }
@@ -145,6 +149,11 @@ impl Gate {
         packets: &mut Vec<Packet>,
         pick: Option<&mut Pick>,
     ) -> Progress {
+        if let Some(source) = self.late.take()
+            && self.drop_some(station, packets, source) == Progress::Did
+        {
+            return Progress::Did;
+        }
         let Station { arena, outward, ingress, egress, home, .. } = station;
         let (Some(outward), Some(pool)) = (outward.as_ref(), home.as_mut()) else {
             // No packets can come: nothing leads to the NF that its edge leaves.
@@ -152,18 +161,29 @@ impl Gate {
         };
         // Of each packet one copy, or one for each port of an array.
         let each = 1 + pick.as_ref().map_or(0, |pick| pick.copies());
-        let free = more::most(each, pool, outward.owners());
-        let room = |source| egress.room(source, BATCH).min(free);
+        let (into, blocked, late) = (self.into, &mut self.blocked, &mut self.late);
+        let room = |source| {
+            pool.serve(source);
+            let room = egress.room(source, BATCH).min(more::most(each, pool, outward.owners()));
+            let credit = blocked.get_mut(source).filter(|_| into && room == 0);
+            if credit.is_some_and(|credit| credit.blocked(Instant::now())) {
+                *late = Some(source);
+            }
+            room
+        };
         let pulled = match ingress.pull(arena, packets, room) {
             Pull::Some(pulled) => pulled,
-            Pull::Blocked if self.into && self.blocked.blocked(Instant::now()) => {
-                return self.drop_some(station, packets);
-            }
             Pull::Blocked => {
+                if let Some(source) = self.late.take() {
+                    return self.drop_some(station, packets, source);
+                }
+                pool.collect(outward.owners());
                 let _ = idle(station);
                 return Progress::Later(GLANCE.as_nanos() as u64);
             }
             Pull::None => {
+                // Also what comes home for a source of which no packets come: the agent is told what is free.
+                pool.collect(outward.owners());
                 let progress = idle(station);
                 let again = if self.out_of { self.go_on_without(station) } else { None };
                 return match (progress, again) {
@@ -172,8 +192,10 @@ impl Gate {
                 };
             }
         };
-        if self.blocked.is_used() {
-            self.blocked.took(packets.len(), Instant::now());
+        pool.serve(pulled.source);
+        let credit = self.blocked.get_mut(pulled.source);
+        if let Some(credit) = credit.filter(|credit| credit.is_used()) {
+            credit.took(packets.len(), Instant::now());
         }
         if let Some((silent, ..)) = self.silent.get_mut(pulled.source) {
             silent.over();
@@ -278,10 +300,16 @@ impl Gate {
         copied
     }
 
-    /// The domain takes nothing: what comes for it is dropped, lest others wait for it.
-    fn drop_some(&mut self, station: &mut Station, packets: &mut Vec<Packet>) -> Progress {
+    /// The domain takes nothing of a source: what comes of it is dropped, lest others wait for it.
+    fn drop_some(
+        &mut self,
+        station: &mut Station,
+        packets: &mut Vec<Packet>,
+        late: usize,
+    ) -> Progress {
         let Station { arena, ingress, egress, .. } = station;
-        let pulled = match ingress.pull(arena, packets, |source| egress.dump_room(source, BATCH)) {
+        let room = |source| if source == late { egress.dump_room(source, BATCH) } else { 0 };
+        let pulled = match ingress.pull(arena, packets, room) {
             Pull::Some(pulled) => pulled,
             // Whoever writes down what is dropped is of our own domain, and will.
             Pull::Blocked => return Progress::Later(GLANCE.as_nanos() as u64),

@@ -104,10 +104,13 @@ pub(crate) fn most(each: usize, home: &mut HomePool, owners: &weir_mem::Owners) 
     if each == 0 {
         return BATCH;
     }
-    let free = home.refill(owners, BATCH.saturating_mul(each).min(home.len()));
+    let all = home.share_len();
+    let free = home.refill(owners, BATCH.saturating_mul(each).min(all));
+    // Of a share somebody else has none for long; of a whole pool a holding µNF may have half.
+    let spare = if all < home.len() { all } else { all / 2 };
     match free / each {
-        // The whole pool is hardly enough for one: it gets what there is.
-        0 if each > home.len() / 2 => free.min(1),
+        // All of them are hardly enough for one: it gets what there is.
+        0 if each > spare => free.min(1),
         n => n.min(BATCH),
     }
 }

@@ -152,6 +152,41 @@ fn a_gate_that_is_killed_loses_at_most_a_batch_and_leaks_nothing() {
     assert_eq!(numbers.len() as u64 + lost, 400_000);
 }
 
+/// Two ports, and instances of an NF that is apart from the others.
+const TWO_PORTS: &str = "
+Port<0> lan;  Port<1> wan;  Port<2> out;
+MacSwap head;  MacSwap guest;  MacSwap join;
+pipelet { lan -> head;  wan -> head;  head -> guest;  guest -> join;  join -> out; }";
+
+/// Gates before and behind the instances have few buffers, and what is merged behind them waits for packets of other gates: were
+/// buffers for whoever comes first, gates would wait for each other for ever.
+#[test]
+fn instances_in_a_domain_of_their_own_serve_several_ports_by_gates_with_few_buffers() {
+    const PACKETS: u64 = 40_000;
+    let scratch = common_crash::Scratch::new("domain-instances");
+    let policy = scratch.policy(TWO_PORTS);
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    write_capture(&input, PACKETS);
+    let rx = format!("0=pcap:rx={}", input.display());
+    let generated = format!("1=gen:size=200,flows=50,packets={PACKETS}");
+    let tx = format!("2=pcap:tx={}", out.display());
+    let binds = ["--bind", &rx, "--bind", &generated, "--bind", &tx];
+    let small = ["--pool", "64", "--ring", "64", "--instances", "guest=3"];
+    for domains in [&["guest=theirs"][..], &["guest=theirs", "join=another"]] {
+        let domains: Vec<&str> = domains.iter().flat_map(|d| ["--domain", d]).collect();
+        let _ = std::fs::remove_file(&out);
+        let run = Run::start(&policy, &[&binds[..], &small, &domains].concat());
+        let finished = run.finish();
+        let what = format!("{domains:?}");
+        finished.assert_sound(&what);
+        assert_eq!(finished.number("/balance/out"), 2 * PACKETS, "{what}: {}", finished.report);
+        let numbers = read_capture(&out, |bytes| (bytes.len() < 200).then(|| number(bytes)));
+        let numbers: Vec<u64> = numbers.into_iter().flatten().collect();
+        assert_eq!(numbers.len() as u64, PACKETS, "{what}");
+        assert_in_order(&numbers, &what);
+    }
+}
+
 #[test]
 fn a_domain_for_an_nf_that_there_is_not_is_refused() {
     let scratch = Scratch::new();

@@ -3,7 +3,6 @@
 use thiserror::Error;
 
 use super::{MAX_LANES, MAX_PARTS, Options};
-use crate::domains::domain_of;
 use crate::graph::{Graph, NodeKind};
 use crate::size::{MAX_INSTANCES, NoReplicas, Parts, Sizing};
 
@@ -72,15 +71,6 @@ pub enum PlanError {
         instance: String,
         /// Those it has.
         has: String,
-    },
-    /// Several instances, trust domains and several inputs.
-    #[error(
-        "--instances or --scale {instance}=...: with trust domains and packets from several ports there is one instance of each NF, as gates \
-         could wait for each other for ever; put all NFs into one domain, or ask for one instance"
-    )]
-    Apart {
-        /// The NF's name.
-        instance: String,
     },
     /// Several instances are asked for of an NF that may have one.
     #[error(
@@ -162,21 +152,6 @@ impl From<NoReplicas> for PlanError {
     }
 }
 
-/// True for a graph with trust domains and packets from several ports. A gate's buffers are for all sources: where its
-/// packets meet those of another gate in sequence, each could hold what the other waits for.
-pub(crate) fn apart(graph: &Graph, options: &Options) -> bool {
-    let has = |id| graph.node(id).is_some_and(crate::graph::Node::is_nf);
-    let mut nfs = graph.node_ids().map(|(id, _)| id).filter(|id| has(*id));
-    let gives = |id| graph.edges().iter().any(|edge| edge.from == id);
-    let ports = graph.node_ids().filter(|(id, _)| gives(*id)).map(|(_, node)| match &node.kind {
-        NodeKind::Port { first, last } => {
-            usize::from(last.saturating_sub(*first)).saturating_add(1)
-        }
-        NodeKind::Nf { .. } | NodeKind::Vnf(_) | NodeKind::Drop => 0,
-    });
-    ports.sum::<usize>() > 1 && nfs.any(|id| !domain_of(graph, options, id).is_empty())
-}
-
 /// Each NF or port to which rings are to drop must be there.
 pub(super) fn shed(graph: &Graph, options: &Options) -> Result<(), PlanError> {
     let nodes = graph.nodes().iter().filter(|node| node.kind != NodeKind::Drop);
@@ -188,12 +163,7 @@ pub(super) fn shed(graph: &Graph, options: &Options) -> Result<(), PlanError> {
 }
 
 /// Each NF that instances are asked for must be there and allow them.
-pub(super) fn asked_for(
-    graph: &Graph,
-    options: &Options,
-    sizing: Sizing<'_>,
-) -> Result<(), PlanError> {
-    let apart = apart(graph, options);
+pub(super) fn asked_for(graph: &Graph, sizing: Sizing<'_>) -> Result<(), PlanError> {
     for (instance, asked) in sizing.asked {
         let name = || instance.clone();
         let Some(node) = graph.find(instance).and_then(|id| graph.node(id)) else {
@@ -204,9 +174,6 @@ pub(super) fn asked_for(
         let count = asked.weights.len();
         if count == 0 || u32::try_from(count).is_ok_and(|count| count > MAX_INSTANCES) {
             return Err(PlanError::ManyInstances { instance: name(), count });
-        }
-        if count > 1 && apart {
-            return Err(PlanError::Apart { instance: name() });
         }
         match &node.kind {
             NodeKind::Nf { info, .. } if count > 1 && !info.work.scales => {

@@ -20,7 +20,6 @@ use crate::auto;
 use crate::bandwidth::Bandwidth;
 use crate::cost::{RING_CYCLES, bins, cycles as cost};
 use crate::graph::{Graph, Node, NodeId, NodeKind};
-use crate::plan::error::apart;
 use crate::plan::{Isolate, Options, runs};
 use crate::service::hardware::Server;
 use crate::size::{Bound, Instances, SizedNf, Sizing, sized};
@@ -218,9 +217,8 @@ pub fn choose(
         return Err(ObjectiveError::Nic { server, nic, wanted });
     }
     // Only as many instances as a plan would have.
-    let bound = if apart(graph, &options) { Bound::Apart } else { Bound::None };
     let sizing = Sizing { server, objective: Some(objective), asked: &BTreeMap::new() };
-    let instances = sized(graph, sizing, bound);
+    let instances = sized(graph, sizing, Bound::None);
     let comes_in = comes_in(graph, &instances);
     let nfs = instances.nfs;
     let ways = [Isolate::None, Isolate::Auto, Isolate::Each];

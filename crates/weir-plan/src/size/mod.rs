@@ -193,8 +193,6 @@ pub(crate) enum Bound {
     Cores,
     /// All share a worker: several bring nothing.
     OneWorker,
-    /// Trust domains and several inputs: with several instances between them, gates could wait for each other for ever.
-    Apart,
 }
 
 /// Why an NF cannot carry what is expected of it.
@@ -213,11 +211,6 @@ pub enum Over {
     },
     /// There are no cores for so many.
     Cores {
-        /// How many there would have to be.
-        needed: u32,
-    },
-    /// Several instances, trust domains and several inputs do not go together yet.
-    Apart {
         /// How many there would have to be.
         needed: u32,
     },
@@ -278,7 +271,6 @@ pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instance
             _ if given.is_some() => (given.unwrap_or(1).min(MAX_INSTANCES), None),
             2.. if !info.work.scales => (1, Some(Over::OneOnly { needed })),
             2.. if bound == Bound::OneWorker => (1, Some(Over::OneWorker { needed })),
-            2.. if bound == Bound::Apart => (1, Some(Over::Apart { needed })),
             n if bound == Bound::Cores && n > cores => (cores, Some(Over::Cores { needed })),
             n if n > MAX_INSTANCES => (MAX_INSTANCES, Some(Over::TooMany { needed })),
             n => (n, None),

@@ -63,11 +63,6 @@ impl fmt::Display for Over {
                 f,
                 "{needed} instances would do, but there are not so many cores for NFs; give more (`--cores`, or the hardware's), or send it less"
             ),
-            Over::Apart { needed } => write!(
-                f,
-                "{needed} instances would do, but with trust domains and several inputs there is one of each NF; put all into \
-                 one domain, or send it less"
-            ),
             Over::OneWorker { needed } => write!(
                 f,
                 "{needed} instances would do, but all NFs share one worker (`--isolate none`)"

@@ -12,6 +12,12 @@ use weir_nf::{AliasError, FlowTable, TcpTimes, WhenFull};
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
 
+/// State of many bytes.
+#[derive(Default, serde::Serialize, serde::Deserialize)]
+struct Much([u64; 32]);
+
+impl weir_nf::FlowState for Much {}
+
 #[test]
 fn both_directions_are_one_flow_and_who_began_it_is_known() {
     let (a, b) = ([192, 0, 2, 200], [192, 0, 2, 1]);
@@ -62,6 +68,34 @@ fn later_fragments_belong_to_the_flow_of_their_first_and_errors_to_what_they_quo
         assert_eq!((from_starter, is_new), (false, false));
     }
     assert_eq!(table.len(), 1);
+}
+
+/// With as much for each flow as the connection-tracking firewall, the NAT and the monitor remember together.
+#[test]
+fn ten_million_flows_fit_in_eight_gib() {
+    const FLOWS: u32 = 10_000_000;
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let free: u64 = free.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    if free < 8 << 20 {
+        println!("skipped: ten_million_flows_fit_in_eight_gib: {free} KiB are free");
+        return;
+    }
+    let mut table = FlowTable::<Much>::new(FLOWS, IDLE).with_tcp(Some(TcpTimes::RFC_5382));
+    for flow in 0..FLOWS {
+        let [a, b, c, d] = flow.to_be_bytes();
+        let (from, to) = (([10, b, c, d], 1024 + u16::from(a)), ([192, 0, 2, 1], 443));
+        let ends = ((from.0.into(), from.1), (to.0.into(), to.1));
+        let (key, direction) = FlowKey::between(ends.0, ends.1, 6, PortKind::Ports, 0).unwrap();
+        table.find_by(key, direction, 1, Some(0x10)).unwrap().state.0[0] = u64::from(flow);
+    }
+    assert_eq!(table.len(), FLOWS as usize);
+    assert!(table.bytes() < 8 << 30, "{} bytes", table.bytes());
+    // What it says is what the process has.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident: usize = resident.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(resident < 8 << 20, "{resident} KiB");
 }
 
 #[test]

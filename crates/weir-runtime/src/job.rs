@@ -366,7 +366,10 @@ impl Job {
     #[cold]
     pub(crate) fn look_on(&mut self) -> bool {
         let Some(listing) = self.listings.front_mut() else { return false };
-        if let Some(answer) = listing.go_on(&self.segment) {
+        if let Some(mut answer) = listing.go_on(&self.segment) {
+            if let (FromWorker::Flows { totals, .. }, Some(moves)) = (&mut answer, &self.moves) {
+                totals.iter_mut().for_each(|of| of.moved = moves.moved_to(of.node.into()));
+            }
             self.answers.push(answer);
             self.listings.pop_front();
         }

@@ -22,7 +22,7 @@ mod sender;
 mod waits;
 
 pub use holder::{MOST_TIMES, Placed};
-pub use order::{FlowLine, Order, What};
+pub use order::{FlowLine, FlowTotal, Order, What};
 pub use part::{Flows, Part};
 pub use waits::{Awaited, Owed};
 
@@ -213,6 +213,15 @@ impl Moves {
             Role::Holder(holder) => holder.goes(arena, lane, entry),
             Role::Sender(_) => true,
         })
+    }
+
+    /// How many keys were moved one by one to the replica that a node is of.
+    pub(crate) fn moved_to(&self, node: usize) -> u64 {
+        let of = |crew: &Crew| match &crew.role {
+            Role::Holder(holder) => holder.moved_to(node),
+            Role::Sender(_) => None,
+        };
+        self.crews.iter().find_map(of).unwrap_or(0)
     }
 
     /// Takes in what the agent orders.

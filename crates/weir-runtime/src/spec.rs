@@ -4,7 +4,7 @@ mod lanes;
 
 pub use lanes::{ArenaSpec, CarriesSpec, HomeSpec, LaneInSpec, LaneOutSpec, ReturnSpec, RingSpec};
 
-use crate::moves::{Awaited, FlowLine};
+use crate::moves::{Awaited, FlowLine, FlowTotal};
 use serde::{Deserialize, Serialize};
 use weir_device::DeviceSpec;
 use weir_filter::Expr;
@@ -478,8 +478,8 @@ pub enum FromWorker {
     Flows {
         /// The order's.
         ticket: u64,
-        /// By node that keeps flows: how many it has, and how many of them the filter chooses.
-        totals: Vec<(u16, u64, u64)>,
+        /// By node that keeps flows.
+        totals: Vec<FlowTotal>,
         /// The first of those.
         lines: Vec<FlowLine>,
     },

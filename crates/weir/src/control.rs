@@ -5,6 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use weir_control::{FlowCount, LoadRow};
 
 /// Longest question, in bytes.
 pub const LONGEST: u64 = 64 << 10;
@@ -59,7 +60,7 @@ pub enum Answer {
     /// The flows.
     Flows(Flows),
     /// How much each instance has to do.
-    Load(Vec<Load>),
+    Load(Vec<LoadRow>),
     /// What was moved.
     Moved {
         /// How many flows.
@@ -71,49 +72,15 @@ pub enum Answer {
     },
 }
 
-/// How much an instance of an NF has to do.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Load {
-    /// The NF.
-    pub nf: String,
-    /// Its instance, from 1, where it has several.
-    pub instance: Option<u32>,
-    /// Its worker.
-    pub worker: String,
-    /// Whether it takes packets; one that is being started does not.
-    pub ready: bool,
-    /// How full the fullest of its worker's rings in is, in hundredths.
-    pub input: u8,
-    /// How full the fullest of its worker's rings out is, in hundredths: from a half on it waits for those behind it.
-    pub output: u8,
-    /// Packets that it has had.
-    pub packets: u64,
-    /// Packets that it has dropped.
-    pub dropped: u64,
-}
-
 /// The flows that there are.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Flows {
     /// By NF and instance.
-    pub counts: Vec<Count>,
+    pub counts: Vec<FlowCount>,
     /// The first of those that were asked for.
     pub flows: Vec<Flow>,
     /// Workers that did not answer, and why.
     pub failures: Vec<String>,
-}
-
-/// How many flows an NF has.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Count {
-    /// The NF.
-    pub nf: String,
-    /// Its instance, from 1, where it has several.
-    pub instance: Option<u32>,
-    /// In all.
-    pub flows: u64,
-    /// Those that were asked for.
-    pub chosen: u64,
 }
 
 /// A flow of an NF.

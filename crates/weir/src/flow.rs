@@ -1,10 +1,11 @@
 //! `weir get` and `weir flow`: asks a running graph about its flows, and moves some.
 
-use crate::control::{self, Answer, Ask, Flows, Load};
+use crate::control::{self, Answer, Ask, Flows};
 use crate::{BAD_INPUT, FAILED, say};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use weir_control::LoadRow;
 
 /// Asks a running `weir run`.
 #[derive(clap::Args)]
@@ -144,7 +145,7 @@ fn name(nf: &str, instance: Option<u32>) -> String {
     }
 }
 
-fn loads(rows: &[Load]) -> String {
+fn loads(rows: &[LoadRow]) -> String {
     let mut text = String::new();
     for row in rows {
         let of = name(&row.nf, row.instance);
@@ -174,7 +175,11 @@ fn table(flows: &Flows) -> String {
     }
     for count in &flows.counts {
         let of = name(&count.nf, count.instance);
-        let _ = writeln!(text, "{of}: {} flows, {} chosen", count.flows, count.chosen);
+        let moved = match count.moved {
+            0 => String::new(),
+            keys => format!(", {keys} keys moved there one by one"),
+        };
+        let _ = writeln!(text, "{of}: {} flows, {} chosen{moved}", count.flows, count.chosen);
     }
     for why in &flows.failures {
         let _ = writeln!(text, "not asked: {why}");

@@ -144,6 +144,51 @@ fn a_service_that_sends_can_die_at_any_step_and_loses_at_most_what_it_had_in_han
     }
 }
 
+/// A TAP interface has no ring that outlives who receives: what he has taken and not handed on goes with him, a batch at most; what waits in
+/// the kernel's queue does not.
+#[test]
+fn a_service_that_receives_from_the_machines_own_stack_can_die_at_any_step_and_loses_a_batch_at_most()
+ {
+    if skipped("a_service_that_receives_from_the_machines_own_stack_can_die_at_any_step") {
+        return;
+    }
+    const SENT: u64 = 1000;
+    const RECORD: u64 = 16 + 64;
+    let (scratch, wires) = (Scratch::new("live-death-tap"), Wires::new());
+    let policy = scratch.policy("Port<0> lan;  Port<1> wan;  pipelet { lan -> wan; }");
+    let out = scratch.file("out.pcap");
+    let tx = format!("1=pcap:tx={}", out.display());
+    for step in STEPS {
+        let (fault, what) = (format!("rx:lan:{step}:5"), format!("step {step}"));
+        let own = ["--bind", "0=tap:weir0", "--bind", &tx, "--ring", "64"];
+        let weir = wires.weir.command(env!("CARGO_BIN_EXE_weir"));
+        let more = ["--restart-delay", "0", "--fault", &fault];
+        let run = Run::start_by(weir, &policy, &[&own[..], &more].concat());
+        run.wait_for_workers(2);
+        let send = |source: &str| {
+            let sent = wires.end(&wires.weir, &scratch, source, "afp:weir0").finish();
+            sent.assert_sound("sender");
+        };
+        send(&format!("gen:size=64,flows=1000000,rate=5000,packets={SENT}"));
+        // A longer one behind all the others: when it is through, so are they.
+        send("gen:size=128,packets=1");
+        let written = || std::fs::metadata(&out).map_or(0, |m| m.len());
+        let is_through = || written() > 24 && (written() - 24) % RECORD == 16 + 128 - RECORD;
+        wait_until(&format!("{what}: the last packet"), PATIENCE, is_through);
+        run.signal(Signal::INT);
+        let finished = run.finish();
+        finished.assert_sound(&what);
+        assert_eq!(finished.restarts()["rx:lan"], 1, "{what}");
+        let mut places = read_capture(&out, place);
+        let last = places.pop();
+        assert!(last.is_some(), "{what}");
+        assert_in_order(&places, &what);
+        let came = places.len() as u64;
+        assert_eq!(finished.number("/balance/out"), came + 1, "{what}");
+        assert!((SENT - BATCH..=SENT).contains(&came), "{what}: {came} of {SENT}");
+    }
+}
+
 #[test]
 fn what_waits_in_the_kernel_for_a_service_that_is_killed_waits_for_its_successor() {
     if skipped("what_waits_in_the_kernel_for_a_service_that_is_killed") {

@@ -44,6 +44,9 @@ fn moved_under_load(kind: &Kind, name: &str) {
     moving.wait_for_traffic();
     assert_eq!(moving.moves(&["dst port 6001 or 6003", "--to", "3"]), 2);
     assert_eq!(moving.counts(), [flows - 2, 0, 2]);
+    let said = moving.ask(&["get", "flows", "--nf", kind.nfs[0]]);
+    let keys = |at: usize| said.out["flows"]["counts"][at]["moved"].as_u64();
+    assert_eq!([0, 1, 2].map(keys), [Some(0), Some(0), Some(2)], "{said:?}");
     moving.wait_for_traffic();
     assert_eq!(moving.moves(&["--all", "--to", "2"]), flows);
     assert_eq!(moving.counts(), [0, flows, 0]);

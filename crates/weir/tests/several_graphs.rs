@@ -10,49 +10,43 @@ use std::sync::{Mutex, PoisonError};
 /// One test at a time: which cores the graphs of the machine have is what they are about.
 static MACHINE: Mutex<()> = Mutex::new(());
 
+/// Others come through their whole input beside graphs that take all the time they can get: on two cores, of which each graph has its
+/// services on one and its NF on the other, and all on one.
 #[test]
-fn a_graph_under_full_load_does_not_keep_its_core_from_another() {
+fn graphs_under_full_load_do_not_keep_their_cores_from_another() {
+    let what = "graphs_under_full_load_do_not_keep_their_cores_from_another";
     let _alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let ours = rustix::thread::sched_getaffinity(None).unwrap();
     let cores: Vec<String> = (0..1024).filter(|c| ours.is_set(*c)).map(|c| c.to_string()).collect();
-    if cores.len() < 2 {
-        println!("skipped: a_graph_under_full_load_does_not_keep_its_core_from_another: one core");
-        return;
-    }
-    let cores = cores[..2].join(",");
     let scratch = Scratch::new();
     let policy =
         scratch.write("policy.weir", "Port<0> a; Port<1> b; MacSwap x; pipelet { a -> x -> b; }");
-    let load = [
-        "run",
-        &policy,
-        "--bind",
-        "0=gen:rate=max",
-        "--bind",
-        "1=null",
-        "--cores",
-        &cores,
-        "--spin",
-        "1000000",
-    ];
-    let mut busy = start(&load);
-    busy.wait_for("weir: 3 workers");
-    let rx = demo_rx();
-    let other = ["run", &policy, "--bind", &rx, "--bind", "1=null", "--cores", &cores, "--json"];
-    for _ in 0..3 {
-        let ended = weir(&other);
-        assert_eq!(ended.code, Some(0), "{ended:?}");
-        assert_sound("beside a busy graph", &ended.json());
-        if !ended.stderr.contains("real-time") {
-            println!(
-                "skipped: a_graph_under_full_load_does_not_keep_its_core_from_another: \
-                 the real-time class is not permitted"
-            );
+    for (share, graphs) in [(2, 1), (1, 3)] {
+        if cores.len() < share {
+            println!("skipped: {what}: on {share} cores; there is one");
+            continue;
+        }
+        let cores = cores[..share].join(",");
+        let own = ["run", &policy, "--bind", "1=null", "--isolate", "each", "--cores", &cores];
+        let load = [&own[..], &["--bind", "0=gen:rate=max", "--spin", "1000000"]].concat();
+        let mut busy: Vec<Running> = (0..graphs).map(|_| start(&load)).collect();
+        busy.iter_mut().for_each(|graph| graph.wait_for("weir: 3 workers"));
+        let rx = demo_rx();
+        let other = [&own[..], &["--bind", &rx, "--json"]].concat();
+        for _ in 0..3 {
+            let ended = weir(&other);
+            assert_eq!(ended.code, Some(0), "{ended:?}");
+            assert_sound("beside busy graphs", &ended.json());
+            if !ended.stderr.contains("real-time") {
+                println!("skipped: {what}: the real-time class is not permitted");
+            }
+        }
+        for graph in busy {
+            graph.signal(Signal::INT);
+            let ended = graph.end();
+            assert_eq!(ended.code, Some(0), "{ended:?}");
         }
     }
-    busy.signal(Signal::INT);
-    let ended = busy.end();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
 /// Each leaves the other's cores, so together they would leave none.

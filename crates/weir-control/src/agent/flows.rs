@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_filter::Expr;
 use weir_packet::FlowKey;
-use weir_runtime::moves::{FlowLine, MOST_TIMES, Order, What};
+use weir_runtime::moves::{FlowLine, FlowTotal, MOST_TIMES, Order, What};
 use weir_runtime::spec::{SpreadSpec, command};
 
 /// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
@@ -109,7 +109,7 @@ pub struct FlowRow {
 }
 
 /// How many flows a µNF has.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct FlowCount {
     /// Name of the NF.
     pub nf: String,
@@ -119,6 +119,8 @@ pub struct FlowCount {
     pub flows: u64,
     /// Those that were asked for.
     pub chosen: u64,
+    /// How many keys of flows were moved there one by one: all who divide packets have to remember them.
+    pub moved: u64,
 }
 
 /// The flows that there are.
@@ -431,7 +433,7 @@ impl Agent {
         &mut self,
         w: usize,
         ticket: u64,
-        totals: Vec<(u16, u64, u64)>,
+        totals: Vec<FlowTotal>,
         lines: Vec<FlowLine>,
     ) {
         let Some(open) = self.flows.waits_for(ticket, w) else {
@@ -449,9 +451,9 @@ impl Agent {
                     .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
                 asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
             };
-            for (at, flows, chosen) in totals {
+            for FlowTotal { node: at, flows, chosen, moved } in totals {
                 if let Some((nf, _, instance)) = node(at) {
-                    listed.counts.push(FlowCount { nf, instance, flows, chosen });
+                    listed.counts.push(FlowCount { nf, instance, flows, chosen, moved });
                 }
             }
             for line in lines.iter().take(*most) {

@@ -4,7 +4,7 @@ use super::Agent;
 use super::scale::counts;
 
 /// How much an instance of an NF has to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoadRow {
     /// Name of the NF.
     pub nf: String,
@@ -16,7 +16,7 @@ pub struct LoadRow {
     pub ready: bool,
     /// How full the fullest of the worker's rings in is, in hundredths.
     pub input: u8,
-    /// How full the fullest of its rings out is, in hundredths.
+    /// How full the fullest of its rings out is, in hundredths: from a half on it waits for those behind it.
     pub output: u8,
     /// Packets that the NF has had.
     pub packets: u64,

@@ -226,6 +226,11 @@ impl Holder {
         (self.me, self.life)
     }
 
+    /// Keys that were moved here one by one; `None` for a node that is not of this replica.
+    pub(super) fn moved_to(&self, node: usize) -> Option<u64> {
+        self.nodes.contains(&node).then_some(self.visitors.len() as u64)
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         self.machine.is_ready()
     }

@@ -4,7 +4,7 @@
 //! for one step.
 
 use super::frame::frame;
-use super::order::FlowLine;
+use super::order::{FlowLine, FlowTotal};
 use crate::segment::Segment;
 use crate::spec::FromWorker;
 use weir_filter::{CompileError, Expr, Filter};
@@ -40,7 +40,7 @@ pub(crate) struct Listing {
     walk: Walk,
     /// Flows of the node that were chosen.
     count: u64,
-    totals: Vec<(u16, u64, u64)>,
+    totals: Vec<FlowTotal>,
     lines: Vec<FlowLine>,
 }
 
@@ -91,7 +91,8 @@ impl Listing {
             }
         });
         if !goes_on {
-            self.totals.push((at, nf.flows().0 as u64, std::mem::take(&mut self.count)));
+            let (flows, chosen) = (nf.flows().0 as u64, std::mem::take(&mut self.count));
+            self.totals.push(FlowTotal { node: at, flows, chosen, moved: 0 });
             (self.node, self.walk) = (self.node + 1, Walk::default());
         }
         None

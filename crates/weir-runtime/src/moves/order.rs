@@ -69,6 +69,19 @@ pub enum What {
     },
 }
 
+/// How many flows a node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowTotal {
+    /// The node of the worker.
+    pub node: u16,
+    /// In all.
+    pub flows: u64,
+    /// How many of them the filter chooses.
+    pub chosen: u64,
+    /// How many keys of flows were moved here one by one, and so have to be remembered by all who divide packets.
+    pub moved: u64,
+}
+
 /// One flow of an instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowLine {

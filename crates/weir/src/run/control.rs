@@ -1,6 +1,6 @@
 //! The control socket of a run: others ask, the run's loop answers.
 
-use crate::control::{self, Answer, Ask, Count, Flow, Flows, Load};
+use crate::control::{self, Answer, Ask, Flow, Flows};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use weir_control::{Agent, Event, Listed, LoadRow, MoveFlows};
+use weir_control::{Agent, Event, Listed, MoveFlows};
 use weir_filter::Expr;
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
@@ -187,7 +187,7 @@ fn begin(agent: &mut Agent, ask: &Ask) -> Result<Begun, String> {
             let rows = agent.load_of(nf.as_deref());
             match (nf, rows.is_empty()) {
                 (Some(nf), true) => Err(format!("there is no NF `{nf}`")),
-                _ => Ok(Begun::Answered(Answer::Load(rows.into_iter().map(load).collect()))),
+                _ => Ok(Begun::Answered(Answer::Load(rows))),
             }
         }
     }
@@ -206,11 +206,6 @@ fn parse(text: &str) -> Result<Expr, String> {
     }
     weir_filter::Filter::compile(&expr).map_err(|e| format!("filter `{text}`: {e}"))?;
     Ok(expr)
-}
-
-fn load(row: LoadRow) -> Load {
-    let LoadRow { nf, instance, worker, ready, input, output, packets, dropped } = row;
-    Load { nf, instance, worker, ready, input, output, packets, dropped }
 }
 
 fn told(listed: &Listed) -> Flows {
@@ -232,13 +227,11 @@ fn told(listed: &Listed) -> Flows {
         age: row.age.as_secs_f64(),
         idle: row.idle.as_secs_f64(),
     });
-    let counts = listed.counts.iter().map(|count| Count {
-        nf: count.nf.clone(),
-        instance: count.instance,
-        flows: count.flows,
-        chosen: count.chosen,
-    });
-    Flows { counts: counts.collect(), flows: flows.collect(), failures: listed.failures.clone() }
+    Flows {
+        counts: listed.counts.clone(),
+        flows: flows.collect(),
+        failures: listed.failures.clone(),
+    }
 }
 
 /// Takes in whoever comes, until the run ends.

@@ -97,16 +97,15 @@ fn what_trust_domains_keep_apart_is_not_promised_in_one_worker() {
 }
 
 #[test]
-fn no_instances_are_promised_where_a_plan_would_refuse_them() {
+fn instances_are_promised_whatever_domain_they_are_in_and_ports_packets_come_by() {
     let text = "Port<0> p; Port<1> q; Port<2> o; Many x; pipelet { p -> x; q -> x; x -> o; }";
     let graph = check(text, &Split).unwrap().graph;
     let wanted = Objective { pps: 1_500_000, bps: None, latency: None };
-    let none = Default::default();
-    let place = choose(&graph, &wanted, &server(8), &none).unwrap().placement;
-    assert!(place.workers > 1, "{place:?}");
-    let domains = [("x".to_owned(), "guest".to_owned())].into();
-    let error = choose(&graph, &wanted, &server(8), &domains).unwrap_err();
-    assert!(matches!(error, ObjectiveError::TooSlow { count: 1, .. }), "{error}");
+    for domain in ["", "guest"] {
+        let domains = [("x".to_owned(), domain.to_owned())].into();
+        let place = choose(&graph, &wanted, &server(8), &domains).unwrap().placement;
+        assert!(place.workers > 1, "{place:?}");
+    }
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn graphs_under_full_load_do_not_keep_their_cores_from_another() {
             let ended = weir(&other);
             assert_eq!(ended.code, Some(0), "{ended:?}");
             assert_sound("beside busy graphs", &ended.json());
-            if !ended.stderr.contains("real-time") {
+            // All of one core is never given to it.
+            if share > 1 && !ended.stderr.contains("real-time") {
                 println!("skipped: {what}: the real-time class is not permitted");
             }
         }

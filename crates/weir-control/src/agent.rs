@@ -233,13 +233,6 @@ pub enum Event {
     Finished,
 }
 
-impl Event {
-    /// True for what is not about a worker of one generation, but for whoever asked or ordered something of the graph.
-    fn is_of_graph(&self) -> bool {
-        matches!(self, Event::FlowsMoved { .. } | Event::FlowsListed { .. } | Event::Scaled { .. })
-    }
-}
-
 enum State {
     /// To be started for the first time: of hundreds only some are at once.
     Waiting,

@@ -59,9 +59,9 @@ pub enum Unmovable {
     /// Its code is elsewhere.
     #[error("{0} is of an outside program")]
     Outside(String),
-    /// No lane, so no marker.
+    /// No lane, so no marker; or one worker would have to write letters to itself.
     #[error(
-        "instances of {0} are in the worker that divides its packets; choose another --isolate"
+        "instances of {0} share a worker, with each other or with who divides their packets; choose another --isolate"
     )]
     Fused(String),
     /// Markers and letters stay within a domain.
@@ -188,13 +188,14 @@ pub fn scales(setup: &Setup, name: &str, asked: Option<Way>) -> Result<(Crew, Wa
     Ok((crew, way))
 }
 
-/// True when not every instance has lanes from who divides.
+/// True when not every instance has lanes from who divides, and a worker of its own.
 fn is_fused(setup: &Setup, crew: &Crew, fused: bool) -> bool {
     let is_short = |group: &u16| {
         let group = setup.groups.get(usize::from(*group));
         group.is_none_or(|group| group.weights.len() != crew.instances.len())
     };
-    fused || crew.groups.iter().any(is_short)
+    let workers: BTreeSet<usize> = crew.instances.iter().map(|own| own.worker).collect();
+    fused || workers.len() < crew.instances.len() || crew.groups.iter().any(is_short)
 }
 
 /// The crews of a setup, and of NFs of several instances that have none why.

@@ -70,7 +70,7 @@ fn later_fragments_belong_to_the_flow_of_their_first_and_errors_to_what_they_quo
     assert_eq!(table.len(), 1);
 }
 
-/// With as much for each flow as the connection-tracking firewall, the NAT and the monitor remember together.
+/// With 256 bytes of state each, besides keys and times.
 #[test]
 fn ten_million_flows_fit_in_eight_gib() {
     const FLOWS: u32 = 10_000_000;
@@ -91,7 +91,7 @@ fn ten_million_flows_fit_in_eight_gib() {
     }
     assert_eq!(table.len(), FLOWS as usize);
     assert!(table.bytes() < 8 << 30, "{} bytes", table.bytes());
-    // What it says is what the process has.
+    // Nor has the process more than it says.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     let resident: usize = resident.split_whitespace().next().unwrap().parse().unwrap();

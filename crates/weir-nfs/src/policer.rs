@@ -40,7 +40,7 @@ pub struct Config {
     /// What each flow may have, both directions together; without it any rate.
     #[serde(default)]
     pub flow: Option<Limit>,
-    /// What all may have together; without it any rate.
+    /// What all may have together, so that there is one instance; without it any rate.
     #[serde(default)]
     pub total: Option<Limit>,
     /// What happens to red packets: `drop` unless told otherwise.

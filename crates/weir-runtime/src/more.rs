@@ -106,11 +106,9 @@ pub(crate) fn most(each: usize, home: &mut HomePool, owners: &weir_mem::Owners) 
     }
     let all = home.share_len();
     let free = home.refill(owners, BATCH.saturating_mul(each).min(all));
-    // Of a share somebody else has none for long; of a whole pool a holding µNF may have half.
-    let spare = if all < home.len() { all } else { all / 2 };
     match free / each {
-        // All of them are hardly enough for one: it gets what there is.
-        0 if each > spare => free.min(1),
+        // All of them, of which half may be held, are hardly enough for one: it gets what there is.
+        0 if each > all / 2 => free.min(1),
         n => n.min(BATCH),
     }
 }

@@ -332,6 +332,41 @@ pipelet { lan -> mon -> swap -> wan; }";
     assert!(!moving.socket.exists(), "the socket is left over");
 }
 
+/// Nor are flows of instances that share a worker, or that are in another domain than who divides their packets; who asks breaks nothing.
+#[test]
+fn flows_of_instances_in_one_worker_or_behind_gates_are_refused_and_go_on() {
+    let sources =
+        ["--bind", "0=gen:flows=50,rate=2000", "--bind", "1=gen:flows=50,seed=2,rate=2000"];
+    let args = [&sources[..], &["--bind", "2=null", "--instances", "mon=3"]].concat();
+    for (name, more, why) in [
+        ("one-worker", &["--isolate", "none"][..], "instances of mon share a worker"),
+        (
+            "gates",
+            &["--isolate", "each", "--domain", "mon=theirs"],
+            "mon and who gives it packets are in different trust",
+        ),
+    ] {
+        let scratch = Scratch::new(&format!("moves-{name}"));
+        let socket = scratch.file("control");
+        let control = socket.display().to_string();
+        let own = [&args, more, &["--control", &control]].concat();
+        let run = Run::start(&scratch.policy(TWO), &own);
+        let moving = Moving { run, scratch, socket, nfs: ALONE.nfs };
+        let all = |counts: &[u64]| counts.iter().sum::<u64>() == 100;
+        moving.wait_for_counts("all flows to be there", all);
+        for to in ["1", "2", "3"] {
+            let said = moving.ask(&["flow", "move", "mon", "--all", "--to", to]);
+            assert_eq!(said.code, Some(2), "{said:?}");
+            assert!(said.error.contains(why), "{said:?}");
+        }
+        assert!(all(&moving.counts()));
+        moving.run.signal(Signal::INT);
+        let finished = moving.run.finish();
+        finished.assert_sound(name);
+        assert_eq!(finished.restarts().values().sum::<u64>(), 0, "somebody died");
+    }
+}
+
 /// Flows of the first source come again and again; the second has two hundred new ones each second.
 #[test]
 fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew() {

@@ -495,10 +495,16 @@ impl Agent {
         let mut old = std::mem::replace(self, next.agent);
         // Somebody may wait for what was answered while all workers were brought to rest; what happened to workers is the old
         // generation's to tell, as they have its numbers.
-        let (graphs, workers) =
-            std::mem::take(&mut old.events).into_iter().partition(Event::is_of_graph);
-        old.events = workers;
-        self.events.extend::<VecDeque<_>>(graphs);
+        let is_of_graph = |event: &Event| {
+            matches!(
+                event,
+                Event::FlowsMoved { .. } | Event::FlowsListed { .. } | Event::Scaled { .. }
+            )
+        };
+        let heard = std::mem::take(&mut old.events);
+        let (of_graph, of_workers): (VecDeque<_>, _) = heard.into_iter().partition(is_of_graph);
+        old.events = of_workers;
+        self.events.extend(of_graph);
         // Who died since it was launched is remembered as well; those that began learn it when they die of it.
         self.crashes = old.crashes.for_next(&old.setup, &self.setup);
         self.generation.retired = std::mem::take(&mut old.generation.retired);

@@ -55,8 +55,7 @@ fn part(setup: &Setup, group: usize) -> Option<Part> {
         }
     }
     let instances: Vec<_> = instances.into_values().collect();
-    let (first, at) = *instances.first()?;
-    let name = node(setup, first, at)?.name.clone();
+    let name = name_of(setup, *instances.first()?)?;
     let of = |(w, n): &(usize, u16)| {
         let w = *w;
         reached(setup, w, &[*n]).into_iter().map(move |n| (w, n))
@@ -99,7 +98,8 @@ fn crew_of(setup: &Setup, parts: &[Part], mut crossed: Option<Unmovable>) -> Opt
             found.is_some_and(|found| found.follows)
         };
         let nodes: Vec<u16> = inside.iter().filter(remembers).copied().collect();
-        names.push([named(setup, *worker, &inside), named(setup, *worker, &nodes)]);
+        let all = inside.iter().filter_map(|n| name_of(setup, (*worker, *n))).collect();
+        names.push([all, named(setup, *worker, &nodes)]);
         instances.push(Instance { worker: *worker, entries, nodes });
     }
     let [nfs, remember] = names.first()?.clone();
@@ -232,6 +232,15 @@ fn before(setup: &Setup, worker: usize, nodes: &[u16]) -> BTreeSet<u16> {
 
 fn node(setup: &Setup, worker: usize, node: u16) -> Option<&NodeSpec> {
     setup.workers.get(worker)?.nodes.get(usize::from(node))
+}
+
+/// The name of a node; of a gate's, that of what it leads to.
+fn name_of(setup: &Setup, (worker, at): (usize, u16)) -> Option<String> {
+    let is_gate = matches!(setup.workers.get(worker)?.end, EndSpec::Gate { .. });
+    let mut lanes = setup.lanes.iter().filter(|lane| lane.from == worker);
+    let lane = lanes.find(|lane| is_gate && lane.carries == LaneCarries::Packets);
+    let (worker, at) = lane.map_or((worker, at), |lane| (lane.to, lane.node));
+    Some(node(setup, worker, at)?.name.clone())
 }
 
 fn named(setup: &Setup, worker: usize, nodes: &[u16]) -> Vec<String> {

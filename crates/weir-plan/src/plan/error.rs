@@ -74,7 +74,7 @@ pub enum PlanError {
     },
     /// Several instances are asked for of an NF that may have one.
     #[error(
-        "--instances or --scale {instance}=...: the description of {nf} allows one instance; say there what packets must meet \
+        "--instances or --scale {instance}=...: the description of {nf} allows one instance with this configuration; say there what packets must meet \
          (`affinity`, `scaling`), or leave it at one"
     )]
     OneInstance {

@@ -107,3 +107,32 @@ fn a_turn_ends_where_there_is_no_room_further_on_and_takes_up_what_there_is() {
     assert!(gone > 0 && gone < ring);
     assert_eq!(chain.turn().iter().sum::<u64>(), gone, "as much as there is room for");
 }
+
+#[test]
+fn a_source_gives_as_many_packets_as_are_due_and_makes_up_for_those_that_were_late() {
+    let mut chain = Chain::new(1 << 40);
+    chain.receives.pace(Some(0));
+    (0..100).for_each(|_| assert!(chain.receives.step().unwrap()));
+    assert_eq!(chain.receives.packets(), 0, "nothing is ever due");
+    let rate = 100_000;
+    chain.receives.pace(Some(rate));
+    let begun = std::time::Instant::now();
+    // Behind until a thousand are due; then more than a batch at once, and never one too early.
+    let due = || (begun.elapsed().as_secs_f64() * rate as f64) as u64;
+    while due() < 1000 {
+        std::hint::spin_loop();
+    }
+    let mut before = 0;
+    while chain.receives.packets() < 3000 {
+        chain.receives.step().unwrap();
+        let now = chain.receives.packets();
+        assert!(now <= due() + 1 && now - before <= ALL, "{now} of {}", due());
+        before = now;
+        turn(&mut chain.works);
+        turn(&mut chain.sends);
+    }
+    chain.receives.pace(None);
+    let before = chain.receives.packets();
+    chain.receive(1);
+    assert_eq!(chain.receives.packets() - before, ALL, "as many as are taken");
+}

@@ -1,6 +1,7 @@
 //! Charts of measurements: lines with error bars over one axis.
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -74,6 +75,14 @@ pub struct Series {
     pub name: String,
     /// Its points, from left to right.
     pub points: Vec<Point>,
+    /// What goes with it and is no line of its own: points from left to right that a dotted line of its colour joins.
+    pub below: Vec<Point>,
+}
+
+impl Series {
+    fn all(&self) -> impl Iterator<Item = &Point> {
+        self.points.iter().chain(&self.below)
+    }
 }
 
 /// A chart: what it shows, and its lines.
@@ -89,6 +98,8 @@ pub struct Chart {
     pub y: Axis,
     /// At most [`MOST_SERIES`] lines.
     pub series: Vec<Series>,
+    /// What stands beside the chart for what goes with lines ([`Series::below`]).
+    pub below: String,
 }
 
 /// Why there is no chart.
@@ -123,11 +134,11 @@ impl Chart {
             let sound = |p: &Point| {
                 fits(p.x, &self.x) && [p.low, p.middle, p.high].iter().all(|v| fits(*v, &self.y))
             };
-            if !series.points.iter().all(sound) {
+            if !series.all().all(sound) {
                 return Err(ChartError::Value(series.name.clone()));
             }
         }
-        let points = || self.series.iter().flat_map(|s| &s.points);
+        let points = || self.series.iter().flat_map(Series::all);
         let across = reach(points().map(|p| p.x), self.x.log).ok_or(ChartError::Empty)?;
         let up = reach(points().flat_map(|p| [p.low, p.high]), self.y.log);
         let mut up = up.ok_or(ChartError::Empty)?;
@@ -235,6 +246,20 @@ impl Chart {
                 let line: Vec<_> = series.points.iter().map(|p| at(p, p.middle)).collect();
                 root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
             }
+            // Beside its line's bars.
+            let dots = series.below.iter().map(|p| at(p, p.middle)).map(|(x, y)| (x + 2, y));
+            let dots: Vec<_> = dots.collect();
+            if self.x.names.is_empty() {
+                let style = colour.stroke_width(1);
+                root.draw(&DashedPathElement::new(dots.clone(), 2, 3, style))?;
+            }
+            for (p, (x, y)) in series.below.iter().zip(&dots) {
+                let ends = [at(p, p.low).1, at(p, p.high).1];
+                root.draw(&PathElement::new(ends.map(|end| (*x, end)), colour))?;
+                let inside = if p.bound { WHITE.filled() } else { colour.filled() };
+                root.draw(&TriangleMarker::new((*x, *y), MARK, inside))?;
+                root.draw(&TriangleMarker::new((*x, *y), MARK, colour.stroke_width(1)))?;
+            }
             for p in &series.points {
                 let ends = [at(p, p.low), at(p, p.high)];
                 root.draw(&PathElement::new(ends, colour))?;
@@ -252,6 +277,12 @@ impl Chart {
             legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
             legend.draw(&Circle::new((16, y), MARK, colour.filled()))?;
             legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
+        }
+        if self.series.iter().any(|series| !series.below.is_empty()) {
+            let y = 48 + LINE * count;
+            legend.draw(&DashedPathElement::new([(4, y), (28, y)], 2, 3, TEXT.stroke_width(1)))?;
+            legend.draw(&TriangleMarker::new((16, y), MARK, TEXT.filled()))?;
+            legend.draw(&Text::new(self.below.clone(), (36, y - 7), text(13)))?;
         }
         root.present()?;
         Ok(())
@@ -363,9 +394,31 @@ mod tests {
 
     fn chart(log: bool, points: Vec<Point>) -> Chart {
         let axis = |label: &str| Axis { label: label.to_owned(), log, names: Vec::new() };
-        let series = vec![Series { name: "a < b".to_owned(), points }];
+        let series = vec![Series { name: "a < b".to_owned(), points, below: Vec::new() }];
         let notes = vec!["word ".repeat(40), "last".to_owned()];
-        Chart { title: "T & U".to_owned(), notes, x: axis("length"), y: axis("Mpps"), series }
+        let (title, below) = ("T & U".to_owned(), "held".to_owned());
+        Chart { title, notes, x: axis("length"), y: axis("Mpps"), series, below }
+    }
+
+    #[test]
+    fn what_goes_with_a_line_has_marks_of_its_colour_and_a_name_beside_the_chart() {
+        let marks = |below: Vec<Point>| {
+            let mut chart = chart(true, vec![point(1.0, 90.0), point(2.0, 100.0)]);
+            chart.series[0].below = below;
+            let svg = chart.to_svg().unwrap();
+            let document = roxmltree::Document::parse(&svg).unwrap();
+            let all = document.descendants();
+            let triangles = all.clone().filter(|n| n.has_tag_name("polygon")).count();
+            let named = all.filter_map(|n| n.text()).any(|text| text.trim() == "held");
+            (triangles, named)
+        };
+        assert_eq!(marks(Vec::new()), (0, false));
+        // Each inside and around, and the name's.
+        let (triangles, named) = marks(vec![point(1.0, 40.0), point(2.0, 50.0)]);
+        assert!(triangles >= 3 && named, "{triangles} {named}");
+        let mut wrong = chart(true, vec![point(1.0, 90.0)]);
+        wrong.series[0].below = vec![point(1.0, 0.0)];
+        assert_eq!(wrong.to_svg(), Err(ChartError::Value("a < b".to_owned())));
     }
 
     fn point(x: f64, middle: f64) -> Point {

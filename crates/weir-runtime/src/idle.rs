@@ -19,7 +19,7 @@ const STEPS: u32 = 16;
 
 /// For experiments: how old a worker is when it begins to keep its core. Those behind it start on that core too, and the
 /// agent waits for them.
-const KEEPS_AFTER: Duration = Duration::from_millis(600);
+const KEEPS_AFTER: Duration = Duration::from_millis(300);
 
 /// How often the first worker of a core, while it polls, puts those behind it in order.
 const MUSTER: Duration = Duration::from_millis(50);

@@ -9,6 +9,7 @@ use crate::gate::{self, Gate};
 use crate::handover::{self, NfState};
 use crate::keep::Keeper;
 use crate::moves::{Awaited, Listing, Moves, Order, Placed, Turn};
+use crate::pace::Pace;
 use crate::replica::{Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, Handing, WorkerSpec};
@@ -28,7 +29,7 @@ const BATCHES: u32 = 64;
 
 enum End {
     /// `counted`: after the stop the device has counted what it missed. `holds`: nothing more is taken from it
-    /// for now.
+    /// for now. `pace`: no more than so many are.
     Rx {
         device: Box<dyn Receive>,
         port: u16,
@@ -36,6 +37,7 @@ enum End {
         stopped: bool,
         counted: bool,
         holds: bool,
+        pace: Option<Pace>,
         learner: Option<Box<Learner>>,
         early: Option<Early>,
     },
@@ -113,6 +115,7 @@ impl Job {
                 stopped: false,
                 counted: false,
                 holds: false,
+                pace: None,
                 learner: station
                     .learns
                     .take()
@@ -187,12 +190,13 @@ impl Job {
         segment: Segment,
     ) -> Option<Job> {
         let end = match (std::mem::replace(&mut self.end, End::None), &spec.end) {
-            (End::Rx { device, stopped, counted, .. }, EndSpec::Rx { port, source, .. }) => {
+            (End::Rx { device, stopped, counted, pace, .. }, EndSpec::Rx { port, source, .. }) => {
                 let source = usize::from(*source);
                 let learner =
                     station.learns.take().and_then(|o| Learner::new(o, source)).map(Box::new);
                 let (port, early) = (*port, early(spec).ok()?);
-                End::Rx { device, port, source, stopped, counted, holds: false, learner, early }
+                let holds = false;
+                End::Rx { device, port, source, stopped, counted, holds, pace, learner, early }
             }
             (End::Tx { device }, EndSpec::Tx { .. }) => {
                 station.ingress.set_touches(device.touches());
@@ -436,6 +440,11 @@ impl Job {
             }
             // Of a sound agent the weights are right; what cannot be changes nothing.
             Order::Weigh { group, weights } => self.segment.reweigh(group, &weights),
+            Order::Pace(per_second) => {
+                if let End::Rx { pace, .. } = &mut self.end {
+                    *pace = per_second.map(Pace::new);
+                }
+            }
             order => {
                 if let Some(moves) = &mut self.moves {
                     moves.order(order);

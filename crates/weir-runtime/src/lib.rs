@@ -31,6 +31,7 @@ pub mod link;
 mod more;
 pub mod moves;
 pub mod outside;
+mod pace;
 mod replica;
 pub mod sandbox;
 mod schedule;

@@ -437,6 +437,11 @@ impl Stepper {
         Ok(self.job.step(&mut self.station)? != Progress::Finished)
     }
 
+    /// Has a service that receives take so many packets a second from now on; `None`: as many as are taken.
+    pub fn pace(&mut self, per_second: Option<u64>) {
+        self.job.order(Order::Pace(per_second));
+    }
+
     /// What its µNFs report now: JSON, by node.
     pub fn reports(&self) -> Vec<String> {
         self.job.segment.reports()

@@ -14,7 +14,9 @@ mod own;
 mod parallel;
 mod relink;
 mod replication;
+mod running;
 mod sample;
+mod search;
 
 use std::process::ExitCode;
 

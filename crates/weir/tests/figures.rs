@@ -319,6 +319,31 @@ fn each_rival_that_is_installed_forwards_packets_and_its_processor_time_is_measu
     }
 }
 
+#[test]
+fn throughput_has_the_rate_that_is_sustained_beside_it_in_data_table_and_chart() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let ended = bench(&["figure", "unf-10", "unf-5b"], scratch.path()).output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+    let [searched, offered] = ["unf-10", "unf-5b"].map(|name| record(scratch.path(), name));
+    for (line, sample) in samples(&searched) {
+        let held = sample["sustained"]["value"].as_f64();
+        // Other tests run beside this one: how much is held is no matter of it, but a search has ended.
+        assert!(held.is_some_and(|mpps| (0.0..150.0).contains(&mpps)), "{line}: {sample}");
+    }
+    let held = samples(&searched).iter().any(|(_, s)| s["sustained"]["value"].as_f64() > Some(0.1));
+    assert!(held, "{searched:#}");
+    assert!(searched["finding"].as_str().unwrap().contains("Sustained of a source that does not"));
+    let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
+    assert!(read("unf-10.svg").contains("sustained rate, searched for"));
+    assert!(read("unf-10.csv").contains(",sustained,sustained_open\n"));
+    // What arrives of a given rate is no search's matter.
+    assert!(samples(&offered).iter().all(|(_, sample)| sample.get("sustained").is_none()));
+    assert!(!read("unf-5b.svg").contains("sustained rate, searched for"));
+}
+
 /// How many samples of a line there are, and how many are told to have failed.
 fn there_and_failed(record: &Value, line: &str) -> (u64, u64) {
     let failed = record["failed"].as_array().unwrap().iter();

@@ -5,6 +5,7 @@ use crate::early::EarlyWay;
 use crate::segment::Way;
 use crate::station::{Progress, Station};
 use crate::worker::WorkerError;
+use std::time::Instant;
 use weir_device::{Room, Status, leaves_socket};
 use weir_mem::fault::{self, Step};
 use weir_packet::{BATCH, DropReason, REASONS};
@@ -68,7 +69,7 @@ impl Job {
     }
 
     pub(super) fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx { device, port, source, stopped, counted, holds, learner, early } =
+        let End::Rx { device, port, source, stopped, counted, holds, pace, learner, early } =
             &mut self.end
         else {
             return Ok(Progress::Idle);
@@ -84,6 +85,14 @@ impl Job {
             station.tell();
             return Ok(Progress::Idle);
         }
+        let due = match pace.as_ref().filter(|_| !*stopped).map(|pace| pace.due(Instant::now())) {
+            Some(Err(later_ns)) => {
+                station.tell();
+                return Ok(Progress::Later(later_ns));
+            }
+            Some(Ok(due)) => usize::try_from(due).unwrap_or(BATCH),
+            None => BATCH,
+        };
         let look = early.as_ref().map_or(BATCH, |early| early.capacity().max(BATCH));
         let space = station.egress.room(*source, look);
         // A file of drops that is behind is no reason to give up packets of more weight.
@@ -96,7 +105,7 @@ impl Job {
         let (space, ahead) = (space.min(buffers), ahead.min(buffers));
         let calm = early.as_ref().map_or(BATCH, |early| early.at_once(ahead));
         let copied = self.segment.more.most_received(pool, arena.owners());
-        let left = space.min(BATCH).min(calm).min(copied);
+        let left = space.min(BATCH).min(calm).min(copied).min(due);
         self.full = left == 0;
         if left == 0 && !*stopped {
             station.tell();
@@ -122,6 +131,9 @@ impl Job {
             device.receive(&mut room)?
         };
         let (received, mut refused) = (room.received, room.refused);
+        if let Some(pace) = pace {
+            pace.gave(received.0);
+        }
         let latest = self.packets.last().and_then(|packet| arena.meta(packet.entry()));
         if let Some(latest) = latest {
             station.ingress.say_time(*source, latest.time_ns.get());

@@ -41,6 +41,8 @@ pub enum Order {
         /// Most lines of the answer.
         most: u32,
     },
+    /// Of a service that receives: take so many packets a second from now on, those that were late made up for; `None`: as many as are taken.
+    Pace(Option<u64>),
 }
 
 /// Which of an instance's flows are to move.

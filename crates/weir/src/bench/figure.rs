@@ -8,13 +8,13 @@ mod data;
 mod delay;
 mod evidence;
 mod growth;
+mod held;
 mod make;
 mod nfactor;
 mod nfactor_moves;
 mod page;
 mod recovery;
 pub mod rivals;
-mod search;
 mod shown;
 mod stateful;
 mod tables;
@@ -30,7 +30,7 @@ pub use rivals::kernel::{LiveArgs, main as live};
 use super::chain_policy;
 use super::machine::round_trip;
 use super::sample::{BenchError, SampleArgs, finish, progress};
-use catalog::Figure;
+use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
 use make::make;
 use std::cell::RefCell;
@@ -64,6 +64,8 @@ pub struct AllArgs {
 }
 
 #[derive(clap::Args)]
+// Half an hour is for all figures.
+#[command(mut_arg("seconds", |arg| arg.default_value("0.3")))]
 struct OutArgs {
     /// Where to: FIGURE.json, .csv and .svg, FIGURE-histogram.csv where samples have histograms, and report.html.
     #[arg(long, default_value = "weir-figures")]
@@ -248,9 +250,15 @@ impl Effort<'_> {
 pub fn main(args: &FigureArgs) -> ExitCode {
     if args.list {
         for figure in catalog::all() {
+            let takes = match figure.measure {
+                Measure::Of { name, .. } => {
+                    format!("with {name}, whose samples it tells otherwise")
+                }
+                _ => format!("about {} s", figure.seconds),
+            };
             println!(
-                "{:<16} {} ({})\n{:>16} {}\n{:>16} about {} s",
-                figure.name, figure.title, figure.source, "", figure.claim, "", figure.seconds
+                "{:<16} {} ({})\n{:>16} {}\n{:>16} {takes}",
+                figure.name, figure.title, figure.source, "", figure.claim, ""
             );
         }
         let seconds: u32 = catalog::all().map(|figure| figure.seconds).sum();

@@ -1,16 +1,16 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
-use super::machine::{Machine, cpu_time_ns, restore, round_trip};
+use super::machine::{Machine, restore};
 use super::own;
+use super::running::{Running, STARTS};
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use weir_control::wiring::{self, RunOptions, WiringError};
-use weir_control::{Agent, AgentError, Event, RestartPolicy};
+use weir_control::wiring::{RunOptions, WiringError};
+use weir_control::{Agent, AgentError, Event};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::{Isolate, Plan};
 use weir_runtime::layout::NodeCounts;
@@ -19,17 +19,10 @@ use weir_runtime::layout::NodeCounts;
 const FAST_NS: f64 = 130.0;
 
 /// Longest wait for packets that must come before a sample begins.
-const WARM_UP: Duration = Duration::from_secs(30);
+pub const WARM_UP: Duration = Duration::from_secs(30);
 
 /// Until workers have to be ready.
 pub const READY: Duration = Duration::from_secs(60);
-
-/// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
-const KEEPS: Duration = Duration::from_millis(700);
-
-/// Such workers have started by then, or do not; and how often it is tried.
-const STARTED: Duration = Duration::from_secs(5);
-const STARTS: u32 = 5;
 
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]
@@ -55,6 +48,9 @@ pub struct SampleArgs {
     /// Leaves the real-time class out.
     #[arg(long)]
     pub no_real_time: bool,
+    /// Besides what arrives of as much as is taken the rate is searched for that is sustained: figures of throughput say so.
+    #[arg(skip)]
+    pub searches: bool,
 }
 
 /// What benchmarks of a generator's packets are asked.
@@ -92,6 +88,8 @@ pub enum BenchError {
     Agent(#[from] AgentError),
     #[error("this machine has one core; the measurement needs two")]
     OneCore,
+    #[error("the source could not be told its rate")]
+    NoPace,
     #[error("workers that keep their core did not let all start, {STARTS} times")]
     NotStarted,
     #[error("not all workers were ready within {READY:?}")]
@@ -146,6 +144,18 @@ pub struct Measured {
     /// Processor time a packet of all workers, source and sink included, in nanoseconds; `None` where the kernel keeps no account or no packet
     /// came.
     pub cpu_ns: Option<f64>,
+    /// The rate that is sustained, where it was searched for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<SearchedRate>,
+}
+
+/// The highest rate of a source that does not wait of which all but half a percent arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SearchedRate {
+    /// Million packets a second; 0.0: none was held.
+    pub mpps: f64,
+    /// The search ended with its bounds as close as they should be.
+    pub is_closed: bool,
 }
 
 impl Measured {
@@ -226,6 +236,11 @@ impl SampleArgs {
         self.run(&plan, source)
     }
 
+    /// How long a sample takes.
+    pub fn span(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0))
+    }
+
     /// How graphs run for these samples.
     pub fn options(&self) -> RunOptions {
         RunOptions {
@@ -259,60 +274,8 @@ impl SampleArgs {
         options: &RunOptions,
         packets: u64,
     ) -> Result<Measured, BenchError> {
-        let before = round_trip(self.device_core, self.chain_core);
-        let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
-        let (mut agent, real_time) = start(plan, &binds, options)?;
-        if options.trial.keeps_core {
-            watch(&mut agent, KEEPS)?;
-        }
-        let sink = agent.setup().workers.len() - 1;
-        let span = Duration::from_secs_f64(self.seconds.clamp(0.05, 60.0));
-        watch(&mut agent, span / 2)?;
-        let patience = Instant::now() + WARM_UP;
-        while delivered(&agent, sink) < packets && Instant::now() < patience {
-            watch(&mut agent, Duration::from_millis(20))?;
-        }
-        let busy = |agent: &Agent| cpu_time_ns((0..=sink).filter_map(|w| agent.pid(w)));
-        let before_ns = busy(&agent);
-        let (start, from) = (Instant::now(), delivered(&agent, sink));
-        watch(&mut agent, span)?;
-        let (took, to) = (start.elapsed(), delivered(&agent, sink));
-        let spent = busy(&agent).zip(before_ns).and_then(|(to, from)| to.checked_sub(from));
-        drop(agent);
-        let after = round_trip(self.device_core, self.chain_core);
-        let packets = to.saturating_sub(from);
-        let mpps = packets as f64 / took.as_secs_f64() / 1e6;
-        let cpu_ns = spent.filter(|_| packets > 0).map(|ns| ns as f64 / packets as f64);
-        let withheld = options.real_time && !real_time;
-        Ok(Measured { mpps, round_trip_ns: [before, after], real_time, withheld, cpu_ns })
+        Running::start(self, plan, source, options, packets)?.measure()
     }
-}
-
-/// Starts a graph and waits until all are ready; true when one is in the real-time class. Of workers that are to keep their core one may do so
-/// before those behind it have started, and leaves them none to start on: then all are started anew.
-fn start(
-    plan: &Plan,
-    binds: &BTreeMap<u16, DeviceSpec>,
-    options: &RunOptions,
-) -> Result<(Agent, bool), BenchError> {
-    let keeps_core = options.trial.keeps_core;
-    let mut policy = RestartPolicy::default();
-    if keeps_core {
-        // Who never gets the core does not hang: that is what is measured.
-        policy.patience = None;
-    }
-    for _ in 0..STARTS {
-        let setup = wiring::wire(plan, binds, &BTreeMap::new(), options)?;
-        let mut agent = Agent::start(setup, policy)?;
-        let workers = agent.setup().workers.len();
-        let patience = if keeps_core { STARTED } else { READY };
-        match ready_by(&mut agent, workers, Instant::now() + patience)? {
-            Some(real_time) => return Ok((agent, real_time)),
-            None if keeps_core => {}
-            None => return Err(BenchError::NotReady),
-        }
-    }
-    Err(BenchError::NotStarted)
 }
 
 /// Waits until `waiting` workers are ready; true when one is in the real-time class.
@@ -321,7 +284,7 @@ pub fn wait_until_ready(agent: &mut Agent, waiting: usize) -> Result<bool, Bench
 }
 
 /// The same; `None` when they are not by then.
-fn ready_by(
+pub fn ready_by(
     agent: &mut Agent,
     mut waiting: usize,
     latest: Instant,

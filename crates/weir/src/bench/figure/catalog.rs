@@ -39,13 +39,24 @@ impl Scale {
     }
 }
 
+type Taking = fn(&Effort<'_>) -> Result<Vec<Series>, BenchError>;
+
 /// Where a figure's samples are from.
 #[derive(Clone, Copy)]
 pub enum Measure {
     /// They are taken.
-    Own(fn(&Effort<'_>) -> Result<Vec<Series>, BenchError>),
+    Own(Taking),
+    /// The same, of what arrives of as much as is taken, and for each the rate is searched for that is sustained.
+    Throughput(Taking),
     /// Those of another figure, told otherwise. `anew`: its values are in no other figure, though they were taken with another's.
     Of { name: &'static str, told: fn(&[Series]) -> Vec<Series>, anew: bool },
+}
+
+impl Measure {
+    /// Whether its samples are its own.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Measure::Own(_) | Measure::Throughput(_))
+    }
 }
 
 /// One figure.

@@ -12,13 +12,14 @@
 
 use super::catalog::{self, Figure, Measure};
 use super::data::{ALIKE, Place, Record, Series};
+use super::held;
 
 /// How often a figure may be said to differ of which both runs are the same.
 const WRONGLY: f64 = 0.01;
 
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
-                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two). Places of the same measurements count as one. Places at which words crossed cores at \
+                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two), and the whole run when no more figures differ than chance gives 99 of 100 runs. Places of the same measurements count as one. Places at which words crossed cores at \
                         another speed (the middle halves of all times more than a fifth apart) are not counted; where they are more than the others, nothing is compared.";
 
 /// What came of one figure.
@@ -57,8 +58,9 @@ impl std::fmt::Display for Compared {
 /// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
 pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
     let own = |record: &&Record| {
-        let counts =
-            |f: &Figure| matches!(f.measure, Measure::Own(_) | Measure::Of { anew: true, .. });
+        let counts = |f: &Figure| {
+            f.measure.is_taken() || matches!(f.measure, Measure::Of { anew: true, .. })
+        };
         catalog::named(&record.name).is_none_or(counts)
     };
     let pairs =
@@ -70,14 +72,33 @@ pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
     compared.collect()
 }
 
-/// How many figures agree, and which do not.
+/// Whether the whole run agrees: the rule for a figure's places, for the run's figures.
+pub fn whole(compared: &[Compared]) -> Outcome {
+    let count = |outcome| compared.iter().filter(|c| c.outcome == outcome).count();
+    let (agree, differ) = (count(Outcome::Agrees), count(Outcome::Differs));
+    match differ {
+        _ if agree + differ == 0 => Outcome::Open,
+        differ if differ <= by_chance(agree + differ, WRONGLY) => Outcome::Agrees,
+        _ => Outcome::Differs,
+    }
+}
+
+/// How many figures agree, which do not, and whether the run does.
 pub fn sum(compared: &[Compared]) -> String {
     let of = |outcome| compared.iter().filter(move |c| c.outcome == outcome);
     let names: Vec<&str> = of(Outcome::Differs).map(|c| c.name.as_str()).collect();
     let differ = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
     let (agree, open) = (of(Outcome::Agrees).count(), of(Outcome::Open).count());
+    let run = match whole(compared) {
+        Outcome::Open => String::new(),
+        run => format!(
+            "; so the run as a whole {run}: {} of {} may differ by chance",
+            by_chance(agree + names.len(), WRONGLY),
+            agree + names.len()
+        ),
+    };
     format!(
-        "against the earlier run: {agree} figures agree, {open} cannot be compared; that differ: {differ}"
+        "against the earlier run: {agree} figures agree, {open} cannot be compared; that differ: {differ}{run}"
     )
 }
 
@@ -92,9 +113,13 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
     }
     let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
     let (mut moods, mut fewer) = (0, 0);
-    for (series, place) in places(now) {
+    // Rates that are sustained were searched for after what arrives at full load was measured: places of their own.
+    let [held, of_old] = [now, before].map(|record| held::lines(&record.series));
+    let full = places(&now.series).map(|place| (place, &before.series, false));
+    let sustained = places(&held).map(|place| (place, &of_old, true));
+    for ((series, place), of_old, is_held) in full.chain(sustained) {
         let same = |(s, p): &(&Series, &Place)| s.name == series.name && p.x == place.x;
-        let Some((_, old)) = places(before).find(same) else { continue };
+        let Some((_, old)) = places(of_old).find(same) else { continue };
         let (Some([low, middle, high]), Some([least, was, most])) = (place.spread(), old.spread())
         else {
             continue;
@@ -114,9 +139,9 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         if differs {
             apart.push(format!("{} at {} {change:+.0} %", series.name, place.x));
         }
-        match groups.iter_mut().find(|group| of_one(group.first, place)) {
+        match groups.iter_mut().find(|g| g.is_held == is_held && of_one(g.first, place)) {
             Some(group) => group.places.push((change, differs)),
-            None => groups.push(Group { first: place, places: vec![(change, differs)] }),
+            None => groups.push(Group { first: place, is_held, places: vec![(change, differs)] }),
         }
     }
     let builds = match before.version == now.version {
@@ -142,7 +167,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
         return (Outcome::Open, format!("{builds}{} places in common{moods}", changes.len()));
     }
     let (count, differ) = (groups.len(), groups.iter().filter(|g| g.differs()).count());
-    let may = by_chance(count, now.effort.samples);
+    let may = by_chance(count, once(now.effort.samples));
     let outcome = match differ {
         // So few samples that whatever they are is chance.
         _ if may >= count && differ > 0 => Outcome::Open,
@@ -159,6 +184,8 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
 /// Places whose samples are of the same measurements.
 struct Group<'r> {
     first: &'r Place,
+    /// Of rates that are sustained.
+    is_held: bool,
     /// By how many percent each changed, and whether it is beyond the error bars.
     places: Vec<(f64, bool)>,
 }
@@ -177,18 +204,23 @@ fn of_one(a: &Place, b: &Place) -> bool {
     known && trips(a) == trips(b) && (a.x == b.x || a.samples == b.samples)
 }
 
-/// How many of so many places may differ: the fewest so that chance gives more to no more than one figure of a hundred.
-fn by_chance(places: usize, samples: usize) -> usize {
-    // Of 2n values each way to rank them is as likely; in two of them all of one run are before all of the other.
+/// How often bars of so many samples each of the same do not touch: of 2n values each way to rank them is as likely; in two of them all of one
+/// run are before all of the other.
+fn once(samples: usize) -> f64 {
     let rankings: f64 = (1..=samples).map(|i| (samples + i) as f64 / i as f64).product();
-    let once = 2.0 / rankings;
+    2.0 / rankings
+}
+
+/// How many of so many places, of which each differs so often by chance, may differ: the fewest so that chance gives more in no more than
+/// one of a hundred cases.
+fn by_chance(places: usize, once: f64) -> usize {
     if once >= 1.0 {
         return places;
     }
     // Of the binomial distribution: none, one, two and so on.
     let (mut differ, mut exactly) = (0, (1.0 - once).powf(places as f64));
     let mut up_to = exactly;
-    while 1.0 - up_to > WRONGLY && differ < places {
+    while 1.0 - up_to > WRONGLY + 1e-9 && differ < places {
         exactly *= (places - differ) as f64 / (differ + 1) as f64 * once / (1.0 - once);
         up_to += exactly;
         differ += 1;
@@ -213,8 +245,8 @@ fn alike(a: &Place, b: &Place) -> bool {
     }
 }
 
-fn places(record: &Record) -> impl Iterator<Item = (&Series, &Place)> {
-    record.series.iter().flat_map(|s| s.places.iter().map(move |p| (s, p)))
+fn places(series: &[Series]) -> impl Iterator<Item = (&Series, &Place)> {
+    series.iter().flat_map(|s| s.places.iter().map(move |p| (s, p)))
 }
 
 #[cfg(test)]
@@ -253,9 +285,10 @@ mod tests {
 
     #[test]
     fn as_many_places_may_differ_as_chance_gives_99_of_100_figures() {
-        assert_eq!([1, 2, 4, 19, 20, 30].map(|places| by_chance(places, 5)), [0, 1, 1, 1, 2, 2]);
-        assert_eq!(by_chance(20, 3), 6, "one of ten differs by chance");
-        assert_eq!(by_chance(20, 1), 20, "one sample is always beyond the other");
+        let may = |samples| move |places| by_chance(places, once(samples));
+        assert_eq!([1, 2, 4, 19, 20, 30].map(may(5)), [0, 1, 1, 1, 2, 2]);
+        assert_eq!(may(3)(20), 6, "one of ten differs by chance");
+        assert_eq!(may(1)(20), 20, "one sample is always beyond the other");
         let one = |value: f64| {
             let mut record = of(|_| value, 80.0);
             record.effort.samples = 1;
@@ -264,6 +297,45 @@ mod tests {
         };
         assert_eq!(all(&[one(100.0)], &[one(50.0)])[0].outcome, Outcome::Open);
         assert_eq!(all(&[one(100.0)], &[one(100.0)])[0].outcome, Outcome::Agrees);
+    }
+
+    #[test]
+    fn a_run_agrees_when_no_more_of_its_figures_differ_than_chance_gives() {
+        let run = |agree: usize, differ: usize| -> Vec<Compared> {
+            let of = |outcome| Compared { name: "a".to_owned(), outcome, text: String::new() };
+            let outcomes = [(Outcome::Agrees, agree), (Outcome::Differs, differ)];
+            outcomes.into_iter().flat_map(|(o, n)| std::iter::repeat_n(of(o), n)).collect()
+        };
+        assert_eq!(whole(&run(34, 2)), Outcome::Agrees);
+        assert_eq!(whole(&run(33, 3)), Outcome::Differs);
+        assert_eq!(whole(&run(1, 1)), Outcome::Agrees, "one of two once in fifty");
+        assert_eq!(whole(&run(0, 1)), Outcome::Differs, "one figure by its own rule");
+        assert_eq!(whole(&run(0, 0)), Outcome::Open);
+        let told = sum(&run(34, 2));
+        assert!(
+            told.ends_with("the run as a whole agrees: 2 of 36 may differ by chance"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn sustained_rates_are_places_of_their_own() {
+        let with = |held: f64| {
+            let mut record = of(|_| 100.0, 80.0);
+            for place in &mut record.series[0].places {
+                let open = false;
+                place.samples.iter_mut().for_each(|s| {
+                    s.sustained = Some(super::super::data::Held { value: held * s.value, open });
+                });
+            }
+            record
+        };
+        let same = all(&[with(0.9)], &[with(0.9)]).remove(0);
+        assert!(same.outcome == Outcome::Agrees && same.text.contains("0 of 40"), "{same}");
+        let slower = all(&[with(0.9)], &[with(0.5)]).remove(0);
+        assert_eq!(slower.outcome, Outcome::Differs, "{slower}");
+        assert!(slower.text.contains("20 of 40 places"), "{slower}");
+        assert!(slower.text.contains("fused, sustained at 3 -44 %"), "{slower}");
     }
 
     #[test]
@@ -295,7 +367,7 @@ mod tests {
         assert!(slow.text.contains("10 of 20 places beyond"), "{slow}");
         assert!(slow.text.contains("fused at 19 -50 %"), "{slow}");
         assert!(slow.text.contains("slowed on purpose against 0;"), "{slow}");
-        assert!(sum(&[slow]).ends_with("that differ: a"));
+        assert!(sum(&[slow]).contains("that differ: a; so the run as a whole differs: 0 of 1 may"));
     }
 
     #[test]

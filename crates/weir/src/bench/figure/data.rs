@@ -1,7 +1,7 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_json};
+use crate::bench::sample::{BenchError, Measured, SampleArgs, SearchedRate, spread, write_json};
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -49,9 +49,22 @@ pub struct Sample {
     /// The search for it had to end before its bounds were as close as they should be.
     #[serde(default)]
     pub open: bool,
+    /// The rate that is sustained, in the unit of the value, where it was searched for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<Held>,
     /// In which round it was taken, from 1: samples of one round were taken after each other. 0: not told.
     #[serde(default)]
     pub round: usize,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// 0.0: none was held.
+    pub value: f64,
+    /// The search had to end before its bounds were as close as they should be.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open: bool,
 }
 
 impl Sample {
@@ -70,6 +83,7 @@ impl Sample {
             tail: None,
             none,
             open,
+            sustained: None,
             round: 0,
         }
     }
@@ -85,8 +99,10 @@ impl Sample {
 impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
-        let Measured { mpps, round_trip_ns, withheld, cpu_ns, real_time: _ } = measured;
-        Sample { not_granted: withheld, cpu_ns, ..Sample::of(mpps, round_trip_ns) }
+        let Measured { mpps, round_trip_ns, withheld, cpu_ns, sustained, real_time: _ } = measured;
+        let held = |found: SearchedRate| Held { value: found.mpps, open: !found.is_closed };
+        let sustained = sustained.map(held);
+        Sample { not_granted: withheld, cpu_ns, sustained, ..Sample::of(mpps, round_trip_ns) }
     }
 }
 
@@ -331,6 +347,7 @@ pub(super) mod tests {
             device_core: 0,
             chain_core: 1,
             no_real_time: false,
+            searches: false,
         }
     }
 

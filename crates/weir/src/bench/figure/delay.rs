@@ -4,22 +4,26 @@
 
 use super::Effort;
 use super::data::Sample;
-use super::search::{Found, Goal, MOST, sustainable};
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;
 use crate::bench::sample::{BenchError, wait_until_ready};
+use crate::bench::search::{Found, Goal, MOST, sustainable};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
 use weir_control::{Agent, RestartPolicy};
-use weir_device::{DeviceSpec, GeneratorSpec, Rate};
+use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Plan;
+use weir_runtime::Stepper;
 use weir_runtime::spec::EndSpec;
 
 /// The part of the sustained rate at which latency is taken.
 pub const LOAD: f64 = 0.9;
-/// How long packets run before those that count.
-const SETTLE: Duration = Duration::from_millis(100);
+/// How long packets run before those that count: in a search's trials, and before latencies are taken.
+const SETTLE: Duration = Duration::from_millis(20);
+const RUN_IN: Duration = Duration::from_millis(100);
+/// What is under way has left by then, or is counted with what follows.
+const DRAINED: Duration = Duration::from_millis(50);
 /// Between two turns of the agent, in which source and sink wait: none in runs that are shorter. Its watchdog waits twice as long.
 const TURN: Duration = Duration::from_secs(1);
 /// Packets that leave together are told apart by so much of the time that they were due in.
@@ -95,16 +99,16 @@ impl UnderLoad {
     /// Searches for the rate that a plan sustains and offers 90 % of it. `shares`: source and sink leave their core to workers in each turn.
     /// `None`: no rate was held, so there is no load of which this would be the latency, or nothing came at it.
     pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
-        let span = Duration::from_secs_f64(effort.sampling.seconds.clamp(0.05, 60.0));
-        let offered = |rate, span| Offered { rate, span, shares };
-        let found = sustainable(&Goal::usual(span), MOST, |rate, span| {
-            Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
+        let span = effort.sampling.span();
+        let mut hosted = Hosted::start(effort, plan, shares)?;
+        let found = sustainable(&Goal::usual(span), MOST, None, |rate, span| {
+            Ok::<_, BenchError>(hosted.offer(rate, SETTLE, span, false)?.lost)
         })?;
         if found.rate <= 0.0 {
             return Ok(None);
         }
         let (run, round_trip_ns) =
-            effort.around(|| offered(found.rate * LOAD, span).to(effort, plan, true))?;
+            effort.around(|| hosted.offer(found.rate * LOAD, RUN_IN, span, true))?;
         Ok((!run.delays.is_empty()).then_some(UnderLoad { found, run, round_trip_ns }))
     }
 
@@ -129,62 +133,95 @@ impl UnderLoad {
 /// A step of the sink that had packets: when it was over, nanoseconds from the start, and how many there had been then.
 type Steps = Vec<(u64, u64)>;
 
-/// A load, and for how long.
-struct Offered {
-    rate: f64,
-    span: Duration,
+/// A graph of which this process is source and sink.
+struct Hosted {
+    agent: Agent,
+    source: Stepper,
+    sink: Stepper,
+    core: usize,
     shares: bool,
+    /// The real-time class was wanted, and no worker was in it.
+    withheld: bool,
+    no_workers: bool,
 }
 
-impl Offered {
-    /// Offers it to a plan. `timed`: it is looked at how long each packet takes, too.
-    fn to(&self, effort: &Effort<'_>, plan: &Plan, timed: bool) -> Result<Run, BenchError> {
+impl Hosted {
+    fn start(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Self, BenchError> {
         let sampling = effort.sampling;
-        let _pinned = pin(sampling.device_core);
-        let rate = self.rate.max(1.0) as u64;
-        let generator = GeneratorSpec {
-            size: 60,
-            flows: 1,
-            rate: Rate::PerSecond(rate),
-            ..GeneratorSpec::default()
-        };
+        let generator = GeneratorSpec { size: 60, flows: 1, ..GeneratorSpec::default() };
         let binds = BTreeMap::from([(0, DeviceSpec::Generator(generator)), (1, DeviceSpec::Null)]);
         let options = RunOptions { busy: true, ..sampling.options() };
         let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
         let of_device = |end: &EndSpec| matches!(end, EndSpec::Rx { .. } | EndSpec::Tx { .. });
         let chain = setup.workers.iter().filter(|w| !of_device(&w.end)).count();
         let last = setup.workers.len() - 1;
+        let _pinned = pin(sampling.device_core);
         let mut agent =
             Agent::start_hosting(setup, RestartPolicy::default(), |w| of_device(&w.end))?;
         let real_time = wait_until_ready(&mut agent, chain)?;
-        let mut sink = agent.stepper(last).map_err(LatencyError::from)?;
-        let mut source = agent.stepper(0).map_err(LatencyError::from)?;
+        let sink = agent.stepper(last).map_err(LatencyError::from)?;
+        let source = agent.stepper(0).map_err(LatencyError::from)?;
+        let withheld = !sampling.no_real_time && chain > 0 && !real_time;
+        let core = sampling.device_core;
+        Ok(Hosted { agent, source, sink, core, shares, withheld, no_workers: chain == 0 })
+    }
+
+    fn step(&mut self) -> Result<(), BenchError> {
+        if self.shares {
+            std::thread::yield_now();
+        }
+        self.source.step().map_err(LatencyError::from)?;
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<(), BenchError> {
+        self.sink.step().map_err(LatencyError::from)?;
+        Ok(())
+    }
+
+    /// Offers a rate for `settle` and `span`, of which the latter counts. `timed`: it is looked at how long each packet takes, too.
+    fn offer(
+        &mut self,
+        rate: f64,
+        settle: Duration,
+        span: Duration,
+        timed: bool,
+    ) -> Result<Run, BenchError> {
+        let _pinned = pin(self.core);
+        self.agent.turn(Duration::ZERO)?;
+        // What another rate has left on its way is not this one's.
+        self.source.pace(Some(0));
+        let drained = Instant::now();
+        while self.sink.packets() < self.source.packets() && drained.elapsed() < DRAINED {
+            self.step()?;
+            self.take()?;
+        }
+        let rate = rate.max(1.0) as u64;
         let gap = 1e9 / rate as f64;
+        let [sent, taken] = [self.source.packets(), self.sink.packets()];
         let mut out: Steps = Vec::with_capacity(ROOM);
+        self.source.pace(Some(rate));
         let start = Instant::now();
         let now = || start.elapsed().as_nanos() as u64;
         let mut began = f64::INFINITY;
-        let (mut turned, end) = (Instant::now(), SETTLE + self.span);
+        let (mut turned, end) = (start, settle + span);
         while start.elapsed() < end {
             if turned.elapsed() > TURN {
-                agent.turn(Duration::ZERO)?;
+                self.agent.turn(Duration::ZERO)?;
                 turned = Instant::now();
             }
-            if self.shares {
-                std::thread::yield_now();
-            }
-            source.step().map_err(LatencyError::from)?;
+            self.step()?;
             // Packet n is due n gaps after the source began, which is no later than any of its steps says.
-            began = began.min(now() as f64 - source.packets() as f64 * gap);
-            sink.step().map_err(LatencyError::from)?;
-            note(&mut out, now(), sink.packets());
+            began = began.min(now() as f64 - (self.source.packets() - sent) as f64 * gap);
+            self.take()?;
+            note(&mut out, now(), self.sink.packets() - taken);
         }
-        let settled = SETTLE.as_nanos() as u64;
+        let settled = settle.as_nanos() as u64;
         Ok(Run {
             lost: lost(gap, settled, now(), &out),
             delays: if timed { delays(gap, settled, began, &out) } else { Vec::new() },
-            withheld: !sampling.no_real_time && chain > 0 && !real_time,
-            no_workers: chain == 0,
+            withheld: self.withheld,
+            no_workers: self.no_workers,
         })
     }
 }
@@ -225,8 +262,8 @@ fn delays(gap: f64, settled: u64, began: f64, out: &[(u64, u64)]) -> Vec<(u64, u
 
 #[cfg(test)]
 mod tests {
-    use super::super::search::LOSS;
     use super::*;
+    use crate::bench::search::LOSS;
 
     /// Of a packet each microsecond, the first due after one.
     fn run(settled: u64, end: u64, out: &Steps) -> Run {

@@ -4,7 +4,7 @@
 
 use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
-use super::{Effort, OutArgs, compare, page, rivals};
+use super::{Effort, OutArgs, compare, held, page, rivals};
 use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, SampleArgs, prepare, progress};
 use std::cell::RefCell;
@@ -125,9 +125,11 @@ impl Run<'_> {
         }
         let began = Instant::now();
         match figure.measure {
-            Measure::Own(measure) => {
+            Measure::Own(measure) | Measure::Throughput(measure) => {
                 let left_out = RefCell::new(record.left_out.clone());
-                let (sampling, name) = (&self.to.sampling, figure.name);
+                let searches = matches!(figure.measure, Measure::Throughput(_));
+                let sampling = &SampleArgs { searches, ..self.to.sampling.clone() };
+                let name = figure.name;
                 let failed = RefCell::new(record.failed.clone());
                 let effort = Effort { sampling, name, round, began, left_out, failed };
                 let series = measure(&effort)?;
@@ -230,6 +232,9 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
         return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
     let (verdict, mut finding) = (figure.judge)(&record.series);
+    if let Some(text) = held::told(&record.series) {
+        finding = format!("{finding}. {text}");
+    }
     for (what, text) in [("Left out", left_out), ("Samples that failed", failed)] {
         if !text.is_empty() {
             finding = format!("{finding}. {what}: {text}");

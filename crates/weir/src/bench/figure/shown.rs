@@ -1,6 +1,7 @@
 //! A figure as it is shown: as a table and as a chart, each with where, how and of what the samples were taken.
 
 use super::data::{self, Place, Record, Series, Taken};
+use super::held;
 use crate::bench::sample::{BenchError, spread};
 use std::fmt::Write;
 use std::path::Path;
@@ -51,7 +52,7 @@ impl Record {
     pub fn csv(&self) -> String {
         let mut out = self.commented();
         out.push_str(
-            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9\n",
+            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open\n",
         );
         for series in &self.series {
             for place in &series.places {
@@ -60,10 +61,11 @@ impl Record {
                     let tail = sample.tail.map(|tail| tail.map(|value| value.to_string()));
                     let [p99, p999] = tail.unwrap_or_default();
                     let (load, lost) = sample.load.unzip();
+                    let held = sample.sustained.map(|held| (held.value, held.open)).unzip();
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999}",
+                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999},{},{}",
                         quoted(&series.name),
                         place.x,
                         sample.round,
@@ -73,7 +75,9 @@ impl Record {
                         or_empty(load),
                         or_empty(lost),
                         sample.not_granted,
-                        or_empty(sample.cpu_ns)
+                        or_empty(sample.cpu_ns),
+                        or_empty(held.0),
+                        or_empty(held.1)
                     );
                 }
             }
@@ -170,12 +174,30 @@ impl Record {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             points
         };
-        let line =
-            |s: &Series| weir_draw::chart::Series { name: s.name.clone(), points: points(s) };
+        // On a logarithmic axis none has no place, nor have those that held nothing: see what is told of them.
+        let below = |series: &Series| {
+            let point = |p: &Place| {
+                let ([low, middle, high], bound) = p.held()?;
+                Some(Point { x: p.x, low, middle, high, bound })
+            };
+            let mut points: Vec<Point> = series.places.iter().filter_map(point).collect();
+            points.sort_by(|a, b| a.x.total_cmp(&b.x));
+            points
+        };
+        let line = |s: &Series| weir_draw::chart::Series {
+            name: s.name.clone(),
+            points: points(s),
+            below: below(s),
+        };
         let lines: Vec<_> = self.series.iter().map(line).collect();
         let is_above_zero =
             |line: &weir_draw::chart::Series| line.points.iter().all(|point| point.low > 0.0);
-        let is_some_bound = lines.iter().flat_map(|line| &line.points).any(|point| point.bound);
+        let is_some_bound =
+            lines.iter().flat_map(|l| l.points.iter().chain(&l.below)).any(|p| p.bound);
+        let marks = match lines.iter().any(|line| !line.below.is_empty()) {
+            true => format!(" {}", held::MARKS),
+            false => String::new(),
+        };
         let hollow = if is_some_bound { format!(" {HOLLOW}") } else { String::new() };
         Chart {
             title: format!("{}: {}", self.source, self.title),
@@ -183,7 +205,7 @@ impl Record {
                 format!("Claim: {}", self.claim),
                 format!("Seen: {} ({})", self.finding, self.verdict),
                 format!(
-                    "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{hollow} {}; {}; Weir {}.",
+                    "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{marks}{hollow} {}; {}; Weir {}.",
                     samples(self.effort.samples),
                     if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
                     self.machine.line(),
@@ -195,6 +217,7 @@ impl Record {
             // A search may have found nothing: zero is on no logarithmic axis.
             y: Axis { log: self.y.log && lines.iter().all(is_above_zero), ..self.y.clone() },
             series: lines,
+            below: "sustained rate, searched for".to_owned(),
         }
     }
 }
@@ -203,7 +226,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::bench::figure::data::tests::{record, sample};
-    use crate::bench::figure::data::{Sample, add};
+    use crate::bench::figure::data::{Held, Sample, add};
     use crate::bench::own::Folder;
 
     #[test]
@@ -238,6 +261,7 @@ mod tests {
         let mut figure = record("a");
         let mut with = sample(3.0);
         (with.tail, with.cpu_ns) = (Some([7.5, 9.25]), Some(40.0));
+        with.sustained = Some(Held { value: 2.5, open: true });
         (with.round, with.open, with.load) = (3, true, Some((9e6, 0.25)));
         add(&mut figure.series, "a \"b\"", 4.0, with);
         add(&mut figure.series, "a \"b\"", 4.0, Sample { none: true, ..sample(5.0) });
@@ -249,9 +273,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9",
-                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25",
-                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,",
+                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open",
+                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25,2.5,true",
+                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,,,",
             ]
         );
     }

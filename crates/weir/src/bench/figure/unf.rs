@@ -1,6 +1,6 @@
 //! The µNF paper's figures.
 
-use super::data::{Place, Sample, Series, Verdict};
+use super::data::{Held, Place, Sample, Series, Verdict};
 use super::values::{across, median, not_granted, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
@@ -50,8 +50,9 @@ pub(super) fn generator(size: u16, rate: Rate) -> DeviceSpec {
 }
 
 /// A value that a sample's throughput gives.
-pub(super) fn with_value(sample: Sample, value: impl FnOnce(f64) -> f64) -> Sample {
-    Sample { value: value(sample.value), ..sample }
+pub(super) fn with_value(sample: Sample, value: impl Fn(f64) -> f64) -> Sample {
+    let held = |held: Held| Held { value: value(held.value), ..held };
+    Sample { value: value(sample.value), sustained: sample.sustained.map(held), ..sample }
 }
 
 /// Percent of the packets of 10 Gbit/s.

@@ -132,8 +132,8 @@ pub fn yielding(series: &[Series]) -> Vec<Series> {
                 let others = other.map_or(&[][..], |p| &p.samples);
                 let Some(b) = others.iter().find(|b| b.round == a.round) else { continue };
                 let not_granted = a.not_granted || b.not_granted;
-                let gain =
-                    Sample { value: a.value / b.value, none: b.none, not_granted, ..a.clone() };
+                let (value, none) = (a.value / b.value, b.none);
+                let gain = Sample { value, none, not_granted, sustained: None, ..a.clone() };
                 add(&mut told, class, place.x, gain);
             }
         }

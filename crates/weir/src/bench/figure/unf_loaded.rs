@@ -2,7 +2,6 @@
 
 use super::data::{Place, Sample, Series, Verdict, add};
 use super::delay::{LOAD, UnderLoad, above};
-use super::search::LOSS;
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
 use super::unf_latency::{COSTED, IN_SEQUENCE, LINEAR, SIDE_BY_SIDE, judge_linear_at, worst};
 use super::values::{across, median, ratio, trend};
@@ -10,6 +9,7 @@ use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::parallel;
 use crate::bench::sample::{BenchError, spread};
+use crate::bench::search::LOSS;
 use std::collections::BTreeMap;
 use weir_plan::Isolate;
 

@@ -1,6 +1,6 @@
 //! What no paper shows: rates that are sustained, how cost grows, rivals.
 
-use super::Measure::{Of, Own};
+use super::Measure::{Of, Own, Throughput};
 use super::{FAR_BELOW, Figure, LENGTH, MPPS, Scale};
 use crate::bench::figure::{growth, recovery, rivals, stateful, unf_loaded};
 
@@ -39,7 +39,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("µNFs in the chain"),
         y: Scale::log("million packets a second"),
         seconds: 60,
-        measure: Own(growth::chain),
+        measure: Throughput(growth::chain),
         judge: growth::judge_chain,
     },
     Figure {
@@ -64,7 +64,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("rules"),
         y: MPPS,
         seconds: 40,
-        measure: Own(growth::rules),
+        measure: Throughput(growth::rules),
         judge: growth::judge_rules,
     },
     Figure {
@@ -89,7 +89,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("flows"),
         y: FAR_BELOW,
         seconds: 75,
-        measure: Own(stateful::rates),
+        measure: Throughput(stateful::rates),
         judge: stateful::judge_rates,
     },
     Figure {
@@ -155,7 +155,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("bytes per packet"),
         y: Scale::log("million packets a second"),
         seconds: 90,
-        measure: Own(rivals::measure),
+        measure: Throughput(rivals::measure),
         judge: rivals::judge,
     },
     Figure {
@@ -168,7 +168,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("bytes per packet"),
         y: Scale::log("million packets a second"),
         seconds: 30,
-        measure: Own(rivals::measure_blank),
+        measure: Throughput(rivals::measure_blank),
         judge: rivals::judge_blank,
     },
     Figure {

@@ -1,6 +1,6 @@
 //! NFActor's figures.
 
-use super::Measure::{Of, Own};
+use super::Measure::{Of, Own, Throughput};
 use super::{FAR_BELOW, Figure, Scale};
 use crate::bench::figure::{nfactor, nfactor_moves, recovery};
 
@@ -18,7 +18,7 @@ pub const ALL: &[Figure] = &[
         x: REPLICAS,
         y: FAR_BELOW,
         seconds: 55,
-        measure: Own(nfactor::by_nf),
+        measure: Throughput(nfactor::by_nf),
         judge: nfactor::judge_by_nf,
     },
     Figure {
@@ -31,7 +31,7 @@ pub const ALL: &[Figure] = &[
         x: REPLICAS,
         y: FAR_BELOW,
         seconds: 55,
-        measure: Own(nfactor::by_replicas),
+        measure: Throughput(nfactor::by_replicas),
         judge: nfactor::judge_by_replicas,
     },
     Figure {
@@ -108,7 +108,7 @@ pub const ALL: &[Figure] = &[
         x: REPLICAS,
         y: FAR_BELOW,
         seconds: 30,
-        measure: Own(nfactor::replicated),
+        measure: Throughput(nfactor::replicated),
         judge: nfactor::judge_replicated,
     },
     Figure {

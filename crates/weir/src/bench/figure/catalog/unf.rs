@@ -1,6 +1,6 @@
 //! The µNF paper's figures.
 
-use super::Measure::{Of, Own};
+use super::Measure::{Of, Own, Throughput};
 use super::{FAR_BELOW, Figure, LENGTH, MICROSECONDS, MPPS, Scale};
 use crate::bench::figure::{cores, tables, unf, unf_classes, unf_latency, unf_loaded};
 
@@ -15,7 +15,7 @@ pub const ALL: &[Figure] = &[
         x: LENGTH,
         y: Scale::log("million packets a second"),
         seconds: 145,
-        measure: Own(unf_classes::classes),
+        measure: Throughput(unf_classes::classes),
         judge: unf_classes::judge_classes,
     },
     Figure {
@@ -51,7 +51,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::log("bytes per packet"),
         y: Scale::of("Gbit/s"),
         seconds: 40,
-        measure: Own(unf::sizes),
+        measure: Throughput(unf::sizes),
         judge: unf::judge_sizes,
     },
     Figure {
@@ -63,7 +63,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::of("packets of a batch that are prefetched"),
         y: MPPS,
         seconds: 45,
-        measure: Own(unf::prefetch),
+        measure: Throughput(unf::prefetch),
         judge: unf::judge_prefetch,
     },
     Figure {
@@ -152,7 +152,7 @@ pub const ALL: &[Figure] = &[
         x: LENGTH,
         y: MPPS,
         seconds: 45,
-        measure: Own(unf::completion),
+        measure: Throughput(unf::completion),
         judge: unf::judge_completion,
     },
     Figure {
@@ -192,7 +192,7 @@ pub const ALL: &[Figure] = &[
         x: Scale::of("HttpClassifiers"),
         y: FAR_BELOW,
         seconds: 20,
-        measure: Own(unf::service_chain),
+        measure: Throughput(unf::service_chain),
         judge: unf::judge_service_chain,
     },
 ];

@@ -4,6 +4,7 @@
 //! that an unlucky trial of an earlier one decides nothing.
 
 use std::time::Duration;
+use weir_packet::BATCH;
 
 /// Part of the packets of a trial's time that may be missing at its end for a rate to count as sustained.
 pub const LOSS: f64 = 0.005;
@@ -17,6 +18,8 @@ pub struct Goal {
     pub loss: f64,
     /// The search ends when upper and lower bound are so close: their difference as a part of the upper one.
     pub width: f64,
+    /// The longest step by which a load is looked for that is held, or is not, as a part of the one before.
+    pub stride: f64,
     /// How long trials take, and of how many the majority decides, by phase.
     pub phases: Vec<(Duration, usize)>,
     /// No more trials than this in all.
@@ -24,9 +27,18 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// The goal of all figures, whose samples take so long: at most half a percent may be missing in two of three trials.
+    /// The goal where nothing is known, of samples that take so long: at most half a percent may be missing in two of three trials.
     pub fn usual(span: Duration) -> Self {
-        Goal { loss: LOSS, width: 0.1, phases: vec![(span / 4, 1), (span / 2, 3)], most: 16 }
+        let phases = vec![(span / 4, 1), (span / 2, 3)];
+        Goal { loss: LOSS, width: 0.1, stride: 0.5, phases, most: 12 }
+    }
+
+    /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
+    /// are long enough for a batch to be half a percent of their packets, as far as a sample's time reaches.
+    pub fn from_full_load(span: Duration, full: f64) -> Self {
+        let batches = Duration::from_secs_f64((BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
+        let trial = (span / 6).max(batches).min(span);
+        Goal { loss: LOSS, width: 0.05, stride: 0.2, phases: vec![(trial, 3)], most: 14 }
     }
 }
 
@@ -47,14 +59,15 @@ struct Search<'g, T> {
     left: usize,
 }
 
-/// Searches up to `most` packets a second. `trial` offers a rate for a time and says which part of the packets was lost, 0 to 1.
+/// Searches up to `most` packets a second, from a guess if there is one. `trial` offers a rate for a time and says which part of the packets was lost, 0 to 1.
 pub fn sustainable<E>(
     goal: &Goal,
     most: f64,
+    guess: Option<f64>,
     trial: impl FnMut(f64, Duration) -> Result<f64, E>,
 ) -> Result<Found, E> {
     let mut search = Search { goal, most, trial, left: goal.most };
-    let mut guess = most;
+    let mut guess = guess.unwrap_or(most);
     let mut found = Found { rate: 0.0, is_closed: false };
     for &(span, trials) in &goal.phases {
         if guess >= most {
@@ -109,7 +122,7 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
                 (true, false) => (low / (1.0 - step)).min(self.most),
                 (false, _) => high * (1.0 - step),
             };
-            step = (step * 2.0).min(0.5);
+            step = (step * 2.0).min(self.goal.stride);
         }
     }
 }
@@ -121,7 +134,7 @@ mod tests {
 
     fn goal() -> Goal {
         let phases = vec![(Duration::from_millis(1), 1), (Duration::from_millis(5), 3)];
-        Goal { loss: 0.001, width: 0.01, phases, most: 200 }
+        Goal { loss: 0.001, width: 0.01, stride: 0.5, phases, most: 200 }
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.
@@ -132,11 +145,16 @@ mod tests {
     #[test]
     fn it_is_found_within_the_width_wherever_it_lies() {
         for capacity in [1e3, 3.3e5, 1.4e7, 9.9e7] {
-            let Ok(found) = sustainable(&goal(), 1e8, device(capacity));
+            let Ok(found) = sustainable(&goal(), 1e8, None, device(capacity));
             let off = found.rate / capacity - 1.0;
             assert!((-0.011..=0.002).contains(&off) && found.is_closed, "{capacity}: {found:?}");
         }
-        let Ok(all) = sustainable(&goal(), 1e8, device(2e8));
+        // From a guess, whichever side of it it lies.
+        for guess in [2e5, 1e6, 3e6] {
+            let Ok(found) = sustainable(&goal(), 1e8, Some(guess), device(1e6));
+            assert!((0.98e6..=1.002e6).contains(&found.rate), "{guess}: {found:?}");
+        }
+        let Ok(all) = sustainable(&goal(), 1e8, None, device(2e8));
         assert_eq!(all, Found { rate: 1e8, is_closed: true });
     }
 
@@ -148,7 +166,7 @@ mod tests {
                 let capacity = if span < Duration::from_millis(5) { in_short } else { 1e6 };
                 Ok::<_, Infallible>((1.0 - capacity / rate).max(0.0))
             };
-            let Ok(found) = sustainable(&goal(), 1e7, trial);
+            let Ok(found) = sustainable(&goal(), 1e7, None, trial);
             assert!((0.98e6..=1.002e6).contains(&found.rate), "{found:?}");
         }
     }
@@ -162,14 +180,14 @@ mod tests {
             Ok::<_, Infallible>((1.0 - 1e6 / rate).max(spoilt))
         };
         let goal = Goal { phases: vec![(Duration::from_millis(5), 3)], ..goal() };
-        let Ok(found) = sustainable(&goal, 1e7, trial);
+        let Ok(found) = sustainable(&goal, 1e7, None, trial);
         assert!((0.98e6..=1.002e6).contains(&found.rate), "{found:?}");
     }
 
     #[test]
     fn who_loses_always_sustains_nothing_and_the_search_ends() {
         let mut asked = 0;
-        let Ok(found) = sustainable(&goal(), 1e7, |_, _| {
+        let Ok(found) = sustainable(&goal(), 1e7, None, |_, _| {
             asked += 1;
             Ok::<_, Infallible>(1.0)
         });

@@ -330,6 +330,8 @@ pub struct Agent {
     wake: Option<OwnedFd>,
     /// Whether the operator wants the graph to end.
     ends_when: Option<Box<dyn Fn() -> bool>>,
+    /// What is done besides while the graph is held still for a change.
+    meanwhile: Option<Box<dyn FnMut(&mut Agent)>>,
     stopping: bool,
     finished: bool,
     /// Its workers begin when they are told to.
@@ -391,6 +393,7 @@ impl Agent {
             scales: scale::Scales::new(&setup),
             wake: None,
             ends_when: None,
+            meanwhile: None,
             stopping: false,
             finished: false,
             stands_by: false,
@@ -458,6 +461,12 @@ impl Agent {
         self.ends_when = Some(Box::new(ends));
     }
 
+    /// What to do again and again while the graph is held still for a change, which takes seconds where much is under way: [`Agent::turn`]
+    /// does not come back before, and who asks something is not to wait for that.
+    pub fn meanwhile(&mut self, serve: impl FnMut(&mut Agent) + 'static) {
+        self.meanwhile = Some(Box::new(serve));
+    }
+
     /// Ends all input; what is under way runs out.
     pub fn stop(&mut self) {
         self.stopping = true;
@@ -493,6 +502,7 @@ impl Agent {
         self.look()?;
         self.convict_deaf();
         self.feel_pulses();
+        self.answer_in_time();
         self.notice_standstill();
         self.scale();
         self.end_cycles();
@@ -528,6 +538,18 @@ impl Agent {
     /// The next thing that happened.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Of what happened the answers to [`Agent::list_flows`], for who does not want to wait until all before them has been told.
+    pub fn listed(&mut self) -> Vec<Event> {
+        let is_answer = |event: &Event| matches!(event, Event::FlowsListed { .. });
+        if !self.events.iter().any(is_answer) {
+            return Vec::new();
+        }
+        let events = std::mem::take(&mut self.events).into_iter();
+        let (answers, rest): (Vec<_>, Vec<_>) = events.partition(is_answer);
+        self.events = rest.into();
+        answers
     }
 
     /// Starts some of the workers that have not been yet. Starting hundreds takes seconds, and meanwhile signals are

@@ -65,7 +65,10 @@ pub enum Unmovable {
     )]
     Fused(String),
     /// Markers and letters stay within a domain.
-    #[error("{0} and who gives it packets are in different trust domains")]
+    #[error(
+        "{0} and who gives it packets are in different trust domains, and what moves flows does not go through the gates between them; \
+         put both into one domain (`--domain`) to move flows. Otherwise they stay where they are until they end, or the graph is changed (SIGHUP)"
+    )]
     Domains(String),
     /// Packets are shared there.
     #[error(

@@ -15,6 +15,7 @@ impl Catalog for Library {
         let r = weir_nf::find(type_name).ok()?;
         let names = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: r.descriptor.name.to_owned(),
             inputs: names(r.descriptor.inputs),
             outputs: names(r.descriptor.outputs),
@@ -33,7 +34,10 @@ impl Catalog for Library {
 
     fn nf_with(&self, type_name: &str, config: &serde_json::Value) -> Option<NfInfo> {
         let mut info = self.nf(type_name)?;
-        if let Some(affinity) = weir_nf::find(type_name).ok()?.affinity(config) {
+        let registration = weir_nf::find(type_name).ok()?;
+        if let Some(affinity) = registration.affinity(config) {
+            let alone_by = registration.alone_by(config);
+            info.alone_by = alone_by.into_iter().map(str::to_owned).collect();
             info.work =
                 Work { affinity: affinity_of(affinity), scales: scales(affinity), ..info.work };
         }

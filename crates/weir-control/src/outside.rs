@@ -266,6 +266,7 @@ impl Catalog for Extended {
             return Library.nf(type_name);
         };
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: nf.name.clone(),
             inputs: nf.inputs.clone(),
             outputs: nf.outputs.clone(),

@@ -43,6 +43,9 @@ pub trait Nf: Sized + Send + 'static {
         Self::DESCRIPTOR.affinity
     }
 
+    /// The fields of the configuration that [`Nf::affinity`] looks at: who is refused several instances is told which it is.
+    const AFFINITY_BY: &'static [&'static str] = &[];
+
     /// Compiles a configuration: whatever costs time is done here, not per packet.
     fn build(config: Self::Config, env: &Env) -> Result<Self, ConfigError>;
 

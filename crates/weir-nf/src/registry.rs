@@ -22,6 +22,8 @@ pub struct Registration {
     pub follows: bool,
     /// The package that it is from: name and version.
     pub package: (&'static str, &'static str),
+    /// The fields of its configuration on which depends which packets must meet ([`Nf::AFFINITY_BY`](crate::Nf::AFFINITY_BY)).
+    pub affinity_by: &'static [&'static str],
     generate: Generate,
     make: Make,
     together: Together,
@@ -51,6 +53,7 @@ impl Registration {
             keeps: size_of::<N::Shared>() > 0,
             follows: size_of::<N::Flow>() > 0 && N::DESCRIPTOR.flows > 0,
             package,
+            affinity_by: N::AFFINITY_BY,
             generate: N::generate,
             make: |config, env| Ok(Box::new(Running::<N>::new(config, env)?)),
             together: together::<N>,
@@ -81,6 +84,22 @@ impl Registration {
     #[must_use]
     pub fn affinity(&self, config: &Value) -> Option<Affinity> {
         (self.affinity)(config)
+    }
+
+    /// The fields of this configuration for which all packets must meet, so that there is one instance: without any of them several
+    /// might be. None where that does not depend on the configuration, or several may be.
+    #[must_use]
+    pub fn alone_by(&self, config: &Value) -> Vec<&'static str> {
+        let is_alone = |config: &Value| self.affinity(config) == Some(Affinity::All);
+        let without = |field: &&&str| {
+            let mut rest = config.clone();
+            rest.as_object_mut().is_some_and(|rest| rest.remove(**field).is_some())
+                && !is_alone(&rest)
+        };
+        if !is_alone(config) {
+            return Vec::new();
+        }
+        self.affinity_by.iter().filter(without).copied().collect()
     }
 
     /// JSON schema of the configuration.

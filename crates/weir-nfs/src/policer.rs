@@ -130,6 +130,8 @@ impl Nf for Policer {
     type Flow = OfFlow;
     type Shared = Metered;
 
+    const AFFINITY_BY: &'static [&'static str] = &["total"];
+
     fn affinity(config: &Config) -> Affinity {
         if config.total.is_some() { Affinity::All } else { Affinity::Flow }
     }

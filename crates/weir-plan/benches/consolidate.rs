@@ -24,6 +24,7 @@ impl Catalog for Types {
             _ => (Touch::Nop, Effect::Pure),
         };
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: type_name.to_owned(),
             inputs: vec!["in".to_owned()],
             outputs: vec!["a".to_owned(), "b".to_owned()],

@@ -42,6 +42,9 @@ pub struct NfInfo {
     /// What merging and moving it may rely on.
     #[serde(default)]
     pub work: Work,
+    /// Fields of its configuration for which there may be one instance only; without them several might be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alone_by: Vec<String>,
 }
 
 /// A tag that an NF attaches to packets.

@@ -23,6 +23,7 @@ const COPY: &str = "copy";
 /// The word's type where no catalogue has the µNF: so it can be planned, if not run.
 pub(crate) fn info() -> NfInfo {
     NfInfo {
+        alone_by: Vec::new(),
         name: TEE.to_owned(),
         inputs: vec!["in".to_owned()],
         outputs: vec![OUT.to_owned(), COPY.to_owned()],

@@ -106,6 +106,7 @@ fn nf() -> impl Strategy<Value = NfInfo> {
     let access = (touch(), touch(), touch(), touch());
     (access, set(), set(), effect, prop::bool::weighted(0.3), prop::bool::weighted(0.3)).prop_map(
         |((l2, l3, l4, payload), reads, writes, effect, may_drop, tag)| NfInfo {
+            alone_by: Vec::new(),
             name: "nf".to_owned(),
             inputs: vec!["in".to_owned()],
             outputs: vec!["out".to_owned()],
@@ -174,6 +175,7 @@ fn type_of(name: &str) -> Option<NfInfo> {
     };
     let outputs = if name == "Look" { vec!["a", "b"] } else { vec!["out"] };
     Some(NfInfo {
+        alone_by: Vec::new(),
         name: name.to_owned(),
         outputs: outputs.into_iter().map(str::to_owned).collect(),
         may_drop: name == "Judge",

@@ -39,6 +39,7 @@ impl Catalog for Kinds {
             writes = FieldSet::of(&[Field::Vlan]);
         }
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: type_name.to_owned(),
             creates: u8::from(type_name == "Copy"),
             work: Work {

@@ -47,9 +47,15 @@ impl NfArgs {
     }
 }
 
-/// What a µNF says of itself; of flows only where it remembers any.
+/// What a µNF says of itself; of flows only where it remembers any. Where its affinity depends on its configuration: on which of its
+/// fields, and which it has without any of them.
 fn description(nf: &weir_nf::Registration) -> serde_json::Value {
     let mut said = serde_json::json!(nf.descriptor);
+    if let Some(said) = said.as_object_mut().filter(|_| !nf.affinity_by.is_empty()) {
+        said.insert("affinity_depends_on".to_owned(), serde_json::json!(nf.affinity_by));
+        let without = nf.affinity(&serde_json::json!({}));
+        said.insert("affinity_without".to_owned(), serde_json::json!(without));
+    }
     if let Some(said) = said.as_object_mut().filter(|_| !nf.follows) {
         for about_flows in ["flows", "flow_idle_ns", "when_full", "tcp_idle"] {
             said.remove(about_flows);

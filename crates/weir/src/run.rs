@@ -16,9 +16,11 @@ use self::signals::{HangUp, Signals};
 use crate::planning::PlanningArgs;
 use crate::policy::PolicyFailure;
 use crate::{BAD_INPUT, FAILED, limits, say};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_control::setup::WorkerSetup;
 use weir_control::wiring::WiringError;
@@ -221,12 +223,15 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     agent.ends_when(move || {
         interrupts.count() > 0 || duration.is_some_and(|d| start.elapsed() >= d)
     });
-    let mut control = match (Control::open(args.control.as_deref(), &mut agent), &args.control) {
-        (Ok(control), _) => Some(control),
+    let control = match (Control::open(args.control.as_deref(), &mut agent), &args.control) {
+        (Ok(control), _) => Some(Rc::new(RefCell::new(control))),
         (Err(e), Some(_)) => return Err(e.into()),
         // Nobody has asked for it: it goes without, as where there is no such directory.
         (Err(_), None) => None,
     };
+    if let Some(control) = control.clone() {
+        agent.meanwhile(move |agent| control.borrow_mut().serve_meanwhile(agent));
+    }
     let mut live = Live::new(args.quiet, &planner.captures(), &agent);
     let (mut stopped, mut real_time, mut ready) = (false, false, 0);
     let mut scalings = VecDeque::new();
@@ -238,8 +243,8 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                 live.tell_rest(&mut agent);
                 return Err(e);
             }
-            if let Some(control) = &mut control {
-                control.serve(&mut agent);
+            if let Some(control) = &control {
+                control.borrow_mut().serve(&mut agent);
             }
             reload.count_retired(&mut agent, &mut live);
             while let Some(event) = agent.event() {
@@ -262,8 +267,8 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                     }
                 }
                 live.tell(&agent, &event);
-                if let Some(control) = &mut control {
-                    control.hear(&event);
+                if let Some(control) = &control {
+                    control.borrow_mut().hear(&event);
                 }
                 match event {
                     Event::Finished => return Ok(Some(reload.end())),

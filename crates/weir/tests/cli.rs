@@ -277,6 +277,18 @@ fn of_an_nf_whose_type_is_unknown_no_more_is_said_than_that() {
 }
 
 #[test]
+fn nf_show_says_on_which_fields_it_depends_what_packets_must_meet() {
+    let shown = |nf: &str| weir(&["nf", "show", nf]).json()["description"].clone();
+    let policer = shown("Policer");
+    assert_eq!(policer["affinity"], "all");
+    assert_eq!(policer["affinity_depends_on"], serde_json::json!(["total"]));
+    assert_eq!(policer["affinity_without"], "flow");
+    let monitor = shown("FlowMonitor");
+    assert_eq!(monitor["affinity"], "flow");
+    assert!(monitor["affinity_depends_on"].is_null() && monitor["affinity_without"].is_null());
+}
+
+#[test]
 fn nf_show_says_what_holds_when_nothing_is_written() {
     let default = |nf: &str, key: &str| {
         weir(&["nf", "show", nf]).json()["config"]["properties"][key]["default"].clone()

@@ -295,7 +295,9 @@ fn who_is_answered_while_a_graph_is_held_still_to_be_changed_has_the_answer() {
         let said = asks.join().unwrap();
         let has_come = counted(&said).is_some_and(|counts| counts.iter().sum::<u64>() == 1000);
         let is_refused = said.error.contains("is being relinked");
-        assert!(has_come || is_refused, "{said:?}");
+        // On a slow machine it was stopped for longer than anybody waits for who is.
+        let is_missing = said.out.to_string().contains("mon#1 was stopped");
+        assert!(has_come || is_refused || is_missing, "{said:?}");
         answered |= has_come;
     }
     assert!(answered, "nobody asked in time");
@@ -343,7 +345,7 @@ fn flows_of_instances_in_one_worker_or_behind_gates_are_refused_and_go_on() {
         (
             "gates",
             &["--isolate", "each", "--domain", "mon=theirs"],
-            "mon and who gives it packets are in different trust",
+            "mon and who gives it packets are in different trust domains, and what moves flows does not go through the gates",
         ),
     ] {
         let scratch = Scratch::new(&format!("moves-{name}"));
@@ -358,7 +360,10 @@ fn flows_of_instances_in_one_worker_or_behind_gates_are_refused_and_go_on() {
             let said = moving.ask(&["flow", "move", "mon", "--all", "--to", to]);
             assert_eq!(said.code, Some(2), "{said:?}");
             assert!(said.error.contains(why), "{said:?}");
+            assert!(!said.error.contains("gate:"), "a gate is called an NF: {said:?}");
         }
+        let said = moving.ask(&["flow", "move", "nobody", "--all", "--to", "1"]);
+        assert!(said.error.contains("there are: mon\n"), "a gate is called an NF: {said:?}");
         assert!(all(&moving.counts()));
         moving.run.signal(Signal::INT);
         let finished = moving.run.finish();

@@ -136,13 +136,15 @@ fn what_cannot_be_scaled_is_refused_with_why() {
     let scratch = Scratch::new("scaling-refused");
     let policy = scratch.policy(
         "Port<0> lan; Port<1> wan; FlowMonitor mon; Busy slow; IcmpError e;
-        pipelet { lan [ip] -> mon -> slow -> wan; lan [!ip] -> [unreachable] e -> wan; }",
+        Policer p { total: { rate: 1000000, burst: 10000 } };
+        pipelet { lan [ip] -> mon -> slow -> p -> wan; lan [!ip] -> [unreachable] e -> wan; }",
     );
     for (args, why) in [
         (&["--scale", "mon=1:2", "--scale", "mon=1:3"][..], "mon is given twice"),
         (&["--scale", "mon=1:2", "--instances", "mon=2"], "give one of the two"),
         (&["--scale", "nobody=1:2"], "the policy has no NF nobody"),
-        (&["--scale", "e=1:2"], "allows one instance"),
+        (&["--scale", "e=1:2"], "the description of IcmpError allows one instance"),
+        (&["--scale", "p=1:2"], "Policer has one instance when its configuration has `total`"),
         (&["--scale", "mon=1:17"], "flows move among 16 at most"),
         (&["--scale", "mon=1:2,rebalance"], "leave `rebalance` out"),
         (&["--scale", "slow=1:2,moves"], "need not meet"),

@@ -1,6 +1,9 @@
 //! Flows from outside: which there are, and that some go to another instance.
 
+mod list;
 mod waits;
+
+pub use self::list::{FlowCount, FlowRow, Listed};
 
 use self::waits::Waiting;
 use super::{Agent, Event, State};
@@ -8,16 +11,14 @@ use crate::crews::{Crew, Instance, Unmovable};
 use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use weir_filter::Expr;
-use weir_packet::FlowKey;
-use weir_runtime::moves::{FlowLine, FlowTotal, MOST_TIMES, Order, What};
+use weir_runtime::moves::{MOST_TIMES, Order, What};
 use weir_runtime::spec::{SpreadSpec, command};
 
 /// For so long after an order, or a death in a crew, an instance may let packets wait for the state of their flows.
 const EXCUSED: Duration = Duration::from_secs(10);
 
-/// Rows of one worker, at most: its answer has bounds.
-const MOST_ROWS: u32 = 5000;
+/// Commands that can be given to a worker at any time, whatever it was ordered: to rest and to go on, and a few more.
+const SPARE: usize = 4;
 
 /// Why no flow is moved.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -91,49 +92,6 @@ pub struct Moved {
     pub times: Vec<(Duration, u64)>,
 }
 
-/// A flow of an NF.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FlowRow {
-    /// Name of the NF.
-    pub nf: String,
-    /// Its type.
-    pub kind: String,
-    /// Its instance, from 1, where it has several.
-    pub instance: Option<u32>,
-    /// All its keys, the first one first.
-    pub keys: Vec<FlowKey>,
-    /// Since its first packet, by the NF's time.
-    pub age: Duration,
-    /// Since its last.
-    pub idle: Duration,
-}
-
-/// How many flows a µNF has.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct FlowCount {
-    /// Name of the NF.
-    pub nf: String,
-    /// Its instance, from 1, where it has several.
-    pub instance: Option<u32>,
-    /// In all.
-    pub flows: u64,
-    /// Those that were asked for.
-    pub chosen: u64,
-    /// How many keys of flows were moved there one by one: all who divide packets have to remember them.
-    pub moved: u64,
-}
-
-/// The flows that there are.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Listed {
-    /// By NF and instance.
-    pub counts: Vec<FlowCount>,
-    /// The first so many of those that were asked for.
-    pub rows: Vec<FlowRow>,
-    /// Workers that did not answer.
-    pub failures: Vec<String>,
-}
-
 /// What the agent has ordered and not been told the end of.
 #[derive(Default)]
 pub(super) struct Desk {
@@ -144,6 +102,10 @@ pub(super) struct Desk {
     /// Until when instances may let packets wait.
     excused: Option<Instant>,
     waiting: Waiting,
+    /// Questions that were answered without these workers, who may answer yet.
+    late: BTreeSet<(u64, usize)>,
+    /// When it was looked last at who is waited for.
+    looked: Option<Instant>,
     /// What became of orders by which an NF's instances become more or fewer.
     pub(super) scaled: Vec<Scaled>,
 }
@@ -180,8 +142,15 @@ pub(super) enum Given {
     Told,
     /// It is being started, and can be told when it is ready.
     Later,
+    /// It has not read what it was told before, and could be told when it has.
+    Full,
     /// It cannot be told.
     Not(&'static str),
+}
+
+impl Given {
+    /// Why it was not told and is not to be.
+    const FULL: &'static str = "has not read what it was told before; try again";
 }
 
 enum Answer {
@@ -292,33 +261,6 @@ impl Agent {
         Ok(ticket)
     }
 
-    /// Asks which flows there are, of one NF, of several, joined by `+`, or of all; an [`Event::FlowsListed`] with the number given here has them.
-    /// `most`: rows of each worker at most; never more than 5,000.
-    ///
-    /// # Errors
-    /// When it cannot be asked now.
-    pub fn list_flows(
-        &mut self,
-        nf: Option<&str>,
-        filter: Option<&Expr>,
-        most: u32,
-    ) -> Result<u64, MoveError> {
-        self.may_move()?;
-        let most = most.min(MOST_ROWS);
-        let runs = |w: &usize| {
-            let worker = self.setup.workers.get(*w);
-            worker.is_some_and(|worker| {
-                let asked = |name: &str| nf.is_none_or(|nf| is_among(name, nf));
-                worker.runs_nfs() && worker.nodes.iter().any(|node| asked(&node.name))
-            })
-        };
-        let workers = (0..self.setup.workers.len()).filter(runs).collect();
-        let (nf, listed) = (nf.map(str::to_owned), Listed::default());
-        let answer = Answer::Listed { listed, nf, most: most as usize };
-        let filter = filter.cloned();
-        self.ask(workers, answer, |ticket| Order::List { ticket, filter: filter.clone(), most })
-    }
-
     fn may_move(&self) -> Result<(), MoveError> {
         if self.finished {
             return Err(MoveError::Ending);
@@ -339,12 +281,20 @@ impl Agent {
         self.flows.last += 1;
         let ticket = self.flows.last;
         let (waits, untold) = (BTreeSet::new(), BTreeSet::new());
-        let mut open = Open { begun: Instant::now(), order: order(ticket), waits, untold, answer };
+        let open = Open { begun: Instant::now(), order: order(ticket), waits, untold, answer };
+        self.tell_all(ticket, open, workers);
+        Ok(ticket)
+    }
+
+    fn tell_all(&mut self, ticket: u64, mut open: Open, workers: Vec<usize>) {
+        // Who asks which flows there are waits a moment for him to read.
+        let asks = matches!(open.answer, Answer::Listed { .. });
         for w in workers {
             self.flows.waiting.note(w, &open.order);
             match self.give(w, &open.order) {
                 Given::Told => drop(open.waits.insert(w)),
-                Given::Later => {
+                Given::Full if !asks => open.fail(&self.setup.workers[w].name, Given::FULL),
+                Given::Later | Given::Full => {
                     open.waits.insert(w);
                     open.untold.insert(w);
                 }
@@ -353,7 +303,6 @@ impl Agent {
         }
         self.flows.open.insert(ticket, open);
         self.close_if_answered(ticket);
-        Ok(ticket)
     }
 
     /// Gives an order to worker `w`.
@@ -368,8 +317,8 @@ impl Agent {
         }
         // The command first: who finds the message finds the command.
         let own = &mut self.memory.workers[w];
-        if own.command.room(2) < 2 {
-            return Given::Not("has not read what it was told before; try again");
+        if own.command.room(SPARE + 1) <= SPARE {
+            return Given::Full;
         }
         own.command.stage(command::ORDER);
         own.command.publish();
@@ -392,7 +341,11 @@ impl Agent {
             }
         }
         for (ticket, order) in orders {
-            let Given::Not(why) = self.give(w, &order) else { continue };
+            let why = match self.give(w, &order) {
+                Given::Told => continue,
+                Given::Later | Given::Full => Given::FULL,
+                Given::Not(why) => why,
+            };
             let open = ticket.and_then(|ticket| Some((ticket, self.flows.open.get_mut(&ticket)?)));
             if let Some((ticket, open)) = open {
                 open.waits.remove(&w);
@@ -428,50 +381,6 @@ impl Agent {
         self.close_if_answered(ticket);
     }
 
-    /// Worker `w` says which flows it has.
-    pub(super) fn flows_listed(
-        &mut self,
-        w: usize,
-        ticket: u64,
-        totals: Vec<FlowTotal>,
-        lines: Vec<FlowLine>,
-    ) {
-        let Some(open) = self.flows.waits_for(ticket, w) else {
-            return self.convict(w, "told of flows that it was not asked for");
-        };
-        self.trust.forgive_message(w);
-        if let Answer::Listed { listed, nf, most } = &mut open.answer {
-            let crews = self.memory.crews();
-            let node = |at: u16| {
-                let node = self.setup.workers[w].nodes.get(usize::from(at))?;
-                let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
-                let mut instances = crews
-                    .iter()
-                    .flatten()
-                    .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
-                asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
-            };
-            for FlowTotal { node: at, flows, chosen, moved } in totals {
-                if let Some((nf, _, instance)) = node(at) {
-                    listed.counts.push(FlowCount { nf, instance, flows, chosen, moved });
-                }
-            }
-            for line in lines.iter().take(*most) {
-                let Some((nf, kind, instance)) = node(line.node) else { continue };
-                // A worker's word: what is no key is left out.
-                let key = |bytes: &Vec<u8>| FlowKey::from_bytes(bytes.as_slice().try_into().ok()?);
-                let keys: Vec<FlowKey> = line.keys.iter().filter_map(key).collect();
-                let kind = kind.map(|(kind, _)| kind).unwrap_or_default();
-                let (age, idle) =
-                    (Duration::from_nanos(line.age_ns), Duration::from_nanos(line.idle_ns));
-                if !keys.is_empty() {
-                    listed.rows.push(FlowRow { nf, kind, instance, keys, age, idle });
-                }
-            }
-        }
-        self.close_if_answered(ticket);
-    }
-
     /// Tells of an order when all have answered.
     fn close_if_answered(&mut self, ticket: u64) {
         if self.flows.open.get(&ticket).is_none_or(|open| !open.waits.is_empty()) {
@@ -501,6 +410,14 @@ impl Agent {
             self.flows.excused = Some(Instant::now() + EXCUSED);
         }
         self.flows.later.retain(|(to, _)| *to != w);
+        self.flows.late.retain(|(_, from)| *from != w);
+        // Which flows there are its successor is asked, as soon as it can be.
+        let is_question = |open: &&mut Open| matches!(open.answer, Answer::Listed { .. });
+        for open in self.flows.open.values_mut().filter(is_question) {
+            if open.waits.contains(&w) {
+                open.untold.insert(w);
+            }
+        }
         self.give_up(
             w,
             "died meanwhile: what was under way from it goes on, the rest stays",
@@ -548,15 +465,19 @@ impl Agent {
         }
     }
 
-    /// Those who were asked have retired with their generation.
+    /// Those who were asked have retired with their generation: which flows there are is asked of this one.
     pub(super) fn flows_of_retired(&mut self) {
         self.flows.later.clear();
+        self.flows.late.clear();
         self.flows.waiting = Waiting::default();
-        for ticket in self.flows.open.keys().copied().collect::<Vec<_>>() {
-            if let Some(open) = self.flows.open.get_mut(&ticket) {
-                open.waits.clear();
-                open.fail("the graph", "was relinked meanwhile; ask again");
+        for (ticket, mut open) in std::mem::take(&mut self.flows.open) {
+            if matches!(open.answer, Answer::Listed { .. }) {
+                self.list_anew(ticket, open);
+                continue;
             }
+            open.waits.clear();
+            open.fail("the graph", "was relinked meanwhile; ask again");
+            self.flows.open.insert(ticket, open);
             self.close_if_answered(ticket);
         }
     }

@@ -197,6 +197,8 @@ pub(super) struct Generation {
     next: Option<Box<Next>>,
     /// What services said of the memory that they were to adopt.
     adopted: BTreeMap<usize, Result<(), String>>,
+    /// The switch to it is under way.
+    switches: bool,
     /// Workers were told to hand over, and not yet to go on.
     asked: bool,
     /// Which workers rest and have handed over.
@@ -245,6 +247,7 @@ impl Generation {
             inherited: vec![Place::default(); workers],
             next: None,
             adopted: BTreeMap::new(),
+            switches: false,
             asked: false,
             handed: BTreeMap::new(),
             taking: BTreeMap::new(),
@@ -314,7 +317,7 @@ impl Agent {
 
     /// True while a next generation is being prepared.
     pub fn is_relinking(&self) -> bool {
-        self.generation.next.is_some()
+        self.generation.next.is_some() || self.generation.switches
     }
 
     /// Generations that have ended since this was asked last, the oldest first.
@@ -346,7 +349,7 @@ impl Agent {
                 self.generation.next = Some(next);
                 return Ok(timeout.min(TURN));
             }
-            Ok(_) => match self.switch(&mut next)? {
+            Ok(_) => match self.switch_to(&mut next)? {
                 Ok(relinked) => {
                     self.become_next(*next, relinked);
                     return Ok(Duration::ZERO);
@@ -365,6 +368,14 @@ impl Agent {
         // Its processes end with it.
         drop(next);
         Ok(Duration::ZERO)
+    }
+
+    /// Switches, and says meanwhile that it is at it.
+    fn switch_to(&mut self, next: &mut Next) -> Result<Result<Relinked, RelinkError>, AgentError> {
+        self.generation.switches = true;
+        let switched = self.switch(next);
+        self.generation.switches = false;
+        switched
     }
 
     /// The graph has ended: what is being prepared is given up, who waits for word of it gets one, and its processes end.
@@ -510,6 +521,7 @@ impl Agent {
         self.generation.retired = std::mem::take(&mut old.generation.retired);
         self.generation.begun = Some((Instant::now(), relinked));
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
+        self.meanwhile = old.meanwhile.take();
         self.flows = std::mem::take(&mut old.flows);
         self.flows_of_retired();
         let told = self.scales.go_on_from(&mut old.scales);

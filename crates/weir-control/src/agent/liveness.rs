@@ -177,6 +177,11 @@ impl Liveness {
         self.pulses[w].ready.map(|at| at.elapsed())
     }
 
+    /// True when worker `w` has been asked for a sign of life, and has shown none for so long.
+    pub(super) fn is_silent_for(&self, w: usize, most: Duration) -> bool {
+        self.pulses[w].silent.is_some_and(|(since, _)| since.elapsed() >= most)
+    }
+
     /// Worker `w` could do nothing until now.
     pub(super) fn spare(&mut self, w: usize) {
         self.pulses[w].refused = (Duration::ZERO, 0);
@@ -343,13 +348,15 @@ impl Agent {
             }
             return None;
         };
-        if since.elapsed() < allowed {
+        if since.elapsed() < patience {
             return None;
         }
         let seen = look(pid)?;
         match seen.state {
+            // However much it has to go through: who is stopped goes through nothing.
             'T' | 't' => Some(STOPPED),
             'Z' | 'X' => None,
+            _ if since.elapsed() < allowed => None,
             _ if seen.cpu.saturating_sub(cpu) >= allowed.mul_f64(SPENT) => {
                 Some("does not come to the end of a batch")
             }

@@ -238,8 +238,11 @@ fn node(setup: &Setup, worker: usize, node: u16) -> Option<&NodeSpec> {
 fn name_of(setup: &Setup, (worker, at): (usize, u16)) -> Option<String> {
     let is_gate = matches!(setup.workers.get(worker)?.end, EndSpec::Gate { .. });
     let mut lanes = setup.lanes.iter().filter(|lane| lane.from == worker);
-    let lane = lanes.find(|lane| is_gate && lane.carries == LaneCarries::Packets);
-    let (worker, at) = lane.map_or((worker, at), |lane| (lane.to, lane.node));
+    // A gate is no NF: where it leads to none there is none to name.
+    let (worker, at) = match is_gate {
+        true => lanes.find(|lane| lane.carries == LaneCarries::Packets).map(|l| (l.to, l.node))?,
+        false => (worker, at),
+    };
     Some(node(setup, worker, at)?.name.clone())
 }
 

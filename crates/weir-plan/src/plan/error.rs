@@ -73,15 +73,14 @@ pub enum PlanError {
         has: String,
     },
     /// Several instances are asked for of an NF that may have one.
-    #[error(
-        "--instances or --scale {instance}=...: the description of {nf} allows one instance with this configuration; say there what packets must meet \
-         (`affinity`, `scaling`), or leave it at one"
-    )]
+    #[error("--instances or --scale {instance}=...: {}", one_instance(nf, by))]
     OneInstance {
         /// Its name.
         instance: String,
         /// Its type.
         nf: String,
+        /// Fields of its configuration for which it may have one only.
+        by: Vec<String>,
     },
     /// Packets that the NF needs together would go to different instances.
     #[error(
@@ -162,6 +161,21 @@ pub(super) fn shed(graph: &Graph, options: &Options) -> Result<(), PlanError> {
     }
 }
 
+/// Why an NF has one instance, and what to do.
+fn one_instance(nf: &str, by: &[String]) -> String {
+    if by.is_empty() {
+        return format!(
+            "the description of {nf} allows one instance; say there what packets must meet (`affinity`, `scaling`), or leave it at one"
+        );
+    }
+    let fields: Vec<String> = by.iter().map(|field| format!("`{field}`")).collect();
+    let fields = fields.join(" and ");
+    format!(
+        "{nf} has one instance when its configuration has {fields}, as all packets must meet there for it; leave {fields} out of the \
+         policy, or leave it at one"
+    )
+}
+
 /// Each NF that instances are asked for must be there and allow them.
 pub(super) fn asked_for(graph: &Graph, sizing: Sizing<'_>) -> Result<(), PlanError> {
     for (instance, asked) in sizing.asked {
@@ -177,7 +191,8 @@ pub(super) fn asked_for(graph: &Graph, sizing: Sizing<'_>) -> Result<(), PlanErr
         }
         match &node.kind {
             NodeKind::Nf { info, .. } if count > 1 && !info.work.scales => {
-                return Err(PlanError::OneInstance { instance: name(), nf: info.name.clone() });
+                let (nf, by) = (info.name.clone(), info.alone_by.clone());
+                return Err(PlanError::OneInstance { instance: name(), nf, by });
             }
             NodeKind::Nf { info, .. } => {
                 let parts = asked.parts(info.work.affinity).filter(|_| count > 1);

@@ -107,6 +107,7 @@ impl DescriptorDocument {
         let worst = Work::default();
         let one = |name: &str| vec![name.to_owned()];
         NfInfo {
+            alone_by: Vec::new(),
             name: self.packet_processor_class.clone(),
             inputs: self.inputs.clone().unwrap_or_else(|| one("in")),
             outputs: self.outputs.clone().unwrap_or_else(|| one("out")),

@@ -403,6 +403,7 @@ impl NfDocument {
             }
         }
         NfInfo {
+            alone_by: Vec::new(),
             name: self.nf.clone(),
             inputs,
             outputs,

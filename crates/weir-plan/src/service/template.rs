@@ -90,6 +90,7 @@ impl Template {
     pub(crate) fn info(&self) -> NfInfo {
         let any = |flag: fn(&NfInfo) -> bool| self.types.iter().any(flag);
         NfInfo {
+            alone_by: Vec::new(),
             name: self.document.template.clone(),
             inputs: self.document.inputs.iter().map(|input| input.name.clone()).collect(),
             outputs: self.document.outputs.iter().map(|output| output.name.clone()).collect(),

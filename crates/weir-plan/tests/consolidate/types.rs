@@ -102,6 +102,7 @@ impl Catalog for Types {
         let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         let [l2, l3, l4, payload] = t.touches;
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: t.name.to_owned(),
             inputs: strings(t.inputs),
             outputs: strings(t.outputs),

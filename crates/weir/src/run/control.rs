@@ -84,6 +84,12 @@ impl Control {
         }
     }
 
+    /// The same while the agent is at a change and tells of nothing else.
+    pub(super) fn serve_meanwhile(&mut self, agent: &mut Agent) {
+        self.serve(agent);
+        agent.listed().iter().for_each(|event| self.hear(event));
+    }
+
     /// Passes on what the agent answers.
     pub(super) fn hear(&mut self, event: &Event) {
         let (ticket, answer) = match event {

@@ -214,6 +214,11 @@ impl Agent {
         if self.ends_when.as_ref().is_some_and(|ends| ends()) {
             return Ok(Err(RelinkError::Ending));
         }
+        if let Some(mut serve) = self.meanwhile.take() {
+            serve(self);
+            self.meanwhile = Some(serve);
+        }
+        self.answer_in_time();
         for Heard { worker: w, said, spoke, ended } in self.wait(timeout)? {
             if spoke {
                 self.hear_words(w);

@@ -12,7 +12,7 @@ use self::patience::{GLANCE, PATIENCE, Patience, Waiting};
 use crate::arrays::Pick;
 use crate::dump;
 use crate::layout::NODE_WORDS;
-use crate::more;
+use crate::more::{self, Appetite};
 use crate::spec::WorkerSpec;
 use crate::station::{Progress, Station};
 use std::time::{Duration, Instant};
@@ -332,7 +332,7 @@ pub(crate) fn drain(
     counts: &[usize],
     packets: &mut Vec<Packet>,
 ) -> Progress {
-    let (node, source) = match station.pull(packets, BATCH, BATCH) {
+    let (node, source) = match station.pull(packets, Appetite::up_to(BATCH)) {
         Pull::Some(pulled) => (counts.get(pulled.node).copied().unwrap_or(0), pulled.source),
         Pull::Blocked | Pull::None => return idle(station),
     };

@@ -5,6 +5,7 @@ mod bury;
 mod crash;
 mod cycles;
 mod duty;
+mod ending;
 mod flows;
 mod generation;
 mod hear;
@@ -57,6 +58,8 @@ pub struct RestartPolicy {
     /// A worker that is named for nonsense so often within `window` is not started again: a drain
     /// takes its place.
     pub offences: u32,
+    /// How long what is under way may take to run out after [`Agent::stop`]; then workers are ended.
+    pub drain: Duration,
 }
 
 /// Workers that are started at once.
@@ -74,6 +77,8 @@ impl Default for RestartPolicy {
             delay: Duration::from_millis(10),
             longest: Duration::from_millis(500),
             offences: 5,
+            // A full ring of slow NFs' packets takes some seconds.
+            drain: Duration::from_secs(10),
             patience: Some(Duration::from_millis(500)),
             // Building the largest rule sets takes seconds, on a busy machine some more.
             start_patience: Duration::from_secs(20),
@@ -229,7 +234,12 @@ pub enum Event {
         /// The flows.
         listed: Listed,
     },
-    /// All input has ended and everything has been passed on.
+    /// What was under way has not run out in the time that it had: all workers were ended.
+    CutShort {
+        /// Packets that were lost with it.
+        lost: u64,
+    },
+    /// All input has ended and everything has been passed on, or was given up.
     Finished,
 }
 
@@ -333,6 +343,10 @@ pub struct Agent {
     /// What is done besides while the graph is held still for a change.
     meanwhile: Option<Box<dyn FnMut(&mut Agent)>>,
     stopping: bool,
+    /// Until when what is under way has to have run out.
+    ends_by: Option<Instant>,
+    /// Packets that were under way then and did not.
+    undrained: Option<u64>,
     finished: bool,
     /// Its workers begin when they are told to.
     stands_by: bool,
@@ -395,6 +409,8 @@ impl Agent {
             ends_when: None,
             meanwhile: None,
             stopping: false,
+            ends_by: None,
+            undrained: None,
             finished: false,
             stands_by: false,
             setup,
@@ -468,8 +484,10 @@ impl Agent {
     }
 
     /// Ends all input; what is under way runs out.
+    /// Ends all input; what is under way runs out, or is given up when it takes longer than [`RestartPolicy::drain`].
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.ends_by.get_or_insert(Instant::now() + self.policy.drain);
         for w in 0..self.workers.len() {
             self.order(w, command::STOP);
         }
@@ -507,6 +525,7 @@ impl Agent {
         self.scale();
         self.end_cycles();
         self.retake_interfaces();
+        self.end_in_time();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
             self.give_up_relinking();

@@ -75,6 +75,7 @@ pub(crate) fn add(
             domain: d,
             takes_from: d,
             creates: false,
+            needs: 0,
             holders: 0,
             writable: false,
             branch: false,

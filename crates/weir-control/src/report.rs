@@ -179,6 +179,10 @@ pub struct Report {
     pub balance: Balance,
     /// Where all buffers were in the end.
     pub census: Census,
+    /// Packets that were under way when the time was over that they had to run out after the end was asked for: they are among those
+    /// that were lost. Left out when all ran out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undrained: Option<u64>,
     /// True when balance and census are as they must be, and while it ran no buffer was missing that nobody was
     /// named for.
     pub sound: bool,
@@ -205,6 +209,7 @@ impl Report {
             scalings: Vec::new(),
             balance: Balance::default(),
             census,
+            undrained: agent.undrained(),
             sound: false,
         };
         for w in 0..agent.setup().workers.len() {

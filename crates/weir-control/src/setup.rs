@@ -32,6 +32,8 @@ pub struct WorkerSetup {
     pub takes_from: usize,
     /// Whether its µNFs make packets, or it copies some for the ports of an array.
     pub creates: bool,
+    /// Most buffers of its home pool that one packet which it takes may need: 0 where it makes none.
+    pub needs: u32,
     /// How many of its µNFs hold packets.
     pub holders: u32,
     /// Whether it may write packet bytes.
@@ -264,12 +266,52 @@ impl Setup {
         self.workers.iter().any(|w| live(&w.end))
     }
 
-    /// Most packets that one µNF may hold: all together leave half of each pool to move, and of each share of a gate's.
+    /// Most packets that one µNF may hold: all together leave half of each pool to move, or of each share of one.
     pub fn hold_most(&self) -> u32 {
-        let holders = self.workers.iter().map(|w| w.holders).sum::<u32>().max(1);
-        let is_gate = |w: &WorkerSetup| matches!(w.end, EndSpec::Gate { .. });
-        let divides = !self.groups.is_empty() && self.workers.iter().any(is_gate);
-        let shares = if divides { u32::from(self.sources).max(1) } else { 1 };
-        ((1u32 << self.sizes.pool_bits) / shares / 2 / holders).max(1)
+        let shares = (0..self.workers.len()).map(|w| self.shares(w)).max().unwrap_or(1);
+        ((1u32 << self.sizes.pool_bits) / shares / 2 / self.holders().max(1)).max(1)
+    }
+
+    /// How many µNFs hold packets.
+    fn holders(&self) -> u32 {
+        self.workers.iter().map(|w| w.holders).sum()
+    }
+
+    /// Into how many shares the buffers of worker `w` are divided, one for each source that packets come of.
+    ///
+    /// Where two workers fill buffers with packets of several sources, and what they send of one source is merged further on, one's
+    /// packets wait there for the other's. If they could take all buffers, of the first packets of one source and of
+    /// the second those of another, neither would have a buffer for what the other's wait for. With shares no source waits for
+    /// another, and within one the earliest packet can always go on.
+    pub(crate) fn shares(&self, w: usize) -> u32 {
+        let serves = |w: &usize| self.serves_several(*w);
+        let several = (0..self.workers.len()).filter(serves).nth(1).is_some();
+        if several && serves(&w) { self.sources_of(w) } else { 1 }
+    }
+
+    /// True when worker `w` fills buffers with packets that come from other workers, of several sources.
+    fn serves_several(&self, w: usize) -> bool {
+        let worker = self.workers.get(w);
+        let fills = worker.is_some_and(|w| w.has_home() && !matches!(w.end, EndSpec::Rx { .. }));
+        fills && self.sources_of(w) > 1
+    }
+
+    /// Of how many sources packets come to worker `w`.
+    fn sources_of(&self, w: usize) -> u32 {
+        let lanes = self.lanes.iter().filter(|lane| lane.to == w && lane.has_packets());
+        lanes.fold(0u64, |of, lane| of | 1 << (lane.source % 64)).count_ones()
+    }
+
+    /// A worker whose shares are too small for one packet beside what may be held: its name, the number of its shares, and the
+    /// number of buffers that its pool has to have.
+    pub(crate) fn too_few_buffers(&self) -> Option<(&str, u32, u32)> {
+        (0..self.workers.len()).find_map(|w| {
+            let (worker, shares) = (self.workers.get(w)?, self.shares(w));
+            // Half of a share may be held.
+            let share = worker.needs.max(self.holders()).max(1).saturating_mul(2);
+            let least = share.saturating_mul(shares).checked_next_power_of_two()?;
+            let few = shares > 1 && (1 << self.sizes.pool_bits) < least;
+            few.then_some((worker.name.as_str(), shares, least))
+        })
     }
 }

@@ -128,6 +128,21 @@ pub enum WiringError {
          nothing need be dropped: leave it out"
     )]
     NothingLive,
+    /// Buffers are divided among the ports that packets come by, and a share is too small.
+    #[error(
+        "--pool {pool}: worker {worker} copies or makes packets of {shares} ports, each of which needs buffers of its own, lest they \
+         wait for each other for ever: {least} buffers at least; --pool {least}, or leave --pool out"
+    )]
+    FewBuffers {
+        /// Buffers of a pool.
+        pool: u32,
+        /// The worker.
+        worker: String,
+        /// How many ports.
+        shares: u32,
+        /// How many buffers would do.
+        least: u32,
+    },
     /// An NF whose instances cannot become more and fewer.
     #[error("--scale {nf}=...: {why}")]
     Scale {
@@ -384,6 +399,10 @@ pub fn wire(
         scales: Vec::new(),
     };
     setup.scales = scaling::scales(&setup, options)?;
+    if let Some((worker, shares, least)) = setup.too_few_buffers() {
+        let (pool, worker) = (1 << setup.sizes.pool_bits, worker.to_owned());
+        return Err(WiringError::FewBuffers { pool, worker, shares, least });
+    }
     Ok(setup)
 }
 
@@ -499,6 +518,7 @@ impl Wiring<'_> {
             EndSpec::Rx { port, .. } => arrays.with_port(port),
             _ => None,
         };
+        let needs = sizes::needs(plan, segment, |edge| arrays.copies(id, edge));
         let arrays = arrays.chosen_by(id, &edges).0;
         // What is for all ports of an array is copied.
         let copies = nf && !arrays.is_empty();
@@ -516,6 +536,7 @@ impl Wiring<'_> {
             beside: stages::written_beside(plan, id),
             program: segment.program,
             creates: infos().any(|info| info.creates > 0) || copies,
+            needs,
             holders: infos().filter(|info| info.holds > 0).count() as u32,
             schedule: ScheduleSpec {
                 core,

@@ -172,11 +172,8 @@ pub(crate) fn attach(
             let rings: Result<Vec<_>, AttachError> =
                 h.rings.iter().map(|r| fds.consumer(r)).collect();
             let pool = HomePool::new(rings?, h.first, h.len, owner, h.own.map(usize::from));
-            // Behind several instances of an NF what two gates have of one source is merged, and may have to wait for each other: no source
-            // may take all buffers then.
-            let divides = matches!(spec.end, EndSpec::Gate { .. }) && !spec.groups.is_empty();
             let sources = spec.lanes_in.iter().map(|lane| usize::from(lane.source));
-            Some(pool.divided(&sources.filter(|_| divides).collect::<Vec<_>>()))
+            Some(pool.divided(&sources.filter(|_| h.divides).collect::<Vec<_>>()))
         }
         None => None,
     };

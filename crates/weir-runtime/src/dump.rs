@@ -29,7 +29,7 @@ impl Segment {
         let Err(packet) = way.egress.send(lane, packet) else { return };
         if self.more.any {
             // There may be more of them than came in.
-            self.more.backlog.push_back((lane, packet));
+            self.more.wait(way.source, lane, [packet]);
         } else {
             way.egress.give_back(packet);
         }

@@ -6,10 +6,13 @@
 //! made anew from the copies. It writes only into the domain that the packets go to (and owner words
 //! and its own ring indices where they come from).
 
+mod patience;
+
+use self::patience::{GLANCE, PATIENCE, Patience, Waiting};
 use crate::arrays::Pick;
 use crate::dump;
 use crate::layout::NODE_WORDS;
-use crate::more;
+use crate::more::{self, Appetite};
 use crate::spec::WorkerSpec;
 use crate::station::{Progress, Station};
 use std::time::{Duration, Instant};
@@ -20,16 +23,6 @@ use weir_mem::{Arena, Entry, Meta, Seq};
 use weir_nf::Pool;
 use weir_packet::{BATCH, DropReason, Packet};
 use weir_port::{Egress, HomePool, Pull, UNSAID};
-
-/// How long a gate waits for a domain to take packets before it drops them, and to give what it
-/// promised before it goes on without.
-const PATIENCE: Duration = Duration::from_millis(800);
-/// What a packet that the domain takes gives back of that time. A sound worker ends a batch of 64 within
-/// half a second, or it is taken for one that hangs: it takes more than a hundred packets a second, and so
-/// earns more than it uses up. Who takes one now and then does not.
-const EARNED: Duration = Duration::from_millis(10);
-/// How often it looks meanwhile. Longer waits count as this much: then the whole machine stood still.
-const GLANCE: Duration = Duration::from_millis(50);
 
 /// How far a packet's time stamp may be from those around it: as far as a µNF's clock takes for nothing.
 const LEEWAY_NS: u64 = 1_000_000_000;
@@ -54,69 +47,12 @@ pub(crate) struct Gate {
     /// It leads into a domain that need not be trusted, or out of one.
     into: bool,
     out_of: bool,
-    /// By source: what is left of the patience with a domain that takes too slowly of it. Of one source it may take what it
-    /// likes, and keep the other's.
-    blocked: Vec<Credit>,
+    /// What is left of the patience with a domain that takes too slowly.
+    patience: Patience,
     /// The source of which it has been waited for too long.
     late: Option<usize>,
     /// By source: how long nothing has come, and what was promised then.
     silent: Vec<(Waiting, Option<Seq>)>,
-}
-
-/// Time spent waiting, while this process had the machine.
-#[derive(Default)]
-struct Waiting {
-    last: Option<Instant>,
-    sum: Duration,
-}
-
-impl Waiting {
-    fn on(&mut self) -> Duration {
-        let now = Instant::now();
-        let passed = self.last.map_or(Duration::ZERO, |last| now - last);
-        self.last = Some(now);
-        self.sum += passed.min(GLANCE);
-        self.sum
-    }
-
-    fn over(&mut self) {
-        *self = Waiting::default();
-    }
-}
-
-/// How much of its patience a domain has used up by leaving no room.
-#[derive(Default)]
-struct Credit {
-    /// Since when there has been no room.
-    since: Option<Instant>,
-    used: Duration,
-}
-
-impl Credit {
-    /// There is no room; true when that has been so for too long.
-    fn blocked(&mut self, now: Instant) -> bool {
-        let waited =
-            self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.since = Some(now);
-        // Never more than one packet buys back: who takes again is given to at once.
-        self.used = (self.used + waited.min(GLANCE)).min(PATIENCE + EARNED);
-        self.used >= PATIENCE
-    }
-
-    /// Whether there is anything to be earned: while nobody waits no clock need be read.
-    fn is_used(&self) -> bool {
-        self.since.is_some() || !self.used.is_zero()
-    }
-
-    /// The domain took so many packets.
-    fn took(&mut self, packets: usize, now: Instant) {
-        if self.since.is_some() {
-            let _ = self.blocked(now);
-        }
-        self.since = None;
-        let earned = EARNED.saturating_mul(u32::try_from(packets).unwrap_or(u32::MAX));
-        self.used = self.used.saturating_sub(earned);
-    }
 }
 
 impl Gate {
@@ -136,7 +72,7 @@ impl Gate {
             pool: Pool::default(),
             into,
             out_of,
-            blocked: (0..sources).map(|_| Default::default()).collect(),
+            patience: Patience::with(sources),
             late: None,
             silent: (0..sources).map(|_| Default::default()).collect(),
         }
@@ -161,12 +97,11 @@ impl Gate {
         };
         // Of each packet one copy, or one for each port of an array.
         let each = 1 + pick.as_ref().map_or(0, |pick| pick.copies());
-        let (into, blocked, late) = (self.into, &mut self.blocked, &mut self.late);
+        let (into, patience, late) = (self.into, &mut self.patience, &mut self.late);
         let room = |source| {
             pool.serve(source);
             let room = egress.room(source, BATCH).min(more::most(each, pool, outward.owners()));
-            let credit = blocked.get_mut(source).filter(|_| into && room == 0);
-            if credit.is_some_and(|credit| credit.blocked(Instant::now())) {
+            if into && room == 0 && patience.is_over(source, Instant::now) {
                 *late = Some(source);
             }
             room
@@ -193,10 +128,7 @@ impl Gate {
             }
         };
         pool.serve(pulled.source);
-        let credit = self.blocked.get_mut(pulled.source);
-        if let Some(credit) = credit.filter(|credit| credit.is_used()) {
-            credit.took(packets.len(), Instant::now());
-        }
+        self.patience.took(pulled.source, packets.len(), Instant::now);
         if let Some((silent, ..)) = self.silent.get_mut(pulled.source) {
             silent.over();
         }
@@ -400,7 +332,7 @@ pub(crate) fn drain(
     counts: &[usize],
     packets: &mut Vec<Packet>,
 ) -> Progress {
-    let (node, source) = match station.pull(packets, BATCH, BATCH) {
+    let (node, source) = match station.pull(packets, Appetite::up_to(BATCH)) {
         Pull::Some(pulled) => (counts.get(pulled.node).copied().unwrap_or(0), pulled.source),
         Pull::Blocked | Pull::None => return idle(station),
     };
@@ -497,23 +429,6 @@ fn came_by(said: u16, ports: &[Option<u16>], source: usize) -> (u16, usize) {
 mod tests {
     use super::*;
 
-    /// When patience with a domain is over that takes `packets` every `pause`, if within a minute.
-    fn patience_with(packets: usize, pause: Duration) -> Option<Duration> {
-        let (mut credit, start) = (Credit::default(), Instant::now());
-        let mut now = start;
-        while now - start < Duration::from_secs(60) {
-            let until = now + pause;
-            while now < until {
-                if credit.blocked(now) {
-                    return Some(now - start);
-                }
-                now += GLANCE.min(until - now);
-            }
-            credit.took(packets, now);
-        }
-        None
-    }
-
     #[test]
     fn a_domain_cannot_make_time_pass_that_its_source_has_not_told_of() {
         const S: u64 = 1_000_000_000;
@@ -552,25 +467,6 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_takes_nothing_is_waited_for_no_longer_than_the_patience() {
-        let over = patience_with(1, Duration::from_secs(30)).unwrap();
-        assert!(over >= PATIENCE && over <= PATIENCE + 2 * GLANCE, "{over:?}");
-    }
-
-    #[test]
-    fn a_packet_now_and_then_does_not_make_a_gate_wait_for_ever() {
-        let over = patience_with(1, Duration::from_millis(700)).unwrap();
-        assert!(over < 2 * PATIENCE, "{over:?}");
-        assert!(patience_with(1, Duration::from_millis(20)).is_some());
-    }
-
-    #[test]
-    fn a_domain_that_is_only_slow_is_waited_for() {
-        assert_eq!(patience_with(BATCH, Duration::from_millis(500)), None);
-        assert_eq!(patience_with(1, Duration::from_millis(5)), None);
-    }
-
-    #[test]
     fn a_place_in_the_stream_lies_between_the_last_one_and_what_the_source_has_sent() {
         let seq = Seq::new;
         let fits = |n, last: Option<u64>| follows(seq(n), last.map(seq), Some(seq(1000)));
@@ -578,19 +474,5 @@ mod tests {
         assert!(fits(999 + BATCH as u64, Some(7)) && !fits(1000 + BATCH as u64, Some(7)));
         assert!(!fits(1 << 40, None) && !fits(u64::MAX, Some(0)));
         assert!(follows(seq(1 << 40), None, None));
-    }
-
-    #[test]
-    fn who_takes_again_is_given_to_at_once() {
-        let (mut credit, mut now) = (Credit::default(), Instant::now());
-        while !credit.blocked(now) {
-            now += GLANCE;
-        }
-        for _ in 0..1000 {
-            now += GLANCE;
-            assert!(credit.blocked(now));
-        }
-        credit.took(BATCH, now);
-        assert!(!credit.blocked(now) && !credit.blocked(now + GLANCE));
     }
 }

@@ -225,7 +225,7 @@ impl Job {
             Ok(states) => states,
             Err(why) => return why,
         };
-        let mut backlog = self.segment.more.backlog.len() as u64;
+        let mut backlog = self.segment.more.backlog() as u64;
         if let Some(moves) = &self.moves {
             moves.hand_over(&mut states, &self.segment);
             // Flows that are on their way are waited for as packets are.
@@ -387,7 +387,7 @@ impl Job {
             true => self.work(station)?,
             false => {
                 // Markers go behind what waits for room.
-                let waits = !self.segment.has_no_backlog();
+                let waits = !self.segment.more.has_no_backlog();
                 let cleared = waits && self.clear_backlog(station);
                 station.tell();
                 if cleared { Progress::Did } else { Progress::Idle }
@@ -483,22 +483,19 @@ impl Job {
 
     #[inline]
     fn segment_step(&mut self, station: &mut Station) -> Progress {
-        let appetite = self.segment.appetite();
-        let mut most = appetite;
-        if self.segment.more.any && !self.clear_backlog(station) {
-            station.ingress.wake_producers();
-            return Progress::Idle;
+        if self.segment.more.any {
+            self.clear_backlog(station);
         }
-        most = most.min(self.segment.more.most(station.home.as_mut(), station.arena.owners()));
+        let appetite = self.segment.more.appetite(self.segment.appetite());
         let pulled = match self.moves.as_deref_mut().filter(|moves| moves.gates()) {
-            None => station.pull(&mut self.packets, most, appetite),
-            Some(moves) => station.pull_those(&mut self.packets, most, appetite, moves),
+            None => station.pull(&mut self.packets, appetite),
+            Some(moves) => station.pull_those(&mut self.packets, appetite, moves),
         };
         let pulled = match pulled {
             Pull::Some(pulled) => pulled,
             // Blocked or not: what a source promises, and that it has ended, others may wait for.
             Pull::Blocked | Pull::None => {
-                station.pass_watermarks();
+                self.segment.pass_watermarks(station);
                 station.ingress.wake_producers();
                 station.tell();
                 return self.rest(station);
@@ -517,9 +514,7 @@ impl Job {
         station.commit();
         // Of all sources: one that is always busy must not keep the others' promises back. What waits
         // for room is promised by nobody.
-        if self.segment.more.backlog.is_empty() {
-            station.pass_watermarks();
-        }
+        self.segment.pass_watermarks(station);
         station.ingress.wake_producers();
         if let Some(keeper) = &mut self.keeper {
             keeper.after_batch(&self.segment);
@@ -530,7 +525,7 @@ impl Job {
 
     /// Sends what waits for room; true when nothing waits any more.
     fn clear_backlog(&mut self, station: &mut Station) -> bool {
-        if self.segment.more.backlog.is_empty() {
+        if self.segment.more.has_no_backlog() {
             return true;
         }
         let done = self.segment.with(station, 0, |segment, way| segment.clear_backlog(way));
@@ -546,7 +541,9 @@ impl Job {
             other => return other,
         }
         let mut later = None;
-        if let Some(start) = self.live.filter(|_| self.segment.more.timers) {
+        // What timers send would have to wait behind what waits already.
+        let timers = self.segment.more.timers && self.segment.more.has_no_backlog();
+        if let Some(start) = self.live.filter(|_| timers) {
             let ended = station.get(station.layout.ended);
             let now = start.elapsed().as_nanos() as u64;
             let (sent, next) = self.segment.tick(station, now, ended);
@@ -577,7 +574,7 @@ impl Job {
                 return true;
             }
             let ended = station.get(station.layout.ended) | 1 << source;
-            if !segment.more.backlog.is_empty() {
+            if segment.more.waits(source) {
                 return false;
             }
             let reached = station.ingress.reached(source);
@@ -590,7 +587,7 @@ impl Job {
             }
             // Also when nothing waits: what was sent and written counts, whether or not there is room for the end.
             station.commit();
-            segment.more.backlog.is_empty()
+            !segment.more.waits(source)
         })
     }
 

@@ -2,11 +2,13 @@
 //! timers. What of it the segment does for them.
 //!
 //! A µNF may send more packets than it was given, so there may be more than the lanes have room
-//! for. Those wait in the segment's backlog, in order, and nothing new is taken in while any wait:
-//! a full ring pushes back, as always, and nothing is dropped. A full lane keeps back only what is for
+//! for. Those wait in the segment's backlog, in order, and nothing new of their source is taken in while
+//! any wait: a full ring pushes back, as always, and nothing is dropped. A full lane keeps back only what is for
 //! it, and the watermarks say what still waits: whoever merges it with others could not take anything
-//! from it before it has heard of them. What waits and what is held is in the ledger by number, for the
-//! agent to count should the worker die.
+//! from it before it has heard of them. Other sources go on: whoever merges what two such segments send would else wait
+//! for one source's packets from the first, behind another's that wait for those of the second. For the same reason
+//! each source has buffers of its own for what is made of its packets, where there are several such segments.
+//! What waits and what is held is in the ledger by number, for the agent to count should the worker die.
 
 use crate::arrays::Pick;
 use crate::segment::{Node, Segment, Target, Way, add};
@@ -31,7 +33,9 @@ pub(crate) struct Beyond {
     /// What µNFs have found out of the packets that are on their way through.
     pub(crate) keys: Cell<BatchKeys>,
     /// Packets that found no room, with their lanes.
-    pub(crate) backlog: VecDeque<(usize, Packet)>,
+    backlog: VecDeque<(usize, Packet)>,
+    /// Bits of the sources that those are of.
+    waiting: u64,
     /// Lanes that were found full: scratch memory.
     full: Vec<usize>,
 }
@@ -81,13 +85,49 @@ impl Beyond {
             pool: Pool::default(),
             keys: Cell::default(),
             backlog: VecDeque::new(),
+            waiting: 0,
             full: Vec::new(),
         }
     }
 
-    /// How many packets may be taken in now, so that there is a buffer for each that is made.
-    pub(crate) fn most(&self, home: Option<&mut HomePool>, owners: &weir_mem::Owners) -> usize {
-        home.map_or(BATCH, |home| most(self.creates, home, owners))
+    /// How many packets may be taken in now, `most` at most.
+    pub(crate) fn appetite(&self, most: usize) -> Appetite {
+        Appetite { most, creates: self.creates, waiting: self.waiting }
+    }
+
+    /// True when a packet of `source` waits for room.
+    #[inline(always)]
+    pub(crate) fn waits(&self, source: usize) -> bool {
+        self.waiting & bit(source) != 0
+    }
+
+    /// True when no packet waits for room.
+    pub(crate) fn has_no_backlog(&self) -> bool {
+        self.backlog.is_empty()
+    }
+
+    /// How many do.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog.len()
+    }
+
+    /// True when a packet waits for room in this lane.
+    pub(crate) fn has_backlog_for(&self, lane: usize) -> bool {
+        self.backlog.iter().any(|(of, _)| *of == lane)
+    }
+
+    /// Packets of `source` found no room in `lane`: they wait, behind what waits already.
+    pub(crate) fn wait(
+        &mut self,
+        source: usize,
+        lane: usize,
+        packets: impl IntoIterator<Item = Packet>,
+    ) {
+        let before = self.backlog.len();
+        self.backlog.extend(packets.into_iter().map(|packet| (lane, packet)));
+        if self.backlog.len() > before {
+            self.waiting |= bit(source);
+        }
     }
 
     /// The same, where each that is taken in needs a buffer itself.
@@ -96,6 +136,53 @@ impl Beyond {
             0 => BATCH,
             creates => most(creates.saturating_add(1), home, owners),
         }
+    }
+}
+
+/// The bit of a source; there are no more of them than bits.
+#[inline(always)]
+fn bit(source: usize) -> u64 {
+    1u64.checked_shl(source as u32).unwrap_or(0)
+}
+
+/// How many packets a worker may take in.
+#[derive(Clone, Copy)]
+pub(crate) struct Appetite {
+    most: usize,
+    /// Most packets that are made for each.
+    creates: usize,
+    /// Bits of sources of which packets wait for room further on.
+    waiting: u64,
+}
+
+impl Appetite {
+    /// For one that makes none.
+    pub(crate) fn up_to(most: usize) -> Self {
+        Appetite { most, creates: 0, waiting: 0 }
+    }
+
+    /// Of `source`, so that there is a buffer for each that is made; those of that source are served from here on.
+    #[inline]
+    pub(crate) fn of(
+        self,
+        source: usize,
+        home: Option<&mut HomePool>,
+        owners: &weir_mem::Owners,
+    ) -> usize {
+        match home {
+            _ if self.waiting & bit(source) != 0 => 0,
+            Some(home) if self.creates > 0 => {
+                home.serve(source);
+                self.most.min(most(self.creates, home, owners))
+            }
+            _ => self.most,
+        }
+    }
+
+    /// Of `source`, of those that come back around a cycle: they do not wait for buffers.
+    #[inline]
+    pub(crate) fn back(self, source: usize) -> usize {
+        if self.waiting & bit(source) != 0 { 0 } else { self.most }
     }
 }
 
@@ -167,6 +254,7 @@ impl Segment {
         work: impl FnOnce(&mut Self, &mut Way<'_>) -> T,
     ) -> T {
         if let Some(home) = &mut station.home {
+            home.serve(source);
             self.more.pool.fill(home.lend());
         }
         let Station { arena, egress, words, .. } = station;
@@ -202,8 +290,9 @@ impl Segment {
     /// Sends what waits for room, as far as there is any; true when nothing waits any more. Each lane gets
     /// its packets in order.
     pub(crate) fn clear_backlog(&mut self, way: &mut Way<'_>) -> bool {
-        let Beyond { backlog, full, .. } = &mut self.more;
+        let Beyond { backlog, full, waiting, .. } = &mut self.more;
         full.clear();
+        *waiting = 0;
         // Once around: what finds no room is behind the others then, in the order in which it was.
         for _ in 0..backlog.len() {
             let Some((lane, packet)) = backlog.pop_front() else { break };
@@ -215,6 +304,7 @@ impl Segment {
                 if !full.contains(&lane) {
                     full.push(lane);
                 }
+                *waiting |= way.egress.lanes().get(lane).map_or(0, |lane| bit(lane.source));
                 backlog.push_back((lane, packet));
             }
         }
@@ -223,6 +313,9 @@ impl Segment {
 
     /// Promises what may be promised while packets wait: what comes before the first of a source that waits.
     pub(crate) fn pass_watermarks(&self, station: &mut Station) {
+        if self.more.backlog.is_empty() {
+            return station.pass_watermarks();
+        }
         station.pass_watermarks_before(|egress, source| {
             let of_source = |lane: usize| egress.lanes().get(lane).map(|l| l.source);
             let waiting = self.more.backlog.iter().filter(|w| of_source(w.0) == Some(source));
@@ -244,18 +337,18 @@ impl Segment {
         let open = |s: usize| ended & (1 << s) == 0;
         let promise = |s| if open(s) { station.ingress.frontier(s) } else { None };
         let promised: Vec<Option<Seq>> = (0..sources).map(promise).collect();
-        self.with(station, 0, |segment, way| segment.tick_nodes(wall_ns, &promised, way))
+        self.tick_nodes(station, wall_ns, &promised)
     }
 
     fn tick_nodes(
         &mut self,
+        station: &mut Station,
         wall_ns: u64,
         promised: &[Option<Seq>],
-        way: &mut Way<'_>,
     ) -> (bool, Option<u64>) {
         let (mut sent, mut next) = (false, None);
         for i in 0..self.nodes.len() {
-            let Some(Node { nf: Some(nf), more: Some(more), .. }) = self.nodes.get_mut(i) else {
+            let Some(Node { nf: Some(_), more: Some(more), .. }) = self.nodes.get_mut(i) else {
                 continue;
             };
             let others = (0..u64::BITS as usize).filter(|s| more.sources & (1 << s) != 0);
@@ -265,14 +358,21 @@ impl Segment {
             // Not before what it was given last.
             let last = more.places.get(source).copied().unwrap_or(promised);
             let seq = if last.before(promised) { promised } else { last };
-            way.source = source;
-            let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
-            let due = nf.tick(wall_ns, seq, site);
+            // What it makes has the buffers of the source in whose stream it goes.
+            let (sends, due) = self.with(station, source, |segment, way| {
+                let Some(Node { nf: Some(nf), .. }) = segment.nodes.get_mut(i) else {
+                    return (false, None);
+                };
+                let (pool, keys) = (&segment.more.pool, &segment.more.keys);
+                let due = nf.tick(wall_ns, seq, Site { arena: way.arena, pool, keys });
+                let sends = !nf.leaving().is_empty();
+                if sends {
+                    segment.send_off(i, way);
+                }
+                (sends, due)
+            });
             next = [next, due].into_iter().flatten().min();
-            if !nf.leaving().is_empty() {
-                sent = true;
-                self.send_off(i, way);
-            }
+            sent |= sends;
         }
         (sent, next)
     }

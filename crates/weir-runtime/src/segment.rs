@@ -351,7 +351,7 @@ impl Segment {
                     Target::Lane { edge } => {
                         if let Some(lane) = way.egress.lane(edge, way.source) {
                             let sheds = way.egress.sheds(lane);
-                            if self.more.backlog.is_empty() || sheds {
+                            if sheds || !self.more.waits(way.source) {
                                 way.egress.send_all(lane, batch);
                             }
                             if sheds {
@@ -359,7 +359,7 @@ impl Segment {
                                     self.discard(packet, DropReason::RingFull, i, way);
                                 }
                             } else if self.more.any {
-                                self.more.backlog.extend(batch.drain(..).map(|p| (lane, p)));
+                                self.more.wait(way.source, lane, batch.drain(..));
                             }
                         }
                     }
@@ -463,16 +463,6 @@ impl Segment {
     /// From now on the packets of a group divide by other weights.
     pub(crate) fn reweigh(&mut self, group: u16, weights: &[u32]) {
         self.balances.reweigh(group, weights);
-    }
-
-    /// True when no packet waits for room.
-    pub(crate) fn has_no_backlog(&self) -> bool {
-        self.more.backlog.is_empty()
-    }
-
-    /// True when a packet waits for room in this lane.
-    pub(crate) fn has_backlog_for(&self, lane: usize) -> bool {
-        self.more.backlog.iter().any(|(of, _)| *of == lane)
     }
 
     /// The µNF of a node.

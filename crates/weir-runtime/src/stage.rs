@@ -6,6 +6,7 @@
 //! counted once whoever dies (decisions/0012-parallel-stages.md).
 
 use crate::job::Job;
+use crate::more::Appetite;
 use crate::segment::{Segment, Way, add};
 use crate::station::{Progress, Station};
 use weir_mem::Entry;
@@ -118,7 +119,7 @@ impl Job {
             station.commit();
         }
         let most = self.segment.appetite();
-        let pulled = match station.pull(&mut self.packets, most, most) {
+        let pulled = match station.pull(&mut self.packets, Appetite::up_to(most)) {
             Pull::Some(pulled) => pulled,
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();

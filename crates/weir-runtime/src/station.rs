@@ -3,6 +3,7 @@
 use crate::attach::{Attached, Descriptors, attach};
 use crate::layout::Layout;
 use crate::link::{self, LinkError};
+use crate::more::Appetite;
 use crate::moves::{Moves, Post};
 use crate::spec::{FromWorker, WorkerSpec, command};
 use rustix::fd::BorrowedFd;
@@ -368,41 +369,39 @@ impl Station {
         packets.clear();
     }
 
-    /// Takes the next packets for which there is room further on, at most `most`; or `most_back` of those
-    /// that come back around a cycle.
+    /// Takes the next packets for which there is room further on, as many as `appetite` says.
     #[inline]
-    pub(crate) fn pull(
-        &mut self,
-        packets: &mut Vec<Packet>,
-        most: usize,
-        most_back: usize,
-    ) -> Pull {
-        let egress = &mut self.egress;
+    pub(crate) fn pull(&mut self, packets: &mut Vec<Packet>, appetite: Appetite) -> Pull {
+        let (arena, egress) = (&self.arena, &mut self.egress);
         if self.ingress.comes_back() {
-            let room = |source| egress.room(source, BATCH).min(most_back);
-            if let Some(pulled) = self.ingress.pull_back(&self.arena, packets, room) {
+            let room = |source| egress.room(source, BATCH).min(appetite.back(source));
+            if let Some(pulled) = self.ingress.pull_back(arena, packets, room) {
                 return Pull::Some(pulled);
             }
         }
-        self.ingress.pull(&self.arena, packets, |source| egress.room(source, BATCH).min(most))
+        let (home, owners) = (&mut self.home, arena.owners());
+        self.ingress.pull(arena, packets, |source| {
+            egress.room(source, BATCH).min(appetite.of(source, home.as_mut(), owners))
+        })
     }
 
     /// As [`Station::pull`], of packets whose flows' state is here.
     pub(crate) fn pull_those(
         &mut self,
         packets: &mut Vec<Packet>,
-        most: usize,
-        most_back: usize,
+        appetite: Appetite,
         moves: &mut Moves,
     ) -> Pull {
         let (arena, egress) = (&self.arena, &mut self.egress);
         if self.ingress.comes_back() {
-            let room = |source| egress.room(source, BATCH).min(most_back);
+            let room = |source| egress.room(source, BATCH).min(appetite.back(source));
             if let Some(pulled) = self.ingress.pull_back(arena, packets, room) {
                 return Pull::Some(pulled);
             }
         }
-        let room = |source| egress.room(source, BATCH).min(most);
+        let (home, owners) = (&mut self.home, arena.owners());
+        let room =
+            |source| egress.room(source, BATCH).min(appetite.of(source, home.as_mut(), owners));
         let goes = |lane, entry: &Entry| moves.goes(arena, lane, entry);
         self.ingress.pull_those(arena, packets, room, goes)
     }
@@ -449,7 +448,7 @@ impl Station {
     #[cfg(feature = "attacks")]
     pub(crate) fn keep(&mut self) {
         let mut packets = Vec::new();
-        let _ = self.pull(&mut packets, BATCH, BATCH);
+        let _ = self.pull(&mut packets, Appetite::up_to(BATCH));
         for packet in packets {
             let _ = packet.into_entry();
         }

@@ -90,6 +90,10 @@ pub struct RunArgs {
     /// loop, a stopped process); 0: never, to look at one with a debugger.
     #[arg(long, default_value = "0.5", value_name = "SECONDS", value_parser = parse_seconds)]
     patience: Duration,
+    /// Seconds that what is under way may take to run out when the run is to end (SIGINT, SIGTERM, --duration); then workers are ended,
+    /// what they had is counted as lost, and the exit code is 1.
+    #[arg(long, default_value = "10", value_name = "SECONDS", value_parser = parse_seconds)]
+    drain: Duration,
     /// Seconds that a worker may take from its start until it is ready (building a large rule set takes
     /// some) before it is killed and started again; not with `--patience 0`.
     #[arg(long, default_value = "20", value_name = "SECONDS", value_parser = parse_seconds)]
@@ -213,6 +217,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
         offences: args.offences,
         patience: Some(args.patience).filter(|p| !p.is_zero()),
         start_patience: args.start_patience,
+        drain: args.drain,
         ..RestartPolicy::default()
     };
     *workers = setup.workers.len();
@@ -315,10 +320,17 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     report.relinks = relinks;
     report.scalings = scalings.into();
     print_report(&report, args.json).map_err(RunError::Print)?;
+    if let Some(lost) = report.undrained {
+        crate::complain!(
+            "weir: the graph was still under way {} s after the end was asked for: its workers were ended, and {lost} packets were lost \
+             with them (--drain gives more time)",
+            args.drain.as_secs_f64()
+        );
+    }
     if !report.sound {
         crate::complain!("weir: packets or buffers are unaccounted for; this is a fault of weir's");
     }
-    Ok(report.sound)
+    Ok(report.sound && report.undrained.is_none())
 }
 
 /// One line on which of the machine's helps were used.

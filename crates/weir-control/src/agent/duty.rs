@@ -98,8 +98,9 @@ impl Agent {
             || (self.setup.workers[w].creates && !self.has_buffers(w))
     }
 
-    /// True when worker `w` has free buffers beyond doubt: half of its pool, as more are never waited
-    /// for. What lies in its rings it cannot hide; what it has taken out of them is its own word.
+    /// True when worker `w` has free buffers beyond doubt: half of its pool, or of the share of each source that packets
+    /// come of, as more are never waited for; whose share a buffer is of is not looked at. What lies in its rings it cannot
+    /// hide; what it has taken out of them is its own word.
     fn has_buffers(&self, w: usize) -> bool {
         let Some(p) = self.memory.pools.iter().position(|pool| pool.worker == w) else {
             return false;
@@ -110,7 +111,9 @@ impl Agent {
         let own = words.and_then(|words| words.get(worker.layout.free).copied()).unwrap_or(0);
         let back = self.memory.returns_to(p).map(|(_, ring)| ring.inspector.len());
         let back = back.sum::<u64>() + self.memory.pools[p].allocation.inspector.len();
-        own.saturating_add(back) >= 1 << (self.memory.pool_bits - 1)
+        let all = 1u64 << self.memory.pool_bits;
+        let away = all / u64::from(self.setup.shares(w)) / 2;
+        own.saturating_add(back) >= all - away
     }
 
     /// What the lanes of `source` that worker `w` takes packets from have in front.

@@ -155,7 +155,7 @@ impl Memory {
                     rings.push(back.hand_out(&mut fds, false)?);
                 }
                 let len = 1 << self.pool_bits;
-                Some(HomeSpec { first: pool.first, len, rings, own })
+                Some(HomeSpec { first: pool.first, len, rings, own, divides: setup.shares(w) > 1 })
             }
             None => None,
         };

@@ -52,6 +52,13 @@ impl<'p> Arrays<'p> {
         (arrays, edges)
     }
 
+    /// How many copies are made here of a packet that leaves by `edge`, at most.
+    pub(super) fn copies(&self, segment: SegmentId, edge: EdgeId) -> u32 {
+        let array = self.index(edge).filter(|_| self.chooses(segment, edge));
+        let ports = array.and_then(|array| self.list.get(array)).map_or(1, Array::len);
+        u32::try_from(ports).unwrap_or(u32::MAX) - 1
+    }
+
     /// True where packets of the edge are put onto lanes to the ports themselves: in its gate, if it has one.
     fn chooses(&self, segment: SegmentId, edge: EdgeId) -> bool {
         let kind = |s: &Segment| s.kind == SegmentKind::Gate { edge };

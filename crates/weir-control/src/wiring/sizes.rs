@@ -6,7 +6,7 @@ use crate::setup::Sizes;
 use std::collections::BTreeMap;
 use weir_device::DeviceSpec;
 use weir_mem::ArenaShape;
-use weir_plan::{NodeKind, Plan};
+use weir_plan::{EdgeId, NodeKind, Plan, Segment, SegmentKind};
 
 /// Longest packet that is expected where nothing says how long packets can be, in bytes.
 const USUAL_PACKET: u32 = 1_920;
@@ -48,4 +48,25 @@ pub(super) fn sizes(
     let pool = options.pool.unwrap_or_else(|| (POOL_BYTES / packet).clamp(512, 4096));
     let pool_bits = pool.clamp(64, 1 << 20).next_power_of_two().trailing_zeros();
     Sizes { packet, pool_bits, ring: options.ring }
+}
+
+/// Most buffers of its own that a segment may need for one packet that comes to it: for what its µNFs make of it, along the longest
+/// way. `copies` says how many are made where an edge leads to an array of ports. What is made is taken to go
+/// every way that its NF has, so this may be some more than is ever made.
+pub(super) fn needs(plan: &Plan, segment: &Segment, copies: impl Fn(EdgeId) -> u32) -> u32 {
+    if let SegmentKind::Gate { edge } = segment.kind {
+        return copies(edge).saturating_add(1);
+    }
+    let mut made = BTreeMap::new();
+    for node in segment.nodes.iter().rev() {
+        let leaves = plan.edges.iter().filter(|edge| edge.from == *node);
+        let behind = |to| made.get(&to).copied().unwrap_or(0);
+        let next = leaves.map(|edge| behind(edge.to).max(copies(edge.id))).max().unwrap_or(0);
+        let own = match plan.graph.node(*node).map(|node| &node.kind) {
+            Some(NodeKind::Nf { info, .. }) => u32::from(info.creates),
+            _ => 0,
+        };
+        made.insert(*node, own.saturating_mul(next.saturating_add(1)).saturating_add(next));
+    }
+    made.into_values().max().unwrap_or(0)
 }

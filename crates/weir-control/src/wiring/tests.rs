@@ -72,3 +72,47 @@ fn a_way_of_a_live_interface_that_the_policy_does_not_use_is_said() {
     // Of others it is right to have one way only.
     assert!(said("", ["gen:packets=1", "null"]).is_empty());
 }
+
+/// How a policy of `ports` inputs is wired whose packets pass Tees, with pools of so many buffers.
+fn wired(policy: &str, ports: u16, pool: u32) -> Result<Setup, WiringError> {
+    let mut text = format!("Port<{ports}> out; {policy}");
+    for port in 0..ports {
+        text += &format!("Port<{port}> p{port}; pipelet {{ p{port} -> first; }}");
+    }
+    let graph = weir_plan::check(&text, &Library).unwrap().graph;
+    let plan = Plan::build(&graph, &Options { isolate: Isolate::Each, ..Options::default() });
+    let mut binds: BTreeMap<u16, DeviceSpec> =
+        (0..ports).map(|port| (port, "gen:packets=1".parse().unwrap())).collect();
+    binds.insert(ports, DeviceSpec::Null);
+    let options = RunOptions { pool: Some(pool), ..RunOptions::default() };
+    wire(&plan.unwrap(), &binds, &BTreeMap::new(), &options)
+}
+
+const ONE_TEE: &str = "Tee first; MacSwap x; pipelet { first -> x; x -> out; }";
+const TWO_TEES: &str =
+    "Tee first; Tee second; MacSwap x; pipelet { first -> second; second -> x; x -> out; }";
+
+#[test]
+fn who_copies_packets_of_several_ports_beside_another_has_buffers_for_each_of_them() {
+    let shares = |policy, ports| {
+        let setup = wired(policy, ports, 64).unwrap();
+        let of = |name| setup.workers.iter().position(|w| w.name == name).map(|w| setup.shares(w));
+        [of("first"), of("second"), of("rx:p0"), of("x")]
+    };
+    assert_eq!(shares(TWO_TEES, 3), [Some(3), Some(3), Some(1), Some(1)]);
+    // Of one port nobody waits for another's; and one alone waits for nobody who waits for it.
+    assert_eq!(shares(TWO_TEES, 1), [Some(1), Some(1), Some(1), Some(1)]);
+    assert_eq!(shares(ONE_TEE, 3), [Some(1), None, Some(1), Some(1)]);
+}
+
+#[test]
+fn where_a_ports_share_is_too_small_the_graph_is_refused_with_the_number_of_buffers_that_do() {
+    assert!(wired(TWO_TEES, 32, 64).is_ok());
+    let refused = wired(TWO_TEES, 40, 64).unwrap_err();
+    assert!(
+        matches!(&refused, WiringError::FewBuffers { pool: 64, worker, shares: 40, least: 128 } if worker == "first"),
+        "{refused}"
+    );
+    assert!(refused.to_string().contains("--pool 128"), "{refused}");
+    assert!(wired(TWO_TEES, 40, 128).is_ok() && wired(ONE_TEE, 40, 64).is_ok());
+}

@@ -2,6 +2,7 @@
 
 use super::{End, Job};
 use crate::early::EarlyWay;
+use crate::more::Appetite;
 use crate::segment::Way;
 use crate::station::{Progress, Station};
 use crate::worker::WorkerError;
@@ -16,7 +17,7 @@ impl Job {
         let End::Dump(dump) = &mut self.end else {
             return Ok(Progress::Idle);
         };
-        let lane = match station.pull(&mut self.packets, BATCH, BATCH) {
+        let lane = match station.pull(&mut self.packets, Appetite::up_to(BATCH)) {
             Pull::Some(pulled) => pulled.lane,
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();
@@ -35,7 +36,7 @@ impl Job {
         let End::Tx { device } = &mut self.end else {
             return Ok(Progress::Idle);
         };
-        match station.pull(&mut self.packets, BATCH, BATCH) {
+        match station.pull(&mut self.packets, Appetite::up_to(BATCH)) {
             Pull::Some(_) => {}
             Pull::Blocked | Pull::None => {
                 station.ingress.wake_producers();

@@ -210,7 +210,8 @@ impl Sender {
             let source = station.egress.lanes().get(lane).map(|lane| lane.source);
             let ended = source.is_none_or(|source| station.own_source_ended(source));
             // What finds no room is tried again, in any order: each is behind the packets that it is to be behind.
-            let mut waits = || segment.has_backlog_for(lane) || !station.egress.mark(lane, entry);
+            let mut waits =
+                || segment.more.has_backlog_for(lane) || !station.egress.mark(lane, entry);
             if !ended && waits() {
                 self.marks.push_back((lane, entry));
                 continue;

@@ -14,14 +14,14 @@ impl Segment {
             return self.discard(packet, DropReason::RingFull, i, way);
         };
         // In order: behind what waits already, unless nothing ever waits for this lane.
-        let sent = match self.more.backlog.is_empty() || way.egress.sheds(lane) {
+        let sent = match !self.more.waits(way.source) || way.egress.sheds(lane) {
             true => way.egress.send(lane, packet),
             false => Err(packet),
         };
         match sent {
             Ok(()) => {}
             Err(packet) if self.more.any && !way.egress.sheds(lane) => {
-                self.more.backlog.push_back((lane, packet))
+                self.more.wait(way.source, lane, [packet]);
             }
             Err(packet) => self.discard(packet, DropReason::RingFull, i, way),
         }

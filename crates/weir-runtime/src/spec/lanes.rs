@@ -112,4 +112,6 @@ pub struct HomeSpec {
     pub rings: Vec<RingSpec>,
     /// By which of them the worker itself gives back.
     pub own: Option<u16>,
+    /// Whether the buffers are divided among the sources that packets come of.
+    pub divides: bool,
 }

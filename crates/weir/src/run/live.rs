@@ -133,7 +133,8 @@ impl Live {
                 self.say(&format!("not relinked: {why}; the graph goes on as it was"));
             }
             Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
-            Event::Ready { .. } | Event::Finished => {}
+            // What was lost is said at the end, with the report.
+            Event::Ready { .. } | Event::CutShort { .. } | Event::Finished => {}
         }
     }
 

@@ -1,0 +1,75 @@
+//! A run that is asked to end does so within a bound, whatever state its graph is in, and says what it cost.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+
+use common_crash::*;
+use rustix::process::{Signal, kill_process};
+
+const CHAIN: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap x;  PacketSizeHistogram y;
+pipelet { lan -> x -> y -> wan; }";
+
+/// Starts the chain, stops `dead` for good, as nobody ends who hangs, and waits until that can be seen.
+fn comes_to_no_end(scratch: &Scratch, dead: &str, more: &[&str]) -> Run {
+    let (policy, out) = (scratch.policy(CHAIN), scratch.file("out.pcap"));
+    let wan = format!("1=pcap:tx={}", out.display());
+    let args = ["--bind", "0=gen:rate=20000", "--bind", &wan, "--patience", "0", "--drain", "1"];
+    let mut run = Run::start(&policy, &[args.as_slice(), more].concat());
+    // Another domain's NF has a gate before it and one behind it.
+    let apart = !more.is_empty();
+    let workers = run.wait_for_workers(if apart { 6 } else { 4 });
+    let some = || std::fs::metadata(&out).is_ok_and(|file| file.len() > 1_000);
+    wait_until("the first packets", PATIENCE, some);
+    kill_process(workers[dead], Signal::STOP).unwrap();
+    if !apart {
+        // A gate would drop what is not taken: then all goes on but for the end.
+        run.wait_for_line("the standstill", |line| line.contains("stands still"));
+    }
+    run
+}
+
+#[test]
+fn a_graph_that_stands_still_ends_when_it_is_asked_to_and_counts_what_was_under_way() {
+    // A µNF, in one domain with all and apart; who sends.
+    let apart = ["--domain", "y=other"];
+    for (dead, more) in [("x", [].as_slice()), ("y", &[]), ("y", &apart), ("tx:wan", &[])] {
+        let what = format!("{dead} {more:?}");
+        let scratch = Scratch::new("ending");
+        let run = comes_to_no_end(&scratch, dead, more);
+        run.signal(Signal::INT);
+        let finished = run.finish();
+        let said = finished.said.join("\n");
+        assert_eq!(finished.code, Some(1), "{what}: {said}");
+        assert!(
+            said.contains("was still under way 1 s after the end was asked for"),
+            "{what}: {said}"
+        );
+        // All that came in is somewhere, and every buffer is back.
+        assert!(
+            finished.report["sound"].as_bool().unwrap(),
+            "{what}: {:#}\n{said}",
+            finished.report
+        );
+        // How many there are to take for who is stopped behind a gate is a matter of chance.
+        let some = finished.number("/balance/lost") > 0 || !more.is_empty();
+        assert!(some, "{what}: {:#}", finished.report);
+        assert_eq!(finished.number("/undrained"), finished.number("/balance/lost"), "{what}");
+        let out = read_capture(&scratch.file("out.pcap"), |_| ()).len();
+        assert_eq!(out as u64, finished.number("/balance/out"), "{what}");
+    }
+}
+
+#[test]
+fn a_graph_that_drains_in_time_ends_as_ever() {
+    let scratch = Scratch::new("ending-sound");
+    let policy = scratch.policy(CHAIN);
+    let run =
+        Run::start(&policy, &["--bind", "0=gen:rate=20000", "--bind", "1=null", "--drain", "20"]);
+    run.wait_for_workers(4);
+    run.signal(Signal::TERM);
+    let finished = run.finish();
+    finished.assert_sound("drained");
+    assert!(finished.report.get("undrained").is_none(), "{:#}", finished.report);
+}

@@ -25,6 +25,7 @@ impl Catalog for Types {
             TYPES.iter().find(|(name, ..)| *name == type_name)?;
         let strings = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         Some(NfInfo {
+            alone_by: Vec::new(),
             name: (*name).to_owned(),
             inputs: strings(inputs),
             outputs: strings(outputs),

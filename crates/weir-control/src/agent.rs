@@ -316,6 +316,9 @@ impl Recovered {
     }
 }
 
+/// What is done again and again while a graph is held still for a change.
+type Meanwhile = Box<dyn FnMut(&mut Agent)>;
+
 /// A running graph.
 pub struct Agent {
     setup: Setup,
@@ -341,7 +344,7 @@ pub struct Agent {
     /// Whether the operator wants the graph to end.
     ends_when: Option<Box<dyn Fn() -> bool>>,
     /// What is done besides while the graph is held still for a change.
-    meanwhile: Option<Box<dyn FnMut(&mut Agent)>>,
+    meanwhile: Option<Meanwhile>,
     stopping: bool,
     /// Until when what is under way has to have run out.
     ends_by: Option<Instant>,

@@ -88,7 +88,7 @@ pub enum NodeKind {
     /// An NF instance.
     Nf {
         /// Its type's description.
-        info: NfInfo,
+        info: Box<NfInfo>,
         /// Its configuration; `{}` when the policy has none.
         config: Value,
     },

@@ -148,7 +148,7 @@ fn together(
     let info = |id| match graph.node(id).map(|node| (&node.kind, &node.name)) {
         // By the instance's name, which is what the reason is to say.
         Some((NodeKind::Nf { info, .. }, name)) => {
-            Some(NfInfo { name: name.clone(), ..info.clone() })
+            Some(NfInfo { name: name.clone(), ..(**info).clone() })
         }
         _ => None,
     };

@@ -310,7 +310,7 @@ fn micro_nfs(node: &Node, vnf: &Vnf) -> Vec<Node> {
         });
         Node {
             name: format!("{}{SEPARATOR}{}", node.name, inner.name),
-            kind: NodeKind::Nf { info: inner.info.clone(), config: inner.config.clone() },
+            kind: NodeKind::Nf { info: Box::new(inner.info.clone()), config: inner.config.clone() },
             outputs: outputs.collect(),
             vnf: Some(VnfOf {
                 instance: node.name.clone(),

@@ -65,7 +65,7 @@ pub struct Listed {
 }
 
 impl Agent {
-    /// Asks which flows there are, of one NF, of several, joined by `+`, or of all; an [`Event::FlowsListed`] with the number given here has them.
+    /// Asks which flows there are, of one NF, of several, joined by `+`, or of all; an [`Event::FlowsListed`](crate::Event::FlowsListed) with the number given here has them.
     /// `most`: rows of each worker at most; never more than 5,000.
     ///
     /// # Errors

@@ -180,8 +180,7 @@ pub struct Report {
     /// Where all buffers were in the end.
     pub census: Census,
     /// Packets that were under way when the time was over that they had to run out after the end was asked for: they are among those
-    /// that were lost. Left out when all ran out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// that were lost. `None` when all ran out.
     pub undrained: Option<u64>,
     /// True when balance and census are as they must be, and while it ran no buffer was missing that nobody was
     /// named for.

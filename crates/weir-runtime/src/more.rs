@@ -255,6 +255,8 @@ impl Segment {
     ) -> T {
         if let Some(home) = &mut station.home {
             home.serve(source);
+            // A timer, or an end, may be due where no packets come, for which it would have been looked for buffers.
+            home.refill(station.arena.owners(), self.more.creates);
             self.more.pool.fill(home.lend());
         }
         let Station { arena, egress, words, .. } = station;

@@ -71,5 +71,5 @@ fn a_graph_that_drains_in_time_ends_as_ever() {
     run.signal(Signal::TERM);
     let finished = run.finish();
     finished.assert_sound("drained");
-    assert!(finished.report.get("undrained").is_none(), "{:#}", finished.report);
+    assert!(finished.report["undrained"].is_null(), "{:#}", finished.report);
 }

@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::Isolate;
 
@@ -250,9 +250,10 @@ fn generator(size: u16) -> GeneratorSpec {
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
     let text = format!(
-        "{}. The rivals' one core does what Weir's two do: it writes each packet into a buffer, as Weir's source does, and forwards it. Each of them leaves out a process for each function, and \
+        "{}{}. The rivals' one core does what Weir's two do: it writes each packet into a buffer, as Weir's source does, and forwards it. Each of them leaves out a process for each function, and \
          ownership that survives a kill; testpmd's io, as Weir without a µNF, to look at packets. Open vSwitch looks packets up in a table of flows, which MacSwap does not",
-        told(series, SAME)
+        told(series, SAME),
+        larger(series, SAME)
     );
     (Verdict::DifferentSetUp, text)
 }
@@ -282,6 +283,33 @@ fn told(series: &[Series], lines: &[Line]) -> String {
     )
 }
 
+/// What there is of larger packets.
+fn larger(series: &[Series], lines: &[Line]) -> String {
+    let of = |size: u16| {
+        let each = lines.iter().map(|(name, _)| (name, median(series, name, f64::from(size))));
+        let each = each.filter(|(_, mpps)| !mpps.is_nan());
+        let each: Vec<String> = each.map(|(name, mpps)| format!("{name} {mpps:.1}")).collect();
+        (!each.is_empty()).then(|| format!("; with {size} bytes, Mpps: {}", each.join(", ")))
+    };
+    SIZES.iter().filter(|size| **size > 64).filter_map(|size| of(*size)).collect()
+}
+
+/// Lets a rival run for `span`, and longer where it does not get to run: what it has sent then, and when.
+fn run_for(
+    span: Duration,
+    from: u64,
+    mut sent: impl FnMut() -> Result<(u64, Instant), RivalError>,
+) -> Result<(u64, Instant), RivalError> {
+    let begun = Instant::now();
+    loop {
+        std::thread::sleep(span);
+        let (to, at) = sent()?;
+        if to > from || begun.elapsed() > PATIENCE {
+            return Ok((to, at));
+        }
+    }
+}
+
 /// Nanoseconds of processor time for each packet, from what there was of both before and after.
 fn per_packet([busy, then]: [Option<u64>; 2], [from, to]: [u64; 2]) -> Option<f64> {
     let (packets, ns) = (to.checked_sub(from)?, then?.checked_sub(busy?)?);
@@ -294,7 +322,6 @@ mod tests {
     use crate::bench::figure;
     use crate::bench::figure::data::tests::sampling;
     use std::cell::RefCell;
-    use std::time::Instant;
 
     #[test]
     fn rivals_of_one_size_follow_each_other_and_every_other_round_goes_backwards() {

@@ -1,6 +1,6 @@
 //! Open vSwitch with its DPDK datapath, in a folder of its own: no service of the machine's is touched.
 
-use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet, run};
+use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet, run, run_for};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
 use crate::bench::machine::{cpu_time_ns, round_trip};
@@ -180,8 +180,7 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     let (from, start) = ovs.sent()?;
     let busy = || cpu_time_ns(ovs.daemons.iter().map(Process::id));
     let before_ns = busy();
-    std::thread::sleep(span);
-    let (to, end) = ovs.sent()?;
+    let (to, end) = run_for(span, from, || ovs.sent())?;
     let cpu_ns = per_packet([before_ns, busy()], [from, to]);
     drop(ovs);
     let after = round_trip(cores[0], cores[1]);

@@ -1,6 +1,6 @@
 //! dpdk-testpmd between devices that are all in memory, without huge pages and rights.
 
-use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet};
+use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet, run_for};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
 use crate::bench::machine::{cpu_time_ns, round_trip};
@@ -152,8 +152,7 @@ pub fn sample(
     std::thread::sleep(span / 2);
     let (from, start) = testpmd.sent()?;
     let busy = cpu_time_ns([testpmd.process.id()]);
-    std::thread::sleep(span);
-    let (to, end) = testpmd.sent()?;
+    let (to, end) = run_for(span, from, || testpmd.sent())?;
     let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.process.id()])], [from, to]);
     drop(testpmd);
     let after = round_trip(cores[0], cores[1]);

@@ -115,14 +115,17 @@ fn a_source_gives_as_many_packets_as_are_due_and_makes_up_for_those_that_were_la
     (0..100).for_each(|_| assert!(chain.receives.step().unwrap()));
     assert_eq!(chain.receives.packets(), 0, "nothing is ever due");
     let rate = 100_000;
-    chain.receives.pace(Some(rate));
     let begun = std::time::Instant::now();
-    // Behind until a thousand are due; then more than a batch at once, and never one too early.
+    chain.receives.pace(Some(rate));
     let due = || (begun.elapsed().as_secs_f64() * rate as f64) as u64;
-    while due() < 1000 {
+    while due() < 1100 {
         std::hint::spin_loop();
     }
-    let mut before = 0;
+    // Behind by four batches: all of them come now, one after the other.
+    chain.receive(4);
+    assert_eq!(chain.receives.packets(), 4 * ALL);
+    // And never one too early.
+    let mut before = chain.receives.packets();
     while chain.receives.packets() < 3000 {
         chain.receives.step().unwrap();
         let now = chain.receives.packets();

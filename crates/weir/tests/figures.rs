@@ -330,8 +330,9 @@ fn throughput_has_the_rate_that_is_sustained_beside_it_in_data_table_and_chart()
     let [searched, offered] = ["unf-10", "unf-5b"].map(|name| record(scratch.path(), name));
     for (line, sample) in samples(&searched) {
         let held = sample["sustained"]["value"].as_f64();
-        // Other tests run beside this one: how much is held is no matter of it, but a search has ended.
-        assert!(held.is_some_and(|mpps| (0.0..150.0).contains(&mpps)), "{line}: {sample}");
+        // Other tests run beside this one: how much is held is no matter of it, but a search has ended, and not far above what arrived.
+        let most = sample["value"].as_f64().unwrap() * 4.0;
+        assert!(held.is_some_and(|mpps| (0.0..=most).contains(&mpps)), "{line}: {sample}");
     }
     let held = samples(&searched).iter().any(|(_, s)| s["sustained"]["value"].as_f64() > Some(0.1));
     assert!(held, "{searched:#}");

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
 use weir_control::{Agent, RestartPolicy};
 use weir_device::DeviceSpec;
-use weir_packet::BATCH;
 use weir_plan::Plan;
 
 /// Time until workers that are to keep their core do so ([`weir_runtime::spec::Trial`]), counted from when all are ready.
@@ -22,6 +21,9 @@ pub const STARTS: u32 = 5;
 
 /// A new rate runs for so long before what arrives of it counts.
 const SETTLE: Duration = Duration::from_millis(10);
+
+/// Workers rest for so long at least between two rates.
+const REST: Duration = Duration::from_millis(4);
 
 /// What arrived is read between two looks at the clock that are no further apart, or, where this process is not let in, as close as they came.
 const AT_ONCE: Duration = Duration::from_micros(5);
@@ -77,8 +79,9 @@ impl<'a> Running<'a> {
         let spent = spent.and_then(|(to, from)| to.checked_sub(from));
         let packets = to.saturating_sub(from);
         let mpps = packets as f64 / took.as_secs_f64() / 1e6;
-        let sustained = match self.args.searches && !self.keeps_core && packets > 0 {
-            true => Some(self.search(mpps * 1e6)?),
+        let sustained = match self.args.searches && !self.keeps_core {
+            true if packets > 0 => Some(self.search(mpps * 1e6)?),
+            true => Some(SearchedRate { mpps: 0.0, is_closed: true }),
             false => None,
         };
         let Running { args, agent, real_time, withheld, before, .. } = self;
@@ -96,28 +99,45 @@ impl<'a> Running<'a> {
     /// The rate that is sustained of a source that does not wait, from what arrives of as much as is taken.
     fn search(&mut self, full: f64) -> Result<SearchedRate, BenchError> {
         let goal = Goal::from_full_load(self.args.span(), full);
-        // What another rate has left on its way, which is no more than all buffers, is not this one's.
-        let left = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(0.2));
+        // All buffers may be under way.
+        let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
         let found = sustainable(&goal, MOST, Some(full), |rate, span| {
-            self.offer(rate, SETTLE + left, span)
+            self.drain(drains)?;
+            self.offer(rate, span)
         })?;
         Ok(SearchedRate { mpps: found.rate / 1e6, is_closed: found.is_closed })
     }
 
-    /// Offers a rate for `settle` and `span`, and says which part of what was due in the latter has not arrived but for a batch, which is on
-    /// its way at the end.
-    fn offer(&mut self, rate: f64, settle: Duration, span: Duration) -> Result<f64, BenchError> {
-        let rate = rate.max(1.0) as u64;
-        if !self.agent.pace(0, Some(rate)) {
-            return Err(BenchError::NoPace);
+    /// Lets what another rate has left on its way arrive, which takes so long at most, or twice that where others have the cores, and the workers
+    /// rest: those of the real-time class are kept from their cores by the kernel, unless they leave a twentieth of each second to others.
+    fn drain(&mut self, takes: Duration) -> Result<(), BenchError> {
+        self.pace(0)?;
+        let latest = Instant::now() + takes * 2 + REST;
+        let mut before = None;
+        while Instant::now() < latest {
+            watch(&mut self.agent, REST)?;
+            let arrived = delivered(&self.agent, self.sink);
+            if before == Some(arrived) {
+                break;
+            }
+            before = Some(arrived);
         }
-        watch(&mut self.agent, settle)?;
+        Ok(())
+    }
+
+    fn pace(&mut self, rate: u64) -> Result<(), BenchError> {
+        self.agent.pace(0, Some(rate)).then_some(()).ok_or(BenchError::NoPace)
+    }
+
+    /// Offers a rate, and says which part of what was due in `span` has not arrived.
+    fn offer(&mut self, rate: f64, span: Duration) -> Result<f64, BenchError> {
+        let rate = rate.max(1.0) as u64;
+        self.pace(rate)?;
+        watch(&mut self.agent, SETTLE)?;
         let (start, from) = self.now();
         watch(&mut self.agent, span)?;
         let (end, to) = self.now();
-        let due = rate as f64 * end.duration_since(start).as_secs_f64();
-        let arrived = (to.saturating_sub(from) + BATCH as u64) as f64;
-        Ok((1.0 - arrived / due.max(1.0)).max(0.0))
+        Ok(missing(rate, end.duration_since(start), to.saturating_sub(from)))
     }
 
     /// What has arrived, and when: others may have this process's core between looking at the one and at the other.
@@ -136,6 +156,12 @@ impl<'a> Running<'a> {
         }
         best.map_or_else(|| (Instant::now(), 0), |(_, at, arrived)| (at, arrived))
     }
+}
+
+/// Which part has not arrived of what was due at this rate, packets a second, in so long a time.
+fn missing(rate: u64, took: Duration, arrived: u64) -> f64 {
+    let due = rate as f64 * took.as_secs_f64();
+    (1.0 - arrived as f64 / due.max(1.0)).max(0.0)
 }
 
 /// Starts a graph and waits until all are ready; true when one is in the real-time class. Of workers that are to keep their core one may do so
@@ -163,4 +189,21 @@ fn start(
         }
     }
     Err(BenchError::NotStarted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_a_part_of_what_was_due_in_the_time_that_was_taken() {
+        let [second, half] = [1000, 500].map(Duration::from_millis);
+        assert_eq!(missing(1000, second, 1000), 0.0);
+        assert_eq!(missing(1000, second, 750), 0.25);
+        assert_eq!(missing(1000, half, 375), 0.25);
+        assert_eq!(missing(1000, second, 0), 1.0);
+        // What came besides is no gain, and where nothing was due nothing is missing but that.
+        assert_eq!(missing(1000, second, 1100), 0.0);
+        assert_eq!(missing(1, Duration::ZERO, 1), 0.0);
+    }
 }

@@ -19,7 +19,7 @@ const WRONGLY: f64 = 0.01;
 
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
-                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two), and the whole run when no more figures differ than chance gives 99 of 100 runs. Places of the same measurements count as one. Places at which words crossed cores at \
+                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
                         another speed (the middle halves of all times more than a fifth apart) are not counted; where they are more than the others, nothing is compared.";
 
 /// What came of one figure.
@@ -47,6 +47,17 @@ pub struct Compared {
     pub name: String,
     pub outcome: Outcome,
     pub text: String,
+    /// Of what arrives at full load and of what is sustained, how many places differ: of one measurement each, they are judged apart.
+    pub beyond: Vec<Beyond>,
+}
+
+/// How many places of how many differ, each of which does so often by chance, and in which part of figures more may than chance gives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Beyond {
+    differ: usize,
+    places: usize,
+    once: f64,
+    level: f64,
 }
 
 impl std::fmt::Display for Compared {
@@ -66,20 +77,27 @@ pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
     let pairs =
         now.iter().filter(own).filter_map(|n| Some((before.iter().find(|b| b.name == n.name)?, n)));
     let compared = pairs.map(|(before, now)| {
-        let (outcome, text) = one(before, now);
-        Compared { name: now.name.clone(), outcome, text }
+        let (outcome, text, beyond) = one(before, now);
+        Compared { name: now.name.clone(), outcome, text, beyond }
     });
     compared.collect()
 }
 
-/// Whether the whole run agrees: the rule for a figure's places, for the run's figures.
+/// Whether the whole run agrees: no more of its figures differ than chance gives 99 of 100 runs, none by so many places that chance would give
+/// that to less than one of 100 runs in any figure, and more were compared than not.
 pub fn whole(compared: &[Compared]) -> Outcome {
-    let count = |outcome| compared.iter().filter(|c| c.outcome == outcome).count();
-    let (agree, differ) = (count(Outcome::Agrees), count(Outcome::Differs));
-    match differ {
-        _ if agree + differ == 0 => Outcome::Open,
-        differ if differ <= by_chance(agree + differ, WRONGLY) => Outcome::Agrees,
-        _ => Outcome::Differs,
+    let of = |outcome| compared.iter().filter(move |c| c.outcome == outcome);
+    let (agree, differ) = (of(Outcome::Agrees).count(), of(Outcome::Differs).count());
+    let all = agree + differ;
+    if all == 0 || of(Outcome::Open).count() > all {
+        return Outcome::Open;
+    }
+    let plainly = |c: &Compared| {
+        c.beyond.iter().any(|b| b.differ > by_chance(b.places, b.once, b.level / all as f64))
+    };
+    match of(Outcome::Differs).any(plainly) || differ > by_chance(all, WRONGLY, WRONGLY) {
+        true => Outcome::Differs,
+        false => Outcome::Agrees,
     }
 }
 
@@ -92,8 +110,8 @@ pub fn sum(compared: &[Compared]) -> String {
     let run = match whole(compared) {
         Outcome::Open => String::new(),
         run => format!(
-            "; so the run as a whole {run}: {} of {} may differ by chance",
-            by_chance(agree + names.len(), WRONGLY),
+            "; so the run as a whole {run}: {} of {} may differ by chance, and none plainly",
+            by_chance(agree + names.len(), WRONGLY, WRONGLY),
             agree + names.len()
         ),
     };
@@ -102,14 +120,14 @@ pub fn sum(compared: &[Compared]) -> String {
     )
 }
 
-fn one(before: &Record, now: &Record) -> (Outcome, String) {
+fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
     if before.machine != now.machine {
-        return (Outcome::Open, "another machine".to_owned());
+        return (Outcome::Open, "another machine".to_owned(), Vec::new());
     }
     if !before.effort.is_like(&now.effort) {
         let text =
             "other samples: of another number or length, or other rings, pool, class or cores";
-        return (Outcome::Open, text.to_owned());
+        return (Outcome::Open, text.to_owned(), Vec::new());
     }
     let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
     let (mut moods, mut fewer) = (0, 0);
@@ -134,10 +152,12 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
             moods += 1;
             continue;
         }
-        let change = (middle / was - 1.0) * 100.0;
+        let change = if was > 0.0 { (middle / was - 1.0) * 100.0 } else { 0.0 };
         let differs = low > most || high < least;
         if differs {
-            apart.push(format!("{} at {} {change:+.0} %", series.name, place.x));
+            let change =
+                if was > 0.0 { format!("{change:+.0} %") } else { "(0 before)".to_owned() };
+            apart.push(format!("{} at {} {change}", series.name, place.x));
         }
         match groups.iter_mut().find(|g| g.is_held == is_held && of_one(g.first, place)) {
             Some(group) => group.places.push((change, differs)),
@@ -161,24 +181,43 @@ fn one(before: &Record, now: &Record) -> (Outcome, String) {
     let moods = not;
     changes.sort_by(f64::total_cmp);
     let Some(middle) = changes.get(changes.len() / 2) else {
-        return (Outcome::Open, format!("{builds}no place in common{moods}"));
+        return (Outcome::Open, format!("{builds}no place in common{moods}"), Vec::new());
     };
     if too_few {
-        return (Outcome::Open, format!("{builds}{} places in common{moods}", changes.len()));
+        let text = format!("{builds}{} places in common{moods}", changes.len());
+        return (Outcome::Open, text, Vec::new());
     }
-    let (count, differ) = (groups.len(), groups.iter().filter(|g| g.differs()).count());
-    let may = by_chance(count, once(now.effort.samples));
+    let families: Vec<Vec<&Group<'_>>> = [false, true]
+        .map(|is_held| groups.iter().filter(|g| g.is_held == is_held).collect::<Vec<_>>())
+        .into_iter()
+        .filter(|family| !family.is_empty())
+        .collect();
+    let (once, level) = (once(now.effort.samples), WRONGLY / families.len().max(1) as f64);
+    let of_family = |family: &Vec<&Group<'_>>| {
+        let differ = family.iter().filter(|g| g.differs()).count();
+        Beyond { differ, places: family.len(), once, level }
+    };
+    let beyond: Vec<Beyond> = families.iter().map(of_family).collect();
+    let sum = |of: fn(&Beyond) -> usize| beyond.iter().map(of).sum::<usize>();
+    let (count, differ, may) = (sum(|b| b.places), sum(|b| b.differ), sum(Beyond::may));
     let outcome = match differ {
         // So few samples that whatever they are is chance.
         _ if may >= count && differ > 0 => Outcome::Open,
-        differ if differ <= may => Outcome::Agrees,
+        _ if beyond.iter().all(|b| b.differ <= b.may()) => Outcome::Agrees,
         _ => Outcome::Differs,
     };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
     let text = format!(
         "{builds}{middle:+.1} % at the median place, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}"
     );
-    (outcome, text)
+    (outcome, text, beyond)
+}
+
+impl Beyond {
+    /// How many may.
+    fn may(&self) -> usize {
+        by_chance(self.places, self.once, self.level)
+    }
 }
 
 /// Places whose samples are of the same measurements.
@@ -211,16 +250,16 @@ fn once(samples: usize) -> f64 {
     2.0 / rankings
 }
 
-/// How many of so many places, of which each differs so often by chance, may differ: the fewest so that chance gives more in no more than
-/// one of a hundred cases.
-fn by_chance(places: usize, once: f64) -> usize {
+/// How many of so many places, of which each differs so often by chance, may differ: the fewest so that chance gives more in no larger a part
+/// of cases than `level`.
+fn by_chance(places: usize, once: f64, level: f64) -> usize {
     if once >= 1.0 {
         return places;
     }
     // Of the binomial distribution: none, one, two and so on.
     let (mut differ, mut exactly) = (0, (1.0 - once).powf(places as f64));
     let mut up_to = exactly;
-    while 1.0 - up_to > WRONGLY + 1e-9 && differ < places {
+    while 1.0 - up_to > level + 1e-9 && differ < places {
         exactly *= (places - differ) as f64 / (differ + 1) as f64 * once / (1.0 - once);
         up_to += exactly;
         differ += 1;
@@ -285,7 +324,7 @@ mod tests {
 
     #[test]
     fn as_many_places_may_differ_as_chance_gives_99_of_100_figures() {
-        let may = |samples| move |places| by_chance(places, once(samples));
+        let may = |samples| move |places| by_chance(places, once(samples), WRONGLY);
         assert_eq!([1, 2, 4, 19, 20, 30].map(may(5)), [0, 1, 1, 1, 2, 2]);
         assert_eq!(may(3)(20), 6, "one of ten differs by chance");
         assert_eq!(may(1)(20), 20, "one sample is always beyond the other");
@@ -302,18 +341,32 @@ mod tests {
     #[test]
     fn a_run_agrees_when_no_more_of_its_figures_differ_than_chance_gives() {
         let run = |agree: usize, differ: usize| -> Vec<Compared> {
-            let of = |outcome| Compared { name: "a".to_owned(), outcome, text: String::new() };
+            let beyond = Beyond { differ: 2, places: 13, once: once(5), level: WRONGLY };
+            let of = |outcome| {
+                let (name, text, beyond) = ("a".to_owned(), String::new(), vec![beyond]);
+                Compared { name, outcome, text, beyond }
+            };
             let outcomes = [(Outcome::Agrees, agree), (Outcome::Differs, differ)];
             outcomes.into_iter().flat_map(|(o, n)| std::iter::repeat_n(of(o), n)).collect()
         };
         assert_eq!(whole(&run(34, 2)), Outcome::Agrees);
         assert_eq!(whole(&run(33, 3)), Outcome::Differs);
-        assert_eq!(whole(&run(1, 1)), Outcome::Agrees, "one of two once in fifty");
+        assert_eq!(whole(&run(1, 1)), Outcome::Differs, "two of 13 places, in one of two figures");
         assert_eq!(whole(&run(0, 1)), Outcome::Differs, "one figure by its own rule");
         assert_eq!(whole(&run(0, 0)), Outcome::Open);
+        // One that is plainly another is enough, whatever the others are.
+        let mut plainly = run(34, 1);
+        plainly[34].beyond[0].differ = 13;
+        assert_eq!(whole(&plainly), Outcome::Differs);
+        // Of what was not compared nothing is known.
+        let open = (0..4).map(|_| Compared { outcome: Outcome::Open, ..run(1, 0).remove(0) });
+        let some: Vec<Compared> = run(3, 0).into_iter().chain(open).collect();
+        assert_eq!(whole(&some), Outcome::Open);
         let told = sum(&run(34, 2));
         assert!(
-            told.ends_with("the run as a whole agrees: 2 of 36 may differ by chance"),
+            told.ends_with(
+                "the run as a whole agrees: 2 of 36 may differ by chance, and none plainly"
+            ),
             "{told}"
         );
     }

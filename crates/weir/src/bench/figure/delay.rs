@@ -12,18 +12,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
 use weir_control::{Agent, RestartPolicy};
-use weir_device::{DeviceSpec, GeneratorSpec};
+use weir_device::{DeviceSpec, GeneratorSpec, Rate};
 use weir_plan::Plan;
-use weir_runtime::Stepper;
 use weir_runtime::spec::EndSpec;
 
 /// The part of the sustained rate at which latency is taken.
 pub const LOAD: f64 = 0.9;
-/// How long packets run before those that count: in a search's trials, and before latencies are taken.
-const SETTLE: Duration = Duration::from_millis(20);
-const RUN_IN: Duration = Duration::from_millis(100);
-/// What is under way has left by then, or is counted with what follows.
-const DRAINED: Duration = Duration::from_millis(50);
+/// How long packets run before those that count.
+const SETTLE: Duration = Duration::from_millis(100);
 /// Between two turns of the agent, in which source and sink wait: none in runs that are shorter. Its watchdog waits twice as long.
 const TURN: Duration = Duration::from_secs(1);
 /// Packets that leave together are told apart by so much of the time that they were due in.
@@ -96,19 +92,20 @@ pub struct UnderLoad {
 }
 
 impl UnderLoad {
-    /// Searches for the rate that a plan sustains and offers 90 % of it. `shares`: source and sink leave their core to workers in each turn.
+    /// Searches for the rate that a plan sustains and offers 90 % of it. Each trial has a graph of its own: one that polls in the real-time class for
+    /// longer than a second would be kept from its core by the kernel for a twentieth of it, and words are timed when no graph runs. `shares`: source and sink leave their core to workers in each turn.
     /// `None`: no rate was held, so there is no load of which this would be the latency, or nothing came at it.
     pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
         let span = effort.sampling.span();
-        let mut hosted = Hosted::start(effort, plan, shares)?;
+        let offered = |rate, span| Offered { rate, span, shares };
         let found = sustainable(&Goal::usual(span), MOST, None, |rate, span| {
-            Ok::<_, BenchError>(hosted.offer(rate, SETTLE, span, false)?.lost)
+            Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
         })?;
         if found.rate <= 0.0 {
             return Ok(None);
         }
         let (run, round_trip_ns) =
-            effort.around(|| hosted.offer(found.rate * LOAD, RUN_IN, span, true))?;
+            effort.around(|| offered(found.rate * LOAD, span).to(effort, plan, true))?;
         Ok((!run.delays.is_empty()).then_some(UnderLoad { found, run, round_trip_ns }))
     }
 
@@ -133,95 +130,62 @@ impl UnderLoad {
 /// A step of the sink that had packets: when it was over, nanoseconds from the start, and how many there had been then.
 type Steps = Vec<(u64, u64)>;
 
-/// A graph of which this process is source and sink.
-struct Hosted {
-    agent: Agent,
-    source: Stepper,
-    sink: Stepper,
-    core: usize,
+/// A load, and for how long.
+struct Offered {
+    rate: f64,
+    span: Duration,
     shares: bool,
-    /// The real-time class was wanted, and no worker was in it.
-    withheld: bool,
-    no_workers: bool,
 }
 
-impl Hosted {
-    fn start(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Self, BenchError> {
+impl Offered {
+    /// Offers it to a plan. `timed`: it is looked at how long each packet takes, too.
+    fn to(&self, effort: &Effort<'_>, plan: &Plan, timed: bool) -> Result<Run, BenchError> {
         let sampling = effort.sampling;
-        let generator = GeneratorSpec { size: 60, flows: 1, ..GeneratorSpec::default() };
+        let _pinned = pin(sampling.device_core);
+        let rate = self.rate.max(1.0) as u64;
+        let generator = GeneratorSpec {
+            size: 60,
+            flows: 1,
+            rate: Rate::PerSecond(rate),
+            ..GeneratorSpec::default()
+        };
         let binds = BTreeMap::from([(0, DeviceSpec::Generator(generator)), (1, DeviceSpec::Null)]);
         let options = RunOptions { busy: true, ..sampling.options() };
         let setup = wiring::wire(plan, &binds, &BTreeMap::new(), &options)?;
         let of_device = |end: &EndSpec| matches!(end, EndSpec::Rx { .. } | EndSpec::Tx { .. });
         let chain = setup.workers.iter().filter(|w| !of_device(&w.end)).count();
         let last = setup.workers.len() - 1;
-        let _pinned = pin(sampling.device_core);
         let mut agent =
             Agent::start_hosting(setup, RestartPolicy::default(), |w| of_device(&w.end))?;
         let real_time = wait_until_ready(&mut agent, chain)?;
-        let sink = agent.stepper(last).map_err(LatencyError::from)?;
-        let source = agent.stepper(0).map_err(LatencyError::from)?;
-        let withheld = !sampling.no_real_time && chain > 0 && !real_time;
-        let core = sampling.device_core;
-        Ok(Hosted { agent, source, sink, core, shares, withheld, no_workers: chain == 0 })
-    }
-
-    fn step(&mut self) -> Result<(), BenchError> {
-        if self.shares {
-            std::thread::yield_now();
-        }
-        self.source.step().map_err(LatencyError::from)?;
-        Ok(())
-    }
-
-    fn take(&mut self) -> Result<(), BenchError> {
-        self.sink.step().map_err(LatencyError::from)?;
-        Ok(())
-    }
-
-    /// Offers a rate for `settle` and `span`, of which the latter counts. `timed`: it is looked at how long each packet takes, too.
-    fn offer(
-        &mut self,
-        rate: f64,
-        settle: Duration,
-        span: Duration,
-        timed: bool,
-    ) -> Result<Run, BenchError> {
-        let _pinned = pin(self.core);
-        self.agent.turn(Duration::ZERO)?;
-        // What another rate has left on its way is not this one's.
-        self.source.pace(Some(0));
-        let drained = Instant::now();
-        while self.sink.packets() < self.source.packets() && drained.elapsed() < DRAINED {
-            self.step()?;
-            self.take()?;
-        }
-        let rate = rate.max(1.0) as u64;
+        let mut sink = agent.stepper(last).map_err(LatencyError::from)?;
+        let mut source = agent.stepper(0).map_err(LatencyError::from)?;
         let gap = 1e9 / rate as f64;
-        let [sent, taken] = [self.source.packets(), self.sink.packets()];
         let mut out: Steps = Vec::with_capacity(ROOM);
-        self.source.pace(Some(rate));
         let start = Instant::now();
         let now = || start.elapsed().as_nanos() as u64;
         let mut began = f64::INFINITY;
-        let (mut turned, end) = (start, settle + span);
+        let (mut turned, end) = (Instant::now(), SETTLE + self.span);
         while start.elapsed() < end {
             if turned.elapsed() > TURN {
-                self.agent.turn(Duration::ZERO)?;
+                agent.turn(Duration::ZERO)?;
                 turned = Instant::now();
             }
-            self.step()?;
+            if self.shares {
+                std::thread::yield_now();
+            }
+            source.step().map_err(LatencyError::from)?;
             // Packet n is due n gaps after the source began, which is no later than any of its steps says.
-            began = began.min(now() as f64 - (self.source.packets() - sent) as f64 * gap);
-            self.take()?;
-            note(&mut out, now(), self.sink.packets() - taken);
+            began = began.min(now() as f64 - source.packets() as f64 * gap);
+            sink.step().map_err(LatencyError::from)?;
+            note(&mut out, now(), sink.packets());
         }
-        let settled = settle.as_nanos() as u64;
+        let settled = SETTLE.as_nanos() as u64;
         Ok(Run {
             lost: lost(gap, settled, now(), &out),
             delays: if timed { delays(gap, settled, began, &out) } else { Vec::new() },
-            withheld: self.withheld,
-            no_workers: self.no_workers,
+            withheld: !sampling.no_real_time && chain > 0 && !real_time,
+            no_workers: chain == 0,
         })
     }
 }

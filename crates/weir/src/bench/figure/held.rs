@@ -2,19 +2,21 @@
 
 use super::data::{Held, Place, Sample, Series};
 use crate::bench::sample::spread;
+use std::collections::BTreeMap;
 
 /// What the marks of a chart are that stand for them.
-pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample; points: what arrives of as much as is taken, as a full ring holds \
+pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample (hollow at 0, or at the foot of a logarithmic axis: some search held none); points: what arrives of as much as is taken, as a full ring holds \
                          the source up.";
 
 impl Place {
-    /// The rates that were held: minimum, median and maximum, and whether half of them or more are of searches that were not finished.
+    /// The rates that were held, of searches that held none 0: minimum, median and maximum, and whether that is a bound: half of the searches
+    /// or more were not finished, or some held none.
     pub fn held(&self) -> Option<([f64; 3], bool)> {
         let held: Vec<Held> = self.samples.iter().filter_map(|s| s.sustained).collect();
-        let some = held.iter().filter(|held| held.value > 0.0);
-        let values = spread(some.map(|held| held.value).collect())?;
+        let values = spread(held.iter().map(|held| held.value).collect())?;
         let open = held.iter().filter(|held| held.open).count();
-        Some((values, open > 0 && open * 2 >= held.len()))
+        let none = held.iter().any(|held| held.value <= 0.0);
+        Some((values, none || (open > 0 && open * 2 >= held.len())))
     }
 }
 
@@ -44,9 +46,13 @@ pub fn told(series: &[Series]) -> Option<String> {
         spread(place.samples.iter().filter_map(part).collect()).map(|[_, median, _]| median)
     };
     let [least, median, most] = spread(places().filter_map(parts).collect())?;
-    let searches = || places().flat_map(|p| &p.samples).filter_map(|s| s.sustained);
-    let (all, open) = (searches().count(), searches().filter(|held| held.open).count());
-    let none = searches().filter(|held| held.value <= 0.0).count();
+    // A limit that is drawn at both ends was searched for once.
+    let samples = places().flat_map(|p| &p.samples);
+    let searches = samples.filter_map(|s| Some((s.round_trip_ns.map(f64::to_bits), s.sustained?)));
+    let searches: BTreeMap<[u64; 2], Held> = searches.collect();
+    let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
+    let all = searches.len();
+    let (open, none) = (count(|h| h.open && h.value > 0.0), count(|h| h.value <= 0.0));
     let mut text = format!(
         "Sustained of a source that does not wait, searched for: {least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
     );
@@ -67,7 +73,11 @@ mod tests {
     use crate::bench::figure::data::add;
 
     fn with(value: f64, held: f64, open: bool) -> Sample {
-        Sample { sustained: Some(Held { value: held, open }), ..Sample::of(value, [80.0; 2]) }
+        // Each around a time of its own, as they are.
+        static TRIP: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let trip = f64::from(TRIP.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let sustained = Some(Held { value: held, open });
+        Sample { sustained, ..Sample::of(value, [80.0, trip]) }
     }
 
     #[test]
@@ -85,17 +95,23 @@ mod tests {
         assert!(text.ends_with("; 1 of 9 searches ended with bounds more than 5 % apart"));
         add(&mut series, "a", 4.0, with(10.0, 0.0, false));
         assert!(told(&series).unwrap().ends_with("; 1 of 10 of the searches held no rate"));
+        // One search whose sample stands at both ends of the axis.
+        let twice = with(10.0, 10.0, true);
+        for x in [1.0, 8.0] {
+            add(&mut series, "limit", x, twice.clone());
+        }
+        assert!(told(&series).unwrap().contains("; 2 of 11 searches ended"));
     }
 
     #[test]
-    fn rates_have_a_place_where_some_search_held_one_and_their_own_lines_for_comparisons() {
+    fn rates_have_a_place_where_they_were_searched_for_and_their_own_lines_for_comparisons() {
         let mut series = Vec::new();
         for (held, open) in [(0.0, true), (8.0, true), (9.0, false), (7.0, false)] {
             add(&mut series, "a", 1.0, with(10.0, held, open));
         }
         add(&mut series, "a", 2.0, Sample::of(10.0, [80.0; 2]));
         let place = &series[0].places[0];
-        assert_eq!(place.held(), Some(([7.0, 8.0, 9.0], true)));
+        assert_eq!(place.held(), Some(([0.0, 7.5, 9.0], true)));
         assert_eq!(series[0].places[1].held(), None);
         let lines = lines(&series);
         assert_eq!((lines.len(), lines[0].name.as_str()), (1, "a, sustained"));

@@ -236,6 +236,7 @@ mod tests {
             name: name.to_owned(),
             outcome,
             text: "why".to_owned(),
+            beyond: Vec::new(),
         };
         let compared = [of("unf-7", Outcome::Agrees), of("unf-8", Outcome::Differs)];
         let page = page(&[], Some(&compared), &[], &[]);

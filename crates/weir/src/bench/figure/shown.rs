@@ -164,6 +164,13 @@ impl Record {
         spread(trips.collect())
     }
 
+    /// The least of all values above 0.
+    fn foot(&self) -> f64 {
+        let samples = self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+        let values = samples.flat_map(|s| [Some(s.value), s.sustained.map(|held| held.value)]);
+        values.flatten().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min).min(1e300)
+    }
+
     pub fn chart(&self) -> Chart {
         let points = |series: &Series| {
             let point = |p: &Place| {
@@ -174,10 +181,12 @@ impl Record {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             points
         };
-        // On a logarithmic axis none has no place, nor have those that held nothing: see what is told of them.
+        // On a logarithmic axis 0 has no place: it stands at its foot.
+        let foot = if self.y.log { self.foot() } else { 0.0 };
         let below = |series: &Series| {
             let point = |p: &Place| {
-                let ([low, middle, high], bound) = p.held()?;
+                let (values, bound) = p.held()?;
+                let [low, middle, high] = values.map(|value| value.max(foot));
                 Some(Point { x: p.x, low, middle, high, bound })
             };
             let mut points: Vec<Point> = series.places.iter().filter_map(point).collect();
@@ -254,6 +263,22 @@ mod tests {
         assert!(figure.chart().y.log);
         add(&mut figure.series, "a", 5.0, sample(0.0));
         assert!(figure.chart().to_svg().is_ok());
+    }
+
+    #[test]
+    fn searches_that_held_none_stand_at_the_foot_of_a_logarithmic_axis_and_are_hollow() {
+        let mut figure = record("a");
+        figure.y.log = true;
+        for (x, held) in [(4.0, 3.0), (5.0, 0.0)] {
+            let sustained = Some(Held { value: held, open: false });
+            add(&mut figure.series, "a", x, Sample { sustained, ..sample(6.0) });
+        }
+        let chart = figure.chart();
+        let below: Vec<_> = chart.series[0].below.iter().map(|p| (p.middle, p.bound)).collect();
+        assert_eq!(below, [(3.0, false), (3.0, true)]);
+        assert!(chart.y.log && chart.to_svg().is_ok());
+        figure.y.log = false;
+        assert_eq!(figure.chart().series[0].below[1].middle, 0.0);
     }
 
     #[test]

@@ -234,12 +234,7 @@ pub enum Event {
         /// The flows.
         listed: Listed,
     },
-    /// What was under way has not run out in the time that it had: all workers were ended.
-    CutShort {
-        /// Packets that were lost with it.
-        lost: u64,
-    },
-    /// All input has ended and everything has been passed on, or was given up.
+    /// All input has ended and everything has been passed on, or was given up ([`Agent::undrained`]).
     Finished,
 }
 
@@ -486,7 +481,6 @@ impl Agent {
         self.meanwhile = Some(Box::new(serve));
     }
 
-    /// Ends all input; what is under way runs out.
     /// Ends all input; what is under way runs out, or is given up when it takes longer than [`RestartPolicy::drain`].
     pub fn stop(&mut self) {
         self.stopping = true;

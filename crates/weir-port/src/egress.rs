@@ -206,6 +206,12 @@ impl Egress {
         })
     }
 
+    /// True when a packet can be sent on a lane.
+    #[inline]
+    pub fn has_room(&mut self, lane: usize) -> bool {
+        self.lanes.get_mut(lane).is_some_and(|lane| lane.ring.room(1) > 0)
+    }
+
     /// How many packets of `source` can be sent whatever way they take, looked up to `want`.
     #[inline]
     pub fn room(&mut self, source: usize, want: usize) -> usize {

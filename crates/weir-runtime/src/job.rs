@@ -528,6 +528,9 @@ impl Job {
         if self.segment.more.has_no_backlog() {
             return true;
         }
+        if !self.segment.more.may_send(&mut station.egress) {
+            return false;
+        }
         let done = self.segment.with(station, 0, |segment, way| segment.clear_backlog(way));
         station.commit();
         self.segment.pass_watermarks(station);
@@ -541,9 +544,7 @@ impl Job {
             other => return other,
         }
         let mut later = None;
-        // What timers send would have to wait behind what waits already.
-        let timers = self.segment.more.timers && self.segment.more.has_no_backlog();
-        if let Some(start) = self.live.filter(|_| timers) {
+        if let Some(start) = self.live.filter(|_| self.segment.more.timers) {
             let ended = station.get(station.layout.ended);
             let now = start.elapsed().as_nanos() as u64;
             let (sent, next) = self.segment.tick(station, now, ended);

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use weir_mem::Seq;
 use weir_nf::{BatchKeys, Kind, Leaving, Pool, Site};
 use weir_packet::{BATCH, Packet, Verdict};
-use weir_port::HomePool;
+use weir_port::{Egress, HomePool};
 
 /// A segment's part in it.
 pub(crate) struct Beyond {
@@ -36,8 +36,10 @@ pub(crate) struct Beyond {
     backlog: VecDeque<(usize, Packet)>,
     /// Bits of the sources that those are of.
     waiting: u64,
-    /// Lanes that were found full: scratch memory.
+    /// Lanes that were found full when it was last tried to send those: each is for one of them, but for `later` ones.
     full: Vec<usize>,
+    /// Some came later, for other lanes.
+    later: bool,
 }
 
 impl Beyond {
@@ -87,6 +89,7 @@ impl Beyond {
             backlog: VecDeque::new(),
             waiting: 0,
             full: Vec::new(),
+            later: false,
         }
     }
 
@@ -127,7 +130,13 @@ impl Beyond {
         self.backlog.extend(packets.into_iter().map(|packet| (lane, packet)));
         if self.backlog.len() > before {
             self.waiting |= bit(source);
+            self.later |= !self.full.contains(&lane);
         }
+    }
+
+    /// True when some of what waits may find room now.
+    pub(crate) fn may_send(&self, egress: &mut Egress) -> bool {
+        self.later || self.full.iter().any(|lane| egress.has_room(*lane))
     }
 
     /// The same, where each that is taken in needs a buffer itself.
@@ -255,8 +264,9 @@ impl Segment {
     ) -> T {
         if let Some(home) = &mut station.home {
             home.serve(source);
-            // A timer, or an end, may be due where no packets come, for which it would have been looked for buffers.
-            home.refill(station.arena.owners(), self.more.creates);
+            // For packets it was looked for buffers when they were taken, but not for what timers and ends make, or packets that come
+            // back around a cycle.
+            home.refill(station.arena.owners(), BATCH.saturating_mul(self.more.creates));
             self.more.pool.fill(home.lend());
         }
         let Station { arena, egress, words, .. } = station;
@@ -292,9 +302,9 @@ impl Segment {
     /// Sends what waits for room, as far as there is any; true when nothing waits any more. Each lane gets
     /// its packets in order.
     pub(crate) fn clear_backlog(&mut self, way: &mut Way<'_>) -> bool {
-        let Beyond { backlog, full, waiting, .. } = &mut self.more;
+        let Beyond { backlog, full, waiting, later, .. } = &mut self.more;
         full.clear();
-        *waiting = 0;
+        (*waiting, *later) = (0, false);
         // Once around: what finds no room is behind the others then, in the order in which it was.
         for _ in 0..backlog.len() {
             let Some((lane, packet)) = backlog.pop_front() else { break };
@@ -318,11 +328,15 @@ impl Segment {
         if self.more.backlog.is_empty() {
             return station.pass_watermarks();
         }
-        station.pass_watermarks_before(|egress, source| {
-            let of_source = |lane: usize| egress.lanes().get(lane).map(|l| l.source);
-            let waiting = self.more.backlog.iter().filter(|w| of_source(w.0) == Some(source));
-            waiting.map(|(_, packet)| packet.entry().seq()).reduce(|a, b| a.min(b))
-        });
+        let mut first = [None::<Seq>; u64::BITS as usize];
+        for (lane, packet) in &self.more.backlog {
+            let lane = station.egress.lanes().get(*lane);
+            if let Some(first) = lane.and_then(|lane| first.get_mut(lane.source)) {
+                let seq = packet.entry().seq();
+                *first = Some(first.map_or(seq, |first| first.min(seq)));
+            }
+        }
+        station.pass_watermarks_before(|source| first.get(source).copied().flatten());
     }
 
     /// Calls timers that are due by the wall clock; `ended` has the bits of sources whose end was
@@ -357,6 +371,10 @@ impl Segment {
             let place = |s: usize| promised.get(s).copied().flatten().map(|seq| (s, seq));
             let first = std::iter::once(more.last_source);
             let Some((source, promised)) = first.chain(others).find_map(place) else { continue };
+            // What it sends would have to wait behind what waits already.
+            if self.more.waits(source) {
+                continue;
+            }
             // Not before what it was given last.
             let last = more.places.get(source).copied().unwrap_or(promised);
             let seq = if last.before(promised) { promised } else { last };

@@ -458,11 +458,11 @@ impl Station {
     /// Promises on every source's lanes what its ingress promises.
     #[inline]
     pub(crate) fn pass_watermarks(&mut self) {
-        self.pass_watermarks_before(|_, _| None);
+        self.pass_watermarks_before(|_| None);
     }
 
     /// The same, but of each source nothing behind what still `waits` here to be sent.
-    pub(crate) fn pass_watermarks_before(&mut self, waits: impl Fn(&Egress, usize) -> Option<Seq>) {
+    pub(crate) fn pass_watermarks_before(&mut self, waits: impl Fn(usize) -> Option<Seq>) {
         if !self.any_ordered {
             return;
         }
@@ -470,7 +470,7 @@ impl Station {
             if !self.egress.is_ordered(source) {
                 continue;
             }
-            let (comes, waits) = (self.ingress.frontier(source), waits(&self.egress, source));
+            let (comes, waits) = (self.ingress.frontier(source), waits(source));
             if let Some(seq) = [comes, waits].into_iter().flatten().reduce(|a, b| a.min(b)) {
                 self.egress.set_watermark(source, seq);
             }

@@ -62,6 +62,24 @@ fn a_graph_that_stands_still_ends_when_it_is_asked_to_and_counts_what_was_under_
 }
 
 #[test]
+fn it_ends_in_time_while_a_successor_is_still_to_be_started() {
+    let scratch = Scratch::new("ending-restart");
+    let (policy, drops) = (scratch.policy(CHAIN), scratch.file("drops.pcapng"));
+    let drops = drops.display().to_string();
+    let args = ["--bind", "0=gen:rate=20000", "--bind", "1=null", "--restart-delay", "60000"];
+    let more = ["--drain", "1", "--dump-drops", &drops];
+    let mut run = Run::start(&policy, &[&args[..], &more].concat());
+    run.wait_for_workers(5);
+    run.kill_often("x", 9);
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    assert_eq!(finished.code, Some(1), "{:?}", finished.said);
+    assert!(finished.report["sound"].as_bool().unwrap(), "{:#}", finished.report);
+    assert!(finished.number("/undrained") > 0, "nothing waited for it: {:#}", finished.report);
+    assert!(finished.number("/undrained") <= finished.number("/balance/lost"));
+}
+
+#[test]
 fn a_graph_that_drains_in_time_ends_as_ever() {
     let scratch = Scratch::new("ending-sound");
     let policy = scratch.policy(CHAIN);

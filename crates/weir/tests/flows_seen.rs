@@ -78,12 +78,15 @@ fn one_that_is_stopped_is_ended_in_time_although_it_is_asked() {
     let (took, said) = asks.join().unwrap();
     assert!(at - begun < Duration::from_secs(6), "it was let stand for {:?}", at - begun);
     assert!(took < BOUND, "it took {took:?}: {said:?}");
+    // The others' flows are there, whatever came of its own.
+    let counts = said.out["flows"]["counts"].as_array().unwrap();
+    assert!(counts.len() >= 2, "{said:?}");
     end(moving, "ended");
 }
 
 #[test]
 fn the_successor_of_one_that_dies_answers_for_it() {
-    let moving = started("seen-dead", "0");
+    let (moving, mut answered) = (started("seen-dead", "0"), 0);
     for round in 0..5 {
         let asked = moving.run.workers()["mon#1"];
         // So that it has been asked, and has not answered, when it dies.
@@ -95,10 +98,12 @@ fn the_successor_of_one_that_dies_answers_for_it() {
         assert!(took < BOUND, "it took {took:?}: {said:?}");
         let all = counted(&said).is_some_and(|counts| counts.len() == 3);
         // Its successor may be long in coming where others have the machine.
+        answered += u32::from(all);
         assert!(all || said.out.to_string().contains("ask again"), "round {round}: {said:?}");
         assert!(!said.out.to_string().contains("died meanwhile"), "round {round}: {said:?}");
         wait_until("a successor", PATIENCE, || moving.run.workers().contains_key("mon#1"));
     }
+    assert!(answered > 0, "no successor ever answered");
     end(moving, "dead");
 }
 

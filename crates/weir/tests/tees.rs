@@ -61,6 +61,31 @@ fn instances_that_copy_do_not_wait_for_each_other_for_ever_whoever_dies() {
     }
 }
 
+/// Who takes one port's packets is away for longer than the patience, and the other port's go on meanwhile: whoever makes packets of both
+/// has no buffers for the first and does right not to take them.
+#[test]
+fn who_waits_for_buffers_of_one_port_is_not_named_for_taking_the_others_packets() {
+    const POLICY: &str = "
+Port<0> a;  Port<1> b;  Port<2> of_a;  Port<3> of_b;
+Tee t;  Tee u;  Null n;  MacSwap s;
+pipelet { a -> t;  b -> t;  t [t.out] -> u;  t [t.copy] -> u;  u [u.out] -> n;  u [u.copy] -> n;
+          n [ingress == 0] -> s;  n [ingress == 1] -> of_b;  s -> of_a; }";
+    let scratch = Scratch::new("tees-away");
+    let policy = scratch.policy(POLICY);
+    let args = "--bind 0=gen:rate=max --bind 1=gen:rate=max,seed=2 --bind 2=null --bind 3=null \
+                --pool 64 --ring 1024 --patience 0.5 --restart-delay 60000";
+    let mut run = Run::start(&policy, &args.split_whitespace().collect::<Vec<_>>());
+    run.wait_for_workers(8);
+    run.kill_often("s", 9);
+    run.wait_for_line("its successor", |line| line.contains("worker s runs again"));
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("one port waits");
+    let restarts = finished.restarts();
+    let named: Vec<_> = restarts.iter().filter(|(name, n)| *name != "s" && **n > 0).collect();
+    assert!(named.is_empty() && restarts["s"] == 9, "{restarts:?}: {:#?}", finished.said);
+}
+
 #[test]
 fn with_too_few_buffers_for_a_packet_of_each_port_it_is_refused_before_anything_runs() {
     let scratch = Scratch::new("tees-few");

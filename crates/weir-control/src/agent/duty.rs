@@ -95,7 +95,12 @@ impl Agent {
         let mut lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
         let full = |ring: &RingInspector<Entry>| ring.len() >= ring.capacity();
         lanes.any(|(lane, ring)| lane.from == w && !lane.closes && full(&ring.inspector))
-            || (self.setup.workers[w].creates && !self.has_buffers(w))
+            || self.may_lack_buffers(w)
+    }
+
+    /// True when worker `w` makes packets, and may have no buffers for those of some source.
+    fn may_lack_buffers(&self, w: usize) -> bool {
+        self.setup.workers[w].creates && !self.has_buffers(w)
     }
 
     /// True when worker `w` has free buffers beyond doubt: half of its pool, or of the share of each source that packets
@@ -146,9 +151,13 @@ impl Agent {
     }
 
     /// The lanes that worker `w` takes from next, each of its source: what is in front of them may be taken,
-    /// there is room further on, and nothing of that source goes before it.
+    /// there is room further on, and nothing of that source goes before it. None of a worker that may wait for buffers: it takes
+    /// of other sources what the one that it waits for has none for.
     pub(super) fn next_lanes(&self, w: usize) -> Vec<usize> {
         let mut next = Vec::new();
+        if self.may_lack_buffers(w) {
+            return next;
+        }
         for source in 0..self.setup.sources {
             let fronts = self.fronts(w, source);
             if !self.is_blocked(w, source) {

@@ -1,7 +1,8 @@
 //! The end of a graph that does not come to one: whoever asks for it has it within a bound, whatever its workers wait for.
 
-use super::{Agent, Event, State};
-use crate::audit::clear_lanes;
+use super::{Agent, State};
+use crate::audit::{clear_lanes, place};
+use std::collections::BTreeSet;
 use std::time::Instant;
 use weir_runtime::spec::EndSpec;
 
@@ -50,13 +51,17 @@ impl Agent {
             }
             self.memory.forget_stack(w);
         }
-        // What nobody has taken is lost with who would have. What was dropped and was to be written down is counted as dropped.
+        // What nobody has taken is lost with who would have, once each, whatever else somebody has written there. What was dropped and was
+        // to be written down is counted as dropped.
+        let mut seen = BTreeSet::new();
         for (lane, ring) in self.setup.lanes.iter().zip(&self.memory.lanes) {
             let to = self.setup.workers.get(lane.to);
             if lane.has_packets() && to.is_some_and(|to| !matches!(to.end, EndSpec::Dump(_))) {
-                let packets =
-                    ring.inspector.unclaimed().into_iter().filter(|entry| entry.is_packet());
-                let packets = packets.count() as u64;
+                let d = self.setup.lane_domain(lane);
+                let shape = self.memory.domains[d].shape();
+                let entries = ring.inspector.unclaimed().into_iter();
+                let buffers = entries.filter_map(|entry| place(&entry, shape));
+                let packets = buffers.filter(|buffer| seen.insert((d, *buffer))).count() as u64;
                 self.workers[lane.to].lost += packets;
                 lost += packets;
             }
@@ -65,6 +70,5 @@ impl Agent {
             clear_lanes(&self.setup, &mut self.memory, d);
         }
         self.undrained = Some(lost);
-        self.events.push_back(Event::CutShort { lost });
     }
 }

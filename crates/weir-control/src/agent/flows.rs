@@ -291,7 +291,12 @@ impl Agent {
         let asks = matches!(open.answer, Answer::Listed { .. });
         for w in workers {
             self.flows.waiting.note(w, &open.order);
-            match self.give(w, &open.order) {
+            let given = match asks && self.generation.holds_still() {
+                // Who rests reads no message: they would fill its socket.
+                true => Given::Full,
+                false => self.give(w, &open.order),
+            };
+            match given {
                 Given::Told => drop(open.waits.insert(w)),
                 Given::Full if !asks => open.fail(&self.setup.workers[w].name, Given::FULL),
                 Given::Later | Given::Full => {

@@ -272,6 +272,11 @@ impl Generation {
         }
     }
 
+    /// True while workers rest, or are about to, to hand over what they know.
+    pub(super) fn holds_still(&self) -> bool {
+        self.asked
+    }
+
     /// A successor of worker `w` begins, which was asked nothing.
     pub(super) fn expects_nothing(&mut self, w: usize) {
         self.stale.remove(&w);

@@ -1,10 +1,8 @@
 //! A graph that runs to be measured: what arrives of as much as is taken, and the rate that it sustains.
 
 use super::machine::{cpu_time_ns, round_trip};
-use super::sample::{
-    BenchError, Measured, READY, SampleArgs, SearchedRate, WARM_UP, delivered, ready_by, watch,
-};
-use super::search::{Goal, MOST, sustainable};
+use super::sample::{BenchError, Measured, READY, SampleArgs, WARM_UP, delivered, ready_by, watch};
+use super::search::{Found, Goal, MOST, sustainable};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{self, RunOptions};
@@ -81,7 +79,7 @@ impl<'a> Running<'a> {
         let mpps = packets as f64 / took.as_secs_f64() / 1e6;
         let sustained = match self.args.searches && !self.keeps_core {
             true if packets > 0 => Some(self.search(mpps * 1e6)?),
-            true => Some(SearchedRate { mpps: 0.0, is_closed: true }),
+            true => Some(Found { rate: 0.0, is_closed: true }),
             false => None,
         };
         let Running { args, agent, real_time, withheld, before, .. } = self;
@@ -97,15 +95,14 @@ impl<'a> Running<'a> {
     }
 
     /// The rate that is sustained of a source that does not wait, from what arrives of as much as is taken.
-    fn search(&mut self, full: f64) -> Result<SearchedRate, BenchError> {
+    fn search(&mut self, full: f64) -> Result<Found, BenchError> {
         let goal = Goal::from_full_load(self.args.span(), full);
         // All buffers may be under way.
         let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
-        let found = sustainable(&goal, MOST, Some(full), |rate, span| {
+        sustainable(&goal, MOST, Some(full), |rate, span| {
             self.drain(drains)?;
             self.offer(rate, span)
-        })?;
-        Ok(SearchedRate { mpps: found.rate / 1e6, is_closed: found.is_closed })
+        })
     }
 
     /// Lets what another rate has left on its way arrive, which takes so long at most, or twice that where others have the cores, and the workers

@@ -3,6 +3,7 @@
 use super::machine::{Machine, restore};
 use super::own;
 use super::running::{Running, STARTS};
+use super::search::Found;
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -144,18 +145,9 @@ pub struct Measured {
     /// Processor time a packet of all workers, source and sink included, in nanoseconds; `None` where the kernel keeps no account or no packet
     /// came.
     pub cpu_ns: Option<f64>,
-    /// The rate that is sustained, where it was searched for.
+    /// The rate of a source that does not wait that is sustained, where it was searched for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sustained: Option<SearchedRate>,
-}
-
-/// The highest rate of a source that does not wait of which all but half a percent arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct SearchedRate {
-    /// Million packets a second; 0.0: none was held.
-    pub mpps: f64,
-    /// The search ended with its bounds as close as they should be.
-    pub is_closed: bool,
+    pub sustained: Option<Found>,
 }
 
 impl Measured {

@@ -3,6 +3,7 @@
 //! (MLRsearch's goal exceed ratio of one half), as the machine's own pauses spoil single ones; and each phase finds both of its bounds itself, so
 //! that an unlucky trial of an earlier one decides nothing.
 
+use serde::Serialize;
 use std::time::Duration;
 use weir_packet::BATCH;
 
@@ -44,9 +45,9 @@ impl Goal {
 }
 
 /// What a search has found.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Found {
-    /// The highest rate that was held in the last phase; 0.0: none was.
+    /// The highest rate that was held in the last phase, packets a second; 0.0: none was.
     pub rate: f64,
     /// A rate within the goal's width above it was not; or it is the most that may be offered.
     pub is_closed: bool,

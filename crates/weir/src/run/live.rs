@@ -133,8 +133,7 @@ impl Live {
                 self.say(&format!("not relinked: {why}; the graph goes on as it was"));
             }
             Event::Warning { text, .. } => self.say(&format!("warning: {text}")),
-            // What was lost is said at the end, with the report.
-            Event::Ready { .. } | Event::CutShort { .. } | Event::Finished => {}
+            Event::Ready { .. } | Event::Finished => {}
         }
     }
 

@@ -248,6 +248,18 @@ impl Run {
         workers
     }
 
+    /// Kills a worker and its successors, each when it runs. The pause before each start is twice as long as that before the one before: with
+    /// `--restart-delay 60000` and nine kills the last one is away for 1.3 s.
+    pub fn kill_often(&mut self, name: &str, times: usize) {
+        for kill in 0..times {
+            if kill > 0 {
+                let again = format!("worker {name} runs again");
+                self.wait_for_line("a successor", |line| line.contains(&again));
+            }
+            kill_process(self.workers()[name], Signal::KILL).unwrap();
+        }
+    }
+
     /// Waits until so many workers are there and have taken their work up: each has attached to
     /// its memory (which root can see) or closed its sandbox behind it.
     pub fn wait_for_workers(&self, n: usize) -> BTreeMap<String, Pid> {

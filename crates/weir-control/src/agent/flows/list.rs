@@ -187,6 +187,9 @@ impl Agent {
 
     /// Who had not read what he was told before is told now, if he has.
     fn tell_who_has_read(&mut self) {
+        if self.generation.holds_still() {
+            return;
+        }
         let is_question = |open: &Open| matches!(open.answer, Answer::Listed { .. });
         let open = self.flows.open.iter().filter(|(_, open)| is_question(open));
         let untold = open.flat_map(|(t, open)| open.untold.iter().map(move |w| (*t, *w, open)));
@@ -216,7 +219,9 @@ impl Agent {
         if untold {
             return Some(Given::FULL);
         }
-        if self.liveness.is_silent_for(w, SOON / 2) {
+        // While the graph is held still nobody looks for signs of life: what is known of them is old.
+        let is_deaf = || !self.memory.workers[w].has_taken_commands();
+        if !self.is_relinking() && is_deaf() && self.liveness.is_silent_for(w, SOON / 2) {
             return Some("gives no sign of life, or had no processor; ask again");
         }
         (waited >= LATE).then_some("is at work, and has not answered within 30 s; ask again")

@@ -1,7 +1,8 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, Measured, SampleArgs, SearchedRate, spread, write_json};
+use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_json};
+use crate::bench::search::Found;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -100,7 +101,7 @@ impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
         let Measured { mpps, round_trip_ns, withheld, cpu_ns, sustained, real_time: _ } = measured;
-        let held = |found: SearchedRate| Held { value: found.mpps, open: !found.is_closed };
+        let held = |found: Found| Held { value: found.rate / 1e6, open: !found.is_closed };
         let sustained = sustained.map(held);
         Sample { not_granted: withheld, cpu_ns, sustained, ..Sample::of(mpps, round_trip_ns) }
     }

@@ -168,8 +168,8 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         true => String::new(),
         false => format!("{} against {}; ", now.version, before.version),
     };
-    let mut changes: Vec<f64> = groups.iter().flat_map(|g| &g.places).map(|(c, _)| *c).collect();
-    let too_few = changes.len() < moods + fewer;
+    let counted: usize = groups.iter().map(|g| g.places.len()).sum();
+    let too_few = counted < moods + fewer;
     let mut not = String::new();
     for (places, why) in
         [(moods, "words crossed cores at another speed"), (fewer, "samples of them failed")]
@@ -179,12 +179,17 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         }
     }
     let moods = not;
-    changes.sort_by(f64::total_cmp);
-    let Some(middle) = changes.get(changes.len() / 2) else {
+    let middle = |is_held: bool| {
+        let of = groups.iter().filter(|g| g.is_held == is_held).flat_map(|g| &g.places);
+        let mut changes: Vec<f64> = of.map(|(change, _)| *change).collect();
+        changes.sort_by(f64::total_cmp);
+        changes.get(changes.len() / 2).copied()
+    };
+    let Some(full) = middle(false) else {
         return (Outcome::Open, format!("{builds}no place in common{moods}"), Vec::new());
     };
     if too_few {
-        let text = format!("{builds}{} places in common{moods}", changes.len());
+        let text = format!("{builds}{counted} places in common{moods}");
         return (Outcome::Open, text, Vec::new());
     }
     let families: Vec<Vec<&Group<'_>>> = [false, true]
@@ -207,8 +212,9 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         _ => Outcome::Differs,
     };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
+    let held = middle(true).map_or(String::new(), |held| format!(" ({held:+.1} % sustained)"));
     let text = format!(
-        "{builds}{middle:+.1} % at the median place, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}"
+        "{builds}{full:+.1} % at the median place{held}, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}"
     );
     (outcome, text, beyond)
 }
@@ -387,7 +393,12 @@ mod tests {
         assert!(same.outcome == Outcome::Agrees && same.text.contains("0 of 40"), "{same}");
         let slower = all(&[with(0.9)], &[with(0.5)]).remove(0);
         assert_eq!(slower.outcome, Outcome::Differs, "{slower}");
-        assert!(slower.text.contains("20 of 40 places"), "{slower}");
+        assert!(
+            slower
+                .text
+                .starts_with("+0.0 % at the median place (-44.4 % sustained), 20 of 40 places"),
+            "{slower}"
+        );
         assert!(slower.text.contains("fused, sustained at 3 -44 %"), "{slower}");
     }
 

@@ -46,6 +46,12 @@ pub fn line(line: Arguments<'_>) {
     write(format!("{}\n", escaped(&line.to_string())));
 }
 
+/// Prints a line to standard output as `println` does, but goes on when nobody reads it any more: what is measured goes into files, too.
+macro_rules! print_line {
+    ($($arg:tt)*) => {{ let _ = $crate::say::tell(&format!("{}\n", format_args!($($arg)*))); }};
+}
+pub(crate) use print_line;
+
 /// Lines that are ready, such as warnings, to standard error.
 pub fn warn(lines: &str) {
     write(escaped(lines).into_owned());

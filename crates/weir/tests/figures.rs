@@ -82,6 +82,44 @@ fn a_run_that_is_interrupted_is_taken_up_where_it_was_and_compared_with_an_earli
     }
 }
 
+#[test]
+fn what_another_run_left_is_not_lost_and_nonsense_is_refused_before_anything_is_measured() {
+    if !has_two_cores() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let out = scratch.file("figures");
+    std::fs::create_dir(&out).unwrap();
+    let refused = |more: &[&str], says: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command.args(["bench", "figure", "unf-7", "--out"]).arg(&out).args(more);
+        let ended = command.current_dir(root()).stdin(Stdio::null()).output().unwrap();
+        assert!(!ended.status.success(), "{more:?}: {}", said(&ended));
+        assert!(said(&ended).contains(says), "{more:?}: {}", said(&ended));
+    };
+    for odd in ["nan", "inf", "0.01", "61"] {
+        refused(&["--seconds", odd], "0.05 to 60");
+    }
+    refused(&["--samples", "0"], "one at least");
+    for cores in [["1", "1"], ["0", "9999"]] {
+        refused(&["--device-core", cores[0], "--chain-core", cores[1]], "two of the cores");
+    }
+    let itself = out.display().to_string();
+    refused(&["--against", &itself], "a run agrees with itself");
+    // What another program took, or nobody can read.
+    for text in ["{", "{}"] {
+        std::fs::write(out.join("unf-7.json"), text).unwrap();
+        refused(&[], "unf-7: what the folder has of it was taken by another program");
+        refused(&[], "--fresh measures anew, --out chooses another folder");
+        assert_eq!(std::fs::read_to_string(out.join("unf-7.json")).unwrap(), text);
+    }
+    // Told from the samples of another figure, which would be measured for it.
+    std::fs::remove_file(out.join("unf-7.json")).unwrap();
+    std::fs::write(out.join("unf-5a.json"), "{}").unwrap();
+    let ended = bench(&["figure", "unf-yielding"], &out).output().unwrap();
+    assert!(said(&ended).contains("unf-5a: what the folder has of it"), "{}", said(&ended));
+}
+
 /// A figure's file with five samples of each point, all of them what the first was, times `factor`.
 fn write_fivefold(record: &Value, factor: f64, to: &Path) {
     let mut record = record.clone();

@@ -34,7 +34,7 @@ pub fn main(args: &ChainArgs) -> ExitCode {
 
 fn run(args: &ChainArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    println!(
+    crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, buffers from the pool \
          and back, ring {}, pool {}",
         args.traffic.sampling.chain_core,
@@ -73,10 +73,10 @@ fn print_table(args: &ChainArgs, samples: &[Sample]) {
     let fast: Vec<&Sample> = samples.iter().filter(|s| s.measured.is_fast()).collect();
     print_regime(samples.iter().map(|s| &s.measured));
     if samples.iter().any(|s| s.isolated && !s.measured.real_time) {
-        println!("without the real-time class (not permitted, or left out)");
+        crate::say::print_line!("without the real-time class (not permitted, or left out)");
     }
-    println!("Mpps, min / median / max; only samples in the fast regime");
-    println!("{:>3}  {:^24}  {:^24}  isolated / fused", "n", "isolated", "fused");
+    crate::say::print_line!("Mpps, min / median / max; only samples in the fast regime");
+    crate::say::print_line!("{:>3}  {:^24}  {:^24}  isolated / fused", "n", "isolated", "fused");
     for &length in &args.length {
         let of = |isolated: bool| {
             let these = fast.iter().filter(|s| s.length == length && s.isolated == isolated);
@@ -92,6 +92,10 @@ fn print_table(args: &ChainArgs, samples: &[Sample]) {
             Some([a, b, c]) => format!("{a:.2} / {b:.2} / {c:.2}"),
             None => "-".into(),
         };
-        println!("{length:>3}  {:^24}  {:^24}  {ratio}", show(of(true)), show(of(false)));
+        crate::say::print_line!(
+            "{length:>3}  {:^24}  {:^24}  {ratio}",
+            show(of(true)),
+            show(of(false))
+        );
     }
 }

@@ -138,14 +138,14 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
     if args.tables {
         kinds.retain(|kind| kind.veth == args.inside && kind.is_in_tables());
     }
-    println!(
+    crate::say::print_line!(
         "Edge Firewall -> Monitor -> Application Firewall; all workers on core {}, whose time is counted",
         args.core
     );
     let mut captures = Vec::new();
     for (path, (frames, left_out)) in &recorded {
         if *left_out > 0 {
-            println!(
+            crate::say::print_line!(
                 "{}: {left_out} records left out: not Ethernet, cut, or longer than {LONGEST} bytes",
                 path.display()
             );
@@ -231,13 +231,19 @@ fn saved(less: f64, more: f64) -> f64 {
 fn print(path: &Path, frames: usize, mhz: f64, kinds: &[Kind], samples: &[Sample]) {
     let of = |name: &'static str| samples.iter().filter(move |s| s.kind == name);
     let cycles = |ns: f64| ns * mhz / 1e3;
-    println!("\n{}: {frames} frames, over and over", path.display());
-    println!("cycles per packet ({mhz:.0} MHz), min / median / max");
-    println!("{:<26}{:^24}{:^24}{:^24}", "", "overall", "without devices", "µNFs alone");
+    crate::say::print_line!("\n{}: {frames} frames, over and over", path.display());
+    crate::say::print_line!("cycles per packet ({mhz:.0} MHz), min / median / max");
+    crate::say::print_line!(
+        "{:<26}{:^24}{:^24}{:^24}",
+        "",
+        "overall",
+        "without devices",
+        "µNFs alone"
+    );
     for kind in kinds {
         let column = |part: Part| three(of(kind.name).map(|s| cycles(part(s))), 0);
         let lost: u64 = of(kind.name).map(|s| s.lost).sum();
-        println!(
+        crate::say::print_line!(
             "{:<26}{:^24}{:^24}{:^24}{}",
             kind.name,
             column(PARTS[0]),
@@ -246,7 +252,7 @@ fn print(path: &Path, frames: usize, mhz: f64, kinds: &[Kind], samples: &[Sample
             if lost > 0 { format!("  {lost} packets lost") } else { String::new() }
         );
     }
-    println!("saved in %, in the same round");
+    crate::say::print_line!("saved in %, in the same round");
     let ratio = |less: &Kind, more: &Kind, part: &dyn Fn(&Sample) -> f64| {
         let pairs: Vec<f64> =
             of(less.name).zip(of(more.name)).map(|(a, b)| saved(part(a), part(b))).collect();
@@ -257,7 +263,7 @@ fn print(path: &Path, frames: usize, mhz: f64, kinds: &[Kind], samples: &[Sample
         if kinds.contains(less) && kinds.contains(more) {
             let [overall, without, alone] = PARTS.map(|part| ratio(less, more, &part));
             let name = format!("{} against {}", less.name, more.name);
-            println!("{name:<54}{overall:^24}{without:^24}{alone:^24}");
+            crate::say::print_line!("{name:<54}{overall:^24}{without:^24}{alone:^24}");
         }
     }
     let [Some(base), Some(isolated), Some(fused)] = (match kinds.first().map(|kind| kind.veth) {
@@ -266,14 +272,16 @@ fn print(path: &Path, frames: usize, mhz: f64, kinds: &[Kind], samples: &[Sample
     }) else {
         return;
     };
-    println!(
+    crate::say::print_line!(
         "by type, against `{}`: its cycles per packet and weight there; saved in % by `{}` (Table II) and `{}` (Table I)",
-        base.name, isolated.name, fused.name
+        base.name,
+        isolated.name,
+        fused.name
     );
     let types: BTreeSet<&String> = of(base.name).flat_map(|s| s.ns.keys()).collect();
     for what in types {
         let part = |s: &Sample| s.ns.get(what).copied().unwrap_or(0.0);
-        println!(
+        crate::say::print_line!(
             "{what:<16}{:^24}{:>18} %{:^26}{:^26}",
             three(of(base.name).map(|s| cycles(part(s))), 0),
             three(of(base.name).map(|s| part(s) / s.without(&[]) * 100.0), 1),

@@ -32,6 +32,7 @@ use super::machine::round_trip;
 use super::sample::{BenchError, SampleArgs, finish, progress};
 use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
+pub use make::OTHERS;
 use make::make;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -65,7 +66,7 @@ pub struct AllArgs {
 
 #[derive(clap::Args)]
 // Half an hour is for all figures.
-#[command(mut_arg("seconds", |arg| arg.default_value("0.3")))]
+#[command(mut_arg("seconds", |arg| arg.default_value("0.25")))]
 struct OutArgs {
     /// Where to: FIGURE.json, .csv and .svg, FIGURE-histogram.csv where samples have histograms, and report.html.
     #[arg(long, default_value = "weir-figures")]
@@ -171,14 +172,14 @@ impl Effort<'_> {
             return;
         }
         progress("");
-        println!("    left out: {what}");
+        crate::say::print_line!("    left out: {what}");
         left_out.push(what.to_owned());
     }
 
     /// Says that a sample failed: its place has one less, and the finding tells it.
     fn fail(&self, line: &str, x: f64, why: &str) {
         progress("");
-        println!("    failed: {}: {why}", data::place(line, x));
+        crate::say::print_line!("    failed: {}: {why}", data::place(line, x));
         Failed::count(&mut self.failed.borrow_mut(), line, x, why);
     }
 
@@ -219,7 +220,11 @@ impl Effort<'_> {
             match measure(point) {
                 Ok(samples) => {
                     for (name, x, sample) in samples {
-                        data::add(&mut series, &name, x, sample);
+                        match sample.is_finite() {
+                            true => data::add(&mut series, &name, x, sample),
+                            // Kept, it could not be read again.
+                            false => self.fail(&name, x, &BenchError::NoNumber.to_string()),
+                        }
                     }
                 }
                 Err(e) => {
@@ -256,13 +261,18 @@ pub fn main(args: &FigureArgs) -> ExitCode {
                 }
                 _ => format!("about {} s", figure.seconds),
             };
-            println!(
+            crate::say::print_line!(
                 "{:<16} {} ({})\n{:>16} {}\n{:>16} {takes}",
-                figure.name, figure.title, figure.source, "", figure.claim, ""
+                figure.name,
+                figure.title,
+                figure.source,
+                "",
+                figure.claim,
+                ""
             );
         }
         let seconds: u32 = catalog::all().map(|figure| figure.seconds).sum();
-        println!(
+        crate::say::print_line!(
             "all: about {} min with the usual samples (of each point one after the other, of all figures in turn)",
             seconds.div_ceil(60)
         );

@@ -104,7 +104,7 @@ pub fn main(args: &FirewallArgs) -> ExitCode {
 fn run(args: &FirewallArgs) -> Result<(), BenchError> {
     let recorded = args.payloads.as_deref().map(payloads).transpose()?;
     let machine = prepare()?;
-    println!(
+    crate::say::print_line!(
         "CheckIpHeader -> L3L4Filter -> HttpClassifier fused on core {}, generator and sink on core {}; {} flows \
          that hit the rules evenly, all pass, no verdict cache; ring {}, pool {}",
         args.sampling.chain_core,
@@ -171,15 +171,20 @@ pub fn lookup_ns(rules: usize, kind: RuleKind, core: usize) -> Result<f64, Bench
 fn print_table(cases: &[Case], samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
     if samples.iter().any(|s| !s.measured.real_time) {
-        println!("without the real-time class (not permitted, or left out)");
+        crate::say::print_line!("without the real-time class (not permitted, or left out)");
     }
-    println!(
+    crate::say::print_line!(
         "Mpps, min / median / max. Ceiling: one MacSwap instead of the firewall. Lookup: the classifier alone, ns per \
          packet"
     );
-    println!(
+    crate::say::print_line!(
         "{:>4} {:>6}  {:>9}  {:>6}  {:^20}  {:^20}  lookup",
-        "kind", "rules", "packets", "regime", "ceiling", "firewall"
+        "kind",
+        "rules",
+        "packets",
+        "regime",
+        "ceiling",
+        "firewall"
     );
     for case in cases.iter().filter(|case| !case.ceiling) {
         for fast in [true, false] {
@@ -192,7 +197,7 @@ fn print_table(cases: &[Case], samples: &[Sample]) {
             if ceiling.is_none() && firewall.is_none() {
                 continue;
             }
-            println!(
+            crate::say::print_line!(
                 "{:>4} {:>6}  {:>9}  {:>6}  {:^20}  {:^20}  {}",
                 format!("{:?}", case.kind),
                 case.rules,

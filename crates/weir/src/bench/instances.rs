@@ -40,7 +40,7 @@ pub fn main(args: &InstancesArgs) -> ExitCode {
 fn run(args: &InstancesArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
-    println!(
+    crate::say::print_line!(
         "Busy as one instance on core {own}, and as two on cores {own} and {shared}; generator and sink on core \
          {shared}; {}-byte packets {}, ring {}, pool {}",
         args.traffic.size,
@@ -91,8 +91,8 @@ pub fn plan(sampling: &SampleArgs, text: &str, nf: &str, asked: Asked) -> Result
 
 fn print_table(args: &InstancesArgs, samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
-    println!("Mpps, min / median / max of all samples");
-    println!("{:>8}  {:^26}  {:^26}  two / one", "cycles", "one instance", "two");
+    crate::say::print_line!("Mpps, min / median / max of all samples");
+    crate::say::print_line!("{:>8}  {:^26}  {:^26}  two / one", "cycles", "one instance", "two");
     let show = |spread: Option<[f64; 3]>, digits: usize| match spread {
         Some([a, b, c]) => format!("{a:.digits$} / {b:.digits$} / {c:.digits$}"),
         None => "-".into(),
@@ -105,6 +105,11 @@ fn print_table(args: &InstancesArgs, samples: &[Sample]) {
         // Neighbours, so that what the machine does meanwhile strikes both alike.
         let pairs = samples.chunks_exact(2).filter(|pair| pair[0].cycles == cycles);
         let ratio = pairs.map(|pair| pair[1].measured.mpps / pair[0].measured.mpps).collect();
-        println!("{cycles:>8}  {:^26}  {:^26}  {}", of(1), of(2), show(spread(ratio), 2));
+        crate::say::print_line!(
+            "{cycles:>8}  {:^26}  {:^26}  {}",
+            of(1),
+            of(2),
+            show(spread(ratio), 2)
+        );
     }
 }

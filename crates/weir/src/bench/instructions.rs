@@ -53,7 +53,7 @@ enum BenchError {
 pub fn main(args: &InstructionsArgs) -> ExitCode {
     match run(args) {
         Ok(n) if n == args.packets => {
-            println!("{n} packets");
+            crate::say::print_line!("{n} packets");
             ExitCode::SUCCESS
         }
         Ok(n) => {

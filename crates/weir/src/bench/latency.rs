@@ -112,9 +112,11 @@ pub fn main(args: &LatencyArgs) -> ExitCode {
 
 fn run(args: &LatencyArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    println!(
+    crate::say::print_line!(
         "one packet at a time through MacSwap x {} on core {}, source and sink on core {}",
-        args.length, args.chain_core, args.device_core
+        args.length,
+        args.chain_core,
+        args.device_core
     );
     let names = [
         "isolated, polling",
@@ -177,14 +179,14 @@ fn setup(
         &[],
         Consolidate::Off,
     )?;
-    one_by_one(&plan, busy, !args.no_real_time, packets, 1)
+    let options = RunOptions { busy, real_time: !args.no_real_time, ..RunOptions::default() };
+    one_by_one(&plan, &options, packets, 1)
 }
 
 /// What is to run of a plan behind a source that gives `burst` packets at a time.
 pub fn one_by_one(
     plan: &Plan,
-    busy: bool,
-    real_time: bool,
+    options: &RunOptions,
     packets: Option<u64>,
     burst: u64,
 ) -> Result<Setup, BenchError> {
@@ -204,8 +206,7 @@ pub fn one_by_one(
         shuffled: false,
     };
     let binds = BTreeMap::from([(0, DeviceSpec::Listed(source)), (1, DeviceSpec::Null)]);
-    let options = RunOptions { busy, real_time, ..RunOptions::default() };
-    Ok(wiring::wire(plan, &binds, &BTreeMap::new(), &options)?)
+    Ok(wiring::wire(plan, &binds, &BTreeMap::new(), options)?)
 }
 
 /// Nanoseconds from just before the source takes its step until the sink has the packet; the next
@@ -286,7 +287,7 @@ fn idle(args: &LatencyArgs, isolated: bool) -> Result<f64, BenchError> {
     let mut agent = Agent::start(setup, RestartPolicy::default())?;
     wait_until_ready(&mut agent, workers)?;
     let end = Instant::now() + PATIENCE;
-    while delivered(&agent, workers - 1) < PACKETS {
+    while delivered(&agent, workers - 1)? < PACKETS {
         agent.turn(Duration::from_millis(1))?;
         if Instant::now() > end {
             return Err(LatencyError::Stuck("the chain").into());
@@ -315,15 +316,23 @@ pub fn percentiles(mut values: Vec<u64>) -> [u64; 4] {
 }
 
 fn print_table(kinds: &[Kind], trips: &[f64], [isolated, fused]: [f64; 2]) {
-    println!("core-to-core round trip, ns: {} (min / median / max)", show(spread(trips.to_vec())));
-    println!("µs                        min     p50     p99      max   medians of the rounds");
+    crate::say::print_line!(
+        "core-to-core round trip, ns: {} (min / median / max)",
+        show(spread(trips.to_vec()))
+    );
+    crate::say::print_line!(
+        "µs                        min     p50     p99      max   medians of the rounds"
+    );
     for kind in kinds {
         let us = |ns: u64| ns as f64 / 1e3;
         let [min, median, p99, max] = kind.ns.map(us);
         let medians = show(spread(kind.medians_ns.iter().map(|ns| us(*ns)).collect()));
-        println!("{:<22}{min:>7.1} {median:>7.1} {p99:>7.1} {max:>8.1}   {medians}", kind.name);
+        crate::say::print_line!(
+            "{:<22}{min:>7.1} {median:>7.1} {p99:>7.1} {max:>8.1}   {medians}",
+            kind.name
+        );
     }
-    println!(
+    crate::say::print_line!(
         "processor time 1 s after the last packet, agent included, of one core: isolated {:.2} %, fused {:.2} %",
         isolated * 100.0,
         fused * 100.0

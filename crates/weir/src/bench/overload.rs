@@ -39,7 +39,7 @@ pub fn main(args: &OverloadArgs) -> ExitCode {
 
 fn run(args: &OverloadArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    println!(
+    crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, ring {}, pool {}",
         args.traffic.sampling.chain_core,
         args.traffic.sampling.device_core,
@@ -89,10 +89,14 @@ fn sample(
 
 fn print_table(args: &OverloadArgs, samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
-    println!("Mpps, min / median / max of all samples");
-    println!(
+    crate::say::print_line!("Mpps, min / median / max of all samples");
+    crate::say::print_line!(
         "{:>2}  {:>8}  {:>7}  {:^22}  {:^22}  delivered / most",
-        "n", "", "offered", "most", "delivered"
+        "n",
+        "",
+        "offered",
+        "most",
+        "delivered"
     );
     let show = |values: Vec<f64>, digits: usize| match spread(values) {
         Some([a, b, c]) => format!("{a:.digits$} / {b:.digits$} / {c:.digits$}"),
@@ -110,7 +114,7 @@ fn print_table(args: &OverloadArgs, samples: &[Sample]) {
                 let most = pairs().map(|[most, _]| most.measured.mpps).collect();
                 let delivered = pairs().map(|[_, over]| over.measured.mpps).collect();
                 let ratio = pairs().map(|[most, over]| over.measured.mpps / most.measured.mpps);
-                println!(
+                crate::say::print_line!(
                     "{length:>2}  {:>8}  {offered:>6}x  {:^22}  {:^22}  {}",
                     if isolated { "isolated" } else { "fused" },
                     show(most, 2),

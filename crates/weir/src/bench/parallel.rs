@@ -12,6 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use weir_control::wiring::RunOptions;
 use weir_device::{DeviceSpec, GeneratorSpec};
 use weir_plan::{Isolate, Plan};
 
@@ -66,7 +67,7 @@ fn run(args: &ParallelArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     let nf_cores = args.nf_cores.clone().unwrap_or_else(|| vec![own, shared]);
-    println!(
+    crate::say::print_line!(
         "Busy a -> b, c -> d in workers on cores {nf_cores:?}, b and c side by side and in sequence; source and sink \
          on core {shared}"
     );
@@ -122,7 +123,8 @@ fn sample(
     let mut latency_ns = BTreeMap::new();
     for &burst in &args.bursts {
         let _pinned = pin(sampling.device_core);
-        let setup = one_by_one(&plan, true, !sampling.no_real_time, None, burst)?;
+        let options = RunOptions { busy: true, ..sampling.options() };
+        let setup = one_by_one(&plan, &options, None, burst)?;
         latency_ns
             .insert(burst, percentiles(each_burst(setup, args.times, false, true, burst)?.ns));
     }
@@ -132,7 +134,7 @@ fn sample(
 
 fn print_table(args: &ParallelArgs, samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
-    println!(
+    crate::say::print_line!(
         "min / median / max of all samples' medians, and side by side against in sequence, in percent"
     );
     let change = |value: &dyn Fn(&Sample) -> f64, pairs: &[&[Sample]]| {
@@ -154,7 +156,7 @@ fn print_table(args: &ParallelArgs, samples: &[Sample]) {
             .filter(|pair| pair.first().is_some_and(|s| s.cycles == cycles))
             .collect();
         let line = |what: &str, value: &dyn Fn(&Sample) -> f64| {
-            println!(
+            crate::say::print_line!(
                 "{cycles:>6} cycles  {what:<16} in sequence {:<24} side by side {:<24} {} %",
                 of(false, value),
                 of(true, value),

@@ -79,9 +79,10 @@ pub fn main(args: &RelinkArgs) -> ExitCode {
 
 fn run(args: &RelinkArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
-    println!(
+    crate::say::print_line!(
         "CheckIpHeader, ConnTrack, MacSwap, PacketSizeHistogram on core {}, generator and sink on core {}; isolated and fused in turns",
-        args.sampling.chain_core, args.sampling.device_core
+        args.sampling.chain_core,
+        args.sampling.device_core
     );
     let cases: Vec<Case> = (args.flows.iter())
         .flat_map(|&flows| args.rates.iter().map(move |&rate| Case { flows, rate }))
@@ -123,10 +124,10 @@ fn changes(args: &RelinkArgs, case: Case) -> Result<Vec<Sample>, BenchError> {
     wait_until_ready(&mut agent, sink + 1)?;
     // Each flow has been seen.
     let end = Instant::now() + PATIENCE;
-    while delivered(&agent, sink) < u64::from(case.flows) {
+    while delivered(&agent, sink)? < u64::from(case.flows) {
         watch(&mut agent, Duration::from_millis(5))?;
         if Instant::now() > end {
-            return Err(ChangeError::Few(delivered(&agent, sink), case.flows).into());
+            return Err(ChangeError::Few(delivered(&agent, sink)?, case.flows).into());
         }
     }
     let mut all = Vec::new();
@@ -160,9 +161,13 @@ fn over(agent: &mut Agent) -> Result<Relinked, BenchError> {
 }
 
 fn print_table(cases: &[Case], samples: &[Sample]) {
-    println!(
+    crate::say::print_line!(
         "{:>7}  {:>12}  {:>8}  {:^24}  {:^24}  min / median / max of all changes",
-        "flows", "packets/s", "becomes", "pause, ms", "preparation, ms"
+        "flows",
+        "packets/s",
+        "becomes",
+        "pause, ms",
+        "preparation, ms"
     );
     let show = |values: Vec<f64>| match spread(values) {
         Some([a, b, c]) => format!("{a:.1} / {b:.1} / {c:.1}"),
@@ -172,7 +177,7 @@ fn print_table(cases: &[Case], samples: &[Sample]) {
         for isolated in [true, false] {
             let of = || samples.iter().filter(|s| s.case == *case && s.isolated == isolated);
             let rate = if case.rate == 0 { "all".to_owned() } else { case.rate.to_string() };
-            println!(
+            crate::say::print_line!(
                 "{:>7}  {rate:>12}  {:>8}  {:^24}  {:^24}",
                 case.flows,
                 if isolated { "isolated" } else { "fused" },

@@ -101,7 +101,7 @@ pub fn main(args: &ReplicationArgs) -> ExitCode {
 fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
-    println!(
+    crate::say::print_line!(
         "FlowMonitor, ConnTrack and HttpParser in one worker on core {own}, generator and sink on core {shared}; {}-byte \
          TCP segments, each an HTTP request, ring {}, pool {}",
         generator(args, 1).longest(),
@@ -141,7 +141,7 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
         }
     }
     print_recoveries(&recoveries);
-    not_back.iter().for_each(|why| println!("and one death without times: {why}"));
+    not_back.iter().for_each(|why| crate::say::print_line!("and one death without times: {why}"));
     args.traffic.write(&machine, &[All { samples, recoveries, not_back }])
 }
 
@@ -173,7 +173,9 @@ fn print_table(
     samples: &[Sample],
 ) {
     print_regime(samples.iter().map(|s| &s.measured));
-    println!("Mpps, min / median / max of all samples; part of what there is without a replica");
+    crate::say::print_line!(
+        "Mpps, min / median / max of all samples; part of what there is without a replica"
+    );
     let show = |spread: Option<[f64; 3]>, digits: usize| match spread {
         Some([a, b, c]) => format!("{a:.digits$} / {b:.digits$} / {c:.digits$}"),
         None => "-".into(),
@@ -186,7 +188,7 @@ fn print_table(
             let mpps = rounds.clone().filter_map(|r| Some(r.get(at)?.measured.mpps));
             let parts =
                 rounds.filter_map(|r| Some(r.get(at)?.measured.mpps / r.first()?.measured.mpps));
-            println!(
+            crate::say::print_line!(
                 "{flows:>9} flows  {mode:>10}  {:^24}  {}",
                 show(spread(mpps.collect()), 3),
                 show(spread(parts.collect()), 3)
@@ -200,7 +202,7 @@ fn print_recoveries(recoveries: &[Recovery]) {
         Some([a, b, c]) => format!("{a:.2} / {b:.2} / {c:.2}"),
         None => "-".into(),
     };
-    println!(
+    crate::say::print_line!(
         "kill -9 with {} flows in three NFs: {} ms until the first packet (min / median / max), {} ms until all flows are back, {} ms of \
          it for reading",
         show(|r| r.flows as f64 / NFS.len() as f64),

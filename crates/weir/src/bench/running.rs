@@ -1,7 +1,9 @@
 //! A graph that runs to be measured: what arrives of as much as is taken, and the rate that it sustains.
 
 use super::machine::{cpu_time_ns, round_trip};
-use super::sample::{BenchError, Measured, READY, SampleArgs, WARM_UP, delivered, ready_by, watch};
+use super::sample::{
+    BenchError, Measured, READY, SampleArgs, WARM_UP, delivered, ready_by, watch, watch_undisturbed,
+};
 use super::search::{Found, Goal, MOST, sustainable};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -39,8 +41,8 @@ pub struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    /// Starts it with ports 0 (bound to `source`) and 1 (to a null sink), and lets it run until `packets` have been delivered (or do not come:
-    /// for a while).
+    /// Starts it with ports 0 (bound to `source`) and 1 (to a null sink), and lets it run until `packets` have been delivered; an error when they do
+    /// not come.
     pub fn start(
         args: &'a SampleArgs,
         plan: &Plan,
@@ -58,8 +60,15 @@ impl<'a> Running<'a> {
         let sink = agent.setup().workers.len() - 1;
         watch(&mut agent, args.span() / 2)?;
         let patience = Instant::now() + WARM_UP;
-        while delivered(&agent, sink) < packets && Instant::now() < patience {
-            watch(&mut agent, Duration::from_millis(20))?;
+        loop {
+            let came = delivered(&agent, sink)?;
+            match came >= packets {
+                true => break,
+                false if Instant::now() >= patience => {
+                    return Err(BenchError::Few { came, wanted: packets });
+                }
+                false => watch(&mut agent, Duration::from_millis(20))?,
+            }
         }
         let withheld = options.real_time && !real_time;
         Ok(Running { args, agent, sink, keeps_core, real_time, withheld, before })
@@ -70,9 +79,9 @@ impl<'a> Running<'a> {
         let busy =
             |agent: &Agent, sink| cpu_time_ns((0..=sink).filter_map(|worker| agent.pid(worker)));
         let before_ns = busy(&self.agent, self.sink);
-        let (start, from) = (Instant::now(), delivered(&self.agent, self.sink));
-        watch(&mut self.agent, self.args.span())?;
-        let (took, to) = (start.elapsed(), delivered(&self.agent, self.sink));
+        let (start, from) = (Instant::now(), delivered(&self.agent, self.sink)?);
+        self.watch(self.args.span())?;
+        let (took, to) = (start.elapsed(), delivered(&self.agent, self.sink)?);
         let spent = busy(&self.agent, self.sink).zip(before_ns);
         let spent = spent.and_then(|(to, from)| to.checked_sub(from));
         let packets = to.saturating_sub(from);
@@ -113,13 +122,21 @@ impl<'a> Running<'a> {
         let mut before = None;
         while Instant::now() < latest {
             watch(&mut self.agent, REST)?;
-            let arrived = delivered(&self.agent, self.sink);
+            let arrived = delivered(&self.agent, self.sink)?;
             if before == Some(arrived) {
                 break;
             }
             before = Some(arrived);
         }
         Ok(())
+    }
+
+    /// Lets it run. Workers that are to keep their core are what is tried, whatever comes of it.
+    fn watch(&mut self, span: Duration) -> Result<(), BenchError> {
+        match self.keeps_core {
+            true => Ok(watch(&mut self.agent, span)?),
+            false => watch_undisturbed(&mut self.agent, span),
+        }
     }
 
     fn pace(&mut self, rate: u64) -> Result<(), BenchError> {
@@ -130,19 +147,19 @@ impl<'a> Running<'a> {
     fn offer(&mut self, rate: f64, span: Duration) -> Result<f64, BenchError> {
         let rate = rate.max(1.0) as u64;
         self.pace(rate)?;
-        watch(&mut self.agent, SETTLE)?;
-        let (start, from) = self.now();
-        watch(&mut self.agent, span)?;
-        let (end, to) = self.now();
+        self.watch(SETTLE)?;
+        let (start, from) = self.now()?;
+        self.watch(span)?;
+        let (end, to) = self.now()?;
         Ok(missing(rate, end.duration_since(start), to.saturating_sub(from)))
     }
 
     /// What has arrived, and when: others may have this process's core between looking at the one and at the other.
-    fn now(&self) -> (Instant, u64) {
+    fn now(&self) -> Result<(Instant, u64), BenchError> {
         let mut best: Option<(Duration, Instant, u64)> = None;
         for _ in 0..LOOKS {
             let before = Instant::now();
-            let arrived = delivered(&self.agent, self.sink);
+            let arrived = delivered(&self.agent, self.sink)?;
             let took = before.elapsed();
             if best.is_none_or(|(least, ..)| took < least) {
                 best = Some((took, before, arrived));
@@ -151,7 +168,7 @@ impl<'a> Running<'a> {
                 break;
             }
         }
-        best.map_or_else(|| (Instant::now(), 0), |(_, at, arrived)| (at, arrived))
+        best.map(|(_, at, arrived)| (at, arrived)).ok_or(BenchError::Unread)
     }
 }
 

@@ -5,6 +5,7 @@ use super::own;
 use super::running::{Running, STARTS};
 use super::search::Found;
 use crate::policy::{self, Consolidate};
+use rustix::thread::CpuSet;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -29,10 +30,10 @@ pub const READY: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
     /// Samples of each kind.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = at_least_one)]
     pub samples: usize,
-    /// Seconds per sample, after a warm-up of half of it.
-    #[arg(long, default_value_t = 0.4)]
+    /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
+    #[arg(long, default_value_t = 0.4, value_parser = seconds)]
     pub seconds: f64,
     /// Entries of each ring.
     #[arg(long, default_value_t = 4096)]
@@ -52,6 +53,17 @@ pub struct SampleArgs {
     /// Besides what arrives of as much as is taken the rate is searched for that is sustained: figures of throughput say so.
     #[arg(skip)]
     pub searches: bool,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let samples: usize = text.parse().map_err(|e| format!("{e}"))?;
+    if samples > 0 { Ok(samples) } else { Err("one at least".to_owned()) }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    let fits = (0.05..=60.0).contains(&seconds);
+    if fits { Ok(seconds) } else { Err("0.05 to 60".to_owned()) }
 }
 
 /// What benchmarks of a generator's packets are asked.
@@ -95,6 +107,22 @@ pub enum BenchError {
     NotStarted,
     #[error("not all workers were ready within {READY:?}")]
     NotReady,
+    #[error("what the sink has counted could not be read")]
+    Unread,
+    #[error("of {wanted} packets that were to come before it {came} did within {WARM_UP:?}")]
+    Few { came: u64, wanted: u64 },
+    #[error("the graph did not run undisturbed: {0}")]
+    Disturbed(String),
+    #[error("what was measured is no number")]
+    NoNumber,
+    #[error(
+        "--device-core and --chain-core have to be two of the cores that this process may use ({0} given)"
+    )]
+    Cores(String),
+    #[error("--against is the folder that is written to: a run agrees with itself")]
+    Itself,
+    #[error("{0}: {others}; --fresh measures anew, --out chooses another folder", others = super::figure::OTHERS)]
+    Others(String),
     #[error("cannot write {}: {source}", path.display())]
     Write { path: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", path.display())]
@@ -172,9 +200,11 @@ pub fn finish(result: Result<(), BenchError>) -> ExitCode {
 /// At Ctrl-C the session gets its place among others back, as at the end, and what would outlive this process is gone before it; workers end
 /// with it.
 fn restore_when_interrupted() {
-    use signal_hook::consts::{SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Without it only that is missing.
-    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]) else { return };
+    let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]) else {
+        return;
+    };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             restore();
@@ -193,7 +223,7 @@ pub fn prepare() -> Result<Machine, BenchError> {
     if machine.cores < 2 {
         return Err(BenchError::OneCore);
     }
-    println!(
+    crate::say::print_line!(
         "{}, {} cores, kernel {}{}",
         machine.processor,
         machine.cores,
@@ -226,6 +256,17 @@ impl SampleArgs {
             Consolidate::Off,
         )?;
         self.run(&plan, source)
+    }
+
+    /// The cores of devices and chain have to be two, which this process may use: words are sent from the one to the other.
+    pub fn check_cores(&self) -> Result<(), BenchError> {
+        let (own, chain) = (self.device_core, self.chain_core);
+        let set = rustix::thread::sched_getaffinity(None).ok();
+        let may = |core: usize| set.is_none_or(|set| core < CpuSet::MAX_CPU && set.is_set(core));
+        match own != chain && may(own) && may(chain) {
+            true => Ok(()),
+            false => Err(BenchError::Cores(format!("{own} and {chain}"))),
+        }
     }
 
     /// How long a sample takes.
@@ -316,11 +357,31 @@ pub fn watch(agent: &mut Agent, span: Duration) -> Result<(), AgentError> {
     }
 }
 
-/// Packets that worker `sink` was given.
-pub fn delivered(agent: &Agent, sink: usize) -> u64 {
+/// The same for a graph that is measured: an error when a worker did not come through it, or not in its class, as what was measured is then of
+/// something else.
+pub fn watch_undisturbed(agent: &mut Agent, span: Duration) -> Result<(), BenchError> {
+    watch(agent, span)?;
+    while let Some(event) = agent.event() {
+        let what = match event {
+            Event::Died { worker, how, .. } => format!("worker {worker} {how}"),
+            Event::Hung { worker, what } => format!("worker {worker} {what}"),
+            Event::Demoted => {
+                "real-time workers kept others from running, and have left the class".to_owned()
+            }
+            Event::Offence { worker, what } => format!("worker {worker} {what}"),
+            Event::Quarantined { worker } => format!("worker {worker} was replaced by a drain"),
+            _ => continue,
+        };
+        return Err(BenchError::Disturbed(what));
+    }
+    Ok(())
+}
+
+/// Packets that worker `sink` was given. What cannot be read is no 0: it would pass for a sample.
+pub fn delivered(agent: &Agent, sink: usize) -> Result<u64, BenchError> {
     match (agent.words(sink), agent.layout(sink)) {
-        (Some(words), Some(layout)) => NodeCounts::read(&words, &layout, 0).packets,
-        _ => 0,
+        (Some(words), Some(layout)) => Ok(NodeCounts::read(&words, &layout, 0).packets),
+        _ => Err(BenchError::Unread),
     }
 }
 
@@ -354,7 +415,7 @@ pub fn print_regime<'m>(samples: impl Iterator<Item = &'m Measured> + Clone) {
     if let Some([least, median, most]) =
         spread(samples.clone().flat_map(|s| s.round_trip_ns).collect())
     {
-        println!(
+        crate::say::print_line!(
             "core-to-core round trip {least:.0} / {median:.0} / {most:.0} ns (min/median/max); \
              {fast} of {} samples in the fast regime (≤ {FAST_NS:.0} ns)",
             samples.count()

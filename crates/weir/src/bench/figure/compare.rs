@@ -66,8 +66,17 @@ impl std::fmt::Display for Compared {
     }
 }
 
-/// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
-pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
+/// A run, compared.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Each figure that both runs have, but those that tell another's samples otherwise: they would count twice.
+    pub figures: Vec<Compared>,
+    /// Those that only the earlier run has: not asked for now, or they could not be made.
+    pub gone: Vec<String>,
+}
+
+/// Compares a run with an earlier one.
+pub fn all(before: &[Record], now: &[Record]) -> Comparison {
     let own = |record: &&Record| {
         let counts = |f: &Figure| {
             f.measure.is_taken() || matches!(f.measure, Measure::Of { anew: true, .. })
@@ -80,7 +89,9 @@ pub fn all(before: &[Record], now: &[Record]) -> Vec<Compared> {
         let (outcome, text, beyond) = one(before, now);
         Compared { name: now.name.clone(), outcome, text, beyond }
     });
-    compared.collect()
+    let is_gone = |b: &&Record| own(b) && !now.iter().any(|n| n.name == b.name);
+    let gone = before.iter().filter(is_gone).map(|b| b.name.clone()).collect();
+    Comparison { figures: compared.collect(), gone }
 }
 
 /// Whether the whole run agrees: no more of its figures differ than chance gives 99 of 100 runs, none by so many places that chance would give
@@ -102,7 +113,8 @@ pub fn whole(compared: &[Compared]) -> Outcome {
 }
 
 /// How many figures agree, which do not, and whether the run does.
-pub fn sum(compared: &[Compared]) -> String {
+pub fn sum(comparison: &Comparison) -> String {
+    let compared = &comparison.figures;
     let of = |outcome| compared.iter().filter(move |c| c.outcome == outcome);
     let names: Vec<&str> = of(Outcome::Differs).map(|c| c.name.as_str()).collect();
     let differ = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -115,8 +127,12 @@ pub fn sum(compared: &[Compared]) -> String {
             agree + names.len()
         ),
     };
+    let gone = match comparison.gone.as_slice() {
+        [] => String::new(),
+        gone => format!("; only the earlier run has {}", gone.join(", ")),
+    };
     format!(
-        "against the earlier run: {agree} figures agree, {open} cannot be compared; that differ: {differ}{run}"
+        "against the earlier run: {agree} figures agree, {open} cannot be compared; that differ: {differ}{run}{gone}"
     )
 }
 
@@ -169,11 +185,15 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         false => format!("{} against {}; ", now.version, before.version),
     };
     let counted: usize = groups.iter().map(|g| g.places.len()).sum();
-    let too_few = counted < moods + fewer;
+    let (gone, new) = (only(&before.series, &now.series), only(&now.series, &before.series));
+    let too_few = counted < moods + fewer + gone;
     let mut not = String::new();
-    for (places, why) in
-        [(moods, "words crossed cores at another speed"), (fewer, "samples of them failed")]
-    {
+    for (places, why) in [
+        (moods, "words crossed cores at another speed"),
+        (fewer, "samples of them failed"),
+        (gone, "only the earlier run has them"),
+        (new, "only this run has them"),
+    ] {
         if places > 0 {
             not += &format!("; {places} places not counted: {why}");
         }
@@ -290,6 +310,14 @@ fn alike(a: &Place, b: &Place) -> bool {
     }
 }
 
+/// How many places one run has and the other has not.
+fn only(these: &[Series], others: &[Series]) -> usize {
+    let has = |(s, p): &(&Series, &Place)| {
+        places(others).any(|(other, place)| other.name == s.name && place.x == p.x)
+    };
+    places(these).filter(|place| !has(place)).count()
+}
+
 fn places(series: &[Series]) -> impl Iterator<Item = (&Series, &Place)> {
     series.iter().flat_map(|s| s.places.iter().map(move |p| (s, p)))
 }
@@ -312,8 +340,13 @@ mod tests {
         record
     }
 
+    /// A run that has all that the earlier one has.
+    fn alone(figures: Vec<Compared>) -> Comparison {
+        Comparison { figures, gone: Vec::new() }
+    }
+
     fn against(now: Record) -> Compared {
-        all(&[of(|_| 100.0, 80.0)], &[now]).remove(0)
+        all(&[of(|_| 100.0, 80.0)], &[now]).figures.remove(0)
     }
 
     #[test]
@@ -340,8 +373,8 @@ mod tests {
             record.series[0].places.iter_mut().for_each(|place| place.samples.truncate(1));
             record
         };
-        assert_eq!(all(&[one(100.0)], &[one(50.0)])[0].outcome, Outcome::Open);
-        assert_eq!(all(&[one(100.0)], &[one(100.0)])[0].outcome, Outcome::Agrees);
+        assert_eq!(all(&[one(100.0)], &[one(50.0)]).figures[0].outcome, Outcome::Open);
+        assert_eq!(all(&[one(100.0)], &[one(100.0)]).figures[0].outcome, Outcome::Agrees);
     }
 
     #[test]
@@ -368,7 +401,7 @@ mod tests {
         let open = (0..4).map(|_| Compared { outcome: Outcome::Open, ..run(1, 0).remove(0) });
         let some: Vec<Compared> = run(3, 0).into_iter().chain(open).collect();
         assert_eq!(whole(&some), Outcome::Open);
-        let told = sum(&run(34, 2));
+        let told = sum(&alone(run(34, 2)));
         assert!(
             told.ends_with(
                 "the run as a whole agrees: 2 of 36 may differ by chance, and none plainly"
@@ -389,9 +422,9 @@ mod tests {
             }
             record
         };
-        let same = all(&[with(0.9)], &[with(0.9)]).remove(0);
+        let same = all(&[with(0.9)], &[with(0.9)]).figures.remove(0);
         assert!(same.outcome == Outcome::Agrees && same.text.contains("0 of 40"), "{same}");
-        let slower = all(&[with(0.9)], &[with(0.5)]).remove(0);
+        let slower = all(&[with(0.9)], &[with(0.5)]).figures.remove(0);
         assert_eq!(slower.outcome, Outcome::Differs, "{slower}");
         assert!(
             slower
@@ -417,7 +450,7 @@ mod tests {
             }
             record
         };
-        let compared = all(&[twice(50.0, 300.0)], &[twice(40.0, 200.0)]).remove(0);
+        let compared = all(&[twice(50.0, 300.0)], &[twice(40.0, 200.0)]).figures.remove(0);
         assert!(compared.text.contains("2 of 22 places"), "{compared}");
         assert_eq!(compared.outcome, Outcome::Agrees, "{compared}");
     }
@@ -431,7 +464,10 @@ mod tests {
         assert!(slow.text.contains("10 of 20 places beyond"), "{slow}");
         assert!(slow.text.contains("fused at 19 -50 %"), "{slow}");
         assert!(slow.text.contains("slowed on purpose against 0;"), "{slow}");
-        assert!(sum(&[slow]).contains("that differ: a; so the run as a whole differs: 0 of 1 may"));
+        assert!(
+            sum(&alone(vec![slow]))
+                .contains("that differ: a; so the run as a whole differs: 0 of 1 may")
+        );
     }
 
     #[test]
@@ -479,6 +515,28 @@ mod tests {
         assert_eq!(now.outcome, Outcome::Agrees, "{now}");
         assert!(now.text.contains("of 16 places"), "{now}");
         assert!(now.text.ends_with("4 places not counted: samples of them failed"), "{now}");
+    }
+
+    #[test]
+    fn what_only_one_run_has_is_told_and_where_most_is_gone_nothing_is_compared() {
+        let without = |gone: usize| {
+            let mut now = of(|_| 100.0, 80.0);
+            now.series[0].places.truncate(20 - gone);
+            now
+        };
+        let some = against(without(3));
+        assert_eq!(some.outcome, Outcome::Agrees, "{some}");
+        assert!(
+            some.text.ends_with("3 places not counted: only the earlier run has them"),
+            "{some}"
+        );
+        assert_eq!(against(without(11)).outcome, Outcome::Open);
+        let more = all(&[without(2)], &[of(|_| 100.0, 80.0)]).figures.remove(0);
+        assert!(more.text.ends_with("2 places not counted: only this run has them"), "{more}");
+        let mut other = of(|_| 100.0, 80.0);
+        other.name = "b".to_owned();
+        let without = all(&[of(|_| 100.0, 80.0), other], &[of(|_| 100.0, 80.0)]);
+        assert!(sum(&without).ends_with("; only the earlier run has b"), "{without:?}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The µNF paper's Fig. 10, its second part: how many cores a chain takes to sustain a wire's rate.
 
-use super::data::{Series, Verdict};
+use super::data::{Series, Verdict, add};
 use super::nfactor;
 use super::unf::{LINE_RATE, chain_of, generator, of_line_rate, plan_on};
 use super::values::{median, trend};
@@ -44,14 +44,23 @@ fn plan(
 pub fn fewest(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let source = || generator(60, Rate::PerSecond(LINE_RATE));
     let limit = || Ok(of_line_rate(effort.echo(source())?));
+    // One µNF on one core is one process either way, and measured once.
+    let (one, same) = (LENGTHS[0] as f64, |name: &str| name == KINDS[2].0);
     let points: Vec<_> = KINDS
         .iter()
         .flat_map(|&(name, whole, cores)| LENGTHS.map(|n| (name, n as f64, (n, whole, cores))))
+        .filter(|(name, n, _)| *n != one || !same(name))
         .collect();
-    effort.round_below(limit, &points, |(length, whole, cores)| {
+    let mut series = effort.round_below(limit, &points, |(length, whole, cores)| {
         let plan = plan(effort, length, whole, cores)?;
         Ok(of_line_rate(effort.sampling.run(&plan, source())?.into()))
-    })
+    })?;
+    let whole = series.iter().find(|line| line.name == KINDS[0].0);
+    let place = whole.and_then(|line| line.places.iter().find(|place| place.x == one)).cloned();
+    for sample in place.into_iter().flat_map(|place| place.samples) {
+        add(&mut series, KINDS[2].0, one, sample);
+    }
+    Ok(series)
 }
 
 pub fn judge(series: &[Series]) -> (Verdict, String) {
@@ -82,7 +91,6 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::data::add;
     use crate::bench::figure::data::tests::sample;
 
     #[test]

@@ -89,6 +89,15 @@ impl Sample {
         }
     }
 
+    /// Whether all that was measured is a number.
+    pub fn is_finite(&self) -> bool {
+        let tail = self.tail.unwrap_or_default();
+        let load = self.load.map_or([0.0; 2], |(rate, lost)| [rate, lost]);
+        let others =
+            [self.value, self.cpu_ns.unwrap_or(0.0), self.sustained.map_or(0.0, |s| s.value)];
+        [&tail[..], &load, &others, &self.round_trip_ns].concat().iter().all(|v| v.is_finite())
+    }
+
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
     pub fn is_alike(&self, other: &Sample) -> bool {
         let sum = |s: &Sample| s.round_trip_ns.iter().sum::<f64>();
@@ -230,7 +239,7 @@ impl From<&SampleArgs> for Taken {
     fn from(args: &SampleArgs) -> Self {
         Taken {
             samples: args.samples,
-            seconds: args.seconds,
+            seconds: args.span().as_secs_f64(),
             ring: args.ring,
             pool: args.pool,
             real_time: !args.no_real_time,
@@ -318,15 +327,29 @@ pub fn read(path: &Path) -> Result<Record, BenchError> {
         .map_err(|source| BenchError::Figure { path: path.to_owned(), source })
 }
 
-/// All figures of a folder, in the catalogue's order.
-pub fn read_all(folder: &Path) -> Result<Vec<Record>, BenchError> {
+/// What a folder has.
+pub struct Folder {
+    /// In the catalogue's order.
+    pub records: Vec<Record>,
+    /// What cannot be read, and why.
+    pub damaged: Vec<String>,
+}
+
+/// All figures of a folder. One that is damaged costs none of the others.
+pub fn read_all(folder: &Path) -> Result<Folder, BenchError> {
     let there = super::catalog::all().map(|figure| folder.join(format!("{}.json", figure.name)));
-    let records: Vec<Record> =
-        there.filter(|path| path.exists()).map(|path| read(&path)).collect::<Result<_, _>>()?;
-    if records.is_empty() {
-        return Err(BenchError::NoFigures(folder.to_owned()));
+    let (mut records, mut damaged) = (Vec::new(), Vec::new());
+    for path in there.filter(|path| path.exists()) {
+        match read(&path) {
+            Ok(record) => records.push(record),
+            Err(e) => damaged.push(e.to_string()),
+        }
     }
-    Ok(records)
+    match (records.is_empty(), damaged.first()) {
+        (true, None) => Err(BenchError::NoFigures(folder.to_owned())),
+        (true, Some(why)) => Err(BenchError::Failed(why.clone())),
+        _ => Ok(Folder { records, damaged }),
+    }
 }
 
 #[cfg(test)]
@@ -406,6 +429,30 @@ pub(super) mod tests {
         assert_eq!(series[0].places[0].spread(), Some([1.0, 3.0, 900.0]));
         assert_eq!(median(&series, "b", 4.0), 6.0);
         assert!(median(&series, "b", 5.0).is_nan());
+    }
+
+    #[test]
+    fn a_file_that_is_damaged_costs_no_other_and_a_folder_without_any_is_an_error() {
+        let folder = crate::bench::own::Folder::new("weir-data").unwrap();
+        assert!(matches!(read_all(folder.path()), Err(BenchError::NoFigures(_))));
+        record("unf-7").write(&folder.path().join("unf-7.json")).unwrap();
+        std::fs::write(folder.path().join("unf-6.json"), "{").unwrap();
+        let Folder { records, damaged } = read_all(folder.path()).unwrap();
+        assert_eq!((records.len(), records[0].name.as_str()), (1, "unf-7"));
+        assert!(damaged.len() == 1 && damaged[0].contains("unf-6.json"), "{damaged:?}");
+        std::fs::remove_file(folder.path().join("unf-7.json")).unwrap();
+        assert!(matches!(read_all(folder.path()), Err(BenchError::Failed(_))));
+    }
+
+    #[test]
+    fn what_is_no_number_could_not_be_read_again() {
+        let with = |value: f64| Sample { tail: Some([1.0, value]), ..sample(1.0) };
+        assert!(sample(1.0).is_finite() && with(2.0).is_finite());
+        for odd in [f64::NAN, f64::INFINITY] {
+            assert!(!sample(odd).is_finite() && !with(odd).is_finite());
+            let text = serde_json::to_string(&sample(odd)).unwrap();
+            assert!(serde_json::from_str::<Sample>(&text).is_err());
+        }
     }
 
     /// Lines of one place with one sample each.

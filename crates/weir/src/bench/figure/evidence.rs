@@ -25,18 +25,30 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 }
 
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
-    let records = data::read_all(&args.data)?;
+    let data::Folder { records, damaged } = data::read_all(&args.data)?;
+    damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
     let path = || args.page.clone();
     let text = std::fs::read_to_string(&args.page)
         .map_err(|source| BenchError::Read { path: path(), source })?;
     let (filled, rows) = fill(&text, &records);
+    let old = not_filled(&text, &records);
+    if !old.is_empty() {
+        crate::complain!(
+            "weir bench: {} has nothing of {}: their rows say what they said",
+            args.data.display(),
+            old.join(", ")
+        );
+    }
     if !args.write {
-        print!("{filled}");
+        let _ = crate::say::tell(&filled);
         return Ok(());
     }
-    std::fs::write(&args.page, filled)
+    // Whole or not at all.
+    let part = args.page.with_extension("part");
+    std::fs::write(&part, filled)
+        .and_then(|()| std::fs::rename(&part, &args.page))
         .map_err(|source| BenchError::Write { path: path(), source })?;
-    println!("{}: {rows} rows of {} figures", args.page.display(), records.len());
+    crate::say::print_line!("{}: {rows} rows of {} figures", args.page.display(), records.len());
     Ok(())
 }
 
@@ -60,10 +72,21 @@ fn fill(text: &str, records: &[Record]) -> (String, usize) {
     (out, rows)
 }
 
+/// The figure whose command a cell is.
+fn figure_of(cell: &str) -> Option<&str> {
+    cell.trim().strip_prefix("`weir bench figure ")?.strip_suffix('`')
+}
+
+/// Figures that have a row and of which there is nothing.
+fn not_filled<'p>(text: &'p str, records: &[Record]) -> Vec<&'p str> {
+    let named = text.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('|'));
+    named.filter_map(figure_of).filter(|name| !records.iter().any(|r| r.name == *name)).collect()
+}
+
 fn filled(line: &str, records: &[Record]) -> Option<String> {
     let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
     let of = |cell: &str| {
-        let name = cell.trim().strip_prefix("`weir bench figure ")?.strip_suffix('`')?;
+        let name = figure_of(cell)?;
         records.iter().find(|record| record.name == name)
     };
     let (at, record) = cells.iter().enumerate().find_map(|(i, cell)| Some((i, of(cell)?)))?;
@@ -142,6 +165,7 @@ mod tests {
         let (text, rows) = fill(page, &[found]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(rows, 1);
+        assert_eq!(not_filled(page, &[record("a")]), ["b"]);
         assert_eq!(lines[4], "| Fig. 1 | big | 3 / 4 Mpps **(missed)** | `weir bench figure a` |");
         assert_eq!(lines[5..], page.lines().collect::<Vec<_>>()[5..]);
         assert!(lines[2].starts_with("*Taken on* a processor, 2 cores"), "{}", lines[2]);

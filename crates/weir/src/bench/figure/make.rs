@@ -9,7 +9,7 @@ use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, SampleArgs, prepare, progress};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Samples for which the catalogue says how long a figure takes.
@@ -32,21 +32,27 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
     }
     let mut run =
         Run { machine: prepare()?, to, rounds: to.sampling.samples.max(1), begun: BTreeSet::new() };
+    // Before anything is measured: half an hour later it would be late.
+    to.sampling.check_cores()?;
     std::fs::create_dir_all(out)
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
-    // Before anything is measured: half an hour later it would be late.
-    let before = to.against.as_deref().map(data::read_all).transpose()?;
+    let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
+    run.must_not_lose(figures)?;
     let mut failed: Vec<(&str, String)> = Vec::new();
     // What is to be measured, and how many samples of it there are.
     let mut open: Vec<(&'static Figure, usize)> = Vec::new();
     for &figure in figures {
         let there = run.kept(figure).map_or(0, |record| record.effort.samples);
         if there >= run.rounds {
-            println!("{}: there already (--fresh measures it again)", figure.name);
+            crate::say::print_line!("{}: there already (--fresh measures it again)", figure.name);
             continue;
         }
         if there > 0 {
-            println!("{}: {there} of {} samples there already", figure.name, run.rounds);
+            crate::say::print_line!(
+                "{}: {there} of {} samples there already",
+                figure.name,
+                run.rounds
+            );
         }
         open.push((figure, there));
     }
@@ -57,7 +63,7 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
             if there >= round || failed.iter().any(|(name, _)| *name == figure.name) {
                 continue;
             }
-            println!(
+            crate::say::print_line!(
                 "{} (round {round} of {}, {} of {}; some {} s, {} min for all that follow)",
                 figure.name,
                 run.rounds,
@@ -79,21 +85,24 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
                         figure.1 = record.effort.samples;
                     }
                     if record.effort.samples >= run.rounds {
-                        println!(
+                        crate::say::print_line!(
                             "    {}\n    claim: {}\n    seen:  {} ({})",
-                            figure.title, figure.claim, record.finding, record.verdict
+                            figure.title,
+                            figure.claim,
+                            record.finding,
+                            record.verdict
                         );
                     }
                 }
                 Err(e) => {
                     progress("");
-                    println!("    failed: {e}");
+                    crate::say::print_line!("    failed: {e}");
                     failed.push((figure.name, format!("{}: {e}", figure.name)));
                 }
             }
         }
     }
-    println!("took {:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
+    crate::say::print_line!("took {:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     let failed = failed.into_iter().map(|(_, why)| why).collect();
     run.report(before.as_deref(), failed)
 }
@@ -112,8 +121,29 @@ impl Run<'_> {
         if self.to.fresh && !self.begun.contains(figure.name) {
             return None;
         }
-        let there = data::read(&self.to.out.join(format!("{}.json", figure.name))).ok()?;
+        let there = data::read(&self.path(figure)).ok()?;
         there.is_of(&self.machine, &self.to.sampling).then_some(there)
+    }
+
+    /// What another run has left in the folder stays, unless it is asked for anew.
+    fn must_not_lose(&self, figures: &[&'static Figure]) -> Result<(), BenchError> {
+        let bases = figures.iter().filter_map(|figure| match figure.measure {
+            Measure::Of { name, .. } => catalog::named(name),
+            _ => None,
+        });
+        let all = figures.iter().copied().chain(bases);
+        let is_others = |figure: &&Figure| {
+            self.path(figure).exists() && !self.to.fresh && self.kept(figure).is_none()
+        };
+        let others: BTreeSet<&str> = all.filter(is_others).map(|figure| figure.name).collect();
+        match others.is_empty() {
+            true => Ok(()),
+            false => Err(BenchError::Others(others.into_iter().collect::<Vec<_>>().join(", "))),
+        }
+    }
+
+    fn path(&self, figure: &Figure) -> PathBuf {
+        self.to.out.join(format!("{}.json", figure.name))
     }
 
     /// Brings a figure to `round` samples of each point, and leaves it in the folder.
@@ -148,7 +178,7 @@ impl Run<'_> {
         progress("");
         record.took_seconds += began.elapsed().as_secs_f64();
         (record.verdict, record.finding) = self::told(figure, &record);
-        record.write(&self.to.out.join(format!("{}.json", figure.name)))?;
+        record.write(&self.path(figure))?;
         self.begun.insert(figure.name);
         Ok(record)
     }
@@ -162,6 +192,8 @@ impl Run<'_> {
             }
             records => records?,
         };
+        let data::Folder { records, damaged } = records;
+        failed.extend(damaged);
         let (records, others) = of_this_run(records, &self.machine, &self.to.sampling);
         for record in &records {
             if let Err(e) = draw(out, record) {
@@ -170,15 +202,15 @@ impl Run<'_> {
         }
         let compared = before.map(|before| compare::all(before, &records));
         if let Some(compared) = &compared {
-            compared.iter().for_each(|figure| println!("{figure}"));
-            println!("{}", compare::sum(compared));
+            compared.figures.iter().for_each(|figure| crate::say::print_line!("{figure}"));
+            crate::say::print_line!("{}", compare::sum(compared));
         }
-        others.iter().for_each(|name| println!("{name}: {OTHERS}"));
+        others.iter().for_each(|name| crate::say::print_line!("{name}: {OTHERS}"));
         let path = out.join("report.html");
-        let page = page::page(&records, compared.as_deref(), &failed, &others);
+        let page = page::page(&records, compared.as_ref(), &failed, &others);
         std::fs::write(&path, page)
             .map_err(|source| BenchError::Write { path: path.clone(), source })?;
-        println!("{}", path.display());
+        crate::say::print_line!("{}", path.display());
         match failed.is_empty() {
             true => Ok(()),
             false => Err(BenchError::Failed(failed.join("; "))),
@@ -186,8 +218,19 @@ impl Run<'_> {
     }
 }
 
+/// An earlier run's figures, to compare with.
+fn earlier(folder: &Path, out: &Path) -> Result<Vec<Record>, BenchError> {
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    if real(folder).is_some_and(|folder| real(out) == Some(folder)) {
+        return Err(BenchError::Itself);
+    }
+    let data::Folder { records, damaged } = data::read_all(folder)?;
+    damaged.iter().for_each(|why| crate::complain!("weir bench: not compared: {why}"));
+    Ok(records)
+}
+
 /// Why a figure that the folder has is not in the report.
-pub(super) const OTHERS: &str = "what the folder has of it was taken by another program, on another machine or with other samples, and is not shown";
+pub const OTHERS: &str = "what the folder has of it was taken by another program, on another machine or with other samples, and is not shown";
 
 /// What a folder has of this run, and the names of what it has of others: points of both in one report would pass for one run's.
 fn of_this_run(

@@ -1,6 +1,6 @@
 //! The report: one HTML file that needs nothing else, light and dark.
 
-use super::compare::{self, Compared, Outcome};
+use super::compare::{self, Comparison, Outcome};
 use super::data::{Record, Verdict};
 use super::make::OTHERS;
 use super::shown::samples;
@@ -18,7 +18,7 @@ section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--so
 /// `others`: figures that the folder has of another run.
 pub fn page(
     records: &[Record],
-    compared: Option<&[Compared]>,
+    compared: Option<&Comparison>,
     failed: &[String],
     others: &[String],
 ) -> String {
@@ -64,14 +64,14 @@ pub fn page(
 }
 
 /// What came of the comparison with an earlier run.
-fn against(out: &mut String, compared: &[Compared]) {
+fn against(out: &mut String, compared: &Comparison) {
     let _ = writeln!(
         out,
         "<h2>Against the earlier run</h2>\n<p>{}. {}</p>\n<table><tr><th>figure</th><th></th><th></th></tr>",
         escaped(&compare::sum(compared)),
         escaped(compare::RULE)
     );
-    for figure in compared {
+    for figure in &compared.figures {
         let class = match figure.outcome {
             Outcome::Agrees => "reached",
             Outcome::Differs => "missed",
@@ -232,15 +232,17 @@ mod tests {
 
     #[test]
     fn agreeing_and_differing_figures_are_told_apart() {
-        let of = |name: &str, outcome| Compared {
+        let of = |name: &str, outcome| compare::Compared {
             name: name.to_owned(),
             outcome,
             text: "why".to_owned(),
             beyond: Vec::new(),
         };
-        let compared = [of("unf-7", Outcome::Agrees), of("unf-8", Outcome::Differs)];
+        let figures = vec![of("unf-7", Outcome::Agrees), of("unf-8", Outcome::Differs)];
+        let compared = Comparison { figures, gone: vec!["unf-9a".to_owned()] };
         let page = page(&[], Some(&compared), &[], &[]);
         assert!(page.contains("1 figures agree, 0 cannot be compared; that differ: unf-8"));
+        assert!(page.contains("; only the earlier run has unf-9a"));
         assert!(page.contains("<td class=\"reached\">agrees</td>"));
         assert!(page.contains("<td class=\"missed\">differs</td>"));
     }

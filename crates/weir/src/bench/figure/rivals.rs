@@ -8,6 +8,7 @@ mod testpmd;
 use self::testpmd::{Burst, Devices};
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
+use super::tables::CAPTURE;
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
 use crate::bench::machine::mhz;
@@ -108,13 +109,15 @@ const PACKAGES: [(&str, &str); 3] =
 /// What can be had of all that figures of rivals need.
 pub fn had() -> Vec<String> {
     static ONCE: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let all = || [testpmd::NAME, ovs::NAME, NFT, ROOT].into_iter();
+    let all = || [testpmd::NAME, ovs::NAME, NFT, ROOT, CAPTURE].into_iter();
     ONCE.get_or_init(|| all().filter(|name| is_there(name)).map(str::to_owned).collect()).clone()
 }
 
 fn is_there(name: &str) -> bool {
     match name {
         ROOT => rustix::process::getuid().is_root(),
+        // What was left out without it is measured anew where it is.
+        CAPTURE => std::path::Path::new(CAPTURE).exists(),
         ovs::NAME => ovs::is_there(),
         program => is_on_path(program),
     }
@@ -126,15 +129,15 @@ pub fn install() {
     let missing = || PACKAGES.into_iter().filter(|(name, _)| !is_there(name));
     let packages: Vec<&str> = missing().map(|(_, package)| package).collect();
     if packages.is_empty() {
-        println!("all rivals are installed already");
+        crate::say::print_line!("all rivals are installed already");
         return;
     }
     let named = packages.join(" ");
     if !is_there(ROOT) {
-        println!("not installed, as that needs root: {named}");
+        crate::say::print_line!("not installed, as that needs root: {named}");
         return;
     }
-    println!("apt-get install {named}");
+    crate::say::print_line!("apt-get install {named}");
     let install = ["install", "-y", "-q"];
     let install = || apt(install.iter().copied().chain(packages.iter().copied()));
     // Where the lists of packages are old or none, they are fetched once.
@@ -142,7 +145,7 @@ pub fn install() {
         install();
     }
     for (name, package) in missing() {
-        println!("{name} could not be installed (apt-get install {package})");
+        crate::say::print_line!("{name} could not be installed (apt-get install {package})");
     }
 }
 
@@ -296,6 +299,7 @@ fn larger(series: &[Series], lines: &[Line]) -> String {
 
 /// Lets a rival run for `span`, and longer where it does not get to run: what it has sent then, and when.
 fn run_for(
+    name: &'static str,
     span: Duration,
     from: u64,
     mut sent: impl FnMut() -> Result<(u64, Instant), RivalError>,
@@ -304,8 +308,11 @@ fn run_for(
     loop {
         std::thread::sleep(span);
         let (to, at) = sent()?;
-        if to > from || begun.elapsed() > PATIENCE {
+        if to > from {
             return Ok((to, at));
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(RivalError::Mute(name, "no packet more was sent".to_owned()));
         }
     }
 }

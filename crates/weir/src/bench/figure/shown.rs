@@ -18,7 +18,7 @@ pub fn samples(count: usize) -> String {
 
 /// Writes a table of each figure's histograms beside its samples, of all that the folder has.
 pub fn write_histograms(folder: &Path) -> Result<(), BenchError> {
-    for record in data::read_all(folder)? {
+    for record in data::read_all(folder)?.records {
         let path = folder.join(record.histogram_name());
         match record.histogram_csv() {
             Some(table) => std::fs::write(&path, table)

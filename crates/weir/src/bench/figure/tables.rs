@@ -15,7 +15,7 @@ use std::time::Duration;
 /// What measures.
 const COMMAND: &str = "weir bench consolidation";
 /// HTTP as it was recorded.
-const CAPTURE: &str = "demo/http.pcap";
+pub(super) const CAPTURE: &str = "demo/http.pcap";
 const OVERALL: &str = "overall";
 /// What is on the horizontal axis: the tables' rows. Rings, which the tables do not have, are in the last only.
 pub const TYPES: &[&str] = &[

@@ -191,7 +191,7 @@ pub fn judge_line_rate(series: &[Series]) -> (Verdict, String) {
     let echo = median(series, ECHO, LENGTHS[0] as f64);
     let longest = |name: &str, least: f64| {
         let holds = |n: &&usize| median(series, name, **n as f64) >= least;
-        LENGTHS.iter().take_while(holds).last().copied().unwrap_or(0)
+        LENGTHS.iter().rev().find(holds).copied().unwrap_or(0)
     };
     let of = |least: f64| [0, 1, 2].map(|i| longest(CLASSES[i].0, least));
     let told = |[fifo, rr, default]: [usize; 3]| format!("FIFO {fifo}, RR {rr}, default {default}");

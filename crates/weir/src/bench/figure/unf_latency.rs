@@ -9,6 +9,7 @@ use crate::bench::latency::{Bursts, each_burst, one_by_one};
 use crate::bench::machine::pin;
 use crate::bench::parallel;
 use crate::bench::sample::{BenchError, spread};
+use weir_control::wiring::RunOptions;
 use weir_plan::{Isolate, Plan};
 
 /// Packets of a latency's sample.
@@ -57,7 +58,8 @@ fn latency(
     let sampling = effort.sampling;
     let (Bursts { ns: mut all, real_time }, trips) = effort.around(|| {
         let _pinned = pin(sampling.device_core);
-        let setup = one_by_one(plan, true, !sampling.no_real_time, None, burst)?;
+        let setup =
+            one_by_one(plan, &RunOptions { busy: true, ..sampling.options() }, None, burst)?;
         each_burst(setup, TIMES, false, shares, burst)
     })?;
     all.sort_unstable();

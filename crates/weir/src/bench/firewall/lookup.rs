@@ -2,11 +2,12 @@
 
 use super::traffic::shuffled;
 use crate::bench::machine::pin;
+use crate::bench::sample::spread;
 use std::hint::black_box;
 use std::time::Instant;
 use weir_classify::{BuildError, Classifier, HeaderBatch, LANES, Net, Rule};
 
-/// Rounds over all flows; the fastest counts, as anything else on this core only adds.
+/// Rounds over all flows, of which the median counts.
 const ROUNDS: usize = 5;
 
 /// Nanoseconds per packet to put headers into batches of 64 and look them up, on core `core`.
@@ -21,7 +22,7 @@ pub fn nanoseconds(
     let measure = || {
         let _pinned = pin(core);
         let mut batch = HeaderBatch::new();
-        let mut best = f64::INFINITY;
+        let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
             let start = Instant::now();
             for headers in headers.chunks(LANES) {
@@ -36,9 +37,9 @@ pub fn nanoseconds(
                 }
                 black_box(classifier.classify_batch(&batch));
             }
-            best = best.min(start.elapsed().as_nanos() as f64 / headers.len().max(1) as f64);
+            rounds.push(start.elapsed().as_nanos() as f64 / headers.len().max(1) as f64);
         }
-        best
+        spread(rounds).map_or(f64::NAN, |[_, median, _]| median)
     };
     // A thread of its own: this one keeps its cores.
     Ok(std::thread::scope(|s| s.spawn(measure).join().unwrap_or(f64::NAN)))

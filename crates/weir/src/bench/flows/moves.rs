@@ -131,7 +131,7 @@ pub fn main(args: &MoveArgs) -> ExitCode {
 fn run(args: &MoveArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
-    println!(
+    crate::say::print_line!(
         "two instances, on cores {own} and {shared}; generator and sink on core {shared}; {} packets a second of each flow",
         args.each
     );
@@ -162,7 +162,7 @@ fn run(args: &MoveArgs) -> Result<(), BenchError> {
 }
 
 fn print_table(cases: &[Case], samples: &[Sample]) {
-    println!("min / median / max of all samples");
+    crate::say::print_line!("min / median / max of all samples");
     let show = |values: Vec<f64>| match spread(values) {
         Some([a, b, c]) => format!("{a:.3} / {b:.3} / {c:.3}"),
         None => "-".into(),
@@ -175,7 +175,7 @@ fn print_table(cases: &[Case], samples: &[Sample]) {
             How::Buckets => "by buckets",
         };
         let each = of().map(|s| s.milliseconds * 1e3 / s.moved.max(1) as f64).collect();
-        println!(
+        crate::say::print_line!(
             "{:>8} flows  {what:<12} {:^30} ms  {:^30} µs each",
             case.flows,
             show(of().map(|s| s.milliseconds).collect()),
@@ -223,11 +223,13 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Measure, BenchError>
     // All buckets to the first instance: hardly a flow is there yet.
     order(&mut agent, case.nf, What::Share(100), 1)?;
     // Each flow has been seen there.
-    let (from, end) = (delivered(&agent, sink), Instant::now() + PATIENCE);
-    while delivered(&agent, sink) < from + flows {
+    let (from, end) = (delivered(&agent, sink)?, Instant::now() + PATIENCE);
+    while delivered(&agent, sink)? < from + flows {
         watch(&mut agent, Duration::from_millis(5))?;
         if Instant::now() > end {
-            return Err(MovingError::Few(delivered(&agent, sink) - from, flows).into());
+            return Err(
+                MovingError::Few(delivered(&agent, sink)?.saturating_sub(from), flows).into()
+            );
         }
     }
     let what = match case.how {

@@ -134,10 +134,11 @@ pub fn main(args: &RatesArgs) -> ExitCode {
 fn run(args: &RatesArgs) -> Result<(), BenchError> {
     let machine = prepare()?;
     let (ring, pool) = (args.sampling.ring, args.sampling.pool);
-    println!(
+    crate::say::print_line!(
         "one segment on core {}, generator and sink on core {}; 64-byte TCP segments of connections that were there before, \
          each flow once in turn and then at random; ring {ring}, pool {pool}",
-        args.sampling.chain_core, args.sampling.device_core,
+        args.sampling.chain_core,
+        args.sampling.device_core,
     );
     let mut subjects = vec![Subject::Ceiling];
     subjects.extend(args.nf.iter().filter(|nf| **nf != Subject::Ceiling));
@@ -218,10 +219,10 @@ pub fn requests(flows: usize) -> ListedSpec {
 fn print_table(flows: &[usize], subjects: &[Subject], samples: &[Sample]) {
     print_regime(samples.iter().map(|s| &s.measured));
     if samples.iter().any(|s| !s.measured.real_time) {
-        println!("without the real-time class (not permitted, or left out)");
+        crate::say::print_line!("without the real-time class (not permitted, or left out)");
     }
-    println!("Mpps, min / median / max");
-    println!("{:>9}  {:>6}  {:^20}  NF", "flows", "regime", "Mpps");
+    crate::say::print_line!("Mpps, min / median / max");
+    crate::say::print_line!("{:>9}  {:>6}  {:^20}  NF", "flows", "regime", "Mpps");
     for &flows in flows {
         for &nf in subjects {
             for fast in [true, false] {
@@ -231,7 +232,11 @@ fn print_table(flows: &[usize], subjects: &[Subject], samples: &[Sample]) {
                 let mpps = spread(of.map(|s| s.measured.mpps).collect());
                 if mpps.is_some() {
                     let regime = if fast { "fast" } else { "slow" };
-                    println!("{flows:>9}  {regime:>6}  {:^20}  {}", show(mpps), nf.name());
+                    crate::say::print_line!(
+                        "{flows:>9}  {regime:>6}  {:^20}  {}",
+                        show(mpps),
+                        nf.name()
+                    );
                 }
             }
         }

@@ -66,6 +66,10 @@ pub struct LiveArgs {
     chain_core: usize,
     #[arg(long)]
     no_real_time: bool,
+    #[arg(long, default_value_t = 4096)]
+    ring: u32,
+    #[arg(long, default_value_t = 16384)]
+    pool: u32,
 }
 
 /// What a sample's process says.
@@ -92,8 +96,8 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let (told, trips) = effort.around(|| Ok(sample(effort, between, size)))?;
         match told {
             Ok(told) => {
-                // The source is in the default class, and so is the kernel's work.
-                let not_granted = !matches!(between, Between::Echo | Between::Filter);
+                // The source is in the default class, and so are the kernel's work and Weir's devices.
+                let not_granted = between != Between::Filter;
                 let cpu_ns = Some(told.cpu_ns);
                 let sample = Sample { cpu_ns, not_granted, ..Sample::of(told.mpps, trips) };
                 Ok(vec![(name.to_owned(), x, sample)])
@@ -127,6 +131,8 @@ fn sample(effort: &Effort<'_>, between: Between, size: u16) -> Result<Told, Riva
         ("--seconds", (sampling.seconds * 2.0).to_string()),
         ("--device-core", sampling.device_core.to_string()),
         ("--chain-core", sampling.chain_core.to_string()),
+        ("--ring", sampling.ring.to_string()),
+        ("--pool", sampling.pool.to_string()),
     ] {
         command.args([name, &value]);
     }
@@ -201,10 +207,10 @@ fn run(args: &LiveArgs) -> Result<(), BenchError> {
     let span = Duration::from_secs_f64(args.seconds.clamp(0.05, 60.0));
     // As long as everywhere: half of what was asked for, of which the sample is twice as much.
     turn(&mut agents, span / 4)?;
-    let (begun, from, busy) = (Instant::now(), received(last), busy());
+    let (begun, from, busy) = (Instant::now(), received(last)?, busy()?);
     turn(&mut agents, span)?;
-    let (took, packets) = (begun.elapsed(), received(last).saturating_sub(from));
-    let spent = self::busy() - busy;
+    let (took, packets) = (begun.elapsed(), received(last)?.saturating_sub(from));
+    let spent = self::busy()? - busy;
     if packets == 0 {
         return Err(RivalError::Mute(NAME, "no packet arrived".to_owned()).into());
     }
@@ -212,7 +218,7 @@ fn run(args: &LiveArgs) -> Result<(), BenchError> {
         mpps: packets as f64 / took.as_secs_f64() / 1e6,
         cpu_ns: spent * 1e9 / packets as f64,
     };
-    println!("{}", serde_json::to_string(&told).unwrap_or_default());
+    crate::say::print_line!("{}", serde_json::to_string(&told).unwrap_or_default());
     Ok(())
 }
 
@@ -226,7 +232,12 @@ fn start(
     let (path, off) = (Path::new("(bench)"), Consolidate::Off);
     let plan = policy::plan(&loaded.graph, path, Isolate::None, Some(vec![core]), &[], off)?;
     let binds = BTreeMap::from([(0, from), (1, to)]);
-    let options = RunOptions { real_time: !args.no_real_time, ..RunOptions::default() };
+    let options = RunOptions {
+        real_time: !args.no_real_time,
+        ring: args.ring,
+        pool: Some(args.pool),
+        ..RunOptions::default()
+    };
     let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?;
     let workers = setup.workers.len();
     let mut agent = Agent::start(setup, RestartPolicy::default())?;
@@ -331,9 +342,13 @@ fn tool(program: &'static str, words: &str) -> Result<(), RivalError> {
 }
 
 /// Packets that an interface of this namespace has received.
-fn received(name: &str) -> u64 {
+fn received(name: &str) -> Result<u64, RivalError> {
     let text = std::fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    count(&text, name).unwrap_or(0)
+    count(&text, name).ok_or_else(|| unread("/proc/self/net/dev"))
+}
+
+fn unread(what: &str) -> RivalError {
+    RivalError::Refused(NAME, format!("{what} could not be read"))
 }
 
 fn count(text: &str, name: &str) -> Option<u64> {
@@ -342,9 +357,9 @@ fn count(text: &str, name: &str) -> Option<u64> {
 }
 
 /// Seconds of processor time that the whole machine has spent on anything.
-fn busy() -> f64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    ticks(&text) / rustix::param::clock_ticks_per_second() as f64
+fn busy() -> Result<f64, RivalError> {
+    let text = std::fs::read_to_string("/proc/stat").map_err(|_| unread("/proc/stat"))?;
+    Ok(ticks(&text) / rustix::param::clock_ticks_per_second() as f64)
 }
 
 /// The same in ticks, of `/proc/stat`. What the host had of this machine's processors meanwhile (steal) was spent on others.

@@ -147,21 +147,25 @@ impl Ovs {
     fn sent(&self) -> Result<(u64, Instant), RivalError> {
         let bridge = format!("unix:{}", self.at(MANAGEMENT));
         let text = self.ask("ovs-ofctl", &["dump-ports", &bridge])?;
-        Ok((count(&text), Instant::now()))
+        let sent = count(&text).ok_or_else(|| {
+            RivalError::Refused(NAME, "what its ports have sent could not be read".to_owned())
+        })?;
+        Ok((sent, Instant::now()))
     }
 }
 
-/// The sum of `tx pkts=` over the ports but the bridge's own.
-fn count(text: &str) -> u64 {
+/// The sum of `tx pkts=` over the ports but the bridge's own; `None` where one of them, or all, cannot be read.
+fn count(text: &str) -> Option<u64> {
     let own = |line: &&str| !line.contains("LOCAL");
     // A port is a line of what came in, then one of what went out.
     let lines: Vec<&str> = text.lines().filter(|l| l.contains("pkts=")).collect();
     let ports = lines.chunks(2).filter(|port| port.first().is_some_and(own));
-    let sent = ports.filter_map(|port| {
+    let sent = ports.map(|port| {
         let (_, rest) = port.get(1)?.split_once("tx pkts=")?;
         rest.split(',').next()?.trim().parse::<u64>().ok()
     });
-    sent.sum()
+    let sent: Vec<u64> = sent.collect::<Option<_>>()?;
+    (!sent.is_empty()).then(|| sent.iter().sum())
 }
 
 pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
@@ -180,7 +184,7 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     let (from, start) = ovs.sent()?;
     let busy = || cpu_time_ns(ovs.daemons.iter().map(Process::id));
     let before_ns = busy();
-    let (to, end) = run_for(span, from, || ovs.sent())?;
+    let (to, end) = run_for(NAME, span, from, || ovs.sent())?;
     let cpu_ns = per_packet([before_ns, busy()], [from, to]);
     drop(ovs);
     let after = round_trip(cores[0], cores[1]);
@@ -198,7 +202,8 @@ mod tests {
         let text = "OFPST_PORT reply (xid=0x2): 3 ports\n  port LOCAL: rx pkts=5, bytes=0\n           tx pkts=7, bytes=0\n  \
                     port  p0: rx pkts=10, bytes=600, drop=0\n           tx pkts=100, bytes=6000, drop=0\n  \
                     port  p1: rx pkts=20, bytes=600\n           tx pkts=200, bytes=12\n";
-        assert_eq!(count(text), 300);
-        assert_eq!(count("nonsense"), 0);
+        assert_eq!(count(text), Some(300));
+        assert_eq!(count(&text.replace("=200", "=?")), None);
+        assert_eq!(count("nonsense"), None);
     }
 }

@@ -152,7 +152,7 @@ pub fn sample(
     std::thread::sleep(span / 2);
     let (from, start) = testpmd.sent()?;
     let busy = cpu_time_ns([testpmd.process.id()]);
-    let (to, end) = run_for(span, from, || testpmd.sent())?;
+    let (to, end) = run_for(NAME, span, from, || testpmd.sent())?;
     let cpu_ns = per_packet([busy, cpu_time_ns([testpmd.process.id()])], [from, to]);
     drop(testpmd);
     let after = round_trip(cores[0], cores[1]);

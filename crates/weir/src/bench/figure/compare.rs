@@ -17,6 +17,9 @@ use super::held;
 /// How often a figure may be said to differ of which both runs are the same.
 const WRONGLY: f64 = 0.01;
 
+/// So many figures that are missing are named.
+const NAMED: usize = 5;
+
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
                         places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
@@ -122,13 +125,17 @@ pub fn sum(comparison: &Comparison) -> String {
     let run = match whole(compared) {
         Outcome::Open => String::new(),
         run => format!(
-            "; so the run as a whole {run}: {} of {} may differ by chance, and none plainly",
+            "; so the run as a whole {run} ({} of {} may differ by chance, and none may plainly)",
             by_chance(agree + names.len(), WRONGLY, WRONGLY),
             agree + names.len()
         ),
     };
     let gone = match comparison.gone.as_slice() {
         [] => String::new(),
+        // A part of them was asked for.
+        gone if gone.len() > NAMED => {
+            format!("; {} figures more only the earlier run has", gone.len())
+        }
         gone => format!("; only the earlier run has {}", gone.join(", ")),
     };
     format!(
@@ -233,8 +240,13 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
     };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
     let held = middle(true).map_or(String::new(), |held| format!(" ({held:+.1} % sustained)"));
+    let turned = if trends(before) == trends(now) && before.verdict == now.verdict {
+        ""
+    } else {
+        "; what was seen stands otherwise to the claim: in one of both, or both, it hangs on less than the bars"
+    };
     let text = format!(
-        "{builds}{full:+.1} % at the median place{held}, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}"
+        "{builds}{full:+.1} % at the median place{held}, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}{turned}"
     );
     (outcome, text, beyond)
 }
@@ -308,6 +320,13 @@ fn alike(a: &Place, b: &Place) -> bool {
         }
         _ => true,
     }
+}
+
+/// Which of the paper's trends hold, as a finding tells them in their order.
+fn trends(record: &Record) -> Vec<bool> {
+    let after = record.finding.split("The paper's trend (").skip(1);
+    // What comes next, if anything, is another trend's.
+    after.map(|told| !told.contains(") does not hold here")).collect()
 }
 
 /// How many places one run has and the other has not.
@@ -404,7 +423,7 @@ mod tests {
         let told = sum(&alone(run(34, 2)));
         assert!(
             told.ends_with(
-                "the run as a whole agrees: 2 of 36 may differ by chance, and none plainly"
+                "the run as a whole agrees (2 of 36 may differ by chance, and none may plainly)"
             ),
             "{told}"
         );
@@ -466,7 +485,7 @@ mod tests {
         assert!(slow.text.contains("slowed on purpose against 0;"), "{slow}");
         assert!(
             sum(&alone(vec![slow]))
-                .contains("that differ: a; so the run as a whole differs: 0 of 1 may")
+                .contains("that differ: a; so the run as a whole differs (0 of 1 may")
         );
     }
 
@@ -537,6 +556,30 @@ mod tests {
         other.name = "b".to_owned();
         let without = all(&[of(|_| 100.0, 80.0), other], &[of(|_| 100.0, 80.0)]);
         assert!(sum(&without).ends_with("; only the earlier run has b"), "{without:?}");
+        let many = Comparison { figures: Vec::new(), gone: vec!["c".to_owned(); 6] };
+        assert!(sum(&many).ends_with("; 6 figures more only the earlier run has"), "{many:?}");
+    }
+
+    #[test]
+    fn a_trend_that_holds_in_one_run_only_is_told() {
+        let told = |text: &str| {
+            let mut record = of(|_| 100.0, 80.0);
+            record.finding = text.to_owned();
+            record
+        };
+        let [holds, fails] = ["holds", "does not hold"].map(|how| {
+            told(&format!(
+                "3. The paper's trend (more) holds here. The paper's trend (less) {how} here"
+            ))
+        });
+        let same = std::slice::from_ref(&holds);
+        let same = all(same, same).figures.remove(0);
+        assert!(!same.text.contains("stands otherwise"), "{same}");
+        let turned = all(&[holds], &[fails]).figures.remove(0);
+        assert!(
+            turned.outcome == Outcome::Agrees && turned.text.contains("stands otherwise"),
+            "{turned}"
+        );
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::witness::{Testimony, Witness};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// How often a copy is tried. A worker that moves single packets commits about as often as a copy takes: 64 times in a row came to nothing
-/// for one reader in a hundred. Who writes nothing but generations, to keep readers, keeps one for about a millisecond.
+/// How often a copy is tried. A worker that commits small batches does so about as often as a copy takes: where workers shared a core, 64 copies
+/// in a row came to nothing for one reader in a hundred. It is a bound, as a hostile worker may write nothing but generations.
 const ATTEMPTS: u32 = 1024;
 
 const HEADER_WORDS: usize = 16;
@@ -143,7 +143,7 @@ impl Ledger {
     }
 
     /// A consistent copy of the words committed last, while the worker lives or after. `None` when
-    /// the worker committed so fast that no copy succeeded, as none does who moves packets; a dead worker's always does.
+    /// the worker committed so fast that no copy succeeded, as a sound one hardly does; a dead worker's always does.
     pub fn read(&self) -> Option<Vec<u64>> {
         let mut words = Vec::new();
         for _ in 0..ATTEMPTS {
@@ -228,15 +228,16 @@ mod tests {
                     }
                 }
             });
-            let mut missed = 0;
+            let (mut missed, mut torn) = (0, 0);
             for _ in 0..20_000 {
                 match reader.read() {
-                    Some(words) => assert!(words.iter().all(|w| *w == words[0]), "torn copy"),
+                    Some(words) => torn += u32::from(words.iter().any(|w| *w != words[0])),
                     None => missed += 1,
                 }
             }
+            // Before anything fails: the writer is waited for.
             done.store(true, Ordering::Relaxed);
-            assert_eq!(missed, 0);
+            assert_eq!((missed, torn), (0, 0));
         });
     }
 

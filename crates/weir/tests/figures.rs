@@ -26,8 +26,13 @@ fn has_two_cores() -> bool {
 }
 
 fn bench(args: &[&str], out: &Path) -> Command {
+    bench_of(args, out, &LITTLE)
+}
+
+/// The same of so many samples, or of others.
+fn bench_of(args: &[&str], out: &Path, samples: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.arg("bench").args(args).args(LITTLE).arg("--out").arg(out);
+    command.arg("bench").args(args).args(samples).arg("--out").arg(out);
     command.current_dir(root()).stdin(Stdio::null());
     command
 }
@@ -91,9 +96,7 @@ fn what_another_run_left_is_not_lost_and_nonsense_is_refused_before_anything_is_
     let out = scratch.file("figures");
     std::fs::create_dir(&out).unwrap();
     let refused = |more: &[&str], says: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["bench", "figure", "unf-7", "--out"]).arg(&out).args(more);
-        let ended = command.current_dir(root()).stdin(Stdio::null()).output().unwrap();
+        let ended = bench_of(&["figure", "unf-7"], &out, more).output().unwrap();
         assert!(!ended.status.success(), "{more:?}: {}", said(&ended));
         assert!(said(&ended).contains(says), "{more:?}: {}", said(&ended));
     };
@@ -106,6 +109,11 @@ fn what_another_run_left_is_not_lost_and_nonsense_is_refused_before_anything_is_
     }
     let itself = out.display().to_string();
     refused(&["--against", &itself], "a run agrees with itself");
+    // Somebody else measures into it.
+    let other = std::fs::File::open(&out).unwrap();
+    other.lock().unwrap();
+    refused(&[], "is being written to by another measurement");
+    drop(other);
     // What another program took, or nobody can read.
     for text in ["{", "{}"] {
         std::fs::write(out.join("unf-7.json"), text).unwrap();
@@ -143,9 +151,8 @@ fn what_a_round_gave_outlives_an_interruption_and_a_slower_run_is_told_from_an_e
     let scratch = Scratch::new();
     let out = scratch.file("figures");
     let of = |samples: &str, against: Option<&Path>| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-        command.args(["bench", "figure", "unf-7", "--seconds", "0.05", "--samples", samples]);
-        command.arg("--out").arg(&out).current_dir(root()).stdin(Stdio::null());
+        let samples = ["--seconds", "0.05", "--samples", samples];
+        let mut command = bench_of(&["figure", "unf-7"], &out, &samples);
         if let Some(folder) = against {
             command.arg("--against").arg(folder);
         }

@@ -26,6 +26,9 @@ pub const WARM_UP: Duration = Duration::from_secs(30);
 /// Until workers have to be ready.
 pub const READY: Duration = Duration::from_secs(60);
 
+pub const RING: u32 = 4096;
+pub const POOL: u32 = 16384;
+
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
@@ -36,10 +39,10 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = 0.4, value_parser = seconds)]
     pub seconds: f64,
     /// Entries of each ring.
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = RING)]
     pub ring: u32,
     /// Buffers of the pool.
-    #[arg(long, default_value_t = 16384)]
+    #[arg(long, default_value_t = POOL)]
     pub pool: u32,
     /// Core of generator and sink.
     #[arg(long, default_value_t = 0)]
@@ -119,6 +122,8 @@ pub enum BenchError {
         "--device-core and --chain-core have to be two of the cores that this process may use ({0} given)"
     )]
     Cores(String),
+    #[error("{} is being written to by another measurement", .0.display())]
+    Busy(PathBuf),
     #[error("--against is the folder that is written to: a run agrees with itself")]
     Itself,
     #[error("{0}: {others}; --fresh measures anew, --out chooses another folder", others = super::figure::OTHERS)]
@@ -362,14 +367,17 @@ pub fn watch(agent: &mut Agent, span: Duration) -> Result<(), AgentError> {
 pub fn watch_undisturbed(agent: &mut Agent, span: Duration) -> Result<(), BenchError> {
     watch(agent, span)?;
     while let Some(event) = agent.event() {
+        let of = |w: usize| agent.setup().workers.get(w).map_or("", |worker| worker.name.as_str());
         let what = match event {
-            Event::Died { worker, how, .. } => format!("worker {worker} {how}"),
-            Event::Hung { worker, what } => format!("worker {worker} {what}"),
+            Event::Died { worker, how, .. } => format!("worker {} died ({how})", of(worker)),
+            Event::Hung { worker, what } => format!("worker {} {what}", of(worker)),
             Event::Demoted => {
                 "real-time workers kept others from running, and have left the class".to_owned()
             }
-            Event::Offence { worker, what } => format!("worker {worker} {what}"),
-            Event::Quarantined { worker } => format!("worker {worker} was replaced by a drain"),
+            Event::Offence { worker, what } => format!("worker {} {what}", of(worker)),
+            Event::Quarantined { worker } => {
+                format!("worker {} was replaced by a drain", of(worker))
+            }
             _ => continue,
         };
         return Err(BenchError::Disturbed(what));
@@ -446,6 +454,18 @@ impl SampleArgs {
         let (ring, pool) = (self.ring, self.pool);
         write_json(path, &Results { machine, size, ring, pool, samples })
     }
+}
+
+/// Writes a file wholly, or leaves what was there.
+pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
+    // Where it is a link, what it leads to.
+    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let part = path.with_extension("part");
+    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path));
+    written.map_err(|source| {
+        let _ = std::fs::remove_file(&part);
+        BenchError::Write { path, source }
+    })
 }
 
 /// Writes results to a file.

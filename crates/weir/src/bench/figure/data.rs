@@ -1,7 +1,7 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_json};
+use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_whole};
 use crate::bench::search::Found;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -311,11 +311,8 @@ impl Record {
     }
 
     pub fn write(&self, path: &Path) -> Result<(), BenchError> {
-        // Whole or not at all: an interrupted run is taken up by what is there.
-        let part = path.with_extension("part");
-        write_json(&part, self)?;
-        std::fs::rename(&part, path)
-            .map_err(|source| BenchError::Write { path: path.to_owned(), source })
+        // An interrupted run is taken up by what is there.
+        write_whole(path, &serde_json::to_string_pretty(self).unwrap_or_default())
     }
 }
 
@@ -328,7 +325,7 @@ pub fn read(path: &Path) -> Result<Record, BenchError> {
 }
 
 /// What a folder has.
-pub struct Folder {
+pub struct Figures {
     /// In the catalogue's order.
     pub records: Vec<Record>,
     /// What cannot be read, and why.
@@ -336,7 +333,7 @@ pub struct Folder {
 }
 
 /// All figures of a folder. One that is damaged costs none of the others.
-pub fn read_all(folder: &Path) -> Result<Folder, BenchError> {
+pub fn read_all(folder: &Path) -> Result<Figures, BenchError> {
     let there = super::catalog::all().map(|figure| folder.join(format!("{}.json", figure.name)));
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     for path in there.filter(|path| path.exists()) {
@@ -348,7 +345,7 @@ pub fn read_all(folder: &Path) -> Result<Folder, BenchError> {
     match (records.is_empty(), damaged.first()) {
         (true, None) => Err(BenchError::NoFigures(folder.to_owned())),
         (true, Some(why)) => Err(BenchError::Failed(why.clone())),
-        _ => Ok(Folder { records, damaged }),
+        _ => Ok(Figures { records, damaged }),
     }
 }
 
@@ -437,7 +434,7 @@ pub(super) mod tests {
         assert!(matches!(read_all(folder.path()), Err(BenchError::NoFigures(_))));
         record("unf-7").write(&folder.path().join("unf-7.json")).unwrap();
         std::fs::write(folder.path().join("unf-6.json"), "{").unwrap();
-        let Folder { records, damaged } = read_all(folder.path()).unwrap();
+        let Figures { records, damaged } = read_all(folder.path()).unwrap();
         assert_eq!((records.len(), records[0].name.as_str()), (1, "unf-7"));
         assert!(damaged.len() == 1 && damaged[0].contains("unf-6.json"), "{damaged:?}");
         std::fs::remove_file(folder.path().join("unf-7.json")).unwrap();

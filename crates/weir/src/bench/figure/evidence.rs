@@ -3,7 +3,7 @@
 
 use super::data::{self, Record};
 use super::shown::samples;
-use crate::bench::sample::{BenchError, finish};
+use crate::bench::sample::{BenchError, finish, write_whole};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 }
 
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
-    let data::Folder { records, damaged } = data::read_all(&args.data)?;
+    let data::Figures { records, damaged } = data::read_all(&args.data)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
     let path = || args.page.clone();
     let text = std::fs::read_to_string(&args.page)
@@ -43,11 +43,7 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
         let _ = crate::say::tell(&filled);
         return Ok(());
     }
-    // Whole or not at all.
-    let part = args.page.with_extension("part");
-    std::fs::write(&part, filled)
-        .and_then(|()| std::fs::rename(&part, &args.page))
-        .map_err(|source| BenchError::Write { path: path(), source })?;
+    write_whole(&args.page, &filled)?;
     crate::say::print_line!("{}: {rows} rows of {} figures", args.page.display(), records.len());
     Ok(())
 }

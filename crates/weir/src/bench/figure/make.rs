@@ -9,6 +9,7 @@ use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, SampleArgs, prepare, progress};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -36,6 +37,7 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
     to.sampling.check_cores()?;
     std::fs::create_dir_all(out)
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
+    let _ours = alone_in(out)?;
     let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
     run.must_not_lose(figures)?;
     let mut failed: Vec<(&str, String)> = Vec::new();
@@ -192,7 +194,7 @@ impl Run<'_> {
             }
             records => records?,
         };
-        let data::Folder { records, damaged } = records;
+        let data::Figures { records, damaged } = records;
         failed.extend(damaged);
         let (records, others) = of_this_run(records, &self.machine, &self.to.sampling);
         for record in &records {
@@ -218,19 +220,30 @@ impl Run<'_> {
     }
 }
 
+/// Nobody else measures into the folder as long as what is returned is there: their samples would be one run's.
+fn alone_in(folder: &Path) -> Result<File, BenchError> {
+    let failed = |source| BenchError::Write { path: folder.to_owned(), source };
+    let directory = File::open(folder).map_err(failed)?;
+    match directory.try_lock() {
+        Ok(()) => Ok(directory),
+        Err(TryLockError::WouldBlock) => Err(BenchError::Busy(folder.to_owned())),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
 /// An earlier run's figures, to compare with.
 fn earlier(folder: &Path, out: &Path) -> Result<Vec<Record>, BenchError> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     if real(folder).is_some_and(|folder| real(out) == Some(folder)) {
         return Err(BenchError::Itself);
     }
-    let data::Folder { records, damaged } = data::read_all(folder)?;
+    let data::Figures { records, damaged } = data::read_all(folder)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: not compared: {why}"));
     Ok(records)
 }
 
 /// Why a figure that the folder has is not in the report.
-pub const OTHERS: &str = "what the folder has of it was taken by another program, on another machine or with other samples, and is not shown";
+pub const OTHERS: &str = "what the folder has of it was taken by another program, on another machine, with other samples or where there were other rivals or recordings, or it is damaged; it is not shown";
 
 /// What a folder has of this run, and the names of what it has of others: points of both in one report would pass for one run's.
 fn of_this_run(

@@ -8,7 +8,7 @@ use crate::bench::figure::data::{Sample, Series, Verdict};
 use crate::bench::figure::values::{cpu_ns, median};
 use crate::bench::machine::mhz;
 use crate::bench::own::ENDS_WITH_US;
-use crate::bench::sample::{BenchError, READY, finish, wait_until_ready, watch};
+use crate::bench::sample::{BenchError, POOL, READY, RING, finish, wait_until_ready, watch};
 use crate::policy::{self, Consolidate};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,9 +66,9 @@ pub struct LiveArgs {
     chain_core: usize,
     #[arg(long)]
     no_real_time: bool,
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = RING)]
     ring: u32,
-    #[arg(long, default_value_t = 16384)]
+    #[arg(long, default_value_t = POOL)]
     pool: u32,
 }
 

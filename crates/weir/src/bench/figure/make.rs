@@ -6,7 +6,7 @@ use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, held, page, rivals};
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, SampleArgs, prepare, progress};
+use crate::bench::sample::{BenchError, SampleArgs, prepare, progress, write_whole};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -210,8 +210,7 @@ impl Run<'_> {
         others.iter().for_each(|name| crate::say::print_line!("{name}: {OTHERS}"));
         let path = out.join("report.html");
         let page = page::page(&records, compared.as_ref(), &failed, &others);
-        std::fs::write(&path, page)
-            .map_err(|source| BenchError::Write { path: path.clone(), source })?;
+        write_whole(&path, &page)?;
         crate::say::print_line!("{}", path.display());
         match failed.is_empty() {
             true => Ok(()),
@@ -303,7 +302,7 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
 fn draw(out: &Path, record: &Record) -> Result<(), BenchError> {
     let save = |ending: &str, text: String| {
         let path = out.join(format!("{}.{ending}", record.name));
-        std::fs::write(&path, text).map_err(|source| BenchError::Write { path, source })
+        write_whole(&path, &text)
     };
     save("csv", record.csv())?;
     if record.series.is_empty() {

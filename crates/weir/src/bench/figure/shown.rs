@@ -2,7 +2,7 @@
 
 use super::data::{self, Place, Record, Series, Taken};
 use super::held;
-use crate::bench::sample::{BenchError, spread};
+use crate::bench::sample::{BenchError, spread, write_whole};
 use std::fmt::Write;
 use std::path::Path;
 use weir_draw::chart::{Axis, Chart, Point};
@@ -21,8 +21,7 @@ pub fn write_histograms(folder: &Path) -> Result<(), BenchError> {
     for record in data::read_all(folder)?.records {
         let path = folder.join(record.histogram_name());
         match record.histogram_csv() {
-            Some(table) => std::fs::write(&path, table)
-                .map_err(|source| BenchError::Write { path: path.clone(), source })?,
+            Some(table) => write_whole(&path, &table)?,
             // One of an earlier time would be a lie.
             None => drop(std::fs::remove_file(path)),
         }

@@ -9,6 +9,7 @@ mod instances;
 mod instructions;
 mod latency;
 mod machine;
+mod mood;
 mod overload;
 mod own;
 mod parallel;

@@ -84,7 +84,7 @@ fn print_table(args: &ChainArgs, samples: &[Sample]) {
         };
         let ratios = samples.chunks_exact(2).filter(|p| p[0].length == length);
         let alike = ratios.filter(|p| {
-            let [a, b] = [p[0].measured.round_trip_ns[1], p[1].measured.round_trip_ns[1]];
+            let [a, b] = [0, 1].map(|i: usize| p[i].measured.around.round_trip_ns[1]);
             a.max(b) <= 1.2 * a.min(b)
         });
         let ratio = spread(alike.map(|p| p[0].measured.mpps / p[1].measured.mpps).collect());

@@ -28,7 +28,7 @@ pub use evidence::{EvidenceArgs, main as evidence};
 pub use rivals::kernel::{LiveArgs, main as live};
 
 use super::chain_policy;
-use super::machine::round_trip;
+use super::mood::{Around, Mood};
 use super::sample::{BenchError, SampleArgs, finish, progress};
 use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
@@ -244,11 +244,11 @@ impl Effort<'_> {
     fn around<T>(
         &self,
         measure: impl FnOnce() -> Result<T, BenchError>,
-    ) -> Result<(T, [f64; 2]), BenchError> {
-        let trip = || round_trip(self.sampling.device_core, self.sampling.chain_core);
-        let before = trip();
+    ) -> Result<(T, Around), BenchError> {
+        let look = || Mood::now(self.sampling.device_core, self.sampling.chain_core);
+        let before = look();
         let measured = measure()?;
-        Ok((measured, [before, trip()]))
+        Ok((measured, Around::of(before, look())))
     }
 }
 

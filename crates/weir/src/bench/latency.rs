@@ -6,7 +6,8 @@ mod bare;
 pub mod proc;
 
 use super::chain_policy;
-use super::machine::{Machine, pin, round_trip};
+use super::machine::{Machine, pin};
+use super::mood::round_trip;
 use super::sample::{
     BenchError, delivered, finish, prepare, progress, show, spread, wait_until_ready, watch,
     write_json,

@@ -1,13 +1,8 @@
-//! The machine that is measured: what it is, and in which mood.
+//! The machine that is measured: what it is.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
-
-/// Exchanges per measurement of the round trip.
-const EXCHANGES: u64 = 20_000;
 
 /// The place of this session, which is one for a terminal, among others: `/autogroup-7 nice 0`; as a number it is set.
 const AUTOGROUP: &str = "/proc/self/autogroup";
@@ -145,9 +140,21 @@ impl Drop for Pinned {
 /// The clock rate that the kernel states, in MHz: on x86 that of the time stamp counter where clock rates do not
 /// change, as on virtual machines. Where none is stated a cycle is a nanosecond.
 pub fn mhz() -> f64 {
+    stated_mhz().unwrap_or(1_000.0)
+}
+
+fn stated_mhz() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let stated = text.lines().find_map(|line| line.strip_prefix("cpu MHz")?.split(": ").nth(1));
-    stated.and_then(|mhz| mhz.trim().parse().ok()).unwrap_or(1_000.0)
+    stated?.trim().parse().ok()
+}
+
+/// Of which clock [`mhz`] is, for findings with cycles in them.
+pub fn clock_told() -> String {
+    match stated_mhz() {
+        Some(mhz) => format!("the clock of {mhz:.0} MHz that the kernel states"),
+        None => "1,000 MHz, as the kernel states no clock: they are nanoseconds".to_owned(),
+    }
 }
 
 /// Processor time that all threads of these processes have had so far, in nanoseconds, by the scheduler's own account; `None` where it keeps none.
@@ -166,39 +173,11 @@ pub fn cpu_time_ns(pids: impl IntoIterator<Item = u32>) -> Option<u64> {
     Some(sum)
 }
 
-/// Nanoseconds for a word to go from one core to the other and back. It changes within seconds on
-/// virtual machines; samples are comparable only where it is alike.
-pub fn round_trip(a: usize, b: usize) -> f64 {
-    if a == b {
-        // Two threads that spin for each other on one core: minutes, and it says nothing.
-        return 0.0;
-    }
-    let ball = AtomicU64::new(0);
-    let play = |core: usize, odd: u64| {
-        let _pinned = pin(core);
-        for n in 0..EXCHANGES {
-            // Acquire and Release: each side's store is seen by the other side's load.
-            while ball.load(Ordering::Acquire) != 2 * n + odd {
-                std::hint::spin_loop();
-            }
-            ball.store(2 * n + odd + 1, Ordering::Release);
-        }
-    };
-    std::thread::scope(|s| {
-        s.spawn(|| play(a, 1));
-        let server = s.spawn(|| {
-            let start = Instant::now();
-            play(b, 0);
-            start.elapsed()
-        });
-        let took = server.join().unwrap_or_default();
-        took.as_nanos() as f64 / EXCHANGES as f64
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
 
     #[test]
     fn processor_time_is_that_of_all_threads_and_grows_with_work() {

@@ -1,7 +1,7 @@
 //! `weir bench relink`: the pause that a change of a running graph takes. A chain of four, of which one remembers flows, becomes isolated and
 //! fused in turns while packets come; what is remembered goes over each time.
 
-use super::machine::round_trip;
+use super::mood::round_trip;
 use super::sample::{
     BenchError, SampleArgs, delivered, finish, prepare, progress, spread, wait_until_ready, watch,
 };

@@ -1,6 +1,7 @@
 //! A graph that runs to be measured: what arrives of as much as is taken, and the rate that it sustains.
 
-use super::machine::{cpu_time_ns, round_trip};
+use super::machine::cpu_time_ns;
+use super::mood::{Around, Mood};
 use super::sample::{
     BenchError, Measured, READY, SampleArgs, WARM_UP, delivered, ready_by, watch, watch_undisturbed,
 };
@@ -37,7 +38,7 @@ pub struct Running<'a> {
     keeps_core: bool,
     real_time: bool,
     withheld: bool,
-    before: f64,
+    before: Mood,
 }
 
 impl<'a> Running<'a> {
@@ -50,7 +51,7 @@ impl<'a> Running<'a> {
         options: &RunOptions,
         packets: u64,
     ) -> Result<Self, BenchError> {
-        let before = round_trip(args.device_core, args.chain_core);
+        let before = Mood::now(args.device_core, args.chain_core);
         let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
         let (mut agent, real_time) = start(plan, &binds, options)?;
         let keeps_core = options.trial.keeps_core;
@@ -95,7 +96,7 @@ impl<'a> Running<'a> {
         drop(agent);
         Ok(Measured {
             mpps,
-            round_trip_ns: [before, round_trip(args.device_core, args.chain_core)],
+            around: Around::of(before, Mood::now(args.device_core, args.chain_core)),
             real_time,
             withheld,
             cpu_ns: spent.filter(|_| packets > 0).map(|ns| ns as f64 / packets as f64),

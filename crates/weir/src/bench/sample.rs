@@ -1,6 +1,7 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
 use super::machine::{Machine, restore};
+use super::mood::Around;
 use super::own;
 use super::running::{Running, STARTS};
 use super::search::Found;
@@ -169,8 +170,9 @@ pub enum BenchError {
 pub struct Measured {
     /// Million packets a second that reached the sink.
     pub mpps: f64,
-    /// Round trips before and after, in nanoseconds.
-    pub round_trip_ns: [f64; 2],
+    /// The machine before and after.
+    #[serde(flatten)]
+    pub around: Around,
     /// Whether the chain's workers were in the real-time class.
     pub real_time: bool,
     /// It was wanted, and none was in it.
@@ -186,7 +188,7 @@ pub struct Measured {
 impl Measured {
     /// Taken while words crossed cores fast.
     pub fn is_fast(&self) -> bool {
-        self.round_trip_ns.iter().all(|r| *r <= FAST_NS)
+        self.around.round_trip_ns.iter().all(|r| *r <= FAST_NS)
     }
 }
 
@@ -421,7 +423,7 @@ pub fn show(spread: Option<[f64; 3]>) -> String {
 pub fn print_regime<'m>(samples: impl Iterator<Item = &'m Measured> + Clone) {
     let fast = samples.clone().filter(|s| s.is_fast()).count();
     if let Some([least, median, most]) =
-        spread(samples.clone().flat_map(|s| s.round_trip_ns).collect())
+        spread(samples.clone().flat_map(|s| s.around.round_trip_ns).collect())
     {
         crate::say::print_line!(
             "core-to-core round trip {least:.0} / {median:.0} / {most:.0} ns (min/median/max); \

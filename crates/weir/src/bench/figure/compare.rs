@@ -8,7 +8,8 @@
 //!
 //! That holds for samples that are independent. They are taken minutes apart for it (see `make.rs`), and places where words crossed
 //! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
-//! where they are more than the others, nothing is compared.
+//! where they are more than the others, nothing is compared. By as much as a step of work that is none of Weir's took longer or shorter
+//! around the figure's samples (the median of all), bars may lie apart: so far the machine, not the program, has become another.
 
 use super::catalog::{self, Figure, Measure};
 use super::data::{ALIKE, Place, Record, Series};
@@ -23,7 +24,7 @@ const NAMED: usize = 5;
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
                         places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
-                        another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared.";
+                        another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared. Bars may lie apart by as much as the cores took longer or shorter, at the median of a figure's samples, for work that is always the same and none of Weir's; where that is more than a fifth, nothing is compared.";
 
 /// What came of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +153,10 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
             "other samples: of another number or length, or other rings, pool, class or cores";
         return (Outcome::Open, text.to_owned(), Vec::new());
     }
+    let machine = Drift::between(before, now);
+    if machine.is_another() {
+        return (Outcome::Open, format!("the cores {machine}"), Vec::new());
+    }
     let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
     let (mut moods, mut fewer) = (0, 0);
     // Rates that are sustained were searched for after what arrives at full load was measured: places of their own.
@@ -176,7 +181,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
             continue;
         }
         let change = if was > 0.0 { (middle / was - 1.0) * 100.0 } else { 0.0 };
-        let differs = low > most || high < least;
+        let differs = low > most * machine.most() || high * machine.most() < least;
         if differs {
             let change =
                 if was > 0.0 { format!("{change:+.0} %") } else { "(0 before)".to_owned() };
@@ -246,9 +251,39 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         "; the verdict, or whether a trend of the paper's holds, is another than before"
     };
     let text = format!(
-        "{builds}{full:+.1} % at the median place{held}, {differ} of {count} places beyond the error bars, {may} may be{which}{moods}{turned}"
+        "{builds}{full:+.1} % at the median place{held}, the cores {machine}; {differ} of {count} places beyond the error bars, {may} may be{which}{moods}{turned}"
     );
     (outcome, text, beyond)
+}
+
+/// How the machine changed from one run to the other, by work that is none of Weir's: the median of all times around a figure's samples, now as a
+/// part of before. `None`: not measured in both.
+#[derive(Debug, Clone, Copy)]
+struct Drift(Option<f64>);
+
+impl Drift {
+    fn between(before: &Record, now: &Record) -> Self {
+        let pace = |record: &Record| record.pace().map(|[_, median, _]| median);
+        Drift(pace(now).zip(pace(before)).map(|(now, before)| now / before))
+    }
+
+    /// By which factor values may differ for it, whichever way.
+    fn most(self) -> f64 {
+        self.0.map_or(1.0, |part| part.max(1.0 / part))
+    }
+
+    fn is_another(self) -> bool {
+        self.most() > ALIKE
+    }
+}
+
+impl std::fmt::Display for Drift {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(part) => write!(f, "took {:+.1} % for the same work", (part - 1.0) * 100.0),
+            None => f.write_str("not timed in both runs"),
+        }
+    }
 }
 
 impl Beyond {
@@ -276,8 +311,9 @@ impl Group<'_> {
 
 /// Whether two places' samples are of the same measurements: percentiles of the same packets, or a limit that is drawn at both ends.
 fn of_one(a: &Place, b: &Place) -> bool {
-    let trips = |place: &Place| place.samples.iter().map(|s| s.round_trip_ns).collect::<Vec<_>>();
-    let known = a.samples.iter().flat_map(|s| s.round_trip_ns).any(|ns| ns > 0.0);
+    let trips =
+        |place: &Place| place.samples.iter().map(|s| s.around.round_trip_ns).collect::<Vec<_>>();
+    let known = a.samples.iter().flat_map(|s| s.around.round_trip_ns).any(|ns| ns > 0.0);
     known && trips(a) == trips(b) && (a.x == b.x || a.samples == b.samples)
 }
 
@@ -309,7 +345,7 @@ fn by_chance(places: usize, once: f64, level: f64) -> usize {
 /// second core took part they did.
 fn alike(a: &Place, b: &Place) -> bool {
     let trips = |place: &Place| {
-        let mut all: Vec<f64> = place.samples.iter().flat_map(|s| s.round_trip_ns).collect();
+        let mut all: Vec<f64> = place.samples.iter().flat_map(|s| s.around.round_trip_ns).collect();
         all.sort_by(f64::total_cmp);
         let outside = all.len() / 4;
         Some([*all.get(outside)?, *all.get(all.len() - 1 - outside)?])

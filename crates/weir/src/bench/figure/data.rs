@@ -1,6 +1,7 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
 use crate::bench::machine::Machine;
+use crate::bench::mood::Around;
 use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_whole};
 use crate::bench::search::Found;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,9 @@ pub const ALIKE: f64 = 1.2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     pub value: f64,
-    /// Round trips of a word between the cores before and after, in nanoseconds; zeros where no second core took part.
-    pub round_trip_ns: [f64; 2],
+    /// The machine before and after.
+    #[serde(flatten)]
+    pub around: Around,
     /// The real-time class was wanted, and no worker was in it: it is a sample of the default class. So it is where graphs take all cores, which
     /// are left to others then, where there are devices only, in rivals, and where it is not granted.
     #[serde(default)]
@@ -70,12 +72,12 @@ pub struct Held {
 
 impl Sample {
     /// A value, and in which mood the machine was before and after.
-    pub fn of(value: f64, round_trip_ns: [f64; 2]) -> Self {
+    pub fn of(value: f64, around: impl Into<Around>) -> Self {
         let (not_granted, no_workers, none, open) = (false, false, false, false);
         let (cpu_ns, load, histogram) = (None, None, Vec::new());
         Sample {
             value,
-            round_trip_ns,
+            around: around.into(),
             not_granted,
             no_workers,
             cpu_ns,
@@ -95,12 +97,13 @@ impl Sample {
         let load = self.load.map_or([0.0; 2], |(rate, lost)| [rate, lost]);
         let others =
             [self.value, self.cpu_ns.unwrap_or(0.0), self.sustained.map_or(0.0, |s| s.value)];
-        [&tail[..], &load, &others, &self.round_trip_ns].concat().iter().all(|v| v.is_finite())
+        let Around { round_trip_ns, pace_ns } = &self.around;
+        [&tail[..], &load, &others, round_trip_ns, pace_ns].concat().iter().all(|v| v.is_finite())
     }
 
     /// Whether words crossed cores about as fast around both (a fifth more at most), or no second core took part.
     pub fn is_alike(&self, other: &Sample) -> bool {
-        let sum = |s: &Sample| s.round_trip_ns.iter().sum::<f64>();
+        let sum = |s: &Sample| s.around.round_trip_ns.iter().sum::<f64>();
         let (a, b) = (sum(self), sum(other));
         a.max(b) <= ALIKE * a.min(b)
     }
@@ -109,10 +112,10 @@ impl Sample {
 impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
-        let Measured { mpps, round_trip_ns, withheld, cpu_ns, sustained, real_time: _ } = measured;
+        let Measured { mpps, around, withheld, cpu_ns, sustained, real_time: _ } = measured;
         let held = |found: Found| Held { value: found.rate / 1e6, open: !found.is_closed };
         let sustained = sustained.map(held);
-        Sample { not_granted: withheld, cpu_ns, sustained, ..Sample::of(mpps, round_trip_ns) }
+        Sample { not_granted: withheld, cpu_ns, sustained, ..Sample::of(mpps, around) }
     }
 }
 

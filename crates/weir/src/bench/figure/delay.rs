@@ -6,6 +6,7 @@ use super::Effort;
 use super::data::Sample;
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;
+use crate::bench::mood::Around;
 use crate::bench::sample::{BenchError, wait_until_ready};
 use crate::bench::search::{Found, Goal, MOST, sustainable};
 use std::collections::BTreeMap;
@@ -88,7 +89,7 @@ pub struct UnderLoad {
     found: Found,
     run: Run,
     /// Before and after the run, not the search.
-    round_trip_ns: [f64; 2],
+    around: Around,
 }
 
 impl UnderLoad {
@@ -104,15 +105,15 @@ impl UnderLoad {
         if found.rate <= 0.0 {
             return Ok(None);
         }
-        let (run, round_trip_ns) =
+        let (run, around) =
             effort.around(|| offered(found.rate * LOAD, span).to(effort, plan, true))?;
-        Ok((!run.delays.is_empty()).then_some(UnderLoad { found, run, round_trip_ns }))
+        Ok((!run.delays.is_empty()).then_some(UnderLoad { found, run, around }))
     }
 
     /// A percentile (0 to 1) in microseconds, with the load that it is of.
     pub fn percentile(&self, part: f64) -> Sample {
         let us = self.run.percentile(part) as f64 / 1e3;
-        let mut sample = Sample::of(us, self.round_trip_ns);
+        let mut sample = Sample::of(us, self.around);
         sample.load = Some((self.found.rate * LOAD, self.run.lost));
         sample.open = !self.found.is_closed;
         (sample.not_granted, sample.no_workers) = (self.run.withheld, self.run.no_workers);

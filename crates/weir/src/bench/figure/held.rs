@@ -48,7 +48,8 @@ pub fn told(series: &[Series]) -> Option<String> {
     let [least, median, most] = spread(places().filter_map(parts).collect())?;
     // A limit that is drawn at both ends was searched for once.
     let samples = places().flat_map(|p| &p.samples);
-    let searches = samples.filter_map(|s| Some((s.round_trip_ns.map(f64::to_bits), s.sustained?)));
+    let searches =
+        samples.filter_map(|s| Some((s.around.round_trip_ns.map(f64::to_bits), s.sustained?)));
     let searches: BTreeMap<[u64; 2], Held> = searches.collect();
     let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
     let all = searches.len();

@@ -130,13 +130,19 @@ fn section(out: &mut String, record: &Record) {
 
 /// In which mood the machine was.
 fn regime(record: &Record) -> String {
-    match record.regime() {
+    let words = match record.regime() {
         Some([least, median, most]) => {
             format!(
                 "words crossed cores in {least:.0} / {median:.0} / {most:.0} ns (least / median / most)"
             )
         }
         None => "one core at a time".to_owned(),
+    };
+    match record.pace() {
+        Some([least, median, most]) => format!(
+            "{words}, a step of work that is always the same took them {least:.1} / {median:.1} / {most:.1} ns"
+        ),
+        None => words,
     }
 }
 

@@ -11,7 +11,7 @@ use super::data::{Sample, Series, Verdict};
 use super::tables::CAPTURE;
 use super::values::{cpu_ns, median};
 use crate::bench::chain_policy;
-use crate::bench::machine::mhz;
+use crate::bench::machine::{clock_told, mhz};
 use crate::bench::own::{self, OutputError};
 use crate::bench::sample::BenchError;
 use std::collections::BTreeSet;
@@ -278,9 +278,9 @@ fn told(series: &[Series], lines: &[Line]) -> String {
             format!("{name} {mpps:.1} Mpps, {cycles:.0} cycles")
         }
     };
-    let (all, clock): (Vec<String>, _) = (lines.iter().map(of).collect(), mhz() as u32);
+    let (all, clock): (Vec<String>, _) = (lines.iter().map(of).collect(), clock_told());
     format!(
-        "at 64 bytes; cycles a packet are processor time, of all threads that take part, times the clock of {clock} MHz that the kernel states (on virtual machines the time \
+        "at 64 bytes; cycles a packet are processor time, of all threads that take part, times {clock} (on virtual machines the time \
          stamp counter's: a core that is boosted makes more): {}",
         all.join("; ")
     )

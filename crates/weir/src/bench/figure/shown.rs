@@ -51,12 +51,13 @@ impl Record {
     pub fn csv(&self) -> String {
         let mut out = self.commented();
         out.push_str(
-            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open\n",
+            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,pace_before_ns,pace_after_ns\n",
         );
         for series in &self.series {
             for place in &series.places {
                 for (i, sample) in place.samples.iter().enumerate() {
-                    let [before, after] = sample.round_trip_ns;
+                    let [before, after] = sample.around.round_trip_ns;
+                    let [pace_before, pace_after] = sample.around.pace_ns;
                     let tail = sample.tail.map(|tail| tail.map(|value| value.to_string()));
                     let [p99, p999] = tail.unwrap_or_default();
                     let (load, lost) = sample.load.unzip();
@@ -64,7 +65,7 @@ impl Record {
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999},{},{}",
+                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999},{},{},{pace_before},{pace_after}",
                         quoted(&series.name),
                         place.x,
                         sample.round,
@@ -159,8 +160,15 @@ impl Record {
     /// part.
     pub fn regime(&self) -> Option<[f64; 3]> {
         let samples = self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-        let trips = samples.flat_map(|s| s.round_trip_ns).filter(|ns| *ns > 0.0);
+        let trips = samples.flat_map(|s| s.around.round_trip_ns).filter(|ns| *ns > 0.0);
         spread(trips.collect())
+    }
+
+    /// How fast the cores worked: least, median and most of the times for a step of work around all samples, in nanoseconds; `None` where
+    /// it was not measured.
+    pub fn pace(&self) -> Option<[f64; 3]> {
+        let samples = self.series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+        spread(samples.flat_map(|s| s.around.pace_ns).filter(|ns| *ns > 0.0).collect())
     }
 
     /// The least of all values above 0.
@@ -297,9 +305,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open",
-                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25,2.5,true",
-                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,,,",
+                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,pace_before_ns,pace_after_ns",
+                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25,2.5,true,5,5",
+                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,,,,5,5",
             ]
         );
     }

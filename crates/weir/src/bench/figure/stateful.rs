@@ -234,7 +234,7 @@ pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
                 false => [run(None)?, run(Some(spec))?],
                 true => [run(Some(spec))?, run(None)?],
             };
-            let around = [first.round_trip_ns[0], second.round_trip_ns[1]];
+            let around = first.around.until(second.around);
             let part = match effort.is_backwards() {
                 false => second.mpps / first.mpps,
                 true => first.mpps / second.mpps,

@@ -4,6 +4,7 @@
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::values::{median, trend};
+use crate::bench::mood::Around;
 use crate::bench::own::{self, ENDS_WITH_US, Folder, OutputError};
 use crate::bench::sample::{BenchError, READY};
 use serde::Deserialize;
@@ -70,7 +71,7 @@ pub fn measure(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 /// What a round gave. One that did not end in its time is a sample that failed; whatever else goes wrong would go wrong again.
 fn taken(
     effort: &Effort<'_>,
-    costs: Result<(Results, [f64; 2]), BenchError>,
+    costs: Result<(Results, Around), BenchError>,
 ) -> Result<Vec<(String, f64, Sample)>, BenchError> {
     match costs {
         Ok((results, trips)) => Ok(samples(&results, trips)),
@@ -125,7 +126,7 @@ fn command(effort: &Effort<'_>, file: &Path) -> Result<Command, BenchError> {
 }
 
 /// Cycles a packet by configuration and type.
-fn samples(results: &Results, trips: [f64; 2]) -> Vec<(String, f64, Sample)> {
+fn samples(results: &Results, trips: Around) -> Vec<(String, f64, Sample)> {
     let mut all = Vec::new();
     for costs in results.captures.iter().flat_map(|captured| &captured.samples) {
         for (at, &kind) in TYPES.iter().enumerate() {
@@ -219,7 +220,7 @@ mod tests {
             {"kind": "veth: merged, isolated", "ns": {"FromDevice": 40, "CheckIpHeader": 15, "rings": 25}}]}]}"#;
         let results: Results = serde_json::from_str(text).unwrap();
         let mut series = Vec::new();
-        for (name, x, sample) in samples(&results, [0.0; 2]) {
+        for (name, x, sample) in samples(&results, [0.0; 2].into()) {
             add(&mut series, &name, x, sample);
         }
         assert_eq!(median(&series, APART, 7.0), 200.0, "cycles, rings with them");

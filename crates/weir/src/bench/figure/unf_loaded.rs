@@ -105,7 +105,7 @@ pub fn sustained(series: &[Series]) -> Vec<Series> {
         for place in &line.places {
             for sample in &place.samples {
                 let Some((load, _)) = sample.load else { continue };
-                let plain = Sample::of(load / LOAD / 1e6, sample.round_trip_ns);
+                let plain = Sample::of(load / LOAD / 1e6, sample.around);
                 add(
                     &mut told,
                     name,
@@ -136,7 +136,7 @@ fn unfinished(series: &[Series]) -> String {
     // What one search found may stand at several places; words went round the cores before and after each.
     let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
     let searches: BTreeMap<[u64; 2], bool> =
-        samples.map(|s| (s.round_trip_ns.map(f64::to_bits), s.open)).collect();
+        samples.map(|s| (s.around.round_trip_ns.map(f64::to_bits), s.open)).collect();
     match searches.values().filter(|open| **open).count() {
         0 => String::new(),
         open => {
@@ -152,8 +152,9 @@ fn unfinished(series: &[Series]) -> String {
 fn behind(series: &[Series]) -> String {
     let of_one = |s: &&Series| !PARTS[1..].iter().any(|(part, _)| s.name.ends_with(part));
     let samples = series.iter().filter(of_one).flat_map(|s| &s.places).flat_map(|p| &p.samples);
-    let runs: BTreeMap<[u64; 2], f64> =
-        samples.filter_map(|s| Some((s.round_trip_ns.map(f64::to_bits), s.load?.1))).collect();
+    let runs: BTreeMap<[u64; 2], f64> = samples
+        .filter_map(|s| Some((s.around.round_trip_ns.map(f64::to_bits), s.load?.1)))
+        .collect();
     let late = runs.values().filter(|lost| **lost > LOSS).count();
     format!(
         "{late} of {} runs at that load lost more than half a percent all the same{}",
@@ -255,7 +256,7 @@ pub fn histogram(series: &[Series]) -> Vec<Series> {
                 let within = sample.histogram.iter().filter(|(limit, _)| drawn(*limit) == step);
                 let within: u64 = within.map(|(_, packets)| packets).sum();
                 let value = within as f64 * 100.0 / all.max(1) as f64;
-                let sample = Sample::of(value, sample.round_trip_ns);
+                let sample = Sample::of(value, sample.around);
                 add(&mut told, &format!("{kind}, {DRAWN} µNFs"), step as f64 / 1e3, sample);
             }
         }

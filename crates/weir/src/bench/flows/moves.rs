@@ -1,7 +1,7 @@
 //! `weir bench flows move`: flows that go from one instance of a NF to another, while packets of all of them come.
 
 use super::rates::REQUEST;
-use crate::bench::machine::round_trip;
+use crate::bench::mood::round_trip;
 use crate::bench::sample::{
     BenchError, SampleArgs, delivered, finish, prepare, progress, spread, wait_until_ready, watch,
 };

@@ -6,7 +6,7 @@ use crate::bench::consolidation::net;
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::{Sample, Series, Verdict};
 use crate::bench::figure::values::{cpu_ns, median};
-use crate::bench::machine::mhz;
+use crate::bench::machine::{clock_told, mhz};
 use crate::bench::own::ENDS_WITH_US;
 use crate::bench::sample::{BenchError, POOL, READY, RING, finish, wait_until_ready, watch};
 use crate::policy::{self, Consolidate};
@@ -163,10 +163,10 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let rows: Vec<String> = ALL.iter().map(row).collect();
     let text = format!(
-        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times the clock of {} MHz that the kernel states: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
+        "at 64 bytes; cycles a packet are the whole machine's processor time, source and receiver included, times {}: {}. The bridge leaves out the rules, processes and drops by reason; with nftables \
          processes and drops by rule (these rules have no counters); Weir without a µNF the rules. The kernel works in the source's own turn, Weir crosses \
          to its processes and back",
-        mhz() as u32,
+        clock_told(),
         rows.join("; ")
     );
     (Verdict::DifferentSetUp, text)

@@ -3,7 +3,8 @@
 use super::{DPDK_FOLDER, PATIENCE, RivalError, capture, per_packet, run, run_for};
 use crate::bench::figure::Effort;
 use crate::bench::figure::data::Sample;
-use crate::bench::machine::{cpu_time_ns, round_trip};
+use crate::bench::machine::cpu_time_ns;
+use crate::bench::mood::{Around, Mood};
 use crate::bench::own::{ENDS_WITH_US, Folder, Process};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -171,7 +172,7 @@ fn count(text: &str) -> Option<u64> {
 pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     let sampling = effort.sampling;
     let cores = [sampling.device_core, sampling.chain_core];
-    let before = round_trip(cores[0], cores[1]);
+    let before = Mood::now(cores[0], cores[1]);
     let span = Duration::from_secs_f64(sampling.seconds.clamp(0.05, 60.0));
     let ovs = Ovs::start(size, sampling.chain_core)?;
     let end = Instant::now() + PATIENCE;
@@ -187,10 +188,10 @@ pub fn sample(effort: &Effort<'_>, size: u16) -> Result<Sample, RivalError> {
     let (to, end) = run_for(NAME, span, from, || ovs.sent())?;
     let cpu_ns = per_packet([before_ns, busy()], [from, to]);
     drop(ovs);
-    let after = round_trip(cores[0], cores[1]);
+    let around = Around::of(before, Mood::now(cores[0], cores[1]));
     let value = to.saturating_sub(from) as f64 / (end - start).as_secs_f64() / 1e6;
     // It is in the default class.
-    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, [before, after]) })
+    Ok(Sample { cpu_ns, not_granted: true, ..Sample::of(value, around) })
 }
 
 #[cfg(test)]

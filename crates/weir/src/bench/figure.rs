@@ -1,6 +1,7 @@
 //! `weir bench figure` and `weir bench all`: the papers' figures anew, and what goes beyond them. Each figure gives its samples (JSON
 //! and CSV), a chart, and the paper's claim beside what was seen.
 
+mod budget;
 mod catalog;
 mod compare;
 mod cores;
@@ -37,7 +38,7 @@ use make::make;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_device::DeviceSpec;
 use weir_plan::Isolate;
 
@@ -81,8 +82,23 @@ struct OutArgs {
     /// Without it a rival that is missing is said and left out. Debian starts Open vSwitch's service with it.
     #[arg(long)]
     install: bool,
+    /// Minutes in which it is to end: on a slow machine searches for sustained rates take fewer trials, a quarter at least. `all`
+    /// has 30, in proportion to other --samples and --seconds.
+    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    within: Option<f64>,
     #[command(flatten)]
     sampling: SampleArgs,
+}
+
+/// What all figures may take, with so many samples of so many seconds.
+const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
+const USUAL_SAMPLES: f64 = 5.0;
+const USUAL_SECONDS: f64 = 0.25;
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    let fits = (1.0..=100_000.0).contains(&minutes);
+    if fits { Ok(minutes) } else { Err("1 to 100,000".to_owned()) }
 }
 
 /// What figures are made with.
@@ -278,17 +294,25 @@ pub fn main(args: &FigureArgs) -> ExitCode {
         );
         return ExitCode::SUCCESS;
     }
-    finish(chosen(&args.names).and_then(|figures| made(&figures, &args.to)))
+    finish(chosen(&args.names).and_then(|figures| made(&figures, &args.to, None)))
 }
 
 /// All of them.
 pub fn all(args: &AllArgs) -> ExitCode {
-    finish(chosen(&[]).and_then(|figures| made(&figures, &args.to)))
+    finish(chosen(&[]).and_then(|figures| made(&figures, &args.to, Some(HALF_AN_HOUR))))
 }
 
 /// Makes them, and tables of their histograms, also of what there is when some could not be made.
-fn made(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
-    let made = make(figures, to);
+fn made(
+    figures: &[&'static Figure],
+    to: &OutArgs,
+    usual: Option<Duration>,
+) -> Result<(), BenchError> {
+    let sampling = &to.sampling;
+    let scale = sampling.samples as f64 / USUAL_SAMPLES * sampling.seconds / USUAL_SECONDS;
+    let asked = to.within.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    let within = asked.or(usual.map(|time| time.mul_f64(scale.max(1.0))));
+    let made = make(figures, to, within);
     made.and(shown::write_histograms(&to.out))
 }
 

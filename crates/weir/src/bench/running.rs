@@ -106,7 +106,7 @@ impl<'a> Running<'a> {
 
     /// The rate that is sustained of a source that does not wait, from what arrives of as much as is taken.
     fn search(&mut self, full: f64) -> Result<Found, BenchError> {
-        let goal = Goal::from_full_load(self.args.span(), full);
+        let goal = Goal::from_full_load(self.args.span(), full).with(self.args.patience);
         // All buffers may be under way.
         let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
         sustainable(&goal, MOST, Some(full), |rate, span| {

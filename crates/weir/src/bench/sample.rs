@@ -57,6 +57,9 @@ pub struct SampleArgs {
     /// Besides what arrives of as much as is taken the rate is searched for that is sustained: figures of throughput say so.
     #[arg(skip)]
     pub searches: bool,
+    /// Which part of its usual trials a search may take, 0 to 1: the rest of a run that is to end in time is short.
+    #[arg(skip = 1.0)]
+    pub patience: f64,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

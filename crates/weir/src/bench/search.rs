@@ -44,6 +44,16 @@ impl Goal {
     }
 }
 
+impl Goal {
+    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates.
+    pub fn with(self, patience: f64) -> Self {
+        let enough: usize = self.phases.iter().map(|(_, trials)| trials + 1).max().unwrap_or(1);
+        let least = (enough * self.phases.len()).min(self.most);
+        let most = ((self.most as f64 * patience).round() as usize).clamp(least, self.most);
+        Goal { most, ..self }
+    }
+}
+
 /// What a search has found.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Found {
@@ -140,6 +150,15 @@ mod tests {
     fn goal() -> Goal {
         let phases = vec![(Duration::from_millis(1), 1), (Duration::from_millis(5), 3)];
         Goal { loss: 0.001, width: 0.01, stride: 0.5, phases, most: 200 }
+    }
+
+    #[test]
+    fn with_fewer_trials_each_phase_has_enough_for_two_rates() {
+        let span = Duration::from_millis(250);
+        let most = |goal: &Goal, patience| goal.clone().with(patience).most;
+        let (usual, full) = (Goal::usual(span), Goal::from_full_load(span, 1e6));
+        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&usual, part)), [20, 10, 8]);
+        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&full, part)), [14, 7, 4]);
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.

@@ -372,6 +372,7 @@ pub(super) mod tests {
             chain_core: 1,
             no_real_time: false,
             searches: false,
+            patience: 1.0,
         }
     }
 

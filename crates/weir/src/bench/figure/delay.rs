@@ -99,7 +99,8 @@ impl UnderLoad {
     pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
         let span = effort.sampling.span();
         let offered = |rate, span| Offered { rate, span, shares };
-        let found = sustainable(&Goal::usual(span), MOST, None, |rate, span| {
+        let goal = Goal::usual(span).with(effort.sampling.patience);
+        let found = sustainable(&goal, MOST, None, |rate, span| {
             Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
         })?;
         if found.rate <= 0.0 {

@@ -2,6 +2,7 @@
 //! an error bar has in it what the machine does in such times; a figure whose samples follow each other closely would show one mood of it,
 //! and the next run another. What each round gave is kept at once: an interrupted run is taken up where it was.
 
+use super::budget::Budget;
 use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, held, page, rivals};
@@ -11,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Samples for which the catalogue says how long a figure takes.
 const USUAL: u32 = 5;
@@ -24,15 +25,24 @@ struct Run<'a> {
     rounds: usize,
     /// Figures that this run has measured: with `--fresh` nothing else counts.
     begun: BTreeSet<&'static str>,
+    budget: Budget,
+    /// Which part of their usual trials searches may take now.
+    patience: f64,
 }
 
-pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), BenchError> {
+/// Makes figures, in such a time if there is one.
+pub(super) fn make(
+    figures: &[&'static Figure],
+    to: &OutArgs,
+    within: Option<Duration>,
+) -> Result<(), BenchError> {
     let out = &to.out;
     if to.install {
         rivals::install();
     }
-    let mut run =
-        Run { machine: prepare()?, to, rounds: to.sampling.samples.max(1), begun: BTreeSet::new() };
+    let (rounds, begun, budget) =
+        (to.sampling.samples.max(1), BTreeSet::new(), Budget::new(within));
+    let mut run = Run { machine: prepare()?, to, rounds, begun, budget, patience: 1.0 };
     // Before anything is measured: half an hour later it would be late.
     to.sampling.check_cores()?;
     std::fs::create_dir_all(out)
@@ -65,14 +75,18 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
             if there >= round || failed.iter().any(|(name, _)| *name == figure.name) {
                 continue;
             }
+            let (began, rest) = (Instant::now(), left(&open, run.rounds));
+            let (elapsed, usually) = (begun.elapsed(), Duration::from_secs(u64::from(rest)));
+            run.patience = run.budget.patience(elapsed, usually);
             crate::say::print_line!(
-                "{} (round {round} of {}, {} of {}; some {} s, {} min for all that follow)",
+                "{} (round {round} of {}, {} of {}; some {} s, {} min for all that follow{})",
                 figure.name,
                 run.rounds,
                 at + 1,
                 open.len(),
                 figure.seconds.div_ceil(USUAL),
-                left(&open, run.rounds).div_ceil(60)
+                rest.div_ceil(60),
+                in_haste(run.patience)
             );
             if let Measure::Of { name, .. } = figure.measure
                 && failed.iter().any(|(other, _)| *other == name)
@@ -83,6 +97,8 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
             // The others are worth having without it.
             match run.advance(figure, round) {
                 Ok(record) => {
+                    let usual = Duration::from_secs(figure.seconds.into()) / USUAL;
+                    run.budget.note(usual, began.elapsed(), run.patience);
                     if let Some(figure) = open.get_mut(at) {
                         figure.1 = record.effort.samples;
                     }
@@ -107,6 +123,17 @@ pub(super) fn make(figures: &[&'static Figure], to: &OutArgs) -> Result<(), Benc
     crate::say::print_line!("took {:.1} minutes", begun.elapsed().as_secs_f64() / 60.0);
     let failed = failed.into_iter().map(|(_, why)| why).collect();
     run.report(before.as_deref(), failed)
+}
+
+/// What is said when searches have to be short.
+fn in_haste(patience: f64) -> String {
+    match patience < 1.0 {
+        true => format!(
+            "; to end in time searches take {:.0} % of their usual trials",
+            patience * 100.0
+        ),
+        false => String::new(),
+    }
 }
 
 /// Seconds, about, that the samples take which there are not yet.
@@ -160,7 +187,8 @@ impl Run<'_> {
             Measure::Own(measure) | Measure::Throughput(measure) => {
                 let left_out = RefCell::new(record.left_out.clone());
                 let searches = matches!(figure.measure, Measure::Throughput(_));
-                let sampling = &SampleArgs { searches, ..self.to.sampling.clone() };
+                let sampling =
+                    &SampleArgs { searches, patience: self.patience, ..self.to.sampling.clone() };
                 let name = figure.name;
                 let failed = RefCell::new(record.failed.clone());
                 let effort = Effort { sampling, name, round, began, left_out, failed };

@@ -82,7 +82,7 @@ struct OutArgs {
     /// Without it a rival that is missing is said and left out. Debian starts Open vSwitch's service with it.
     #[arg(long)]
     install: bool,
-    /// Minutes in which it is to end: on a slow machine searches for sustained rates take fewer trials, a quarter at least. `all`
+    /// Minutes in which it is to end: on a slow machine searches for sustained rates take fewer trials, a third at least. `all`
     /// has 30, in proportion to other --samples and --seconds.
     #[arg(long, value_name = "MINUTES", value_parser = minutes)]
     within: Option<f64>,

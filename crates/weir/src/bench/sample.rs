@@ -11,6 +11,7 @@ use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use weir_control::wiring::{RunOptions, WiringError};
 use weir_control::{Agent, AgentError, Event};
@@ -207,6 +208,9 @@ pub fn finish(result: Result<(), BenchError>) -> ExitCode {
     }
 }
 
+/// What is said beside that a measurement was interrupted: what is kept of it, and how it goes on.
+pub static KEPT: OnceLock<&str> = OnceLock::new();
+
 /// At Ctrl-C the session gets its place among others back, as at the end, and what would outlive this process is gone before it; workers end
 /// with it.
 fn restore_when_interrupted() {
@@ -220,7 +224,7 @@ fn restore_when_interrupted() {
             restore();
             own::clear();
             progress("");
-            crate::complain!("weir bench: interrupted");
+            crate::complain!("weir bench: interrupted{}", KEPT.get().unwrap_or(&""));
             std::process::exit(128 + signal);
         }
     });

@@ -19,7 +19,9 @@ pub struct Goal {
     pub loss: f64,
     /// The search ends when upper and lower bound are so close: their difference as a part of the upper one.
     pub width: f64,
-    /// The longest step by which a load is looked for that is held, or is not, as a part of the one before.
+    /// The first step by which a load is looked for that is held, or is not, as a part of the one before; each further one is twice as long.
+    pub step: f64,
+    /// The longest such step.
     pub stride: f64,
     /// How long trials take, and of how many the majority decides, by phase.
     pub phases: Vec<(Duration, usize)>,
@@ -31,7 +33,7 @@ impl Goal {
     /// The goal where nothing is known, of samples that take so long: at most half a percent may be missing in two of three trials.
     pub fn usual(span: Duration) -> Self {
         let phases = vec![(span / 4, 1), (span / 2, 3)];
-        Goal { loss: LOSS, width: 0.1, stride: 0.5, phases, most: 20 }
+        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 20 }
     }
 
     /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
@@ -40,17 +42,20 @@ impl Goal {
         let batches =
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
         let trial = (span / 6).max(batches).min(span);
-        Goal { loss: LOSS, width: 0.05, stride: 0.2, phases: vec![(trial, 3)], most: 14 }
+        let phases = vec![(trial, 3)];
+        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.2, phases, most: 14 }
     }
 }
 
 impl Goal {
-    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates.
+    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates, whatever they show. Steps are longer then: a rate that
+    /// is held is worth more than bounds that are close, and found sooner.
     pub fn with(self, patience: f64) -> Self {
-        let enough: usize = self.phases.iter().map(|(_, trials)| trials + 1).max().unwrap_or(1);
+        let enough = self.phases.iter().map(|(_, trials)| 2 * trials).max().unwrap_or(1);
         let least = (enough * self.phases.len()).min(self.most);
         let most = ((self.most as f64 * patience).round() as usize).clamp(least, self.most);
-        Goal { most, ..self }
+        let step = (self.step / patience.max(0.01)).min(self.stride);
+        Goal { most, step, ..self }
     }
 }
 
@@ -117,7 +122,7 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
     /// Finds a rate that is held and one that is not, from a guess outwards in growing steps, then between them.
     fn phase(&mut self, guess: f64, span: Duration, trials: usize) -> Result<Found, E> {
         let (mut low, mut high) = (0.0_f64, f64::INFINITY);
-        let (mut rate, mut step) = (guess.min(self.most), self.goal.width);
+        let (mut rate, mut step) = (guess.min(self.most), self.goal.step);
         loop {
             let Some(held) = self.holds(rate, span, trials)? else {
                 return Ok(Found { rate: low, is_closed: false });
@@ -149,7 +154,7 @@ mod tests {
 
     fn goal() -> Goal {
         let phases = vec![(Duration::from_millis(1), 1), (Duration::from_millis(5), 3)];
-        Goal { loss: 0.001, width: 0.01, stride: 0.5, phases, most: 200 }
+        Goal { loss: 0.001, width: 0.01, step: 0.01, stride: 0.5, phases, most: 200 }
     }
 
     #[test]
@@ -157,8 +162,21 @@ mod tests {
         let span = Duration::from_millis(250);
         let most = |goal: &Goal, patience| goal.clone().with(patience).most;
         let (usual, full) = (Goal::usual(span), Goal::from_full_load(span, 1e6));
-        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&usual, part)), [20, 10, 8]);
-        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&full, part)), [14, 7, 4]);
+        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&usual, part)), [20, 12, 12]);
+        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&full, part)), [14, 7, 6]);
+    }
+
+    #[test]
+    fn with_few_trials_a_rate_is_found_further_off_sooner_than_none() {
+        // A source that does not wait gets two thirds through of what a full ring lets through.
+        let search = |patience| {
+            let goal = Goal::from_full_load(Duration::from_millis(250), 1e6).with(patience);
+            let Ok(found) = sustainable(&goal, 1e8, Some(0.95e6), device(0.66e6));
+            found
+        };
+        let (all, few) = (search(1.0), search(0.35));
+        assert!(all.is_closed && (0.62e6..=0.664e6).contains(&all.rate), "{all:?}");
+        assert!(!few.is_closed && (0.5e6..=0.664e6).contains(&few.rate), "{few:?}");
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.
@@ -210,7 +228,7 @@ mod tests {
 
     #[test]
     fn what_short_trials_held_and_long_ones_lost_is_not_what_is_found() {
-        let few = Goal { most: 16, width: 0.1, ..goal() };
+        let few = Goal { most: 16, width: 0.1, step: 0.1, ..goal() };
         let trial = |rate: f64, span: Duration| {
             let long = span >= Duration::from_millis(5);
             Ok::<_, Infallible>(if long { 1.0 } else { (1.0 - 1e6 / rate).max(0.0) })
@@ -229,7 +247,7 @@ mod tests {
             let capacity = if is_long || short % 2 == 0 { 1e6 } else { 1e3 };
             Ok::<_, Infallible>((1.0 - capacity / rate).max(0.0))
         };
-        let goal = Goal { most: 40, width: 0.0, ..goal() };
+        let goal = Goal { most: 40, width: 0.0, step: 0.0, ..goal() };
         let Ok(_) = sustainable(&goal, 1e7, None, trial);
         assert_eq!((short, long), (20, 20));
     }

@@ -319,9 +319,14 @@ fn of_one(a: &Place, b: &Place) -> bool {
 
 /// How often bars of so many samples each of the same do not touch: of 2n values each way to rank them is as likely; in two of them all of one
 /// run are before all of the other.
-fn once(samples: usize) -> f64 {
+pub fn once(samples: usize) -> f64 {
     let rankings: f64 = (1..=samples).map(|i| (samples + i) as f64 / i as f64).product();
     2.0 / rankings
+}
+
+/// How often bars of so many samples have the true median in them: unless all samples are on one side of it.
+pub fn covers(samples: usize) -> f64 {
+    (1.0 - 2.0 * 0.5_f64.powf(samples as f64)).max(0.0)
 }
 
 /// How many of so many places, of which each differs so often by chance, may differ: the fewest so that chance gives more in no larger a part

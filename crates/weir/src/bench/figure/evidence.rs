@@ -132,9 +132,19 @@ fn of_group(records: &[&Record]) -> String {
     let reach = trips.fold([f64::INFINITY, 0.0_f64], |[low, high], [least, _, most]| {
         [low.min(least), high.max(most)]
     });
+    let paces: Vec<[f64; 3]> = records.iter().filter_map(|record| record.pace()).collect();
+    let [fast, slow] = paces.iter().fold([f64::INFINITY, 0.0_f64], |[low, high], [_, pace, _]| {
+        [low.min(*pace), high.max(*pace)]
+    });
+    let pace = match paces.is_empty() {
+        true => String::new(),
+        false => format!(
+            ", and a step of the same work took {fast:.1} to {slow:.1} ns, from the least to the most of the figures' medians"
+        ),
+    };
     format!(
         "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
-         {:.0} to {:.0} ns meanwhile",
+         {:.0} to {:.0} ns meanwhile, from the least to the most of all samples{pace}",
         first.machine.processor,
         first.machine.cores,
         first.machine.kernel,

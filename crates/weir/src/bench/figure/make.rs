@@ -7,7 +7,7 @@ use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, held, page, rivals};
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, SampleArgs, prepare, progress, write_whole};
+use crate::bench::sample::{BenchError, KEPT, SampleArgs, prepare, progress, write_whole};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -16,6 +16,10 @@ use std::time::{Duration, Instant};
 
 /// Samples for which the catalogue says how long a figure takes.
 const USUAL: u32 = 5;
+
+/// At an interruption.
+const GOES_ON: &str =
+    "; what each figure's finished rounds gave is kept, and the same command goes on from there";
 
 /// A run, as far as it is.
 struct Run<'a> {
@@ -48,6 +52,7 @@ pub(super) fn make(
     std::fs::create_dir_all(out)
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
     let _ours = alone_in(out)?;
+    let _ = KEPT.set(GOES_ON);
     let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
     run.must_not_lose(figures)?;
     let mut failed: Vec<(&str, String)> = Vec::new();

@@ -22,10 +22,12 @@ pub fn page(
     failed: &[String],
     others: &[String],
 ) -> String {
+    let samples = records.iter().map(|record| record.effort.samples).min().unwrap_or(0);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
          <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out. \
-         Of five samples, whatever their distribution, such a bar has the true median in it in 94 of 100 cases.</p>\n"
+         Of {samples} samples, whatever their distribution, such a bar has the true median in it in {:.0} of 100 cases.</p>\n",
+        compare::covers(samples) * 100.0
     );
     // Writing to a string cannot fail: here and below.
     out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th></th></tr>\n");
@@ -54,7 +56,7 @@ pub fn page(
         let _ = writeln!(out, "<p>{}: {OTHERS}.</p>", escaped(&others.join(", ")));
     }
     if let Some(compared) = compared {
-        against(&mut out, compared);
+        against(&mut out, compared, samples);
     }
     for record in records {
         section(&mut out, record);
@@ -64,12 +66,19 @@ pub fn page(
 }
 
 /// What came of the comparison with an earlier run.
-fn against(out: &mut String, compared: &Comparison) {
+fn against(out: &mut String, compared: &Comparison, samples: usize) {
     let _ = writeln!(
         out,
-        "<h2>Against the earlier run</h2>\n<p>{}. {}</p>\n<table><tr><th>figure</th><th></th><th></th></tr>",
+        "<h2>Against the earlier run</h2>\n<p>{}. {}{}</p>\n<table><tr><th>figure</th><th></th><th></th></tr>",
         escaped(&compare::sum(compared)),
-        escaped(compare::RULE)
+        escaped(compare::RULE),
+        match samples {
+            5 => String::new(),
+            _ => format!(
+                " Of {samples} samples, as here, it happens once in {:.0} times.",
+                1.0 / compare::once(samples)
+            ),
+        }
     );
     for figure in &compared.figures {
         let class = match figure.outcome {

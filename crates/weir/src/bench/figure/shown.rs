@@ -46,10 +46,20 @@ impl Place {
     }
 }
 
+/// What the columns of a table of samples are that do not say it themselves.
+const COLUMNS: &str = "# sample: from 0 at each place; round: from 1, samples of one round were taken after each other
+# none: nothing arrived, the value stands for one packet; open: a search for the value ended with its bounds further apart than they should be
+# load, lost: packets a second that were offered, and the part of them missing at the end; p99, p99.9: of the same packets as a median, in its unit
+# round_trip: of a word between the cores, 0 where one core was used; pace: a step of work that is none of Weir's; each before and after the sample
+# not_granted: no worker was in the real-time class although it was wanted; cpu_ns_per_packet: processor time of all threads that take part
+# sustained: the rate that was searched for beside the value, in its unit; sustained_open: that search's bounds
+";
+
 impl Record {
     /// Where, how and of what the samples were taken, each line behind a `#`; then a line for each sample.
     pub fn csv(&self) -> String {
         let mut out = self.commented();
+        out.push_str(COLUMNS);
         out.push_str(
             "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,pace_before_ns,pace_after_ns\n",
         );

@@ -41,6 +41,7 @@ fn a_second_run_of_the_same_agrees() {
 fn as_many_places_may_differ_as_chance_gives_99_of_100_figures() {
     let may = |samples| move |places| by_chance(places, once(samples), WRONGLY);
     assert_eq!([1, 2, 4, 19, 20, 30].map(may(5)), [0, 1, 1, 1, 2, 2]);
+    assert_eq!([0, 1, 2, 5].map(covers), [0.0, 0.0, 0.5, 0.9375]);
     assert_eq!(may(3)(20), 6, "one of ten differs by chance");
     assert_eq!(may(1)(20), 20, "one sample is always beyond the other");
     let one = |value: f64| {

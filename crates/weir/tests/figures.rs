@@ -384,7 +384,7 @@ fn throughput_has_the_rate_that_is_sustained_beside_it_in_data_table_and_chart()
     assert!(searched["finding"].as_str().unwrap().contains("Sustained of a source that does not"));
     let read = |name: &str| std::fs::read_to_string(scratch.path().join(name)).unwrap();
     assert!(read("unf-10.svg").contains("sustained rate, searched for"));
-    assert!(read("unf-10.csv").contains(",sustained,sustained_open\n"));
+    assert!(read("unf-10.csv").contains(",sustained,sustained_open,"));
     // What arrives of a given rate is no search's matter.
     assert!(samples(&offered).iter().all(|(_, sample)| sample.get("sustained").is_none()));
     assert!(!read("unf-5b.svg").contains("sustained rate, searched for"));

@@ -30,9 +30,10 @@ pub use rivals::kernel::{LiveArgs, main as live};
 
 use super::chain_policy;
 use super::mood::{Around, Mood};
-use super::sample::{BenchError, SampleArgs, finish, progress};
+use super::sample::{BenchError, SampleArgs, finish, progress, spread};
 use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
+use delay::LOAD;
 pub use make::OTHERS;
 use make::make;
 use std::cell::RefCell;
@@ -101,6 +102,9 @@ fn minutes(text: &str) -> Result<f64, String> {
     if fits { Ok(minutes) } else { Err("1 to 100,000".to_owned()) }
 }
 
+/// Where no search of so many rounds has held a rate, the next one begins this much lower for each.
+const LOWER: f64 = 0.5;
+
 /// What figures are made with.
 pub(super) struct Effort<'a> {
     pub(super) sampling: &'a SampleArgs,
@@ -112,6 +116,8 @@ pub(super) struct Effort<'a> {
     left_out: RefCell<Vec<String>>,
     /// Samples that failed, in this round or an earlier one. Those that did not stay.
     failed: RefCell<Vec<Failed>>,
+    /// What earlier rounds gave.
+    earlier: &'a [Series],
 }
 
 impl Effort<'_> {
@@ -199,6 +205,33 @@ impl Effort<'_> {
         Failed::count(&mut self.failed.borrow_mut(), line, x, why);
     }
 
+    /// What earlier rounds gave at a place.
+    fn samples_before(&self, line: &str, x: f64) -> impl Iterator<Item = &Sample> {
+        let line = self.earlier.iter().filter(move |series| series.name == line);
+        let places = line.flat_map(|series| &series.places).filter(move |place| place.x == x);
+        places.flat_map(|place| &place.samples)
+    }
+
+    /// Where a search for a sustained rate begins, as a part of what arrives at full load: where those of earlier rounds ended, and where they
+    /// held none, so much lower. Both of its bounds it finds anew; it is sooner there.
+    fn begins(&self, line: &str, x: f64) -> Option<f64> {
+        let part = |sample: &Sample| Some(sample.sustained?.value / sample.value);
+        let parts: Vec<f64> = self.samples_before(line, x).filter_map(part).collect();
+        let held = parts.iter().copied().filter(|part| *part > 0.0 && part.is_finite()).collect();
+        match spread(held) {
+            Some([_, median, _]) => Some(median),
+            None if parts.is_empty() => None,
+            None => Some(LOWER.powi(parts.len().min(4) as i32)),
+        }
+    }
+
+    /// The rate, packets a second, that searches of earlier rounds found at a place of a latency under load.
+    fn rate_before(&self, line: &str, x: f64) -> Option<f64> {
+        let rate = |sample: &Sample| sample.load.map(|(load, _)| load / LOAD);
+        let [_, median, _] = spread(self.samples_before(line, x).filter_map(rate).collect())?;
+        Some(median)
+    }
+
     /// How often samples of a line failed.
     fn failures(&self, line: &str) -> usize {
         self.failed.borrow().iter().filter(|f| f.line == line).map(|f| f.times).sum()
@@ -233,6 +266,8 @@ impl Effort<'_> {
                 points.len(),
                 self.began.elapsed().as_secs_f64()
             ));
+            let (line, x) = named(&point);
+            self.sampling.begins.set(self.begins(&line, x));
             match measure(point) {
                 Ok(samples) => {
                     for (name, x, sample) in samples {
@@ -244,7 +279,6 @@ impl Effort<'_> {
                     }
                 }
                 Err(e) => {
-                    let (line, x) = named(&point);
                     self.fail(&line, x, &e.to_string());
                     failed = Some(e);
                 }
@@ -322,4 +356,49 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Figure>, BenchError> {
     }
     let of = |name: &String| catalog::named(name).ok_or_else(|| BenchError::NoFigure(name.clone()));
     names.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::data::{Held, add, tests::sampling};
+    use super::*;
+
+    #[test]
+    fn a_search_begins_where_those_of_earlier_rounds_ended_and_lower_where_they_held_none() {
+        let mut earlier = Vec::new();
+        let with = |held: f64| {
+            let sustained = Some(Held { value: held, open: false });
+            Sample { sustained, ..Sample::of(10.0, [80.0; 2]) }
+        };
+        for (x, held) in [(1.0, 6.0), (1.0, 0.0), (1.0, 8.0), (2.0, 0.0), (4.0, 0.0), (4.0, 0.0)] {
+            add(&mut earlier, "a", x, with(held));
+        }
+        let loaded = Sample { load: Some((0.9e6, 0.0)), ..Sample::of(3.0, [80.0; 2]) };
+        add(&mut earlier, "b", 1.0, loaded);
+        let sampling = sampling();
+        let effort = Effort {
+            sampling: &sampling,
+            name: "unf-10",
+            round: 4,
+            began: Instant::now(),
+            left_out: RefCell::default(),
+            failed: RefCell::default(),
+            earlier: &earlier,
+        };
+        let begins = [1.0, 2.0, 4.0, 8.0].map(|x| effort.begins("a", x));
+        assert_eq!(begins, [Some(0.7), Some(0.5), Some(0.25), None]);
+        assert_eq!(effort.begins("b", 1.0), None);
+        let rate = effort.rate_before("b", 1.0).unwrap();
+        assert!((rate - 1e6).abs() < 1.0, "{rate}");
+        assert_eq!(effort.rate_before("a", 1.0), None);
+        // Each point of a round has its own.
+        let mut seen = Vec::new();
+        let points = [("a", 1.0, ()), ("a", 8.0, ())];
+        let round = effort.round(&points, |()| {
+            seen.push(sampling.begins.get());
+            Ok(Sample::of(1.0, [80.0; 2]))
+        });
+        assert_eq!(round.unwrap().len(), 1);
+        assert_eq!(seen, [None, Some(0.7)], "an even round goes backwards");
+    }
 }

@@ -109,8 +109,10 @@ impl<'a> Running<'a> {
         let goal = Goal::from_full_load(self.args.span(), full).with(self.args.patience);
         // All buffers may be under way.
         let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
-        // What a ring that is full lets through is seldom held of a source that does not wait: a little less is a better guess.
-        sustainable(&goal, MOST, Some(full * (1.0 - goal.width)), |rate, span| {
+        // What a ring that is full lets through is seldom held of a source that does not wait: a little less is a better guess, and what was
+        // held before a better one.
+        let begins = full * self.args.begins.get().unwrap_or(1.0 - goal.width);
+        sustainable(&goal, MOST, Some(begins), |rate, span| {
             self.drain(drains)?;
             self.offer(rate, span)
         })

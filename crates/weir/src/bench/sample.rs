@@ -8,6 +8,7 @@ use super::search::Found;
 use crate::policy::{self, Consolidate};
 use rustix::thread::CpuSet;
 use serde::Serialize;
+use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,6 +62,9 @@ pub struct SampleArgs {
     /// Which part of its usual trials a search may take, 0 to 1: the rest of a run that is to end in time is short.
     #[arg(skip = 1.0)]
     pub patience: f64,
+    /// Where the next search begins, as a part of what arrives at full load; `None`: a little below it. Set from point to point of a figure.
+    #[arg(skip)]
+    pub begins: Cell<Option<f64>>,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

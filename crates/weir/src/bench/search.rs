@@ -43,11 +43,17 @@ impl Goal {
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
         let trial = (span / 6).max(batches).min(span);
         let phases = vec![(trial, 3)];
-        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.2, phases, most: 14 }
+        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14 }
     }
-}
 
-impl Goal {
+    /// The same where an earlier search has found about where it is: long trials alone.
+    pub fn again(mut self) -> Self {
+        let phases = self.phases.len().max(1);
+        self.phases.drain(..phases - 1);
+        self.most = (self.most / phases).max(1);
+        self
+    }
+
     /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates, whatever they show. Steps are longer then: a rate that
     /// is held is worth more than bounds that are close, and found sooner.
     pub fn with(self, patience: f64) -> Self {
@@ -177,6 +183,22 @@ mod tests {
         let (all, few) = (search(1.0), search(0.35));
         assert!(all.is_closed && (0.62e6..=0.664e6).contains(&all.rate), "{all:?}");
         assert!(!few.is_closed && (0.5e6..=0.664e6).contains(&few.rate), "{few:?}");
+    }
+
+    #[test]
+    fn where_it_is_known_about_where_a_rate_lies_long_trials_find_it_with_half_as_many() {
+        let span = Duration::from_millis(250);
+        let usual = Goal::usual(span);
+        let again = usual.clone().again();
+        assert_eq!((again.phases.as_slice(), again.most), (&usual.phases[1..], usual.most / 2));
+        let mut trials = 0;
+        let mut device = device(0.66e6);
+        let Ok(found) = sustainable(&again, 1e8, Some(0.5e6), |rate, span| {
+            trials += 1;
+            device(rate, span)
+        });
+        assert!(found.is_closed && (0.59e6..=0.664e6).contains(&found.rate), "{found:?}");
+        assert!(trials <= again.most, "{trials}");
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.

@@ -373,6 +373,7 @@ pub(super) mod tests {
             no_real_time: false,
             searches: false,
             patience: 1.0,
+            begins: std::cell::Cell::default(),
         }
     }
 

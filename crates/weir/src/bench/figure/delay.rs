@@ -94,13 +94,22 @@ pub struct UnderLoad {
 
 impl UnderLoad {
     /// Searches for the rate that a plan sustains and offers 90 % of it. Each trial has a graph of its own: one that polls in the real-time class for
-    /// longer than a second would be kept from its core by the kernel for a twentieth of it, and words are timed when no graph runs. `shares`: source and sink leave their core to workers in each turn.
+    /// longer than a second would be kept from its core by the kernel for a twentieth of it, and words are timed when no graph runs. It begins where
+    /// those of earlier rounds ended at this place, if one did. `shares`: source and sink leave their core to workers in each turn.
     /// `None`: no rate was held, so there is no load of which this would be the latency, or nothing came at it.
-    pub fn of(effort: &Effort<'_>, plan: &Plan, shares: bool) -> Result<Option<Self>, BenchError> {
+    pub fn of(
+        effort: &Effort<'_>,
+        plan: &Plan,
+        (line, x): (&str, f64),
+        shares: bool,
+    ) -> Result<Option<Self>, BenchError> {
         let span = effort.sampling.span();
         let offered = |rate, span| Offered { rate, span, shares };
-        let goal = Goal::usual(span).with(effort.sampling.patience);
-        let found = sustainable(&goal, MOST, None, |rate, span| {
+        let before = effort.rate_before(line, x);
+        let goal = Goal::usual(span);
+        let goal = if before.is_some() { goal.again() } else { goal };
+        let goal = goal.with(effort.sampling.patience);
+        let found = sustainable(&goal, MOST, before, |rate, span| {
             Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
         })?;
         if found.rate <= 0.0 {

@@ -196,7 +196,8 @@ impl Run<'_> {
                     &SampleArgs { searches, patience: self.patience, ..self.to.sampling.clone() };
                 let name = figure.name;
                 let failed = RefCell::new(record.failed.clone());
-                let effort = Effort { sampling, name, round, began, left_out, failed };
+                let earlier = &record.series;
+                let effort = Effort { sampling, name, round, began, left_out, failed, earlier };
                 let series = measure(&effort)?;
                 record.failed = effort.failed.into_inner();
                 record.take_in(series, effort.left_out.into_inner());

@@ -206,7 +206,8 @@ fn measure_lines(
     let points = points(lines.iter().filter(is_there), sizes);
     let points = effort.in_turn(&points);
     let mut gone = BTreeSet::new();
-    effort.round_of(&points, |(name, x, (who, size))| {
+    let named = |(name, x, _): &(&str, f64, _)| ((*name).to_owned(), *x);
+    effort.round_of_named(&points, named, |(name, x, (who, size))| {
         if gone.contains(name) || effort.failures(name) >= HOPELESS {
             effort.fail(name, x, NOT_TRIED);
             return Ok(Vec::new());
@@ -341,6 +342,7 @@ mod tests {
                 began: Instant::now(),
                 left_out: RefCell::default(),
                 failed: RefCell::default(),
+                earlier: &[],
             };
             let points = effort.in_turn(&points(SAME.iter(), &SIZES));
             points.into_iter().map(|(name, x, _)| (name, x)).collect()

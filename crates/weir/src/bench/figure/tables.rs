@@ -188,7 +188,7 @@ mod tests {
     fn effort(sampling: &SampleArgs, round: usize) -> Effort<'_> {
         let (left_out, failed) = (RefCell::default(), RefCell::default());
         let (name, began) = ("unf-tables", Instant::now());
-        Effort { sampling, name, round, began, left_out, failed }
+        Effort { sampling, name, round, began, left_out, failed, earlier: &[] }
     }
 
     #[test]

@@ -40,7 +40,8 @@ pub fn by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         };
         let places: &[usize] = if n == 0 { &[1, 8] } else { &[n] };
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
-        let Some(loaded) = UnderLoad::of(effort, &plan, false)? else {
+        let line = format!("{}, {}", names[0], PARTS[0].0);
+        let Some(loaded) = UnderLoad::of(effort, &plan, (&line, places[0] as f64), false)? else {
             names.iter().for_each(|name| effort.fail(name, n as f64, NOTHING_HELD));
             return Ok(Vec::new());
         };
@@ -66,7 +67,12 @@ pub fn by_cost(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     effort.round_of(&points, |(name, n, cycles)| {
         let text = chain_of(n, &format!("Busy {{ cycles: {cycles} }}"));
         let plan = plan(effort, &text, Isolate::Each)?;
-        one(effort, name, f64::from(cycles), UnderLoad::of(effort, &plan, false)?)
+        one(
+            effort,
+            name,
+            f64::from(cycles),
+            UnderLoad::of(effort, &plan, (name, f64::from(cycles)), false)?,
+        )
     })
 }
 
@@ -80,7 +86,12 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let sampling = effort.sampling;
         let cores = [sampling.chain_core, sampling.device_core];
         let plan = parallel::plan(sampling.device_core, &cores, cycles, side)?;
-        one(effort, name, f64::from(cycles), UnderLoad::of(effort, &plan, true)?)
+        one(
+            effort,
+            name,
+            f64::from(cycles),
+            UnderLoad::of(effort, &plan, (name, f64::from(cycles)), true)?,
+        )
     })
 }
 

@@ -85,6 +85,15 @@ impl Series {
     }
 }
 
+/// A value of the vertical axis that measured ones are to be seen beside: a dashed line across the plot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level {
+    /// Where it is.
+    pub at: f64,
+    /// What it is, in a few words.
+    pub name: String,
+}
+
 /// A chart: what it shows, and its lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
@@ -100,6 +109,8 @@ pub struct Chart {
     pub series: Vec<Series>,
     /// What stands beside the chart for what goes with lines ([`Series::below`]).
     pub below: String,
+    /// Values to compare with.
+    pub levels: Vec<Level>,
 }
 
 /// Why there is no chart.
@@ -140,7 +151,13 @@ impl Chart {
         }
         let points = || self.series.iter().flat_map(Series::all);
         let across = reach(points().map(|p| p.x), self.x.log).ok_or(ChartError::Empty)?;
-        let up = reach(points().flat_map(|p| [p.low, p.high]), self.y.log);
+        if let Some(level) =
+            self.levels.iter().find(|l| !l.at.is_finite() || self.y.log && l.at <= 0.0)
+        {
+            return Err(ChartError::Value(level.name.clone()));
+        }
+        let levels = self.levels.iter().map(|level| level.at);
+        let up = reach(points().flat_map(|p| [p.low, p.high]).chain(levels), self.y.log);
         let mut up = up.ok_or(ChartError::Empty)?;
         if !self.y.log {
             let is_below = points().any(|p| p.low < 0.0);
@@ -220,6 +237,13 @@ impl Chart {
             root.draw(&PathElement::new([(start - 5, at), (start, at)], TEXT))?;
             let beside = Pos::new(HPos::Right, VPos::Center);
             root.draw(&Text::new(short(tick), (start - 9, at), text(12).pos(beside)))?;
+        }
+        for level in &self.levels {
+            let (_, at) = pixel(some_x, level.at);
+            let style = TEXT.mix(0.6).stroke_width(1);
+            root.draw(&DashedPathElement::new([(start, at), (end, at)], 7, 4, style))?;
+            let above = Pos::new(HPos::Right, VPos::Bottom);
+            root.draw(&Text::new(level.name.clone(), (end - 2, at - 3), text(11).pos(above)))?;
         }
         // What was measured is what is written below: between there is nothing but lines.
         let places = self.series.iter().flat_map(|s| &s.points);
@@ -397,7 +421,31 @@ mod tests {
         let series = vec![Series { name: "a < b".to_owned(), points, below: Vec::new() }];
         let notes = vec!["word ".repeat(40), "last".to_owned()];
         let (title, below) = ("T & U".to_owned(), "held".to_owned());
-        Chart { title, notes, x: axis("length"), y: axis("Mpps"), series, below }
+        Chart {
+            title,
+            notes,
+            x: axis("length"),
+            y: axis("Mpps"),
+            series,
+            below,
+            levels: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_value_to_compare_with_has_its_line_and_name_and_a_place_on_the_axis() {
+        let mut chart = chart(true, vec![point(1.0, 90.0), point(2.0, 100.0)]);
+        let level = |at: f64| Level { at, name: "the paper: 1000".to_owned() };
+        chart.levels = vec![level(1000.0)];
+        let svg = chart.to_svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let mut texts = document.descendants().filter_map(|n| n.text()).map(str::trim);
+        assert!(texts.clone().any(|text| text == "the paper: 1000"));
+        assert!(texts.any(|text| text == "1000" || text == "500"), "the axis reaches so far");
+        for wrong in [0.0, f64::NAN] {
+            chart.levels = vec![level(wrong)];
+            assert!(chart.to_svg().is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub struct AllArgs {
 // Half an hour is for all figures.
 #[command(mut_arg("seconds", |arg| arg.default_value("0.25")))]
 struct OutArgs {
-    /// Where to: FIGURE.json, .csv and .svg, FIGURE-histogram.csv where samples have histograms, and report.html.
+    /// Where to: FIGURE.json, .csv and .svg, FIGURE-times.csv where samples have histograms, and report.html.
     #[arg(long, default_value = "weir-figures")]
     out: PathBuf,
     /// An earlier run's folder, to compare with.

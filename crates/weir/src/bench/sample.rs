@@ -145,6 +145,11 @@ pub enum BenchError {
     Figure { path: PathBuf, source: serde_json::Error },
     #[error("there is no figure '{0}'; weir bench figure --list says which there are")]
     NoFigure(String),
+    #[error(
+        "{} would have rows of another run beside those of {}, which has not all of its figures; without --write it is printed",
+        page.display(), folder.display()
+    )]
+    Partial { page: PathBuf, folder: PathBuf },
     #[error("{} has no figure's file", .0.display())]
     NoFigures(PathBuf),
     #[error("some figures could not be made: {0}")]

@@ -87,6 +87,24 @@ pub fn all() -> impl Iterator<Item = &'static Figure> {
     unf::ALL.iter().chain(nfactor::ALL).chain(beyond::ALL)
 }
 
+/// Values that a figure is drawn with, in the unit of its axis: what a paper says, or what the project aims at, where that is a number.
+pub fn levels(name: &str) -> &'static [(f64, &'static str)] {
+    match name {
+        "unf-6" => &[(10.0, "the paper, of a 10G card: 10")],
+        "unf-sfc" => &[(2.08, "the paper, with one: 2.08"), (4.1, "the paper, with two: 4.1")],
+        "unf-yielding" => &[(1_000.0, "the paper: three orders of magnitude")],
+        "nfactor-5b" => &[(2.4, "the paper, with four runtimes: 2.4")],
+        "nfactor-6b" => &[(636.0, "the paper, of 100 flows: 636")],
+        "nfactor-9a" => &[(0.85, "the paper, with four runtimes: 0.85")],
+        "nfactor-9b" => &[(3_300.0, "the paper: 3.3 s")],
+        "grow-table" => &[(200.0, "aim: at most 200")],
+        "flows-move" => &[(50.0, "aim, one flow: 50"), (2.0, "aim, many: 2")],
+        "flows-replicas" => &[(85.0, "aim, every packet: 85"), (95.0, "aim, every 10th: 95")],
+        "flows-recovery" => &[(10.0, "aim, 10k flows, first packet: 10"), (100.0, "all: 100")],
+        _ => &[],
+    }
+}
+
 /// The figure of this name.
 pub fn named(name: &str) -> Option<&'static Figure> {
     all().find(|figure| figure.name == name)
@@ -104,6 +122,12 @@ mod tests {
             let cell = format!("| `weir bench figure {}` |", figure.name);
             assert!(page.contains(&cell), "{}", figure.name);
         }
+    }
+
+    #[test]
+    fn values_to_compare_with_are_of_figures_that_there_are() {
+        let with = all().filter(|figure| !levels(figure.name).is_empty()).count();
+        assert_eq!(with, 11);
     }
 
     #[test]

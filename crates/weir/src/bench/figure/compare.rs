@@ -245,11 +245,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
     };
     let which = if apart.is_empty() { String::new() } else { format!(" ({})", apart.join(", ")) };
     let held = middle(true).map_or(String::new(), |held| format!(" ({held:+.1} % sustained)"));
-    let turned = if trends(before) == trends(now) && before.verdict == now.verdict {
-        ""
-    } else {
-        "; the verdict, or whether a trend of the paper's holds, is another than before"
-    };
+    let turned = turned(before, now);
     let text = format!(
         "{builds}{full:+.1} % at the median place{held}, the cores {machine}; {differ} of {count} places beyond the error bars, {may} may be{which}{moods}{turned}"
     );
@@ -361,6 +357,26 @@ fn alike(a: &Place, b: &Place) -> bool {
         }
         _ => true,
     }
+}
+
+/// What a figure says of its claim otherwise than before.
+fn turned(before: &Record, now: &Record) -> String {
+    let mut text = String::new();
+    if before.verdict != now.verdict {
+        text += &format!("; it was {}, and is {}", before.verdict, now.verdict);
+    }
+    let (were, are) = (trends(before), trends(now));
+    if were.len() == are.len() {
+        let told = |holds: bool| if holds { "held" } else { "did not hold" };
+        let which = if are.len() > 1 { "a" } else { "the" };
+        for (was, _) in were.iter().zip(&are).filter(|(was, is)| was != is) {
+            text += &format!(
+                "; {which} trend of the paper's {} before, and now it is the other way",
+                told(*was)
+            );
+        }
+    }
+    text
 }
 
 /// Which of the paper's trends hold, as a finding tells them in their order.

@@ -76,7 +76,7 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     };
     let lengths = LENGTHS.map(|n| n.to_string()).join(", ");
     let text = format!(
-        "cores that sustain 14.88 Mpps (99 % of what arrives with no µNF) at {lengths} µNFs, of the two there are: run to completion {}; pipelined {}",
+        "cores that sustain 14.88 Mpps (99 % of what arrives with no µNF) at {lengths} µNFs, of the two there are: run to completion {}; pipelined {} (the second core is the devices', too)",
         told(true),
         told(false)
     );

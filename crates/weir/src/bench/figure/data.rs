@@ -192,6 +192,8 @@ impl Failed {
 pub enum Verdict {
     Reached,
     Missed,
+    /// There are fewer samples than a verdict needs.
+    TooFew,
     /// The machine lacks what the paper's set-up had: nothing is claimed of it.
     DifferentSetUp,
 }
@@ -201,6 +203,7 @@ impl std::fmt::Display for Verdict {
         f.write_str(match self {
             Verdict::Reached => "reached",
             Verdict::Missed => "missed",
+            Verdict::TooFew => "too few samples for a verdict",
             Verdict::DifferentSetUp => "different set-up",
         })
     }

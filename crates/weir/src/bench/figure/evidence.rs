@@ -33,15 +33,16 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     let (filled, rows) = fill(&text, &records);
     let old = not_filled(&text, &records);
     if !old.is_empty() {
-        crate::complain!(
-            "weir bench: {} has nothing of {}: their rows say what they said",
-            args.data.display(),
-            old.join(", ")
-        );
+        let (folder, old) = (args.data.display(), old.join(", "));
+        crate::complain!("weir bench: {folder} has nothing of {old}: their rows are as they were");
     }
     if !args.write {
         let _ = crate::say::tell(&filled);
         return Ok(());
+    }
+    if !old.is_empty() {
+        // The page would say of old rows that they are of this run.
+        return Err(BenchError::Partial { page: path(), folder: args.data.clone() });
     }
     write_whole(&args.page, &filled)?;
     crate::say::print_line!("{}: {rows} rows of {} figures", args.page.display(), records.len());
@@ -143,7 +144,7 @@ fn of_group(records: &[&Record]) -> String {
         ),
     };
     format!(
-        "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} minutes for {} figures; words crossed cores in \
+        "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} min for {} figures; words crossed cores in \
          {:.0} to {:.0} ns meanwhile, from the least to the most of all samples{pace}",
         first.machine.processor,
         first.machine.cores,

@@ -5,7 +5,7 @@ use crate::bench::sample::spread;
 use std::collections::BTreeMap;
 
 /// What the marks of a chart are that stand for them.
-pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample (hollow at 0, or at the foot of a logarithmic axis: some search held none); points: what arrives of as much as is taken, as a full ring holds \
+pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample (hollow where some search held none, which stands at 0 or at the foot of a logarithmic axis, or where half of the searches or more ended with their bounds apart); points: what arrives of as much as is taken, as a full ring holds \
                          the source up.";
 
 impl Place {
@@ -41,11 +41,13 @@ pub fn lines(series: &[Series]) -> Vec<Series> {
 /// What of as much as arrives at full load is sustained, and how the searches ended; `None`: none was searched for.
 pub fn told(series: &[Series]) -> Option<String> {
     let places = || series.iter().flat_map(|line| &line.places);
+    // A search that had to end early says where it was, not what is held; one that held none says that.
+    let told = |held: &Held| !held.open || held.value <= 0.0;
     let parts = |place: &Place| {
-        let part = |s: &Sample| Some(s.sustained?.value / s.value);
+        let part = |s: &Sample| Some(s.sustained.filter(told)?.value / s.value);
         spread(place.samples.iter().filter_map(part).collect()).map(|[_, median, _]| median)
     };
-    let [least, median, most] = spread(places().filter_map(parts).collect())?;
+    let reach = spread(places().filter_map(parts).collect());
     // A limit that is drawn at both ends was searched for once.
     let samples = places().flat_map(|p| &p.samples);
     let searches =
@@ -54,11 +56,18 @@ pub fn told(series: &[Series]) -> Option<String> {
     let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
     let all = searches.len();
     let (open, none) = (count(|h| h.open && h.value > 0.0), count(|h| h.value <= 0.0));
-    let mut text = format!(
-        "Sustained of a source that does not wait, searched for: {least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
-    );
+    if all == 0 {
+        return None;
+    }
+    let mut text = "Sustained of a source that does not wait, searched for: ".to_owned();
+    text += &match reach {
+        Some([least, median, most]) => format!(
+            "{least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
+        ),
+        None => "no search came to its end".to_owned(),
+    };
     for (some, what) in [
-        (open, "searches ended with bounds more than 5 % apart"),
+        (open, "searches ended with bounds more than 5 % apart, and are not in these numbers"),
         (none, "of the searches held no rate"),
     ] {
         if some > 0 {
@@ -93,7 +102,7 @@ mod tests {
         add(&mut series, "none", 1.0, Sample::of(10.0, [80.0; 2]));
         let text = told(&series).unwrap();
         assert!(text.contains("0.50 to 1.00 of what arrives at full load, 0.90 at the"), "{text}");
-        assert!(text.ends_with("; 1 of 9 searches ended with bounds more than 5 % apart"));
+        assert!(text.contains("; 1 of 9 searches ended with bounds more than 5 % apart"));
         add(&mut series, "a", 4.0, with(10.0, 0.0, false));
         assert!(told(&series).unwrap().ends_with("; 1 of 10 of the searches held no rate"));
         // One search whose sample stands at both ends of the axis.

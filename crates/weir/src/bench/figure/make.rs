@@ -14,6 +14,9 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// Samples of a point from which on a claim is said to be reached or missed.
+const ENOUGH: usize = 3;
+
 /// Samples for which the catalogue says how long a figure takes.
 const USUAL: u32 = 5;
 
@@ -215,6 +218,7 @@ impl Run<'_> {
         record.took_seconds += began.elapsed().as_secs_f64();
         (record.verdict, record.finding) = self::told(figure, &record);
         record.write(&self.path(figure))?;
+        draw(&self.to.out, &record)?;
         self.begun.insert(figure.name);
         Ok(record)
     }
@@ -321,6 +325,10 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
         return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
     let (verdict, mut finding) = (figure.judge)(&record.series);
+    let verdict = match verdict {
+        Verdict::Reached | Verdict::Missed if record.effort.samples < ENOUGH => Verdict::TooFew,
+        verdict => verdict,
+    };
     if let Some(text) = held::told(&record.series) {
         finding = format!("{finding}. {text}");
     }

@@ -35,15 +35,15 @@ pub fn page(
         let _ = writeln!(
             out,
             "<tr><td><a href=\"#{}\">{}</a><br>{}</td><td>{}</td><td>{}</td><td class=\"{}\">{}</td></tr>",
-            record.name,
+            escaped(&record.name),
             escaped(&record.source),
-            record.name,
+            escaped(&record.name),
             escaped(&record.claim),
             escaped(&record.finding),
             match record.verdict {
                 Verdict::Reached => "reached",
                 Verdict::Missed => "missed",
-                Verdict::DifferentSetUp => "",
+                Verdict::TooFew | Verdict::DifferentSetUp => "",
             },
             record.verdict
         );
@@ -69,7 +69,7 @@ pub fn page(
 fn against(out: &mut String, compared: &Comparison, samples: usize) {
     let _ = writeln!(
         out,
-        "<h2>Against the earlier run</h2>\n<p>{}. {}{}</p>\n<table><tr><th>figure</th><th></th><th></th></tr>",
+        "<h2>Against the earlier run</h2>\n<p>{}. {}{}</p>\n<table><tr><th>figure</th><th>outcome</th><th>how far apart</th></tr>",
         escaped(&compare::sum(compared)),
         escaped(compare::RULE),
         match samples {
@@ -190,8 +190,8 @@ mod tests {
         }
         let links: Vec<&str> =
             page.split("href=\"").skip(1).filter_map(|l| l.split('"').next()).collect();
-        assert!(links.contains(&"unf-7-histogram.csv") && links.contains(&"unf-7.csv"));
-        assert!(!links.contains(&"unf-8-histogram.csv"), "it has no histograms");
+        assert!(links.contains(&"unf-7-times.csv") && links.contains(&"unf-7.csv"));
+        assert!(!links.contains(&"unf-8-times.csv"), "it has no histograms");
         for link in links {
             let own = link.starts_with('#') || link.starts_with("unf-");
             assert!(own && !link.contains(':'), "{link}");
@@ -222,7 +222,7 @@ mod tests {
         let page = page(std::slice::from_ref(&figure), None, &[], &[]);
         let svg = texts(&figure.chart().to_svg().unwrap());
         let machine = "a processor, 2 cores, 2000 MHz, 8 GiB, 1 NUMA nodes, kernel 6.1";
-        let told = ["grows &lt; 10 &amp; more", "a finding (missed)", machine, "real-time class"];
+        let told = ["grows &lt; 10 &amp; more", "a finding", "missed", machine, "real-time class"];
         let axes = ["µNFs in the chain", "million packets a second", "bars reach from the least"];
         for wanted in told.iter().chain(&axes) {
             assert!(svg.contains(wanted), "{wanted}: {svg}");

@@ -1,11 +1,11 @@
 //! A figure as it is shown: as a table and as a chart, each with where, how and of what the samples were taken.
 
 use super::data::{self, Place, Record, Series, Taken};
-use super::held;
+use super::{catalog, held};
 use crate::bench::sample::{BenchError, spread, write_whole};
 use std::fmt::Write;
 use std::path::Path;
-use weir_draw::chart::{Axis, Chart, Point};
+use weir_draw::chart::{Axis, Chart, Level, Point};
 
 /// What a hollow point of a chart is.
 const HOLLOW: &str = "Hollow points are bounds by half of their samples or more: nothing arrived, and what one packet would have been is shown, \
@@ -97,7 +97,7 @@ impl Record {
 
     /// The file of its histograms.
     pub fn histogram_name(&self) -> String {
-        format!("{}-histogram.csv", self.name)
+        format!("{}-times.csv", self.name)
     }
 
     /// How often which time was seen in each sample, beneath the same lines; `None` where no sample tells that.
@@ -224,12 +224,14 @@ impl Record {
             true => format!(" {}", held::MARKS),
             false => String::new(),
         };
+        let levels = catalog::levels(&self.name).iter();
         let hollow = if is_some_bound { format!(" {HOLLOW}") } else { String::new() };
         Chart {
             title: format!("{}: {}", self.source, self.title),
             notes: vec![
                 format!("Claim: {}", self.claim),
-                format!("Seen: {} ({})", self.finding, self.verdict),
+                format!("Verdict: {}", self.verdict),
+                format!("Seen: {}", self.finding),
                 format!(
                     "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{marks}{hollow} {}; {}; Weir {}.",
                     samples(self.effort.samples),
@@ -244,6 +246,7 @@ impl Record {
             y: Axis { log: self.y.log && lines.iter().all(is_above_zero), ..self.y.clone() },
             series: lines,
             below: "sustained rate, searched for".to_owned(),
+            levels: levels.map(|(at, name)| Level { at: *at, name: (*name).to_owned() }).collect(),
         }
     }
 }
@@ -329,7 +332,7 @@ mod tests {
         add(&mut figure.series, "a", 4.0, sample(3.0));
         assert_eq!(figure.histogram_csv(), None);
         // One of an earlier time goes.
-        let table = folder.path().join("unf-7-histogram.csv");
+        let table = folder.path().join("unf-7-times.csv");
         std::fs::write(&table, "old").unwrap();
         figure.write(&folder.path().join("unf-7.json")).unwrap();
         write_histograms(folder.path()).unwrap();

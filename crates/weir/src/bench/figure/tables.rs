@@ -156,11 +156,17 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
     let devices = |name: &str| of(name, "FromDevice") + of(name, "ToDevice");
     let by_devices =
         (devices(APART) - devices(MERGED[0])) / (of(APART, OVERALL) - of(MERGED[0], OVERALL));
+    let lines = [APART, MERGED[0], MERGED[1]];
+    let timed = |name: &str, kind: &str| of(name, kind).is_finite();
+    let missing = lines.iter().flat_map(|name| {
+        let kinds = TYPES.iter().filter(|kind| !timed(name, kind));
+        kinds.map(move |kind| format!("{kind} ({name})"))
+    });
+    let missing: Vec<String> = missing.collect();
     let told = |kind: &str| match MERGED.map(|name| saved(name, kind)) {
         [fused, isolated] if fused.is_finite() && isolated.is_finite() => {
             format!("{kind} {fused:.0} and {isolated:.0} %")
         }
-        // Each sixteenth batch is timed: in short samples perhaps none.
         _ => format!("{kind} was not timed"),
     };
     let text = format!(
@@ -170,6 +176,11 @@ pub fn judge(series: &[Series]) -> (Verdict, String) {
         told("CheckIpHeader"),
         told("HttpClassifier")
     );
+    // Each sixteenth batch is timed: in short samples perhaps none of a type's.
+    let text = match missing.is_empty() {
+        true => text,
+        false => format!("{text}; not timed in any batch: {}", missing.join(", ")),
+    };
     // Most of it is devices here, and next to nothing there.
     let holds = isolated > 0.0 && fused > isolated;
     let what = "merging saves, more by hand than as µNFs";

@@ -96,7 +96,7 @@ pub const ALL: &[Figure] = &[
         name: "grow-table",
         source: "beyond: flows",
         title: "Time to look a flow up by number of flows",
-        claim: "ten million flows in 8 GiB; no look-up takes more than 200 ns a packet",
+        claim: "with up to ten million flows no look-up takes more than 200 ns a packet",
         set_up: "The flow table alone, in one thread: batches of 64 packets of random flows are looked up, counted, and old flows expired.",
         x: Scale::log("flows"),
         y: Scale::of("ns a packet"),

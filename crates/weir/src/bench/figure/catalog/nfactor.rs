@@ -120,7 +120,7 @@ pub const ALL: &[Figure] = &[
                  killed with kill -9, its successor reads the replica in shared memory; one that has fewer flows then than before is no sample. The first packet is looked for apart. Runtimes beyond the second share cores. The paper: from the controller's noticing, from other runtimes over the network, with a container to \
                  start, every 10th packet replicated.",
         x: Scale::log("million packets a second in all"),
-        y: Scale::of("ms from kill -9"),
+        y: Scale::log("ms from kill -9"),
         seconds: 14,
         measure: Own(recovery::by_rate),
         judge: recovery::judge_by_rate,

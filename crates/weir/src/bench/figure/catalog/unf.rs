@@ -87,7 +87,7 @@ pub const ALL: &[Figure] = &[
         set_up: "As unf-8, but at 90 % of the rate that each arrangement sustains, as the paper's; searched for and offered as in unf-9a-90. Source and sink give \
                  way to the µNFs of their core after every turn, and all of them are in the default class, as they take both cores.",
         x: Scale::of("cycles a packet that each µNF takes"),
-        y: MICROSECONDS,
+        y: Scale::log("median latency, µs"),
         seconds: 81,
         measure: Own(unf_loaded::side_by_side),
         judge: unf_loaded::judge_side_by_side,
@@ -138,7 +138,7 @@ pub const ALL: &[Figure] = &[
         set_up: "n isolated Busy µNFs on one core, source and sink on the other; at 90 % of the rate that each chain sustains, searched for and offered as in unf-9a-90. Percentiles and \
                  histograms are in the data. The paper had a core for each µNF.",
         x: Scale::of("cycles a packet that each µNF takes"),
-        y: MICROSECONDS,
+        y: Scale::log("median latency, µs"),
         seconds: 112,
         measure: Own(unf_loaded::by_cost),
         judge: unf_loaded::judge_by_cost,

@@ -18,6 +18,8 @@ const ASIDE: [i32; 2] = [10, 4];
 const MARK: i32 = 4;
 /// Half of an error bar's end.
 const CAP: i32 = 3;
+/// No measured value is further from 0, and none that is not 0 as close to it: what is, the axes' arithmetic is not made for.
+const FURTHEST: f64 = 1e30;
 /// The most marks of the vertical axis.
 const TICKS: f64 = 9.0;
 /// Width of what stands beside the plot: the names of the lines, of 40 characters at most in the widest of usual fonts.
@@ -141,7 +143,9 @@ impl Chart {
             return Err(ChartError::Series(self.series.len()));
         }
         for series in &self.series {
-            let fits = |value: f64, axis: &Axis| value.is_finite() && (!axis.log || value > 0.0);
+            let fits = |value: f64, axis: &Axis| {
+                value.abs() <= FURTHEST && (!axis.log || value >= 1.0 / FURTHEST)
+            };
             let sound = |p: &Point| {
                 fits(p.x, &self.x) && [p.low, p.middle, p.high].iter().all(|v| fits(*v, &self.y))
             };
@@ -445,6 +449,14 @@ mod tests {
         for wrong in [0.0, f64::NAN] {
             chart.levels = vec![level(wrong)];
             assert!(chart.to_svg().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_no_measurement_gives_has_no_chart_and_what_is_just_possible_has_one() {
+        for (value, is_drawn) in [(5e29, true), (5e-30, true), (1e308, false), (5e-324, false)] {
+            let chart = chart(true, vec![point(1.0, value), point(2.0, 100.0)]);
+            assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value}");
         }
     }
 

@@ -41,11 +41,11 @@ pub struct SampleArgs {
     /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
     #[arg(long, default_value_t = 0.4, value_parser = seconds)]
     pub seconds: f64,
-    /// Entries of each ring.
-    #[arg(long, default_value_t = RING)]
+    /// Entries of each ring, 16 to 65,536; rounded up to a power of two.
+    #[arg(long, default_value_t = RING, value_parser = clap::value_parser!(u32).range(16..=65_536))]
     pub ring: u32,
-    /// Buffers of the pool.
-    #[arg(long, default_value_t = POOL)]
+    /// Buffers of the pool, 64 to 1,048,576; rounded up to a power of two.
+    #[arg(long, default_value_t = POOL, value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     pub pool: u32,
     /// Core of generator and sink.
     #[arg(long, default_value_t = 0)]
@@ -143,6 +143,10 @@ pub enum BenchError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("{} is no figure's file: {source}", path.display())]
     Figure { path: PathBuf, source: serde_json::Error },
+    #[error("{} is no figure's file: it is no ordinary file, or of more than 100 MiB", .0.display())]
+    NoFile(PathBuf),
+    #[error("{} is no such figure's file: it says that it is of {name:?}", path.display())]
+    OtherFigure { path: PathBuf, name: String },
     #[error("there is no figure '{0}'; weir bench figure --list says which there are")]
     NoFigure(String),
     #[error(

@@ -322,12 +322,24 @@ impl Record {
     }
 }
 
-/// Reads a figure's file.
+/// The most bytes that a figure's file has; they have a tenth of a megabyte.
+const MOST_BYTES: u64 = 100 << 20;
+
+/// Reads a figure's file, which has the figure's name.
 pub fn read(path: &Path) -> Result<Record, BenchError> {
     let failed = |source| BenchError::Read { path: path.to_owned(), source };
+    // A device or a pipe would have no end.
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if !about.is_file() || about.len() > MOST_BYTES {
+        return Err(BenchError::NoFile(path.to_owned()));
+    }
     let text = std::fs::read(path).map_err(failed)?;
-    serde_json::from_slice(&text)
-        .map_err(|source| BenchError::Figure { path: path.to_owned(), source })
+    let record: Record = serde_json::from_slice(&text)
+        .map_err(|source| BenchError::Figure { path: path.to_owned(), source })?;
+    match path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
+        true => Ok(record),
+        false => Err(BenchError::OtherFigure { path: path.to_owned(), name: record.name }),
+    }
 }
 
 /// What a folder has.
@@ -447,6 +459,21 @@ pub(super) mod tests {
         assert!(damaged.len() == 1 && damaged[0].contains("unf-6.json"), "{damaged:?}");
         std::fs::remove_file(folder.path().join("unf-7.json")).unwrap();
         assert!(matches!(read_all(folder.path()), Err(BenchError::Failed(_))));
+    }
+
+    #[test]
+    fn what_is_no_ordinary_file_or_of_another_figure_is_damaged_and_nothing_waits_for_it() {
+        let folder = crate::bench::own::Folder::new("weir-data").unwrap();
+        let at = |name: &str| folder.path().join(format!("{name}.json"));
+        std::os::unix::fs::symlink("/dev/zero", at("unf-5a")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("unf-5b"), rustix::fs::Mode::RWXU).unwrap();
+        std::fs::create_dir(at("unf-6")).unwrap();
+        record("../<b>").write(&at("unf-7")).unwrap();
+        for name in ["unf-5a", "unf-5b", "unf-6"] {
+            assert!(matches!(read(&at(name)), Err(BenchError::NoFile(_))), "{name}");
+        }
+        let why = read(&at("unf-7")).unwrap_err().to_string();
+        assert!(why.contains("unf-7.json") && why.contains("\"../<b>\""), "{why}");
     }
 
     #[test]

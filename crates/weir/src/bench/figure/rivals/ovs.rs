@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const NAME: &str = "Open vSwitch";
-/// Its bridge, which shows as an interface of the machine while it is there.
+/// Its bridge.
 const BRIDGE: &str = "weir-bench";
 const MANAGEMENT: &str = "weir-bench.mgmt";
 /// Where Debian has the daemon that knows DPDK.
@@ -100,8 +100,12 @@ impl Ovs {
             &mask,
             &extra,
         ])?;
-        let mut switch = ovs.command(DAEMON);
-        switch.arg(format!("unix:{}", ovs.at("db.sock"))).stdout(Stdio::null());
+        // Its interfaces stay when it is killed: in a network of its own they end with it.
+        let mut switch = ovs.command("unshare");
+        switch
+            .args(["--net", DAEMON])
+            .arg(format!("unix:{}", ovs.at("db.sock")))
+            .stdout(Stdio::null());
         ovs.daemons.push(Process::start(&mut switch).map_err(failed)?);
         ovs.set(&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
         for port in [0, 1] {

@@ -59,7 +59,7 @@ loom_binary() {
 # Runs one test; its output is in $out. (The shell's own word on an abort, which is how loom ends a
 # deadlock, goes nowhere.)
 run() {
-    timeout 300 "$1" --exact "$2" --test-threads 1 --nocapture >"$out" 2>&1
+    timeout 900 "$1" --exact "$2" --test-threads 1 --nocapture >"$out" 2>&1
 } 2>/dev/null
 
 # A binary and one of its models.
@@ -195,7 +195,7 @@ echo "== ThreadSanitizer: green"
 holds "$(tsan_binary --lib)" "$one_mapping"
 threads=$(tsan_binary --test ring_threads)
 out=$outputs/ring_threads
-if timeout 300 "$threads" --test-threads 1 >"$out" 2>&1; then
+if timeout 900 "$threads" --test-threads 1 >"$out" 2>&1; then
     pass "ring_threads"
 else
     fail "ring_threads"

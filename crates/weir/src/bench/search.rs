@@ -27,13 +27,15 @@ pub struct Goal {
     pub phases: Vec<(Duration, usize)>,
     /// No more trials than this in all, of which each phase may take the same part, and what those before it have left.
     pub most: usize,
+    /// It is known about where the rate lies.
+    pub known: bool,
 }
 
 impl Goal {
     /// The goal where nothing is known, of samples that take so long: at most half a percent may be missing in two of three trials.
     pub fn usual(span: Duration) -> Self {
         let phases = vec![(span / 4, 1), (span / 2, 3)];
-        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 20 }
+        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 20, known: false }
     }
 
     /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
@@ -43,7 +45,7 @@ impl Goal {
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
         let trial = (span / 6).max(batches).min(span);
         let phases = vec![(trial, 3)];
-        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14 }
+        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14, known: false }
     }
 
     /// The same where an earlier search has found about where it is: long trials alone.
@@ -51,13 +53,16 @@ impl Goal {
         let phases = self.phases.len().max(1);
         self.phases.drain(..phases - 1);
         self.most = (self.most / phases).max(1);
+        self.known = true;
         self
     }
 
-    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates, whatever they show. Steps are longer then: a rate that
+    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates, whatever they show; where it is known
+    /// about where the rate lies, if those of one of them agree. Steps are longer then: a rate that
     /// is held is worth more than bounds that are close, and found sooner.
     pub fn with(self, patience: f64) -> Self {
-        let enough = self.phases.iter().map(|(_, trials)| 2 * trials).max().unwrap_or(1);
+        let two = |trials: usize| 2 * trials - usize::from(self.known);
+        let enough = self.phases.iter().map(|(_, trials)| two(*trials)).max().unwrap_or(1);
         let least = (enough * self.phases.len()).min(self.most);
         let most = ((self.most as f64 * patience).round() as usize).clamp(least, self.most);
         let step = (self.step / patience.max(0.01)).min(self.stride);
@@ -160,7 +165,7 @@ mod tests {
 
     fn goal() -> Goal {
         let phases = vec![(Duration::from_millis(1), 1), (Duration::from_millis(5), 3)];
-        Goal { loss: 0.001, width: 0.01, step: 0.01, stride: 0.5, phases, most: 200 }
+        Goal { loss: 0.001, width: 0.01, step: 0.01, stride: 0.5, phases, most: 200, known: false }
     }
 
     #[test]
@@ -170,6 +175,7 @@ mod tests {
         let (usual, full) = (Goal::usual(span), Goal::from_full_load(span, 1e6));
         assert_eq!([1.0, 0.5, 0.0].map(|part| most(&usual, part)), [20, 12, 12]);
         assert_eq!([1.0, 0.5, 0.0].map(|part| most(&full, part)), [14, 7, 6]);
+        assert_eq!(most(&full.again(), 0.0), 5);
     }
 
     #[test]

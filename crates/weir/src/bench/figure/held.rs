@@ -41,13 +41,11 @@ pub fn lines(series: &[Series]) -> Vec<Series> {
 /// What of as much as arrives at full load is sustained, and how the searches ended; `None`: none was searched for.
 pub fn told(series: &[Series]) -> Option<String> {
     let places = || series.iter().flat_map(|line| &line.places);
-    // A search that had to end early says where it was, not what is held; one that held none says that.
-    let told = |held: &Held| !held.open || held.value <= 0.0;
     let parts = |place: &Place| {
-        let part = |s: &Sample| Some(s.sustained.filter(told)?.value / s.value);
+        let part = |s: &Sample| Some(s.sustained?.value / s.value);
         spread(place.samples.iter().filter_map(part).collect()).map(|[_, median, _]| median)
     };
-    let reach = spread(places().filter_map(parts).collect());
+    let [least, median, most] = spread(places().filter_map(parts).collect())?;
     // A limit that is drawn at both ends was searched for once.
     let samples = places().flat_map(|p| &p.samples);
     let searches =
@@ -56,18 +54,14 @@ pub fn told(series: &[Series]) -> Option<String> {
     let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
     let all = searches.len();
     let (open, none) = (count(|h| h.open && h.value > 0.0), count(|h| h.value <= 0.0));
-    if all == 0 {
-        return None;
-    }
-    let mut text = "Sustained of a source that does not wait, searched for: ".to_owned();
-    text += &match reach {
-        Some([least, median, most]) => format!(
-            "{least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
-        ),
-        None => "no search came to its end".to_owned(),
-    };
+    let mut text = format!(
+        "Sustained of a source that does not wait, searched for: {least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
+    );
     for (some, what) in [
-        (open, "searches ended with bounds more than 5 % apart, and are not in these numbers"),
+        (
+            open,
+            "searches ended with bounds more than 5 % apart, so that somewhat more may be sustained there",
+        ),
         (none, "of the searches held no rate"),
     ] {
         if some > 0 {

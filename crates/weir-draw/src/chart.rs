@@ -285,8 +285,9 @@ impl Chart {
                 let ends = [at(p, p.low).1, at(p, p.high).1];
                 root.draw(&PathElement::new(ends.map(|end| (*x, end)), colour))?;
                 let inside = if p.bound { WHITE.filled() } else { colour.filled() };
-                root.draw(&TriangleMarker::new((*x, *y), MARK, inside))?;
-                root.draw(&TriangleMarker::new((*x, *y), MARK, colour.stroke_width(1)))?;
+                let around = triangle((*x, *y));
+                root.draw(&Polygon::new(around, inside))?;
+                root.draw(&PathElement::new(around, colour.stroke_width(1)))?;
             }
             for p in &series.points {
                 let ends = [at(p, p.low), at(p, p.high)];
@@ -309,7 +310,7 @@ impl Chart {
         if self.series.iter().any(|series| !series.below.is_empty()) {
             let y = 48 + LINE * count;
             legend.draw(&DashedPathElement::new([(4, y), (28, y)], 2, 3, TEXT.stroke_width(1)))?;
-            legend.draw(&TriangleMarker::new((16, y), MARK, TEXT.filled()))?;
+            legend.draw(&Polygon::new(triangle((16, y)), TEXT.filled()))?;
             legend.draw(&Text::new(self.below.clone(), (36, y - 7), text(13)))?;
         }
         root.present()?;
@@ -322,6 +323,12 @@ impl Axis {
     fn described(&self) -> String {
         if self.log { format!("{} (log scale)", self.label) } else { self.label.clone() }
     }
+}
+
+/// Around a triangle, and back to where it begins.
+fn triangle((x, y): (i32, i32)) -> [(i32, i32); 4] {
+    let top = (x, y - MARK);
+    [top, (x + MARK, y + MARK - 1), (x - MARK, y + MARK - 1), top]
 }
 
 /// Values that are marked on an axis: round ones, at least two in any reach that measurements have.
@@ -473,9 +480,9 @@ mod tests {
             (triangles, named)
         };
         assert_eq!(marks(Vec::new()), (0, false));
-        // Each inside and around, and the name's.
-        let (triangles, named) = marks(vec![point(1.0, 40.0), point(2.0, 50.0)]);
-        assert!(triangles >= 3 && named, "{triangles} {named}");
+        // Of both points, and the name's.
+        let marked = marks(vec![point(1.0, 40.0), point(2.0, 50.0)]);
+        assert_eq!(marked, (3, true));
         let mut wrong = chart(true, vec![point(1.0, 90.0)]);
         wrong.series[0].below = vec![point(1.0, 0.0)];
         assert_eq!(wrong.to_svg(), Err(ChartError::Value("a < b".to_owned())));
@@ -483,6 +490,23 @@ mod tests {
 
     fn point(x: f64, middle: f64) -> Point {
         Point { x, low: middle * 0.9, middle, high: middle * 1.1, bound: false }
+    }
+
+    #[test]
+    fn a_bound_that_goes_with_a_line_is_hollow_too() {
+        // How polygons are filled: the points' and the name's.
+        let fills = |bound| -> Vec<String> {
+            let mut chart = chart(false, vec![point(1.0, 90.0), point(2.0, 100.0)]);
+            chart.series[0].below = vec![Point { bound, ..point(1.0, 50.0) }];
+            let svg = chart.to_svg().unwrap();
+            let document = roxmltree::Document::parse(&svg).unwrap();
+            let all = document.descendants().filter(|n| n.has_tag_name("polygon"));
+            all.filter_map(|n| n.attribute("fill")).map(str::to_owned).collect()
+        };
+        let (value, bound) = (fills(false), fills(true));
+        assert_eq!((value.len(), bound.len()), (2, 2), "{value:?} {bound:?}");
+        assert!(!value.contains(&"#FFFFFF".to_owned()), "{value:?}");
+        assert_eq!(bound.iter().filter(|fill| *fill == "#FFFFFF").count(), 1, "{bound:?}");
     }
 
     #[test]

@@ -225,11 +225,18 @@ impl Effort<'_> {
         }
     }
 
-    /// The rate, packets a second, that searches of earlier rounds found at a place of a latency under load.
+    /// The rate, packets a second, that searches of earlier rounds found at a place of a latency under load; lower where others of its line there
+    /// held none, which is a sample that failed: what one had by luck the next would not get down from.
     fn rate_before(&self, line: &str, x: f64) -> Option<f64> {
         let rate = |sample: &Sample| sample.load.map(|(load, _)| load / LOAD);
         let [_, median, _] = spread(self.samples_before(line, x).filter_map(rate).collect())?;
-        Some(median)
+        // Lines of percentiles are of one measurement, which failed by the first part of their names.
+        let is_its = |failed: &&Failed| {
+            let rest = line.strip_prefix(failed.line.as_str());
+            failed.x == x && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
+        };
+        let failed: usize = self.failed.borrow().iter().filter(is_its).map(|f| f.times).sum();
+        Some(median * LOWER.powf(failed.min(8) as f64 / 2.0))
     }
 
     /// How often samples of a line failed.
@@ -391,6 +398,13 @@ mod tests {
         let rate = effort.rate_before("b", 1.0).unwrap();
         assert!((rate - 1e6).abs() < 1.0, "{rate}");
         assert_eq!(effort.rate_before("a", 1.0), None);
+        // Two that held none.
+        for _ in 0..2 {
+            effort.fail("b", 1.0, "no rate was held");
+            effort.fail("b", 2.0, "no rate was held");
+        }
+        let rate = effort.rate_before("b", 1.0).unwrap();
+        assert!((rate - 0.5e6).abs() < 1.0, "{rate}");
         // Each point of a round has its own.
         let mut seen = Vec::new();
         let points = [("a", 1.0, ()), ("a", 8.0, ())];

@@ -4,7 +4,7 @@
 use super::data::{self, Record};
 use super::shown::samples;
 use crate::bench::sample::{BenchError, finish, write_whole};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Writes what was found into a page.
@@ -18,6 +18,9 @@ pub struct EvidenceArgs {
     /// Writes the page anew, instead of printing it.
     #[arg(long)]
     write: bool,
+    /// Draws the figures' charts anew, from the samples that the folder has, into another (NAME.svg), and leaves the page alone.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "write")]
+    charts: Option<PathBuf>,
 }
 
 pub fn main(args: &EvidenceArgs) -> ExitCode {
@@ -27,6 +30,9 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     let data::Figures { records, damaged } = data::read_all(&args.data)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
+    if let Some(folder) = &args.charts {
+        return draw(&records, folder);
+    }
     let path = || args.page.clone();
     let text = std::fs::read_to_string(&args.page)
         .map_err(|source| BenchError::Read { path: path(), source })?;
@@ -46,6 +52,16 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     }
     write_whole(&args.page, &filled)?;
     crate::say::print_line!("{}: {rows} rows of {} figures", args.page.display(), records.len());
+    Ok(())
+}
+
+/// Draws what there are samples of.
+fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
+    std::fs::create_dir_all(folder)
+        .map_err(|source| BenchError::Write { path: folder.to_owned(), source })?;
+    for record in records.iter().filter(|record| !record.series.is_empty()) {
+        write_whole(&folder.join(format!("{}.svg", record.name)), &record.chart().to_svg()?)?;
+    }
     Ok(())
 }
 
@@ -161,7 +177,7 @@ fn of_group(records: &[&Record]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::data::tests::record;
+    use crate::bench::figure::data::tests::{record, sample};
 
     #[test]
     fn the_cell_before_a_figures_command_becomes_what_was_found_and_nothing_else_changes() {
@@ -184,6 +200,17 @@ mod tests {
             text.lines().nth(4),
             Some("| Fig. 1 | big | 5 **(missed)** | `weir bench figure a` |")
         );
+    }
+
+    #[test]
+    fn charts_are_drawn_anew_of_what_has_samples() {
+        let folder = crate::bench::own::Folder::new("weir-charts").unwrap();
+        let mut with = record("unf-7");
+        crate::bench::figure::data::add(&mut with.series, "a", 1.0, sample(3.0));
+        let to = folder.path().join("charts");
+        draw(&[with, record("unf-8")], &to).unwrap();
+        let there = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(there.collect::<Vec<_>>(), ["unf-7.svg"]);
     }
 
     #[test]

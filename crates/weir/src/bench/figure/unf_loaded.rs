@@ -42,7 +42,7 @@ pub fn by_length(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         let plan = plan(effort, &chain_policy(n), isolate(isolated))?;
         let line = format!("{}, {}", names[0], PARTS[0].0);
         let Some(loaded) = UnderLoad::of(effort, &plan, (&line, places[0] as f64), false)? else {
-            names.iter().for_each(|name| effort.fail(name, n as f64, NOTHING_HELD));
+            names.iter().for_each(|name| effort.fail(name, places[0] as f64, NOTHING_HELD));
             return Ok(Vec::new());
         };
         let samples = PARTS.map(|(part, at)| match at {

@@ -93,10 +93,11 @@ wanted tests && part build "Build of the workspace's tests" cargo test --locked 
 wanted proofs && begin proofs idle ci/mem-proofs.sh
 wanted tests && part tests "Workspace tests" \
     cargo test --locked --workspace --features $features --no-fail-fast -- --show-output
+# Usually they have ended by now; in that class they would wait for all that follows.
+await proofs "Proofs of the memory protocol"
 # What follows takes no times either, and uses one core each for most of its own: side by side.
 wanted fuzz && begin fuzz ci/fuzz.sh
 wanted instructions && begin instructions ci/instructions.sh
-await proofs "Proofs of the memory protocol"
 await fuzz "Short fuzz run"
 await instructions "Instructions per packet"
 

@@ -142,10 +142,11 @@ impl Chart {
         if self.series.len() > MOST_SERIES {
             return Err(ChartError::Series(self.series.len()));
         }
+        let fits = |value: f64, axis: &Axis| {
+            let is_apart = (1.0 / FURTHEST..=FURTHEST).contains(&value.abs());
+            if axis.log { is_apart && value > 0.0 } else { is_apart || value == 0.0 }
+        };
         for series in &self.series {
-            let fits = |value: f64, axis: &Axis| {
-                value.abs() <= FURTHEST && (!axis.log || value >= 1.0 / FURTHEST)
-            };
             let sound = |p: &Point| {
                 fits(p.x, &self.x) && [p.low, p.middle, p.high].iter().all(|v| fits(*v, &self.y))
             };
@@ -155,9 +156,7 @@ impl Chart {
         }
         let points = || self.series.iter().flat_map(Series::all);
         let across = reach(points().map(|p| p.x), self.x.log).ok_or(ChartError::Empty)?;
-        if let Some(level) =
-            self.levels.iter().find(|l| !l.at.is_finite() || self.y.log && l.at <= 0.0)
-        {
+        if let Some(level) = self.levels.iter().find(|level| !fits(level.at, &self.y)) {
             return Err(ChartError::Value(level.name.clone()));
         }
         let levels = self.levels.iter().map(|level| level.at);
@@ -462,8 +461,13 @@ mod tests {
     #[test]
     fn what_no_measurement_gives_has_no_chart_and_what_is_just_possible_has_one() {
         for (value, is_drawn) in [(5e29, true), (5e-30, true), (1e308, false), (5e-324, false)] {
-            let chart = chart(true, vec![point(1.0, value), point(2.0, 100.0)]);
-            assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value}");
+            for log in [true, false] {
+                let mut chart = chart(log, vec![point(1.0, value), point(2.0, value)]);
+                assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value} {log}");
+                chart.series[0].points = vec![point(1.0, 100.0)];
+                chart.levels = vec![Level { at: value, name: "aim".to_owned() }];
+                assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value} {log}");
+            }
         }
     }
 

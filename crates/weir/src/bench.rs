@@ -3,6 +3,7 @@
 mod chain;
 mod consolidation;
 mod figure;
+mod files;
 mod firewall;
 mod flows;
 mod instances;

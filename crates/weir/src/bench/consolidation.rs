@@ -5,8 +5,9 @@ pub mod chain;
 mod measure;
 pub mod net;
 
+use super::files::write_json;
 use super::machine::{Machine, mhz};
-use super::sample::{BenchError, finish, prepare, progress, spread, write_json};
+use super::sample::{BenchError, finish, prepare, progress, seconds, some, spread};
 use measure::{FROM_DEVICE, Kind, RINGS, Sample, TO_DEVICE, What, sample};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -21,10 +22,10 @@ pub struct ConsolidationArgs {
     #[arg(long, value_name = "FILE", default_value = "demo/http.pcap")]
     capture: Vec<PathBuf>,
     /// Rounds: in each, every configuration is measured once.
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = some)]
     rounds: usize,
-    /// Seconds per sample, after a warm-up of half of it.
-    #[arg(long, default_value_t = 0.6)]
+    /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
+    #[arg(long, default_value_t = 0.6, value_parser = seconds)]
     seconds: f64,
     /// Core of all workers.
     #[arg(long, default_value_t = 1)]

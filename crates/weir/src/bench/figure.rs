@@ -31,6 +31,7 @@ pub use rivals::kernel::{LiveArgs, main as live};
 use super::chain_policy;
 use super::mood::{Around, Mood};
 use super::sample::{BenchError, SampleArgs, finish, progress, spread};
+use super::search::Start;
 use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
 use delay::LOAD;
@@ -102,7 +103,8 @@ fn minutes(text: &str) -> Result<f64, String> {
     if fits { Ok(minutes) } else { Err("1 to 100,000".to_owned()) }
 }
 
-/// Where no search of so many rounds has held a rate, the next one begins this much lower for each.
+/// Where no search of so many rounds has held a rate, the next one begins this much lower for each, of so many at most.
+const MOST_LOWER: usize = 4;
 const LOWER: f64 = 0.5;
 
 /// What figures are made with.
@@ -118,6 +120,11 @@ pub(super) struct Effort<'a> {
     failed: RefCell<Vec<Failed>>,
     /// What earlier rounds gave.
     earlier: &'a [Series],
+}
+
+/// How low a search begins after so many that held none.
+fn lower(searches: usize) -> f64 {
+    LOWER.powi(searches.min(MOST_LOWER) as i32)
 }
 
 impl Effort<'_> {
@@ -212,31 +219,27 @@ impl Effort<'_> {
         places.flat_map(|place| &place.samples)
     }
 
-    /// Where a search for a sustained rate begins, as a part of what arrives at full load: where those of earlier rounds ended, and where they
-    /// held none, so much lower. Both of its bounds it finds anew; it is sooner there.
-    fn begins(&self, line: &str, x: f64) -> Option<f64> {
+    /// Where a search for a sustained rate begins, as a part of what arrives at full load: about where those of earlier rounds ended, and where they
+    /// held none, so much lower.
+    fn begins(&self, line: &str, x: f64) -> Option<Start> {
         let part = |sample: &Sample| Some(sample.sustained?.value / sample.value);
         let parts: Vec<f64> = self.samples_before(line, x).filter_map(part).collect();
         let held = parts.iter().copied().filter(|part| *part > 0.0 && part.is_finite()).collect();
         match spread(held) {
-            Some([_, median, _]) => Some(median),
+            Some([_, median, _]) => Some(Start::new(median, true, self.round)),
             None if parts.is_empty() => None,
-            None => Some(LOWER.powi(parts.len().min(4) as i32)),
+            None => Some(Start::new(lower(parts.len()), false, self.round)),
         }
     }
 
-    /// The rate, packets a second, that searches of earlier rounds found at a place of a latency under load; lower where others of its line there
-    /// held none, which is a sample that failed: what one had by luck the next would not get down from.
-    fn rate_before(&self, line: &str, x: f64) -> Option<f64> {
+    /// The same for a latency under load, packets a second. A search that held none there is a sample that failed: after such it is lower, as from
+    /// what one had by luck the next would not get down.
+    fn rate_before(&self, line: &str, x: f64) -> Option<Start> {
         let rate = |sample: &Sample| sample.load.map(|(load, _)| load / LOAD);
         let [_, median, _] = spread(self.samples_before(line, x).filter_map(rate).collect())?;
-        // Lines of percentiles are of one measurement, which failed by the first part of their names.
-        let is_its = |failed: &&Failed| {
-            let rest = line.strip_prefix(failed.line.as_str());
-            failed.x == x && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(", "))
-        };
-        let failed: usize = self.failed.borrow().iter().filter(is_its).map(|f| f.times).sum();
-        Some(median * LOWER.powf(failed.min(8) as f64 / 2.0))
+        let last = self.samples_before(line, x).map(|sample| sample.round).max()?;
+        let failed = self.round.saturating_sub(last + 1);
+        Some(Start::new(median * lower(failed), failed == 0, self.round))
     }
 
     /// How often samples of a line failed.
@@ -343,7 +346,7 @@ pub fn all(args: &AllArgs) -> ExitCode {
     finish(chosen(&[]).and_then(|figures| made(&figures, &args.to, Some(HALF_AN_HOUR))))
 }
 
-/// Makes them, and tables of their histograms, also of what there is when some could not be made.
+/// Makes them.
 fn made(
     figures: &[&'static Figure],
     to: &OutArgs,
@@ -353,8 +356,7 @@ fn made(
     let scale = sampling.samples as f64 / USUAL_SAMPLES * sampling.seconds / USUAL_SECONDS;
     let asked = to.within.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
     let within = asked.or(usual.map(|time| time.mul_f64(scale.max(1.0))));
-    let made = make(figures, to, within);
-    made.and(shown::write_histograms(&to.out))
+    make(figures, to, within)
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Figure>, BenchError> {
@@ -380,8 +382,10 @@ mod tests {
         for (x, held) in [(1.0, 6.0), (1.0, 0.0), (1.0, 8.0), (2.0, 0.0), (4.0, 0.0), (4.0, 0.0)] {
             add(&mut earlier, "a", x, with(held));
         }
-        let loaded = Sample { load: Some((0.9e6, 0.0)), ..Sample::of(3.0, [80.0; 2]) };
-        add(&mut earlier, "b", 1.0, loaded);
+        let load = Some((1_000.0 * LOAD, 0.0));
+        for (x, round) in [(1.0, 3), (2.0, 1)] {
+            add(&mut earlier, "b", x, Sample { load, round, ..Sample::of(3.0, [80.0; 2]) });
+        }
         let sampling = sampling();
         let effort = Effort {
             sampling: &sampling,
@@ -392,19 +396,14 @@ mod tests {
             failed: RefCell::default(),
             earlier: &earlier,
         };
+        let start = |at, known| Some(Start::new(at, known, 4));
         let begins = [1.0, 2.0, 4.0, 8.0].map(|x| effort.begins("a", x));
-        assert_eq!(begins, [Some(0.7), Some(0.5), Some(0.25), None]);
+        assert_eq!(begins, [start(0.7, true), start(0.5, false), start(0.25, false), None]);
         assert_eq!(effort.begins("b", 1.0), None);
-        let rate = effort.rate_before("b", 1.0).unwrap();
-        assert!((rate - 1e6).abs() < 1.0, "{rate}");
+        // At 2 the second and the third round have none.
+        let rates = [1.0, 2.0, 4.0].map(|x| effort.rate_before("b", x));
+        assert_eq!(rates, [start(1_000.0, true), start(250.0, false), None]);
         assert_eq!(effort.rate_before("a", 1.0), None);
-        // Two that held none.
-        for _ in 0..2 {
-            effort.fail("b", 1.0, "no rate was held");
-            effort.fail("b", 2.0, "no rate was held");
-        }
-        let rate = effort.rate_before("b", 1.0).unwrap();
-        assert!((rate - 0.5e6).abs() < 1.0, "{rate}");
         // Each point of a round has its own.
         let mut seen = Vec::new();
         let points = [("a", 1.0, ()), ("a", 8.0, ())];
@@ -413,6 +412,6 @@ mod tests {
             Ok(Sample::of(1.0, [80.0; 2]))
         });
         assert_eq!(round.unwrap().len(), 1);
-        assert_eq!(seen, [None, Some(0.7)], "an even round goes backwards");
+        assert_eq!(seen, [None, start(0.7, true)], "an even round goes backwards");
     }
 }

@@ -7,10 +7,10 @@ mod traffic;
 pub use traffic::PayloadError;
 
 use super::chain_policy;
+use super::files::write_json;
 use super::machine::Machine;
 use super::sample::{
     BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
-    write_json,
 };
 use serde::Serialize;
 use std::path::PathBuf;

@@ -6,11 +6,11 @@ mod bare;
 pub mod proc;
 
 use super::chain_policy;
+use super::files::write_json;
 use super::machine::{Machine, pin};
 use super::mood::round_trip;
 use super::sample::{
     BenchError, delivered, finish, prepare, progress, show, spread, wait_until_ready, watch,
-    write_json,
 };
 use crate::policy::{self, Consolidate};
 use bare::{Wake, wakes};

@@ -1,11 +1,11 @@
 //! `weir bench parallel`: the µNF paper's Fig. 8. Four µNFs of equal cost, the two in the middle side by side and
 //! in sequence alternating: so many packets at a time, and as many as go through.
 
+use super::files::write_json;
 use super::latency::{each_burst, one_by_one, percentiles};
 use super::machine::{Machine, pin};
 use super::sample::{
     BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
-    write_json,
 };
 use crate::policy::{self, Consolidate, Parallel};
 use serde::Serialize;

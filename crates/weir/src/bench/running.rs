@@ -107,13 +107,12 @@ impl<'a> Running<'a> {
     /// The rate that is sustained of a source that does not wait, from what arrives of as much as is taken.
     fn search(&mut self, full: f64) -> Result<Found, BenchError> {
         let goal = Goal::from_full_load(self.args.span(), full);
-        let goal = if self.args.begins.get().is_some() { goal.again() } else { goal };
-        let goal = goal.with(self.args.patience);
+        let (goal, part) = goal.from(self.args.begins.get(), self.args.patience);
         // All buffers may be under way.
         let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
         // What a ring that is full lets through is seldom held of a source that does not wait: a little less is a better guess, and what was
         // held before a better one.
-        let begins = full * self.args.begins.get().unwrap_or(1.0 - goal.width);
+        let begins = full * part.unwrap_or(1.0 - goal.width);
         sustainable(&goal, MOST, Some(begins), |rate, span| {
             self.drain(drains)?;
             self.offer(rate, span)

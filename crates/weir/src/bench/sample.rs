@@ -1,10 +1,11 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
+use super::files::write_json;
 use super::machine::{Machine, restore};
 use super::mood::Around;
 use super::own;
 use super::running::{Running, STARTS};
-use super::search::Found;
+use super::search::{Found, Start};
 use crate::policy::{self, Consolidate};
 use rustix::thread::CpuSet;
 use serde::Serialize;
@@ -35,8 +36,8 @@ pub const POOL: u32 = 16384;
 /// How samples are taken.
 #[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
-    /// Samples of each kind.
-    #[arg(long, default_value_t = 5, value_parser = at_least_one)]
+    /// Samples of each kind, 1 to 10,000.
+    #[arg(long, default_value_t = 5, value_parser = some)]
     pub samples: usize,
     /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
     #[arg(long, default_value_t = 0.4, value_parser = seconds)]
@@ -64,15 +65,15 @@ pub struct SampleArgs {
     pub patience: f64,
     /// Where the next search begins, as a part of what arrives at full load; `None`: a little below it. Set from point to point of a figure.
     #[arg(skip)]
-    pub begins: Cell<Option<f64>>,
+    pub begins: Cell<Option<Start>>,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub fn some(text: &str) -> Result<usize, String> {
     let samples: usize = text.parse().map_err(|e| format!("{e}"))?;
-    if samples > 0 { Ok(samples) } else { Err("one at least".to_owned()) }
+    if (1..=10_000).contains(&samples) { Ok(samples) } else { Err("1 to 10,000".to_owned()) }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
     let fits = (0.05..=60.0).contains(&seconds);
     if fits { Ok(seconds) } else { Err("0.05 to 60".to_owned()) }
@@ -141,6 +142,10 @@ pub enum BenchError {
     Write { path: PathBuf, source: std::io::Error },
     #[error("cannot read {}: {source}", path.display())]
     Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is no ordinary file, and is not written over", .0.display())]
+    NotOrdinary(PathBuf),
+    #[error("{0}; --fresh measures it anew, --out chooses another folder")]
+    Damaged(Box<BenchError>),
     #[error("{} is no figure's file: {source}", path.display())]
     Figure { path: PathBuf, source: serde_json::Error },
     #[error("{} is no figure's file: it is no ordinary file, or of more than 100 MiB", .0.display())]
@@ -476,22 +481,4 @@ impl SampleArgs {
         let (ring, pool) = (self.ring, self.pool);
         write_json(path, &Results { machine, size, ring, pool, samples })
     }
-}
-
-/// Writes a file wholly, or leaves what was there.
-pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
-    // Where it is a link, what it leads to.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let part = path.with_extension("part");
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &path));
-    written.map_err(|source| {
-        let _ = std::fs::remove_file(&part);
-        BenchError::Write { path, source }
-    })
-}
-
-/// Writes results to a file.
-pub fn write_json(path: &Path, results: &impl Serialize) -> Result<(), BenchError> {
-    let text = serde_json::to_string_pretty(results).unwrap_or_default();
-    std::fs::write(path, text).map_err(|source| BenchError::Write { path: path.to_owned(), source })
 }

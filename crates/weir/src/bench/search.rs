@@ -48,8 +48,16 @@ impl Goal {
         Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14, known: false }
     }
 
+    /// The same where it begins somewhere, if it is known: and at which rate, or part.
+    pub fn from(self, start: Option<Start>, patience: f64) -> (Self, Option<f64>) {
+        let goal = if start.is_some_and(|start| start.known) { self.again() } else { self };
+        let goal = goal.with(patience);
+        let at = start.map(|start| start.at * (1.0 - goal.step).powf(start.aside));
+        (goal, at)
+    }
+
     /// The same where an earlier search has found about where it is: long trials alone.
-    pub fn again(mut self) -> Self {
+    fn again(mut self) -> Self {
         let phases = self.phases.len().max(1);
         self.phases.drain(..phases - 1);
         self.most = (self.most / phases).max(1);
@@ -67,6 +75,26 @@ impl Goal {
         let most = ((self.most as f64 * patience).round() as usize).clamp(least, self.most);
         let step = (self.step / patience.max(0.01)).min(self.stride);
         Goal { most, step, ..self }
+    }
+}
+
+/// Where a search begins that is not the first of its kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Start {
+    /// The rate, or its part of what arrives at full load.
+    pub at: f64,
+    /// Earlier searches held a rate about there; `false`: it is a guess below what they did not hold.
+    pub known: bool,
+    /// By which part of a step it begins beside it, −0.5 to 0.5. Searches that always began at the same place would end at the same one, a step's
+    /// width below the next, and say that it is certain.
+    pub aside: f64,
+}
+
+impl Start {
+    pub fn new(at: f64, known: bool, round: usize) -> Self {
+        // Of few rounds as of many, evenly spread: multiples of the golden ratio.
+        let aside = (round as f64 * 0.618_034).fract() - 0.5;
+        Start { at, known, aside }
     }
 }
 
@@ -205,6 +233,36 @@ mod tests {
         });
         assert!(found.is_closed && (0.59e6..=0.664e6).contains(&found.rate), "{found:?}");
         assert!(trials <= again.most, "{trials}");
+    }
+
+    #[test]
+    fn short_searches_after_each_other_do_not_all_end_at_one_place_below_the_rate() {
+        let span = Duration::from_millis(250);
+        let mut found: Vec<f64> = Vec::new();
+        for round in 1..=5 {
+            let mut before = found.clone();
+            before.sort_by(f64::total_cmp);
+            let start = before.get(before.len() / 2).map(|at| Start::new(*at, true, round));
+            let (goal, at) = Goal::from_full_load(span, 1e6).from(start, 0.35);
+            let Ok(search) = sustainable(&goal, 1e8, at.or(Some(0.95e6)), device(0.66e6));
+            found.push(search.rate);
+        }
+        let [least, most] =
+            [f64::min as fn(f64, f64) -> f64, f64::max].map(|of| found.iter().copied().reduce(of));
+        let (least, most) = (least.unwrap(), most.unwrap());
+        assert!(found.iter().all(|rate| *rate <= 0.664e6), "{found:?}");
+        assert!(most > 0.62e6 && least < most * 0.97, "{found:?}");
+    }
+
+    #[test]
+    fn who_guesses_has_as_many_trials_as_who_knows_nothing() {
+        let goal = || Goal::usual(Duration::from_millis(250));
+        let of = |known| goal().from(Some(Start { at: 8.0, known, aside: 0.0 }), 0.0);
+        assert_eq!(of(false), (goal().with(0.0), Some(8.0)));
+        assert_eq!(of(true).0, goal().again().with(0.0));
+        assert_eq!(goal().from(None, 0.5), (goal().with(0.5), None));
+        let aside = |round| Start::new(1.0, true, round).aside;
+        assert!((1..100).all(|round| (-0.5..=0.5).contains(&aside(round))));
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.

@@ -99,8 +99,12 @@ pub fn levels(name: &str) -> &'static [(f64, &'static str)] {
         "nfactor-9b" => &[(3_300.0, "the paper: 3.3 s")],
         "grow-table" => &[(200.0, "aim: at most 200")],
         "flows-move" => &[(50.0, "aim, one flow: 50"), (2.0, "aim, many: 2")],
-        "flows-replicas" => &[(85.0, "aim, every packet: 85"), (95.0, "aim, every 10th: 95")],
-        "flows-recovery" => &[(10.0, "aim, 10k flows, first packet: 10"), (100.0, "all: 100")],
+        "flows-replicas" => {
+            &[(85.0, "aim at 128 flows, every packet: 85"), (95.0, "every 10th: 95")]
+        }
+        "flows-recovery" => {
+            &[(10.0, "aim, 10k flows, first packet: 10"), (100.0, "10k flows, all: 100")]
+        }
         _ => &[],
     }
 }

@@ -363,10 +363,12 @@ fn alike(a: &Place, b: &Place) -> bool {
 fn turned(before: &Record, now: &Record) -> String {
     let mut text = String::new();
     if before.verdict != now.verdict {
-        text += &format!("; it was {}, and is {}", before.verdict, now.verdict);
+        text += &format!("; verdict before: {}, now: {}", before.verdict, now.verdict);
     }
     let (were, are) = (trends(before), trends(now));
-    if were.len() == are.len() {
+    if were.len() != are.len() {
+        text += "; it tells other trends of the paper's than before";
+    } else {
         let told = |holds: bool| if holds { "held" } else { "did not hold" };
         let which = if are.len() > 1 { "a" } else { "the" };
         for (was, _) in were.iter().zip(&are).filter(|(was, is)| was != is) {

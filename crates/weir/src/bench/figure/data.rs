@@ -1,8 +1,9 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
+use crate::bench::files::write_whole;
 use crate::bench::machine::Machine;
 use crate::bench::mood::Around;
-use crate::bench::sample::{BenchError, Measured, SampleArgs, spread, write_whole};
+use crate::bench::sample::{BenchError, Measured, SampleArgs, spread};
 use crate::bench::search::Found;
 use serde::{Deserialize, Serialize};
 use std::hash::{DefaultHasher, Hash, Hasher};

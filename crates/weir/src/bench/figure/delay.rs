@@ -106,10 +106,8 @@ impl UnderLoad {
         let span = effort.sampling.span();
         let offered = |rate, span| Offered { rate, span, shares };
         let before = effort.rate_before(line, x);
-        let goal = Goal::usual(span);
-        let goal = if before.is_some() { goal.again() } else { goal };
-        let goal = goal.with(effort.sampling.patience);
-        let found = sustainable(&goal, MOST, before, |rate, span| {
+        let (goal, begins) = Goal::usual(span).from(before, effort.sampling.patience);
+        let found = sustainable(&goal, MOST, begins, |rate, span| {
             Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
         })?;
         if found.rate <= 0.0 {

@@ -3,7 +3,9 @@
 
 use super::data::{self, Record};
 use super::shown::samples;
-use crate::bench::sample::{BenchError, finish, write_whole};
+use crate::bench::files::write_whole;
+use crate::bench::sample::{BenchError, finish};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -43,8 +45,13 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
         crate::complain!("weir bench: {folder} has nothing of {old}: their rows are as they were");
     }
     if !args.write {
-        let _ = crate::say::tell(&filled);
-        return Ok(());
+        return match crate::say::tell(&filled) {
+            // Who reads no further has what he wanted.
+            Err(source) if source.kind() != ErrorKind::BrokenPipe => {
+                Err(BenchError::Write { path: "standard output".into(), source })
+            }
+            _ => Ok(()),
+        };
     }
     if !old.is_empty() {
         // The page would say of old rows that they are of this run.
@@ -59,10 +66,15 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
 fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
     std::fs::create_dir_all(folder)
         .map_err(|source| BenchError::Write { path: folder.to_owned(), source })?;
+    let mut failed = Vec::new();
     for record in records.iter().filter(|record| !record.series.is_empty()) {
-        write_whole(&folder.join(format!("{}.svg", record.name)), &record.chart().to_svg()?)?;
+        let path = folder.join(format!("{}.svg", record.name));
+        let svg = record.chart().to_svg().map_err(BenchError::from);
+        if let Err(e) = svg.and_then(|svg| write_whole(&path, &svg)) {
+            failed.push(format!("{}: {e}", record.name));
+        }
     }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(BenchError::Failed(failed.join("; "))) }
 }
 
 /// The line that says on what the figures were taken begins like this.
@@ -104,8 +116,7 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
     };
     let (at, record) = cells.iter().enumerate().find_map(|(i, cell)| Some((i, of(cell)?)))?;
     let found = at.checked_sub(1)?;
-    // A bar would end the cell.
-    let finding = record.finding.replace('|', "/");
+    let finding = cell(&record.finding);
     let cell = format!(" {finding} **({})** ", record.verdict);
     let cells: Vec<&str> = cells
         .iter()
@@ -113,6 +124,12 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
         .map(|(i, old)| if i == found { cell.as_str() } else { *old })
         .collect();
     Some(format!("|{}|", cells.join("|")))
+}
+
+/// A text in a cell of Markdown: in one line, without what would end the cell or begin markup.
+fn cell(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    plain.replace('|', "/").replace('<', "&lt;")
 }
 
 /// On what the figures were taken; where not all were taken alike, which on what.
@@ -139,16 +156,20 @@ fn taken(records: &[Record]) -> String {
     let told: Vec<String> = told.collect();
     let mixed =
         if several { "not one, but several machines, builds or numbers of samples: " } else { "" };
-    format!("{TAKEN}{mixed}{}.", told.join("; and "))
+    format!("{TAKEN}{mixed}{}.", cell(&told.join("; and ")))
 }
 
 fn of_group(records: &[&Record]) -> String {
     let Some(first) = records.first() else { return String::new() };
     let minutes = records.iter().map(|r| r.took_seconds).sum::<f64>() / 60.0;
     let trips = records.iter().filter_map(|record| record.regime());
-    let reach = trips.fold([f64::INFINITY, 0.0_f64], |[low, high], [least, _, most]| {
-        [low.min(least), high.max(most)]
-    });
+    let reach = trips.map(|[least, _, most]| [least, most]);
+    let words = match reach.reduce(|[low, high], [least, most]| [low.min(least), high.max(most)]) {
+        None => String::new(),
+        Some([low, high]) => format!(
+            "; words crossed cores in {low:.0} to {high:.0} ns meanwhile, from the least to the most of all samples"
+        ),
+    };
     let paces: Vec<[f64; 3]> = records.iter().filter_map(|record| record.pace()).collect();
     let [fast, slow] = paces.iter().fold([f64::INFINITY, 0.0_f64], |[low, high], [_, pace, _]| {
         [low.min(*pace), high.max(*pace)]
@@ -160,17 +181,14 @@ fn of_group(records: &[&Record]) -> String {
         ),
     };
     format!(
-        "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} min for {} figures; words crossed cores in \
-         {:.0} to {:.0} ns meanwhile, from the least to the most of all samples{pace}",
+        "{}, {} cores, kernel {}; Weir {}, {} of {} s of each point, {minutes:.0} min for {} figures{words}{pace}",
         first.machine.processor,
         first.machine.cores,
         first.machine.kernel,
         first.version,
         samples(first.effort.samples),
         first.effort.seconds,
-        records.len(),
-        reach[0],
-        reach[1]
+        records.len()
     )
 }
 
@@ -184,7 +202,7 @@ mod tests {
         let page = "# E\n\n*Taken on* nothing yet.\n\n| Fig. 1 | big | *not taken yet* | `weir bench figure a` |\n\
                     | Fig. 2 | big | by hand | `weir bench chain` |\n| Fig. 3 | big | old | `weir bench figure b` |\n";
         let mut found = record("a");
-        found.finding = "3 | 4 Mpps".to_owned();
+        found.finding = "3 |\n4 Mpps".to_owned();
         let (text, rows) = fill(page, &[found]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(rows, 1);

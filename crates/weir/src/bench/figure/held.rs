@@ -5,7 +5,7 @@ use crate::bench::sample::spread;
 use std::collections::BTreeMap;
 
 /// What the marks of a chart are that stand for them.
-pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample (hollow where some search held none, which stands at 0 or at the foot of a logarithmic axis, or where half of the searches or more ended with their bounds apart); points: what arrives of as much as is taken, as a full ring holds \
+pub const MARKS: &str = "Triangles, dotted: the rate that is sustained of a source that does not wait, searched for in each sample (hollow where some search held none, which stands at 0 or at the foot of a logarithmic axis, or where half of the searches or more ended early, at a lower bound); points: what arrives of as much as is taken, as a full ring holds \
                          the source up.";
 
 impl Place {
@@ -60,7 +60,7 @@ pub fn told(series: &[Series]) -> Option<String> {
     for (some, what) in [
         (
             open,
-            "searches ended with bounds more than 5 % apart, so that somewhat more may be sustained there",
+            "searches ended before a rate within 5 % above was seen not to be held: what they held is a lower bound",
         ),
         (none, "of the searches held no rate"),
     ] {
@@ -96,7 +96,7 @@ mod tests {
         add(&mut series, "none", 1.0, Sample::of(10.0, [80.0; 2]));
         let text = told(&series).unwrap();
         assert!(text.contains("0.50 to 1.00 of what arrives at full load, 0.90 at the"), "{text}");
-        assert!(text.contains("; 1 of 9 searches ended with bounds more than 5 % apart"));
+        assert!(text.contains("; 1 of 9 searches ended before a rate within 5 % above"), "{text}");
         add(&mut series, "a", 4.0, with(10.0, 0.0, false));
         assert!(told(&series).unwrap().ends_with("; 1 of 10 of the searches held no rate"));
         // One search whose sample stands at both ends of the axis.

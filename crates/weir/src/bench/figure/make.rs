@@ -5,9 +5,10 @@
 use super::budget::Budget;
 use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
-use super::{Effort, OutArgs, compare, held, page, rivals};
+use super::{Effort, OutArgs, compare, held, page, rivals, shown};
+use crate::bench::files::{may_write_in, write_whole};
 use crate::bench::machine::Machine;
-use crate::bench::sample::{BenchError, KEPT, SampleArgs, prepare, progress, write_whole};
+use crate::bench::sample::{BenchError, KEPT, SampleArgs, prepare, progress};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
@@ -20,9 +21,10 @@ const ENOUGH: usize = 3;
 /// Samples for which the catalogue says how long a figure takes.
 const USUAL: u32 = 5;
 
-/// At an interruption.
+/// At an interruption; and of what was to be measured anew.
 const GOES_ON: &str =
     "; what each figure's finished rounds gave is kept, and the same command goes on from there";
+const GOES_ON_WITHOUT: &str = "; what each figure's finished rounds gave is kept, and the same command without --fresh goes on from there";
 
 /// A run, as far as it is.
 struct Run<'a> {
@@ -55,7 +57,8 @@ pub(super) fn make(
     std::fs::create_dir_all(out)
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
     let _ours = alone_in(out)?;
-    let _ = KEPT.set(GOES_ON);
+    may_write_in(out)?;
+    let _ = KEPT.set(if to.fresh { GOES_ON_WITHOUT } else { GOES_ON });
     let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
     run.must_not_lose(figures)?;
     let mut failed: Vec<(&str, String)> = Vec::new();
@@ -169,6 +172,9 @@ impl Run<'_> {
             _ => None,
         });
         let all = figures.iter().copied().chain(bases);
+        for figure in all.clone().filter(|figure| !self.to.fresh && self.path(figure).exists()) {
+            data::read(&self.path(figure)).map_err(|e| BenchError::Damaged(Box::new(e)))?;
+        }
         let is_others = |figure: &&Figure| {
             self.path(figure).exists() && !self.to.fresh && self.kept(figure).is_none()
         };
@@ -218,8 +224,9 @@ impl Run<'_> {
         record.took_seconds += began.elapsed().as_secs_f64();
         (record.verdict, record.finding) = self::told(figure, &record);
         record.write(&self.path(figure))?;
-        draw(&self.to.out, &record)?;
         self.begun.insert(figure.name);
+        // What cannot be shown costs no further rounds: it is told at the end, as it cannot be shown then either.
+        let _ = shown::write(&self.to.out, &record);
         Ok(record)
     }
 
@@ -236,7 +243,7 @@ impl Run<'_> {
         failed.extend(damaged);
         let (records, others) = of_this_run(records, &self.machine, &self.to.sampling);
         for record in &records {
-            if let Err(e) = draw(out, record) {
+            if let Err(e) = shown::write(out, record) {
                 failed.push(format!("{}: {e}", record.name));
             }
         }
@@ -280,7 +287,7 @@ fn earlier(folder: &Path, out: &Path) -> Result<Vec<Record>, BenchError> {
 }
 
 /// Why a figure that the folder has is not in the report.
-pub const OTHERS: &str = "what the folder has of it was taken by another program, on another machine, with other samples or where there were other rivals or recordings, or it is damaged; it is not shown";
+pub const OTHERS: &str = "what the folder has of it was taken by another program, on another machine, with other samples or where there were other rivals or recordings; it is not shown";
 
 /// What a folder has of this run, and the names of what it has of others: points of both in one report would pass for one run's.
 fn of_this_run(
@@ -325,8 +332,10 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
         return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
     let (verdict, mut finding) = (figure.judge)(&record.series);
+    let places = record.series.iter().flat_map(|line| &line.places);
+    let fewest = places.map(|place| place.samples.len()).min().unwrap_or(0);
     let verdict = match verdict {
-        Verdict::Reached | Verdict::Missed if record.effort.samples < ENOUGH => Verdict::TooFew,
+        Verdict::Reached | Verdict::Missed if fewest < ENOUGH => Verdict::TooFew,
         verdict => verdict,
     };
     if let Some(text) = held::told(&record.series) {
@@ -340,26 +349,12 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
     (verdict, finding)
 }
 
-/// Writes chart and table of what was measured.
-fn draw(out: &Path, record: &Record) -> Result<(), BenchError> {
-    let save = |ending: &str, text: String| {
-        let path = out.join(format!("{}.{ending}", record.name));
-        write_whole(&path, &text)
-    };
-    save("csv", record.csv())?;
-    if record.series.is_empty() {
-        // Nothing to be seen; a chart of an earlier time would be a lie.
-        let _ = std::fs::remove_file(out.join(format!("{}.svg", record.name)));
-        return Ok(());
-    }
-    save("svg", record.chart().to_svg()?)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::figure::data::tests::{record, sampling};
     use crate::bench::figure::data::{Sample, Taken, add};
+    use crate::bench::figure::stateful::LOOKUP;
 
     #[test]
     fn what_another_program_left_in_the_folder_is_no_part_of_this_runs_report() {
@@ -378,6 +373,22 @@ mod tests {
         let mut elsewhere = machine.clone();
         elsewhere.cores += 1;
         assert_eq!(of_this_run(vec![of("now", 0)], &elsewhere, &args).1, ["now"]);
+    }
+
+    #[test]
+    fn a_verdict_needs_three_samples_of_each_point() {
+        let figure = catalog::named("grow-table").unwrap();
+        let mut record = record("grow-table");
+        let mut verdict = |count: usize| {
+            record.series.clear();
+            for (flows, count) in [(1e3, 5), (1e6, 5), (1e7, count)] {
+                (0..count).for_each(|_| {
+                    add(&mut record.series, LOOKUP, flows, Sample::of(90.0, [80.0; 2]));
+                });
+            }
+            told(figure, &record).0
+        };
+        assert_eq!([2, 3].map(&mut verdict), [Verdict::TooFew, Verdict::Reached]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A figure as it is shown: as a table and as a chart, each with where, how and of what the samples were taken.
 
-use super::data::{self, Place, Record, Series, Taken};
+use super::data::{Place, Record, Series, Taken};
 use super::{catalog, held};
-use crate::bench::sample::{BenchError, spread, write_whole};
+use crate::bench::files::write_whole;
+use crate::bench::sample::{BenchError, spread};
 use std::fmt::Write;
 use std::path::Path;
 use weir_draw::chart::{Axis, Chart, Level, Point};
@@ -16,15 +17,21 @@ pub fn samples(count: usize) -> String {
     format!("{count} sample{}", if count == 1 { "" } else { "s" })
 }
 
-/// Writes a table of each figure's histograms beside its samples, of all that the folder has.
-pub fn write_histograms(folder: &Path) -> Result<(), BenchError> {
-    for record in data::read_all(folder)?.records {
-        let path = folder.join(record.histogram_name());
-        match record.histogram_csv() {
-            Some(table) => write_whole(&path, &table)?,
-            // One of an earlier time would be a lie.
-            None => drop(std::fs::remove_file(path)),
-        }
+/// Writes tables and chart of what was measured.
+pub fn write(folder: &Path, record: &Record) -> Result<(), BenchError> {
+    let at = |name: String| folder.join(name);
+    write_whole(&at(format!("{}.csv", record.name)), &record.csv())?;
+    let histograms = at(record.histogram_name());
+    match record.histogram_csv() {
+        Some(table) => write_whole(&histograms, &table)?,
+        // One of an earlier time would be a lie.
+        None => drop(std::fs::remove_file(histograms)),
+    }
+    let chart = at(format!("{}.svg", record.name));
+    match record.series.is_empty() {
+        // The same.
+        true => drop(std::fs::remove_file(chart)),
+        false => write_whole(&chart, &record.chart().to_svg()?)?,
     }
     Ok(())
 }
@@ -334,14 +341,12 @@ mod tests {
         // One of an earlier time goes.
         let table = folder.path().join("unf-7-times.csv");
         std::fs::write(&table, "old").unwrap();
-        figure.write(&folder.path().join("unf-7.json")).unwrap();
-        write_histograms(folder.path()).unwrap();
+        write(folder.path(), &figure).unwrap();
         assert!(!table.exists());
 
         let histogram = vec![(1_500, 7), (2_000, 1)];
         add(&mut figure.series, "a", 4.0, Sample { histogram, round: 2, ..sample(3.0) });
-        figure.write(&folder.path().join("unf-7.json")).unwrap();
-        write_histograms(folder.path()).unwrap();
+        write(folder.path(), &figure).unwrap();
         let text = std::fs::read_to_string(&table).unwrap();
         let (about, rows): (Vec<&str>, Vec<&str>) =
             text.lines().partition(|line| line.starts_with("# "));

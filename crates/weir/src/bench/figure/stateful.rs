@@ -88,7 +88,7 @@ const BATCH: usize = 64;
 const PACKETS: usize = 1 << 19;
 /// What the largest table takes, with room to spare, in KiB.
 const TABLE_KIB: u64 = 6 << 20;
-const LOOKUP: &str = "looked up, counted, expired";
+pub(super) const LOOKUP: &str = "looked up, counted, expired";
 
 /// The flow table alone, in this thread, by flows that come at random.
 pub fn table(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {

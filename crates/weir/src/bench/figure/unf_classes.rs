@@ -141,13 +141,14 @@ pub fn yielding(series: &[Series]) -> Vec<Series> {
     told
 }
 
-/// A number with the two digits that count, if it has more.
-fn rough(value: f64) -> String {
-    if value < 100.0 {
+/// A large number with two digits that count, the rest 0; what it is not more than is rounded down.
+fn rough(value: f64, is_bound: bool) -> String {
+    if value < 100.0 || !value.is_finite() {
         return format!("{value:.1}");
     }
     let unit = 10_f64.powi(value.log10().floor() as i32 - 1);
-    let digits = format!("{:.0}", (value / unit).round() * unit);
+    let units = if is_bound { (value / unit).floor() } else { (value / unit).round() };
+    let digits = format!("{:.0}", units * unit);
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
         if i > 0 && (digits.len() - i).is_multiple_of(3) {
@@ -169,8 +170,9 @@ pub fn judge_yielding(series: &[Series]) -> (Verdict, String) {
     let each = lines.map(|name| {
         let gains = LENGTHS.map(|n| {
             let gain = median(series, name, n as f64);
-            let more = if is_bound(name, n) { "more than " } else { "" };
-            format!("{more}{} at {n}", rough(gain))
+            let is_bound = is_bound(name, n);
+            let more = if is_bound { "more than " } else { "" };
+            format!("{more}{} at {n}", rough(gain, is_bound))
         });
         format!("{name} {}", gains.join(", "))
     });
@@ -258,9 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rough_number_has_two_digits_that_count() {
-        let told = [0.94, 60.04, 99.9, 1_041_543.0, 644.2, 999.0, 11_197_045.0].map(rough);
-        assert_eq!(told, ["0.9", "60.0", "99.9", "1,000,000", "640", "1,000", "11,000,000"]);
+    fn a_large_number_has_two_digits_that_count() {
+        let values = [0.94, 60.04, 1_041_543.0, 646.2, 999.0, 5_960_000.0, f64::INFINITY];
+        let told = |is_bound| values.map(|value| rough(value, is_bound));
+        let usual = ["0.9", "60.0", "1,000,000", "650", "1,000", "6,000,000", "inf"];
+        assert_eq!(told(false), usual);
+        // Of a bound no more is said than was seen.
+        let bounds = ["0.9", "60.0", "1,000,000", "640", "990", "5,900,000", "inf"];
+        assert_eq!(told(true), bounds);
     }
 
     #[test]

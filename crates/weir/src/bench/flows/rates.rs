@@ -1,10 +1,10 @@
 //! `weir bench flows rates`: stateful NFs in one segment on one core, generator and sink on another.
 
 use crate::bench::chain_policy;
+use crate::bench::files::write_json;
 use crate::bench::machine::Machine;
 use crate::bench::sample::{
     BenchError, Measured, SampleArgs, finish, prepare, print_regime, progress, show, spread,
-    write_json,
 };
 use crate::policy::{self, Consolidate};
 use serde::Serialize;

@@ -1,5 +1,6 @@
 //! `weir bench`.
 
+mod asked;
 mod chain;
 mod consolidation;
 mod figure;

@@ -1,6 +1,7 @@
 //! `weir bench chain`: n MacSwaps on one core, generator and sink on the other, isolated and fused
 //! alternating.
 
+use super::asked;
 use super::chain_policy;
 use super::sample::{
     BenchError, Measured, TrafficArgs, finish, prepare, print_regime, progress, show, spread,
@@ -13,8 +14,8 @@ use weir_plan::Isolate;
 /// Measures chains of MacSwap.
 #[derive(clap::Args)]
 pub struct ChainArgs {
-    /// Chain lengths.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,6,8")]
+    /// Chain lengths, 1 to 300.
+    #[arg(long, value_delimiter = ',', value_parser = asked::length, default_value = "1,2,4,6,8")]
     length: Vec<usize>,
     #[command(flatten)]
     traffic: TrafficArgs,
@@ -33,7 +34,7 @@ pub fn main(args: &ChainArgs) -> ExitCode {
 }
 
 fn run(args: &ChainArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
     crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, buffers from the pool \
          and back, ring {}, pool {}",

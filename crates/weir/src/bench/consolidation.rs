@@ -5,9 +5,10 @@ pub mod chain;
 mod measure;
 pub mod net;
 
+use super::asked;
 use super::files::write_json;
 use super::machine::{Machine, mhz};
-use super::sample::{BenchError, finish, prepare, progress, seconds, some, spread};
+use super::sample::{BenchError, finish, prepare, progress, spread};
 use measure::{FROM_DEVICE, Kind, RINGS, Sample, TO_DEVICE, What, sample};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -22,16 +23,16 @@ pub struct ConsolidationArgs {
     #[arg(long, value_name = "FILE", default_value = "demo/http.pcap")]
     capture: Vec<PathBuf>,
     /// Rounds: in each, every configuration is measured once.
-    #[arg(long, default_value_t = 7, value_parser = some)]
+    #[arg(long, default_value_t = 7, value_parser = asked::times)]
     rounds: usize,
     /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
-    #[arg(long, default_value_t = 0.6, value_parser = seconds)]
+    #[arg(long, default_value_t = 0.6, value_parser = asked::seconds)]
     seconds: f64,
     /// Core of all workers.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = asked::core)]
     core: usize,
     /// Core of whoever sends into the veth pair.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = asked::core)]
     feeder_core: usize,
     /// Microseconds that a worker polls after the last packet.
     #[arg(long, default_value_t = 200)]
@@ -129,7 +130,7 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
     for path in &args.capture {
         recorded.push((path, frames(path)?));
     }
-    let machine = prepare()?;
+    let machine = prepare(args.feeder_core, args.core)?;
     let mhz = mhz();
     if args.inside {
         net::must_be_new().map_err(ConsolidationError::Pairs)?;

@@ -28,6 +28,7 @@ mod values;
 pub use evidence::{EvidenceArgs, main as evidence};
 pub use rivals::kernel::{LiveArgs, main as live};
 
+use super::asked;
 use super::chain_policy;
 use super::mood::{Around, Mood};
 use super::sample::{BenchError, SampleArgs, finish, progress, spread};
@@ -86,7 +87,7 @@ struct OutArgs {
     install: bool,
     /// Minutes in which it is to end: on a slow machine searches for sustained rates take fewer trials, a third at least. `all`
     /// has 30, in proportion to other --samples and --seconds.
-    #[arg(long, value_name = "MINUTES", value_parser = minutes)]
+    #[arg(long, value_name = "MINUTES", value_parser = asked::within(1.0, 100_000.0))]
     within: Option<f64>,
     #[command(flatten)]
     sampling: SampleArgs,
@@ -96,12 +97,6 @@ struct OutArgs {
 const HALF_AN_HOUR: Duration = Duration::from_secs(30 * 60);
 const USUAL_SAMPLES: f64 = 5.0;
 const USUAL_SECONDS: f64 = 0.25;
-
-fn minutes(text: &str) -> Result<f64, String> {
-    let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
-    let fits = (1.0..=100_000.0).contains(&minutes);
-    if fits { Ok(minutes) } else { Err("1 to 100,000".to_owned()) }
-}
 
 /// Where no search of so many rounds has held a rate, the next one begins this much lower for each, of so many at most.
 const MOST_LOWER: usize = 4;

@@ -6,6 +6,7 @@ mod traffic;
 
 pub use traffic::PayloadError;
 
+use super::asked::{self, MOST_RULES};
 use super::chain_policy;
 use super::files::write_json;
 use super::machine::Machine;
@@ -48,14 +49,14 @@ impl RuleKind {
 /// Measures the firewall chain.
 #[derive(clap::Args)]
 pub struct FirewallArgs {
-    /// Numbers of rules.
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000")]
+    /// Numbers of rules, 1 to 20,000.
+    #[arg(long, value_delimiter = ',', value_parser = asked::within(1, MOST_RULES), default_value = "100,1000,10000")]
     rules: Vec<usize>,
     /// Kinds of rule set.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "acl")]
     kind: Vec<RuleKind>,
-    /// Flows; they hit the rules evenly.
-    #[arg(long, default_value_t = 100_000)]
+    /// Flows, 1 to 1,048,576; they hit the rules evenly.
+    #[arg(long, default_value_t = 100_000, value_parser = asked::flows::<usize>)]
     flows: usize,
     /// Capture whose TCP payloads packets carry in the second half of the measurement.
     #[arg(long, value_name = "CAPTURE")]
@@ -103,7 +104,7 @@ pub fn main(args: &FirewallArgs) -> ExitCode {
 
 fn run(args: &FirewallArgs) -> Result<(), BenchError> {
     let recorded = args.payloads.as_deref().map(payloads).transpose()?;
-    let machine = prepare()?;
+    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
     crate::say::print_line!(
         "CheckIpHeader -> L3L4Filter -> HttpClassifier fused on core {}, generator and sink on core {}; {} flows \
          that hit the rules evenly, all pass, no verdict cache; ring {}, pool {}",

@@ -1,9 +1,10 @@
 //! A chain in one thread, for counting instructions: the same packets, the same code, the same
 //! count on every machine.
 
+use super::asked::{self, MOST_RULES};
 use super::chain_policy;
 use super::firewall::{self, RuleKind};
-use super::flows::rates::{self, Subject};
+use super::flows::rates::Subject;
 use crate::FAILED;
 use crate::policy::{self, Consolidate};
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use weir_plan::Isolate;
 #[derive(clap::Args)]
 pub struct InstructionsArgs {
     /// MacSwaps in the chain.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = asked::length)]
     length: usize,
     /// Packets.
     #[arg(long)]
@@ -27,7 +28,7 @@ pub struct InstructionsArgs {
     #[arg(long)]
     isolated: bool,
     /// Instead of MacSwaps, the firewall with so many rules.
-    #[arg(long)]
+    #[arg(long, value_parser = asked::within(1, MOST_RULES))]
     rules: Option<usize>,
     /// Kind of the firewall's rules.
     #[arg(long, value_enum, default_value = "acl")]
@@ -36,7 +37,7 @@ pub struct InstructionsArgs {
     #[arg(long, value_enum, conflicts_with = "rules")]
     nf: Option<Subject>,
     /// Their flows.
-    #[arg(long, default_value_t = 128, requires = "nf", value_parser = rates::flows)]
+    #[arg(long, default_value_t = 128, requires = "nf", value_parser = asked::flows::<usize>)]
     flows: usize,
 }
 

@@ -5,6 +5,7 @@
 mod bare;
 pub mod proc;
 
+use super::asked;
 use super::chain_policy;
 use super::files::write_json;
 use super::machine::{Machine, pin};
@@ -46,23 +47,23 @@ const WINDOW: Duration = Duration::from_secs(2);
 /// Measures the latency of chains of MacSwap.
 #[derive(clap::Args)]
 pub struct LatencyArgs {
-    /// Chain length.
-    #[arg(long, default_value_t = 4)]
+    /// Chain length, 1 to 300.
+    #[arg(long, default_value_t = 4, value_parser = asked::length)]
     length: usize,
-    /// Packets per kind and round.
-    #[arg(long, default_value_t = 2000)]
+    /// Packets per kind and round, 1 to 1,000,000.
+    #[arg(long, default_value_t = 2000, value_parser = asked::within(1, 1_000_000))]
     samples: usize,
-    /// Rounds; workers are started anew in each.
-    #[arg(long, default_value_t = 5)]
+    /// Rounds, 1 to 10,000; workers are started anew in each.
+    #[arg(long, default_value_t = 5, value_parser = asked::times)]
     rounds: usize,
     /// Writes the figures to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Core of source and sink.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = asked::core)]
     device_core: usize,
     /// Core of the chain.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = asked::core)]
     chain_core: usize,
     /// Leaves the real-time class out.
     #[arg(long)]
@@ -112,7 +113,7 @@ pub fn main(args: &LatencyArgs) -> ExitCode {
 }
 
 fn run(args: &LatencyArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.device_core, args.chain_core)?;
     crate::say::print_line!(
         "one packet at a time through MacSwap x {} on core {}, source and sink on core {}",
         args.length,

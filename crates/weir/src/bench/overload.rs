@@ -1,6 +1,7 @@
 //! `weir bench overload`: what a chain delivers of packets that come faster than it can take them. What is too much must
 //! be dropped before work was spent on it, else the chain delivers less the more is offered.
 
+use super::asked;
 use super::chain_policy;
 use super::sample::{
     BenchError, Measured, TrafficArgs, finish, prepare, print_regime, progress, spread,
@@ -13,11 +14,11 @@ use weir_plan::Isolate;
 /// Measures overload.
 #[derive(clap::Args)]
 pub struct OverloadArgs {
-    /// Chain lengths.
-    #[arg(long, value_delimiter = ',', default_value = "1,4")]
+    /// Chain lengths, 1 to 300.
+    #[arg(long, value_delimiter = ',', value_parser = asked::length, default_value = "1,4")]
     length: Vec<usize>,
-    /// How much is offered, as multiples of the most that the chain takes.
-    #[arg(long, value_delimiter = ',', default_value = "2,4")]
+    /// How much is offered, as multiples (0.01 to 100) of the most that the chain takes.
+    #[arg(long, value_delimiter = ',', value_parser = asked::within(0.01, 100.0), default_value = "2,4")]
     offered: Vec<f64>,
     #[command(flatten)]
     traffic: TrafficArgs,
@@ -38,7 +39,7 @@ pub fn main(args: &OverloadArgs) -> ExitCode {
 }
 
 fn run(args: &OverloadArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
     crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, ring {}, pool {}",
         args.traffic.sampling.chain_core,

@@ -1,6 +1,7 @@
 //! `weir bench parallel`: the µNF paper's Fig. 8. Four µNFs of equal cost, the two in the middle side by side and
 //! in sequence alternating: so many packets at a time, and as many as go through.
 
+use super::asked;
 use super::files::write_json;
 use super::latency::{each_burst, one_by_one, percentiles};
 use super::machine::{Machine, pin};
@@ -25,11 +26,11 @@ pub struct ParallelArgs {
     /// How many packets are sent at a time; the latency is that of the last of them.
     #[arg(long, value_delimiter = ',', default_value = "1,64", value_parser = clap::value_parser!(u64).range(1..=256))]
     bursts: Vec<u64>,
-    /// Bursts per sample of the latency.
-    #[arg(long, default_value_t = 1000)]
+    /// Bursts per sample of the latency, 1 to 1,000,000.
+    #[arg(long, default_value_t = 1000, value_parser = asked::within(1, 1_000_000))]
     times: usize,
     /// Cores of the NFs; those side by side are on two of them. Without it the chain's core and the devices'.
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = asked::core)]
     nf_cores: Option<Vec<usize>>,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
@@ -64,7 +65,7 @@ pub fn main(args: &ParallelArgs) -> ExitCode {
 }
 
 fn run(args: &ParallelArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     let nf_cores = args.nf_cores.clone().unwrap_or_else(|| vec![own, shared]);
     crate::say::print_line!(

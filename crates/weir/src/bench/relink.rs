@@ -1,6 +1,7 @@
 //! `weir bench relink`: the pause that a change of a running graph takes. A chain of four, of which one remembers flows, becomes isolated and
 //! fused in turns while packets come; what is remembered goes over each time.
 
+use super::asked;
 use super::mood::round_trip;
 use super::sample::{
     BenchError, SampleArgs, delivered, finish, prepare, progress, spread, wait_until_ready, watch,
@@ -28,14 +29,14 @@ const REST: Duration = Duration::from_millis(200);
 /// Measures changes of a running graph.
 #[derive(clap::Args)]
 pub struct RelinkArgs {
-    /// Numbers of flows that are remembered.
-    #[arg(long, value_delimiter = ',', default_value = "1,1000,30000")]
+    /// Numbers of flows that are remembered, 1 to 1,048,576.
+    #[arg(long, value_delimiter = ',', value_parser = asked::flows::<u32>, default_value = "1,1000,30000")]
     flows: Vec<u32>,
     /// Packets a second; 0: as many as are taken.
     #[arg(long, value_delimiter = ',', default_value = "500000,0")]
     rates: Vec<u64>,
-    /// Changes of each case in each round.
-    #[arg(long, default_value_t = 6)]
+    /// Changes of each case in each round, 1 to 10,000.
+    #[arg(long, default_value_t = 6, value_parser = asked::times)]
     changes: usize,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
@@ -78,7 +79,7 @@ pub fn main(args: &RelinkArgs) -> ExitCode {
 }
 
 fn run(args: &RelinkArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
     crate::say::print_line!(
         "CheckIpHeader, ConnTrack, MacSwap, PacketSizeHistogram on core {}, generator and sink on core {}; isolated and fused in turns",
         args.sampling.chain_core,

@@ -1,5 +1,6 @@
 //! `weir bench replication`: what a replica costs a chain that keeps flows, and how long a killed worker's flows are away.
 
+use super::asked;
 use super::flows::moves::MovingError;
 use super::sample::{
     BenchError, Measured, SampleArgs, TrafficArgs, finish, prepare, print_regime, progress, spread,
@@ -51,14 +52,14 @@ pub enum NotBack {
 /// Measures what replication costs, and recovery.
 #[derive(clap::Args)]
 pub struct ReplicationArgs {
-    /// Flows that packets are of, in turn.
-    #[arg(long, value_delimiter = ',', default_value = "128")]
+    /// Flows that packets are of, in turn, 1 to 1,048,576.
+    #[arg(long, value_delimiter = ',', value_parser = asked::flows::<u32>, default_value = "128")]
     flows: Vec<u32>,
     /// Ways to replicate, each compared with none.
     #[arg(long, value_delimiter = ',', default_value = "batch,every:10")]
     modes: Vec<String>,
-    /// Flows of the worker that is killed.
-    #[arg(long, default_value_t = 10_000)]
+    /// Flows of the worker that is killed, 1 to 1,048,576.
+    #[arg(long, default_value_t = 10_000, value_parser = asked::flows::<u32>)]
     recover: u32,
     #[command(flatten)]
     traffic: TrafficArgs,
@@ -99,7 +100,7 @@ pub fn main(args: &ReplicationArgs) -> ExitCode {
 }
 
 fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     crate::say::print_line!(
         "FlowMonitor, ConnTrack and HttpParser in one worker on core {own}, generator and sink on core {shared}; {}-byte \

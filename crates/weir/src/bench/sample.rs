@@ -1,5 +1,6 @@
 //! One measurement of a graph: generator and sink on one core, the rest on another.
 
+use super::asked;
 use super::files::write_json;
 use super::machine::{Machine, restore};
 use super::mood::Around;
@@ -7,7 +8,6 @@ use super::own;
 use super::running::{Running, STARTS};
 use super::search::{Found, Start};
 use crate::policy::{self, Consolidate};
-use rustix::thread::CpuSet;
 use serde::Serialize;
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
@@ -37,10 +37,10 @@ pub const POOL: u32 = 16384;
 #[derive(Debug, Clone, clap::Args)]
 pub struct SampleArgs {
     /// Samples of each kind, 1 to 10,000.
-    #[arg(long, default_value_t = 5, value_parser = some)]
+    #[arg(long, default_value_t = 5, value_parser = asked::times)]
     pub samples: usize,
     /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
-    #[arg(long, default_value_t = 0.4, value_parser = seconds)]
+    #[arg(long, default_value_t = 0.4, value_parser = asked::seconds)]
     pub seconds: f64,
     /// Entries of each ring, 16 to 65,536; rounded up to a power of two.
     #[arg(long, default_value_t = RING, value_parser = clap::value_parser!(u32).range(16..=65_536))]
@@ -49,10 +49,10 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = POOL, value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     pub pool: u32,
     /// Core of generator and sink.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = asked::core)]
     pub device_core: usize,
     /// Core of the chain.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = asked::core)]
     pub chain_core: usize,
     /// Leaves the real-time class out.
     #[arg(long)]
@@ -68,25 +68,14 @@ pub struct SampleArgs {
     pub begins: Cell<Option<Start>>,
 }
 
-pub fn some(text: &str) -> Result<usize, String> {
-    let samples: usize = text.parse().map_err(|e| format!("{e}"))?;
-    if (1..=10_000).contains(&samples) { Ok(samples) } else { Err("1 to 10,000".to_owned()) }
-}
-
-pub fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
-    let fits = (0.05..=60.0).contains(&seconds);
-    if fits { Ok(seconds) } else { Err("0.05 to 60".to_owned()) }
-}
-
 /// What benchmarks of a generator's packets are asked.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TrafficArgs {
     /// Writes all samples to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Bytes per packet.
-    #[arg(long, default_value_t = 64)]
+    /// Bytes per packet, 60 to 9,000.
+    #[arg(long, default_value_t = 64, value_parser = asked::size)]
     pub size: u16,
     #[command(flatten)]
     pub sampling: SampleArgs,
@@ -128,9 +117,7 @@ pub enum BenchError {
     Disturbed(String),
     #[error("what was measured is no number")]
     NoNumber,
-    #[error(
-        "--device-core and --chain-core have to be two of the cores that this process may use ({0} given)"
-    )]
+    #[error("devices and chain need a core each of those that this process may use ({0} given)")]
     Cores(String),
     #[error("{} is being written to by another measurement", .0.display())]
     Busy(PathBuf),
@@ -248,13 +235,17 @@ fn restore_when_interrupted() {
     });
 }
 
-/// Looks at the machine and prints what it is.
-pub fn prepare() -> Result<Machine, BenchError> {
-    restore_when_interrupted();
-    let machine = Machine::prepare();
-    if machine.cores < 2 {
+/// Looks at the machine and prints what it is. The cores of devices and chain have to be two, which this process may use: words are sent from the
+/// one to the other.
+pub fn prepare(devices: usize, chain: usize) -> Result<Machine, BenchError> {
+    if crate::cores::online() < 2 {
         return Err(BenchError::OneCore);
     }
+    if devices == chain || !asked::may_use(devices) || !asked::may_use(chain) {
+        return Err(BenchError::Cores(format!("{devices} and {chain}")));
+    }
+    restore_when_interrupted();
+    let machine = Machine::prepare();
     crate::say::print_line!(
         "{}, {} cores, kernel {}{}",
         machine.processor,
@@ -288,17 +279,6 @@ impl SampleArgs {
             Consolidate::Off,
         )?;
         self.run(&plan, source)
-    }
-
-    /// The cores of devices and chain have to be two, which this process may use: words are sent from the one to the other.
-    pub fn check_cores(&self) -> Result<(), BenchError> {
-        let (own, chain) = (self.device_core, self.chain_core);
-        let set = rustix::thread::sched_getaffinity(None).ok();
-        let may = |core: usize| set.is_none_or(|set| core < CpuSet::MAX_CPU && set.is_set(core));
-        match own != chain && may(own) && may(chain) {
-            true => Ok(()),
-            false => Err(BenchError::Cores(format!("{own} and {chain}"))),
-        }
     }
 
     /// How long a sample takes.

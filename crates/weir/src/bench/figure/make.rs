@@ -51,9 +51,9 @@ pub(super) fn make(
     }
     let (rounds, begun, budget) =
         (to.sampling.samples.max(1), BTreeSet::new(), Budget::new(within));
-    let mut run = Run { machine: prepare()?, to, rounds, begun, budget, patience: 1.0 };
+    let machine = prepare(to.sampling.device_core, to.sampling.chain_core)?;
+    let mut run = Run { machine, to, rounds, begun, budget, patience: 1.0 };
     // Before anything is measured: half an hour later it would be late.
-    to.sampling.check_cores()?;
     std::fs::create_dir_all(out)
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
     let _ours = alone_in(out)?;

@@ -1,5 +1,6 @@
 //! `weir bench flows move`: flows that go from one instance of a NF to another, while packets of all of them come.
 
+use super::super::asked;
 use super::rates::REQUEST;
 use crate::bench::mood::round_trip;
 use crate::bench::sample::{
@@ -98,14 +99,14 @@ pub struct Case {
 /// Measures how long flows take to move.
 #[derive(clap::Args)]
 pub struct MoveArgs {
-    /// Numbers of flows.
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000,100000")]
+    /// Numbers of flows, 1 to 1,048,576.
+    #[arg(long, value_delimiter = ',', value_parser = asked::flows::<u32>, default_value = "100,1000,10000,100000")]
     flows: Vec<u32>,
     /// The NF whose flows they are, or the chain of NFs, whose replicas they move among; monitor and chain have room for 65,536.
     #[arg(long, value_enum, default_value = "firewall")]
     nf: Nf,
-    /// Packets a second of each flow.
-    #[arg(long, default_value_t = 10)]
+    /// Packets a second of each flow, 1 to 10,000.
+    #[arg(long, default_value_t = 10, value_parser = asked::within(1, 10_000))]
     each: u32,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
@@ -129,7 +130,7 @@ pub fn main(args: &MoveArgs) -> ExitCode {
 }
 
 fn run(args: &MoveArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     crate::say::print_line!(
         "two instances, on cores {own} and {shared}; generator and sink on core {shared}; {} packets a second of each flow",

@@ -1,5 +1,6 @@
 //! `weir bench flows rates`: stateful NFs in one segment on one core, generator and sink on another.
 
+use crate::bench::asked;
 use crate::bench::chain_policy;
 use crate::bench::files::write_json;
 use crate::bench::machine::Machine;
@@ -77,8 +78,6 @@ impl Subject {
 
 /// Outer addresses of the translator: four million ports.
 const OUTER: u32 = 64;
-/// Most flows: those that ConnTrack remembers.
-const MOST_FLOWS: usize = 1 << 20;
 /// Connections of each inner host.
 const OF_HOST: usize = 64;
 
@@ -87,7 +86,7 @@ const OF_HOST: usize = 64;
 pub struct RatesArgs {
     /// Numbers of flows, at most 1048576; the chain's monitor and parser remember 65536.
     #[arg(long, value_delimiter = ',', default_value = "128,60000,1000000",
-          value_parser = flows)]
+          value_parser = asked::flows::<usize>)]
     flows: Vec<usize>,
     /// What is measured, besides the ceiling.
     #[arg(
@@ -102,13 +101,6 @@ pub struct RatesArgs {
     json: Option<PathBuf>,
     #[command(flatten)]
     sampling: SampleArgs,
-}
-
-pub fn flows(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(flows) if (1..=MOST_FLOWS).contains(&flows) => Ok(flows),
-        _ => Err(format!("write a number from 1 to {MOST_FLOWS}")),
-    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -132,7 +124,7 @@ pub fn main(args: &RatesArgs) -> ExitCode {
 }
 
 fn run(args: &RatesArgs) -> Result<(), BenchError> {
-    let machine = prepare()?;
+    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
     let (ring, pool) = (args.sampling.ring, args.sampling.pool);
     crate::say::print_line!(
         "one segment on core {}, generator and sink on core {}; 64-byte TCP segments of connections that were there before, \

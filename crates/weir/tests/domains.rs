@@ -152,6 +152,60 @@ fn a_gate_that_is_killed_loses_at_most_a_batch_and_leaks_nothing() {
     assert_eq!(numbers.len() as u64 + lost, 400_000);
 }
 
+/// Two tenants' packets, told apart by their VLAN, through equal chains.
+const TENANTS: &str = "
+Port<0> lan;  Port<1> wan;
+CheckIpHeader a_check;  FlowMonitor a_flows;
+CheckIpHeader b_check;  FlowMonitor b_flows;
+pipelet tenants {
+  first match;
+  lan [vlan 10] -> a_check -> a_flows -> wan;
+  lan [vlan 20] -> b_check -> b_flows -> wan;
+  default drop;
+}";
+
+#[test]
+fn flows_of_tenants_in_domains_of_their_own_share_no_worker_however_they_are_fused() {
+    const PACKETS: u64 = 300;
+    let scratch = common_crash::Scratch::new("domain-tenants");
+    let policy = scratch.policy(TENANTS);
+    let (input, out) = (scratch.file("in.pcap"), scratch.file("out.pcap"));
+    // In turn of one tenant, of the other, and of neither.
+    let frames = (0..PACKETS).map(|number| {
+        let mut frame = common_crash::frame(number, common_crash::flow_of(number)).to_vec();
+        let vlan = [0x81, 0x00, 0, [10, 20, 30][number as usize % 3]];
+        frame.splice(12..12, vlan);
+        frame
+    });
+    common_crash::write_frames(&input, frames);
+    let (rx, tx) =
+        (format!("0=pcap:rx={}", input.display()), format!("1=pcap:tx={}", out.display()));
+    let tenants = ["a_check=a", "a_flows=a", "b_check=b", "b_flows=b"];
+    let tenants: Vec<&str> = tenants.iter().flat_map(|nf| ["--domain", nf]).collect();
+    for how in [
+        &["--isolate", "none"][..],
+        &["--isolate", "auto", "--cores", "0"],
+        &["--isolate", "each", "--instances", "a_flows=2", "--instances", "b_flows=2"],
+        &["--isolate", "none", "--consolidate", "on"],
+    ] {
+        let _ = std::fs::remove_file(&out);
+        let mut args = vec!["run", policy.to_str().unwrap(), "--bind", &rx, "--bind", &tx];
+        args.extend(["--json", "-q"]);
+        let ended = weir(&[&args[..], how, &tenants].concat());
+        assert_eq!(ended.code, Some(0), "{how:?}: {ended:?}");
+        let report = ended.json();
+        common_oracle::assert_sound(&format!("{how:?}"), &report);
+        let workers = report["workers"].as_array().unwrap().iter();
+        let names: Vec<&str> = workers.map(|worker| worker["name"].as_str().unwrap()).collect();
+        for tenant in ["a_", "b_"] {
+            let other = if tenant == "a_" { "b_" } else { "a_" };
+            let own: Vec<_> = names.iter().filter(|name| name.contains(tenant)).collect();
+            assert!(!own.is_empty() && own.iter().all(|name| !name.contains(other)), "{names:?}");
+        }
+        assert_eq!(records(&out).len() as u64, PACKETS / 3 * 2, "{how:?}");
+    }
+}
+
 /// Two ports, and instances of an NF that is apart from the others.
 const TWO_PORTS: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> out;

@@ -103,9 +103,9 @@ fn what_another_run_left_is_not_lost_and_nonsense_is_refused_before_anything_is_
     for odd in ["nan", "inf", "0.01", "61"] {
         refused(&["--seconds", odd], "0.05 to 60");
     }
-    refused(&["--samples", "0"], "one at least");
+    refused(&["--samples", "0"], "1 to 10000");
     for cores in [["1", "1"], ["0", "9999"]] {
-        refused(&["--device-core", cores[0], "--chain-core", cores[1]], "two of the cores");
+        refused(&["--device-core", cores[0], "--chain-core", cores[1]], "need a core each");
     }
     let itself = out.display().to_string();
     refused(&["--against", &itself], "a run agrees with itself");
@@ -117,15 +117,34 @@ fn what_another_run_left_is_not_lost_and_nonsense_is_refused_before_anything_is_
     // What another program took, or nobody can read.
     for text in ["{", "{}"] {
         std::fs::write(out.join("unf-7.json"), text).unwrap();
-        refused(&[], "unf-7: what the folder has of it was taken by another program");
-        refused(&[], "--fresh measures anew, --out chooses another folder");
+        refused(&[], "unf-7.json is no figure's file");
+        refused(&[], "--fresh measures it anew, --out chooses another folder");
         assert_eq!(std::fs::read_to_string(out.join("unf-7.json")).unwrap(), text);
     }
-    // Told from the samples of another figure, which would be measured for it.
     std::fs::remove_file(out.join("unf-7.json")).unwrap();
+    // Told from the samples of another figure, which would be measured for it.
     std::fs::write(out.join("unf-5a.json"), "{}").unwrap();
     let ended = bench(&["figure", "unf-yielding"], &out).output().unwrap();
-    assert!(said(&ended).contains("unf-5a: what the folder has of it"), "{}", said(&ended));
+    assert!(said(&ended).contains("unf-5a.json is no figure's file"), "{}", said(&ended));
+    std::fs::remove_file(out.join("unf-5a.json")).unwrap();
+    // What another program took.
+    let policies = bench(&["figure", "grow-policy"], &out).output().unwrap();
+    assert!(policies.status.success(), "{}", said(&policies));
+    let path = out.join("grow-policy.json");
+    let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    record["effort"]["program"] = 7.into();
+    let others = serde_json::to_string(&record).unwrap();
+    std::fs::write(&path, &others).unwrap();
+    let ended = bench(&["figure", "grow-policy"], &out).output().unwrap();
+    let says = said(&ended);
+    assert!(!ended.status.success(), "{says}");
+    assert!(says.contains("grow-policy: what the folder has of it was taken by another"), "{says}");
+    assert!(says.contains("--fresh measures anew, --out chooses another folder"), "{says}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), others);
+    // Two cores are for what measures: what does not says what there is on one.
+    let list = ["-c", "0", env!("CARGO_BIN_EXE_weir"), "bench", "figure", "--list"];
+    let listed = std::process::Command::new("taskset").args(list).output().unwrap();
+    assert!(listed.status.success(), "{}", said(&listed));
 }
 
 /// A figure's file with five samples of each point, all of them what the first was, times `factor`.

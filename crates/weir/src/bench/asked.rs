@@ -8,7 +8,7 @@ use std::str::FromStr;
 pub const MOST_FLOWS: u32 = 1 << 20;
 /// Most rules of a firewall: as many as a policy has room for.
 pub const MOST_RULES: usize = 20_000;
-/// Longest chain: as many as the papers' figures go to, and half as many again.
+/// Longest chain: half as many again as figures have (`grow-chain`).
 pub const MOST_LENGTH: usize = 300;
 
 /// A number from `least` to `most`.

@@ -34,7 +34,7 @@ pub fn main(args: &ChainArgs) -> ExitCode {
 }
 
 fn run(args: &ChainArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
+    let machine = prepare(&[args.traffic.sampling.device_core, args.traffic.sampling.chain_core])?;
     crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, buffers from the pool \
          and back, ring {}, pool {}",

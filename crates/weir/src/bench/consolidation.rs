@@ -29,10 +29,10 @@ pub struct ConsolidationArgs {
     #[arg(long, default_value_t = 0.6, value_parser = asked::seconds)]
     seconds: f64,
     /// Core of all workers.
-    #[arg(long, default_value_t = 1, value_parser = asked::core)]
+    #[arg(long, default_value_t = 1)]
     core: usize,
     /// Core of whoever sends into the veth pair.
-    #[arg(long, default_value_t = 0, value_parser = asked::core)]
+    #[arg(long, default_value_t = 0)]
     feeder_core: usize,
     /// Microseconds that a worker polls after the last packet.
     #[arg(long, default_value_t = 200)]
@@ -130,7 +130,9 @@ fn run(args: &ConsolidationArgs) -> Result<(), BenchError> {
     for path in &args.capture {
         recorded.push((path, frames(path)?));
     }
-    let machine = prepare(args.feeder_core, args.core)?;
+    let cores = [args.core, args.feeder_core];
+    // Without veth pairs nobody feeds.
+    let machine = prepare(&cores[..if args.no_veth && !args.inside { 1 } else { 2 }])?;
     let mhz = mhz();
     if args.inside {
         net::must_be_new().map_err(ConsolidationError::Pairs)?;

@@ -32,7 +32,7 @@ use super::asked;
 use super::chain_policy;
 use super::mood::{Around, Mood};
 use super::sample::{BenchError, SampleArgs, finish, progress, spread};
-use super::search::Start;
+use super::search::{Start, aside};
 use catalog::{Figure, Measure};
 use data::{Failed, Sample, Series};
 use delay::LOAD;
@@ -214,17 +214,22 @@ impl Effort<'_> {
         places.flat_map(|place| &place.samples)
     }
 
-    /// Where a search for a sustained rate begins, as a part of what arrives at full load: about where those of earlier rounds ended, and where they
-    /// held none, so much lower.
+    /// Where a search for a sustained rate begins, as a part of what arrives at full load: about where those of earlier rounds ended, and lower by
+    /// those that held none since the last that held one, as what one had by luck the next would not get down from.
     fn begins(&self, line: &str, x: f64) -> Option<Start> {
         let part = |sample: &Sample| Some(sample.sustained?.value / sample.value);
         let parts: Vec<f64> = self.samples_before(line, x).filter_map(part).collect();
-        let held = parts.iter().copied().filter(|part| *part > 0.0 && part.is_finite()).collect();
-        match spread(held) {
-            Some([_, median, _]) => Some(Start::new(median, true, self.round)),
+        let holds = |part: &f64| *part > 0.0 && part.is_finite();
+        let none = parts.iter().rev().take_while(|part| !holds(part)).count();
+        match spread(parts.iter().copied().filter(holds).collect()) {
+            Some([_, median, _]) => Some(self.start(median * lower(none), none == 0, line, x)),
             None if parts.is_empty() => None,
-            None => Some(Start::new(lower(parts.len()), false, self.round)),
+            None => Some(self.start(lower(none), false, line, x)),
         }
+    }
+
+    fn start(&self, at: f64, known: bool, line: &str, x: f64) -> Start {
+        Start { at, known, aside: aside(&(self.name, line, x.to_bits()), self.round) }
     }
 
     /// The same for a latency under load, packets a second. A search that held none there is a sample that failed: after such it is lower, as from
@@ -234,7 +239,7 @@ impl Effort<'_> {
         let [_, median, _] = spread(self.samples_before(line, x).filter_map(rate).collect())?;
         let last = self.samples_before(line, x).map(|sample| sample.round).max()?;
         let failed = self.round.saturating_sub(last + 1);
-        Some(Start::new(median * lower(failed), failed == 0, self.round))
+        Some(self.start(median * lower(failed), failed == 0, line, x))
     }
 
     /// How often samples of a line failed.
@@ -374,7 +379,17 @@ mod tests {
             let sustained = Some(Held { value: held, open: false });
             Sample { sustained, ..Sample::of(10.0, [80.0; 2]) }
         };
-        for (x, held) in [(1.0, 6.0), (1.0, 0.0), (1.0, 8.0), (2.0, 0.0), (4.0, 0.0), (4.0, 0.0)] {
+        for (x, held) in [
+            (1.0, 6.0),
+            (1.0, 0.0),
+            (1.0, 8.0),
+            (2.0, 0.0),
+            (4.0, 0.0),
+            (4.0, 0.0),
+            (16.0, 8.0),
+            (16.0, 0.0),
+            (16.0, 0.0),
+        ] {
             add(&mut earlier, "a", x, with(held));
         }
         let load = Some((1_000.0 * LOAD, 0.0));
@@ -391,13 +406,16 @@ mod tests {
             failed: RefCell::default(),
             earlier: &earlier,
         };
-        let start = |at, known| Some(Start::new(at, known, 4));
-        let begins = [1.0, 2.0, 4.0, 8.0].map(|x| effort.begins("a", x));
-        assert_eq!(begins, [start(0.7, true), start(0.5, false), start(0.25, false), None]);
+        let told = |start: Option<Start>| start.map(|start| (start.at, start.known));
+        let begins = [1.0, 2.0, 4.0, 8.0, 16.0].map(|x| told(effort.begins("a", x)));
+        let held = Some((0.7, true));
+        let low = [Some((0.5, false)), Some((0.25, false)), None, Some((0.2, false))];
+        assert_eq!(begins[0], held);
+        assert_eq!(begins[1..], low);
         assert_eq!(effort.begins("b", 1.0), None);
         // At 2 the second and the third round have none.
-        let rates = [1.0, 2.0, 4.0].map(|x| effort.rate_before("b", x));
-        assert_eq!(rates, [start(1_000.0, true), start(250.0, false), None]);
+        let rates = [1.0, 2.0, 4.0].map(|x| told(effort.rate_before("b", x)));
+        assert_eq!(rates, [Some((1_000.0, true)), Some((250.0, false)), None]);
         assert_eq!(effort.rate_before("a", 1.0), None);
         // Each point of a round has its own.
         let mut seen = Vec::new();
@@ -407,6 +425,10 @@ mod tests {
             Ok(Sample::of(1.0, [80.0; 2]))
         });
         assert_eq!(round.unwrap().len(), 1);
-        assert_eq!(seen, [None, start(0.7, true)], "an even round goes backwards");
+        assert_eq!(
+            seen.into_iter().map(told).collect::<Vec<_>>(),
+            [None, held],
+            "an even round goes backwards"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Files that results are written to.
 
+use super::own;
 use super::sample::BenchError;
 use serde::Serialize;
 use std::io::Write;
@@ -16,7 +17,8 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
         Ok(about) => Some(about.permissions()),
         Err(_) => None,
     };
-    // Beside it, by a name that nobody can have prepared; it is gone when it could not be written.
+    // Beside it, by a name that nobody can have prepared; it is gone when it could not be written, and Ctrl-C waits for it.
+    let _whole = own::uninterrupted();
     let mut part = part_in(path.parent().unwrap_or(Path::new(""))).map_err(failed)?;
     part.write_all(text.as_bytes()).map_err(failed)?;
     if let Some(rights) = rights {
@@ -29,6 +31,7 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
 /// Whether a file can be made in a folder: to know it before anything is measured.
 pub fn may_write_in(folder: &Path) -> Result<(), BenchError> {
     let failed = |source| BenchError::Write { path: folder.to_owned(), source };
+    let _whole = own::uninterrupted();
     part_in(folder).map(drop).map_err(failed)
 }
 
@@ -39,11 +42,13 @@ fn part_in(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().prefix(".weir-").permissions(usual).tempfile_in(folder)
 }
 
-/// Writes results to a file; what is no ordinary one, as a pipe, gets them as they come.
+/// Writes results to a file; what is no ordinary one, as a pipe, gets them as they come, and so does whatever stands for one that is open
+/// (`/dev/stdout`).
 pub fn write_json(path: &Path, results: &impl Serialize) -> Result<(), BenchError> {
     let text = serde_json::to_string_pretty(results).unwrap_or_default();
+    let is_open = path.starts_with("/dev") || path.starts_with("/proc");
     match std::fs::metadata(path) {
-        Ok(about) if !about.is_file() => std::fs::write(path, text)
+        Ok(about) if is_open || !about.is_file() => std::fs::write(path, text)
             .map_err(|source| BenchError::Write { path: path.to_owned(), source }),
         _ => write_whole(path, &text),
     }

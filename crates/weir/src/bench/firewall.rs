@@ -104,7 +104,7 @@ pub fn main(args: &FirewallArgs) -> ExitCode {
 
 fn run(args: &FirewallArgs) -> Result<(), BenchError> {
     let recorded = args.payloads.as_deref().map(payloads).transpose()?;
-    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
+    let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     crate::say::print_line!(
         "CheckIpHeader -> L3L4Filter -> HttpClassifier fused on core {}, generator and sink on core {}; {} flows \
          that hit the rules evenly, all pass, no verdict cache; ring {}, pool {}",

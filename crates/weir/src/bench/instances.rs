@@ -38,7 +38,7 @@ pub fn main(args: &InstancesArgs) -> ExitCode {
 }
 
 fn run(args: &InstancesArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
+    let machine = prepare(&[args.traffic.sampling.device_core, args.traffic.sampling.chain_core])?;
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     crate::say::print_line!(
         "Busy as one instance on core {own}, and as two on cores {own} and {shared}; generator and sink on core \

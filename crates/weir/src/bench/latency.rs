@@ -60,10 +60,10 @@ pub struct LatencyArgs {
     #[arg(long)]
     json: Option<PathBuf>,
     /// Core of source and sink.
-    #[arg(long, default_value_t = 0, value_parser = asked::core)]
+    #[arg(long, default_value_t = 0)]
     device_core: usize,
     /// Core of the chain.
-    #[arg(long, default_value_t = 1, value_parser = asked::core)]
+    #[arg(long, default_value_t = 1)]
     chain_core: usize,
     /// Leaves the real-time class out.
     #[arg(long)]
@@ -113,7 +113,7 @@ pub fn main(args: &LatencyArgs) -> ExitCode {
 }
 
 fn run(args: &LatencyArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.device_core, args.chain_core)?;
+    let machine = prepare(&[args.device_core, args.chain_core])?;
     crate::say::print_line!(
         "one packet at a time through MacSwap x {} on core {}, source and sink on core {}",
         args.length,

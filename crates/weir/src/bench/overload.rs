@@ -39,7 +39,7 @@ pub fn main(args: &OverloadArgs) -> ExitCode {
 }
 
 fn run(args: &OverloadArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
+    let machine = prepare(&[args.traffic.sampling.device_core, args.traffic.sampling.chain_core])?;
     crate::say::print_line!(
         "MacSwap x n on core {}, generator and sink on core {}; {}-byte packets, ring {}, pool {}",
         args.traffic.sampling.chain_core,

@@ -48,6 +48,15 @@ pub fn clear() {
     std::mem::forget(list);
 }
 
+/// As long as what is returned is there [`clear`] waits, and with it who ends the program. Nothing may be made meanwhile that stands in the list.
+pub fn uninterrupted() -> Uninterrupted {
+    Uninterrupted { _held: list() }
+}
+
+pub struct Uninterrupted {
+    _held: MutexGuard<'static, List>,
+}
+
 /// A folder among temporary files.
 pub struct Folder(PathBuf);
 

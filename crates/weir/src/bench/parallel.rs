@@ -65,7 +65,7 @@ pub fn main(args: &ParallelArgs) -> ExitCode {
 }
 
 fn run(args: &ParallelArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
+    let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     let nf_cores = args.nf_cores.clone().unwrap_or_else(|| vec![own, shared]);
     crate::say::print_line!(

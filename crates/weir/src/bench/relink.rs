@@ -79,7 +79,7 @@ pub fn main(args: &RelinkArgs) -> ExitCode {
 }
 
 fn run(args: &RelinkArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
+    let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     crate::say::print_line!(
         "CheckIpHeader, ConnTrack, MacSwap, PacketSizeHistogram on core {}, generator and sink on core {}; isolated and fused in turns",
         args.sampling.chain_core,

@@ -100,7 +100,7 @@ pub fn main(args: &ReplicationArgs) -> ExitCode {
 }
 
 fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.traffic.sampling.device_core, args.traffic.sampling.chain_core)?;
+    let machine = prepare(&[args.traffic.sampling.device_core, args.traffic.sampling.chain_core])?;
     let (own, shared) = (args.traffic.sampling.chain_core, args.traffic.sampling.device_core);
     crate::say::print_line!(
         "FlowMonitor, ConnTrack and HttpParser in one worker on core {own}, generator and sink on core {shared}; {}-byte \

@@ -10,6 +10,7 @@ use super::search::{Found, Start};
 use crate::policy::{self, Consolidate};
 use serde::Serialize;
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -49,10 +50,10 @@ pub struct SampleArgs {
     #[arg(long, default_value_t = POOL, value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
     pub pool: u32,
     /// Core of generator and sink.
-    #[arg(long, default_value_t = 0, value_parser = asked::core)]
+    #[arg(long, default_value_t = 0)]
     pub device_core: usize,
     /// Core of the chain.
-    #[arg(long, default_value_t = 1, value_parser = asked::core)]
+    #[arg(long, default_value_t = 1)]
     pub chain_core: usize,
     /// Leaves the real-time class out.
     #[arg(long)]
@@ -117,7 +118,9 @@ pub enum BenchError {
     Disturbed(String),
     #[error("what was measured is no number")]
     NoNumber,
-    #[error("devices and chain need a core each of those that this process may use ({0} given)")]
+    #[error(
+        "cores {0}: what is measured and what feeds it need a core each of those that this process may use"
+    )]
     Cores(String),
     #[error("{} is being written to by another measurement", .0.display())]
     Busy(PathBuf),
@@ -131,6 +134,10 @@ pub enum BenchError {
     Read { path: PathBuf, source: std::io::Error },
     #[error("{} is no ordinary file, and is not written over", .0.display())]
     NotOrdinary(PathBuf),
+    #[error("{} was removed, or changed by somebody else, while its figure was measured", .0.display())]
+    Lost(PathBuf),
+    #[error("{} has no row of a figure: a cell `weir bench figure NAME` after the one that is written", .0.display())]
+    NoRows(PathBuf),
     #[error("{0}; --fresh measures it anew, --out chooses another folder")]
     Damaged(Box<BenchError>),
     #[error("{} is no figure's file: {source}", path.display())]
@@ -235,14 +242,16 @@ fn restore_when_interrupted() {
     });
 }
 
-/// Looks at the machine and prints what it is. The cores of devices and chain have to be two, which this process may use: words are sent from the
+/// Looks at the machine and prints what it is. The cores that are measured with have to be as many, which this process may use: words are sent from
 /// one to the other.
-pub fn prepare(devices: usize, chain: usize) -> Result<Machine, BenchError> {
-    if crate::cores::online() < 2 {
+pub fn prepare(cores: &[usize]) -> Result<Machine, BenchError> {
+    if crate::cores::online() < cores.len() {
         return Err(BenchError::OneCore);
     }
-    if devices == chain || !asked::may_use(devices) || !asked::may_use(chain) {
-        return Err(BenchError::Cores(format!("{devices} and {chain}")));
+    let others: BTreeSet<usize> = cores.iter().copied().collect();
+    if others.len() < cores.len() || !cores.iter().all(|core| asked::may_use(*core)) {
+        let all: Vec<String> = cores.iter().map(usize::to_string).collect();
+        return Err(BenchError::Cores(all.join(" and ")));
     }
     restore_when_interrupted();
     let machine = Machine::prepare();

@@ -4,6 +4,7 @@
 //! that an unlucky trial of an earlier one decides nothing.
 
 use serde::Serialize;
+use std::hash::BuildHasher;
 use std::time::Duration;
 use weir_packet::BATCH;
 
@@ -39,7 +40,7 @@ impl Goal {
     }
 
     /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
-    /// are long enough for a batch to be half a percent of their packets, as far as a sample's time reaches.
+    /// are long enough for two batches to be half a percent of their packets, as far as a sample's time reaches.
     pub fn from_full_load(span: Duration, full: f64) -> Self {
         let batches =
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
@@ -85,17 +86,18 @@ pub struct Start {
     pub at: f64,
     /// Earlier searches held a rate about there; `false`: it is a guess below what they did not hold.
     pub known: bool,
-    /// By which part of a step it begins beside it, −0.5 to 0.5. Searches that always began at the same place would end at the same one, a step's
-    /// width below the next, and say that it is certain.
+    /// By which part of a step it begins beside it, −0.5 to 0.5 ([`aside`]).
     pub aside: f64,
 }
 
-impl Start {
-    pub fn new(at: f64, known: bool, round: usize) -> Self {
-        // Of few rounds as of many, evenly spread: multiples of the golden ratio.
-        let aside = (round as f64 * 0.618_034).fract() - 0.5;
-        Start { at, known, aside }
-    }
+/// By which part of a step, −0.5 to 0.5, a round's search at a place begins beside where it would: searches that always began at the same rate would
+/// end at the same one, a step's width below the next, and seem certain. Over rounds it is evenly spread, and each run and place has another sequence:
+/// else two runs would agree for having tried the same rates.
+pub fn aside(place: &impl std::hash::Hash, round: usize) -> f64 {
+    static RUN: std::sync::OnceLock<std::hash::RandomState> = std::sync::OnceLock::new();
+    let begins = RUN.get_or_init(std::hash::RandomState::new).hash_one(place);
+    // Multiples of the golden ratio are, of few rounds as of many.
+    (begins as f64 / 2_f64.powi(64) + round as f64 * 0.618_034).fract() - 0.5
 }
 
 /// What a search has found.
@@ -237,12 +239,19 @@ mod tests {
 
     #[test]
     fn short_searches_after_each_other_do_not_all_end_at_one_place_below_the_rate() {
+        for place in 0..100 {
+            short_searches_at(place);
+        }
+    }
+
+    fn short_searches_at(place: usize) {
         let span = Duration::from_millis(250);
         let mut found: Vec<f64> = Vec::new();
         for round in 1..=5 {
             let mut before = found.clone();
             before.sort_by(f64::total_cmp);
-            let start = before.get(before.len() / 2).map(|at| Start::new(*at, true, round));
+            let start = before.get(before.len() / 2);
+            let start = start.map(|at| Start { at: *at, known: true, aside: aside(&place, round) });
             let (goal, at) = Goal::from_full_load(span, 1e6).from(start, 0.35);
             let Ok(search) = sustainable(&goal, 1e8, at.or(Some(0.95e6)), device(0.66e6));
             found.push(search.rate);
@@ -251,7 +260,8 @@ mod tests {
             [f64::min as fn(f64, f64) -> f64, f64::max].map(|of| found.iter().copied().reduce(of));
         let (least, most) = (least.unwrap(), most.unwrap());
         assert!(found.iter().all(|rate| *rate <= 0.664e6), "{found:?}");
-        assert!(most > 0.62e6 && least < most * 0.97, "{found:?}");
+        // With so few trials they are lower bounds, of which some are near.
+        assert!(most > 0.6e6 && least < most * 0.97, "{found:?}");
     }
 
     #[test]
@@ -261,8 +271,7 @@ mod tests {
         assert_eq!(of(false), (goal().with(0.0), Some(8.0)));
         assert_eq!(of(true).0, goal().again().with(0.0));
         assert_eq!(goal().from(None, 0.5), (goal().with(0.5), None));
-        let aside = |round| Start::new(1.0, true, round).aside;
-        assert!((1..100).all(|round| (-0.5..=0.5).contains(&aside(round))));
+        assert!((1..100).all(|round| (-0.5..=0.5).contains(&aside(&"a", round))));
     }
 
     /// What a device does that takes so many packets a second: the rest is lost.

@@ -77,7 +77,7 @@ impl Drop for Scratch {
 }
 
 /// UDP to port 6000 + flow, the number in the payload.
-fn frame(number: u64, flow: u16) -> [u8; FRAME] {
+pub fn frame(number: u64, flow: u16) -> [u8; FRAME] {
     let mut f = [0; FRAME];
     f[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
     f[12..14].copy_from_slice(&[0x08, 0x00]);
@@ -102,12 +102,17 @@ pub fn flow_of(number: u64) -> u16 {
 
 /// Writes a capture of packets 0, 1, 2, …
 pub fn write_capture(path: &Path, packets: u64) {
+    write_frames(path, (0..packets).map(|number| frame(number, flow_of(number))));
+}
+
+/// Writes a capture of these frames, a microsecond apart.
+pub fn write_frames<F: AsRef<[u8]>>(path: &Path, frames: impl Iterator<Item = F>) {
     let format = Format::Pcap { precision: Precision::Micros, link: LinkType::ETHERNET };
     let mut writer = Writer::create(path, format).unwrap();
-    for number in 0..packets {
-        let bytes = frame(number, flow_of(number));
+    for (number, bytes) in (0_u64..).zip(frames) {
+        let bytes = bytes.as_ref();
         let record = Record {
-            bytes: &bytes,
+            bytes,
             wire_len: bytes.len() as u32,
             time: Timestamp {
                 raw: weir_capture::RawTime::from_fields(

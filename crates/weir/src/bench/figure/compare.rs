@@ -8,7 +8,8 @@
 //!
 //! That holds for samples that are independent. They are taken minutes apart for it (see `make.rs`), and places where words crossed
 //! cores at another speed (the middle halves of all times more than a fifth apart) show the machine's mood and count for neither;
-//! where they are more than the others, nothing is compared. By as much as a step of work that is none of Weir's took longer or shorter
+//! where they are more than the others, nothing is compared. Nor is it true of rates that are sustained where searches had to end early: their bars are
+//! those of the searches, and such places are left out. By as much as a step of work that is none of Weir's took longer or shorter
 //! around the figure's samples (the median of all), bars may lie apart: so far the machine, not the program, has become another.
 
 use super::catalog::{self, Figure, Measure};
@@ -24,7 +25,7 @@ const NAMED: usize = 5;
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
                         places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
-                        another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared. Bars may lie apart by as much as the cores took longer or shorter, at the median of a figure's samples, for work that is always the same and none of Weir's; where that is more than a fifth, nothing is compared.";
+                        another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared. Of rates that are sustained places are compared where most searches found both bounds and none held nothing: bars of others are made by where searches ended. Bars may lie apart by as much as the cores took longer or shorter, at the median of a figure's samples, for work that is always the same and none of Weir's; where that is more than a fifth, nothing is compared.";
 
 /// What came of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +159,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         return (Outcome::Open, format!("the cores {machine}"), Vec::new());
     }
     let (mut groups, mut apart): (Vec<Group<'_>>, _) = (Vec::new(), Vec::new());
-    let (mut moods, mut fewer) = (0, 0);
+    let (mut moods, mut fewer, mut bounds) = (0, 0, 0);
     // Rates that are sustained were searched for after what arrives at full load was measured: places of their own.
     let [held, of_old] = [now, before].map(|record| held::lines(&record.series));
     let full = places(&now.series).map(|place| (place, &before.series, false));
@@ -172,6 +173,10 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         };
         // Their bars say less than the rule takes them to.
         let samples = place.samples.len().min(old.samples.len());
+        if is_held && (held::bounds(place) || held::bounds(old)) {
+            bounds += 1;
+            continue;
+        }
         if samples < now.effort.samples {
             fewer += 1;
             continue;
@@ -203,6 +208,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
     for (places, why) in [
         (moods, "words crossed cores at another speed"),
         (fewer, "samples of them failed"),
+        (bounds, "of what is sustained only a bound was found in time"),
         (gone, "only the earlier run has them"),
         (new, "only this run has them"),
     ] {

@@ -178,6 +178,15 @@ impl Failed {
         }
     }
 
+    /// How many of so many samples the place has of which most failed, for whatever reasons.
+    pub fn left(all: &[Failed], samples: usize) -> usize {
+        let of = |at: &Failed| {
+            let same = all.iter().filter(|f| f.line == at.line && f.x == at.x);
+            samples.saturating_sub(same.map(|f| f.times).sum())
+        };
+        all.iter().map(of).min().unwrap_or(samples)
+    }
+
     /// All of them in words, of so many samples of each place.
     pub fn told(all: &[Failed], samples: usize) -> String {
         let each = all.iter().map(|Failed { line, x, why, times }| {
@@ -353,6 +362,9 @@ pub struct Figures {
 
 /// All figures of a folder. One that is damaged costs none of the others.
 pub fn read_all(folder: &Path) -> Result<Figures, BenchError> {
+    // Whether there is such a folder, and may be read.
+    std::fs::read_dir(folder)
+        .map_err(|source| BenchError::Read { path: folder.to_owned(), source })?;
     let there = super::catalog::all().map(|figure| folder.join(format!("{}.json", figure.name)));
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
     for path in there.filter(|path| path.exists()) {
@@ -453,6 +465,8 @@ pub(super) mod tests {
     fn a_file_that_is_damaged_costs_no_other_and_a_folder_without_any_is_an_error() {
         let folder = crate::bench::own::Folder::new("weir-data").unwrap();
         assert!(matches!(read_all(folder.path()), Err(BenchError::NoFigures(_))));
+        let none = read_all(&folder.path().join("none"));
+        assert!(matches!(none, Err(BenchError::Read { .. })), "no such folder");
         record("unf-7").write(&folder.path().join("unf-7.json")).unwrap();
         std::fs::write(folder.path().join("unf-6.json"), "{").unwrap();
         let Figures { records, damaged } = read_all(folder.path()).unwrap();

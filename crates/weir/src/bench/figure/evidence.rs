@@ -57,6 +57,9 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
         // The page would say of old rows that they are of this run.
         return Err(BenchError::Partial { page: path(), folder: args.data.clone() });
     }
+    if rows == 0 {
+        return Err(BenchError::NoRows(path()));
+    }
     write_whole(&args.page, &filled)?;
     crate::say::print_line!("{}: {rows} rows of {} figures", args.page.display(), records.len());
     Ok(())
@@ -83,7 +86,9 @@ const TAKEN: &str = "*Taken on* ";
 /// The page with what was found in it, and how many rows were filled.
 fn fill(text: &str, records: &[Record]) -> (String, usize) {
     let (mut out, mut rows) = (String::new(), 0);
-    for line in text.lines() {
+    // Lines end as they did.
+    for whole in text.split_inclusive('\n') {
+        let line = whole.trim_end_matches(['\n', '\r']);
         match filled(line, records) {
             Some(line) => {
                 rows += 1;
@@ -92,7 +97,7 @@ fn fill(text: &str, records: &[Record]) -> (String, usize) {
             None if line.starts_with(TAKEN) => out += &taken(records),
             None => out += line,
         }
-        out.push('\n');
+        out += whole.strip_prefix(line).unwrap_or_default();
     }
     (out, rows)
 }
@@ -108,8 +113,21 @@ fn not_filled<'p>(text: &'p str, records: &[Record]) -> Vec<&'p str> {
     named.filter_map(figure_of).filter(|name| !records.iter().any(|r| r.name == *name)).collect()
 }
 
+/// What is between the bars of a row; one after a backslash is none.
+fn cells(row: &str) -> Vec<&str> {
+    let (mut cells, mut begins) = (Vec::new(), 0);
+    for (at, _) in row.match_indices('|') {
+        if !row.get(..at).is_some_and(|before| before.ends_with('\\')) {
+            cells.extend(row.get(begins..at));
+            begins = at + 1;
+        }
+    }
+    cells.extend(row.get(begins..));
+    cells
+}
+
 fn filled(line: &str, records: &[Record]) -> Option<String> {
-    let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').collect();
+    let cells = cells(line.strip_prefix('|')?.strip_suffix('|')?);
     let of = |cell: &str| {
         let name = figure_of(cell)?;
         records.iter().find(|record| record.name == name)
@@ -126,7 +144,7 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
     Some(format!("|{}|", cells.join("|")))
 }
 
-/// A text in a cell of Markdown: in one line, without what would end the cell or begin markup.
+/// A text in a cell of Markdown: in one line, without what would end the cell or begin HTML.
 fn cell(text: &str) -> String {
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     plain.replace('|', "/").replace('<', "&lt;")
@@ -218,6 +236,16 @@ mod tests {
             text.lines().nth(4),
             Some("| Fig. 1 | big | 5 **(missed)** | `weir bench figure a` |")
         );
+    }
+
+    #[test]
+    fn lines_end_as_they_did_and_a_bar_that_is_escaped_ends_no_cell() {
+        let page = "# E\r\n| Fig. 1 | a \\| b | old \\| older | `weir bench figure a` |\r\nthe end";
+        let mut found = record("a");
+        found.finding = "5".to_owned();
+        let (text, rows) = fill(page, &[found]);
+        let new = "# E\r\n| Fig. 1 | a \\| b | 5 **(missed)** | `weir bench figure a` |\r\nthe end";
+        assert_eq!((text.as_str(), rows), (new, 1));
     }
 
     #[test]

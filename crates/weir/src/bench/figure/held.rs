@@ -14,10 +14,19 @@ impl Place {
     pub fn held(&self) -> Option<([f64; 3], bool)> {
         let held: Vec<Held> = self.samples.iter().filter_map(|s| s.sustained).collect();
         let values = spread(held.iter().map(|held| held.value).collect())?;
-        let open = held.iter().filter(|held| held.open).count();
-        let none = held.iter().any(|held| held.value <= 0.0);
-        Some((values, none || (open > 0 && open * 2 >= held.len())))
+        Some((values, is_bound(&held)))
     }
+}
+
+fn is_bound(held: &[Held]) -> bool {
+    let open = held.iter().filter(|held| held.open).count();
+    held.iter().any(|held| held.value <= 0.0) || (open > 0 && open * 2 >= held.len())
+}
+
+/// Whether what a place of [`lines`] has is a bound: where searches ended their bars are made of, more than of what the machine does.
+pub fn bounds(place: &Place) -> bool {
+    let held = place.samples.iter().map(|s| Held { value: s.value, open: s.open });
+    is_bound(&held.collect::<Vec<_>>())
 }
 
 /// Lines of these rates, to be compared with an earlier run's as others are.
@@ -50,7 +59,9 @@ pub fn told(series: &[Series]) -> Option<String> {
     let samples = places().flat_map(|p| &p.samples);
     let searches =
         samples.filter_map(|s| Some((s.around.round_trip_ns.map(f64::to_bits), s.sustained?)));
-    let searches: BTreeMap<[u64; 2], Held> = searches.collect();
+    // Where nothing arrived at full load nothing was searched for.
+    let searches: BTreeMap<[u64; 2], Held> =
+        searches.filter(|(_, held)| held.open || held.value > 0.0).collect();
     let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
     let all = searches.len();
     let (open, none) = (count(|h| h.open && h.value > 0.0), count(|h| h.value <= 0.0));
@@ -97,7 +108,8 @@ mod tests {
         let text = told(&series).unwrap();
         assert!(text.contains("0.50 to 1.00 of what arrives at full load, 0.90 at the"), "{text}");
         assert!(text.contains("; 1 of 9 searches ended before a rate within 5 % above"), "{text}");
-        add(&mut series, "a", 4.0, with(10.0, 0.0, false));
+        add(&mut series, "a", 4.0, with(10.0, 0.0, true));
+        add(&mut series, "a", 4.0, with(0.0, 0.0, false));
         assert!(told(&series).unwrap().ends_with("; 1 of 10 of the searches held no rate"));
         // One search whose sample stands at both ends of the axis.
         let twice = with(10.0, 10.0, true);
@@ -120,6 +132,7 @@ mod tests {
         let lines = lines(&series);
         assert_eq!((lines.len(), lines[0].name.as_str()), (1, "a, sustained"));
         let values: Vec<f64> = lines[0].places[0].samples.iter().map(|s| s.value).collect();
-        assert_eq!(values, [0.0, 8.0, 9.0, 7.0], "of comparisons none is left out");
+        assert_eq!(values, [0.0, 8.0, 9.0, 7.0]);
+        assert!(bounds(&lines[0].places[0]), "one held none");
     }
 }

@@ -24,7 +24,7 @@ const USUAL: u32 = 5;
 /// At an interruption; and of what was to be measured anew.
 const GOES_ON: &str =
     "; what each figure's finished rounds gave is kept, and the same command goes on from there";
-const GOES_ON_WITHOUT: &str = "; what each figure's finished rounds gave is kept, and the same command without --fresh goes on from there";
+const GOES_ON_WITHOUT: &str = "; what each figure's finished rounds gave is kept, and the same command without --fresh goes on from there; figures that were not begun are as they were before";
 
 /// A run, as far as it is.
 struct Run<'a> {
@@ -51,7 +51,7 @@ pub(super) fn make(
     }
     let (rounds, begun, budget) =
         (to.sampling.samples.max(1), BTreeSet::new(), Budget::new(within));
-    let machine = prepare(to.sampling.device_core, to.sampling.chain_core)?;
+    let machine = prepare(&[to.sampling.device_core, to.sampling.chain_core])?;
     let mut run = Run { machine, to, rounds, begun, budget, patience: 1.0 };
     // Before anything is measured: half an hour later it would be late.
     std::fs::create_dir_all(out)
@@ -196,6 +196,10 @@ impl Run<'_> {
         if record.effort.samples >= round {
             return Ok(record);
         }
+        if record.effort.samples + 1 < round {
+            // Its next round would pass for its last.
+            return Err(BenchError::Lost(self.path(figure)));
+        }
         let began = Instant::now();
         match figure.measure {
             Measure::Own(measure) | Measure::Throughput(measure) => {
@@ -334,6 +338,8 @@ fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
     let (verdict, mut finding) = (figure.judge)(&record.series);
     let places = record.series.iter().flat_map(|line| &line.places);
     let fewest = places.map(|place| place.samples.len()).min().unwrap_or(0);
+    // A place all of whose samples failed is not there.
+    let fewest = fewest.min(Failed::left(&record.failed, record.effort.samples));
     let verdict = match verdict {
         Verdict::Reached | Verdict::Missed if fewest < ENOUGH => Verdict::TooFew,
         verdict => verdict,
@@ -386,9 +392,22 @@ mod tests {
                     add(&mut record.series, LOOKUP, flows, Sample::of(90.0, [80.0; 2]));
                 });
             }
+            record.failed.clear();
+            for nth in count..5 {
+                let why = if nth % 2 == 0 { "it hung" } else { "it died" };
+                Failed::count(&mut record.failed, LOOKUP, 1e7, why);
+            }
             told(figure, &record).0
         };
-        assert_eq!([2, 3].map(&mut verdict), [Verdict::TooFew, Verdict::Reached]);
+        let few = Verdict::TooFew;
+        assert_eq!([2, 3, 5].map(&mut verdict), [few, Verdict::Reached, Verdict::Reached]);
+        // Of a place that is not judged, too: all of its samples failed.
+        let mut verdict = |times: usize| {
+            record.failed.clear();
+            (0..times).for_each(|_| Failed::count(&mut record.failed, "b", 1.0, "it hung"));
+            told(figure, &record).0
+        };
+        assert_eq!([2, 3, 5].map(&mut verdict), [Verdict::Reached, few, few]);
     }
 
     #[test]

@@ -144,7 +144,8 @@ pub fn yielding(series: &[Series]) -> Vec<Series> {
 /// A large number with two digits that count, the rest 0; what it is not more than is rounded down.
 fn rough(value: f64, is_bound: bool) -> String {
     if value < 100.0 || !value.is_finite() {
-        return format!("{value:.1}");
+        let down = if is_bound { (value * 10.0).floor() / 10.0 } else { value };
+        return format!("{down:.1}");
     }
     let unit = 10_f64.powi(value.log10().floor() as i32 - 1);
     let units = if is_bound { (value / unit).floor() } else { (value / unit).round() };
@@ -261,9 +262,9 @@ mod tests {
 
     #[test]
     fn a_large_number_has_two_digits_that_count() {
-        let values = [0.94, 60.04, 1_041_543.0, 646.2, 999.0, 5_960_000.0, f64::INFINITY];
+        let values = [0.96, 60.06, 1_041_543.0, 646.2, 999.0, 5_960_000.0, f64::INFINITY];
         let told = |is_bound| values.map(|value| rough(value, is_bound));
-        let usual = ["0.9", "60.0", "1,000,000", "650", "1,000", "6,000,000", "inf"];
+        let usual = ["1.0", "60.1", "1,000,000", "650", "1,000", "6,000,000", "inf"];
         assert_eq!(told(false), usual);
         // Of a bound no more is said than was seen.
         let bounds = ["0.9", "60.0", "1,000,000", "640", "990", "5,900,000", "inf"];

@@ -130,7 +130,7 @@ pub fn main(args: &MoveArgs) -> ExitCode {
 }
 
 fn run(args: &MoveArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
+    let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     crate::say::print_line!(
         "two instances, on cores {own} and {shared}; generator and sink on core {shared}; {} packets a second of each flow",

@@ -124,7 +124,7 @@ pub fn main(args: &RatesArgs) -> ExitCode {
 }
 
 fn run(args: &RatesArgs) -> Result<(), BenchError> {
-    let machine = prepare(args.sampling.device_core, args.sampling.chain_core)?;
+    let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     let (ring, pool) = (args.sampling.ring, args.sampling.pool);
     crate::say::print_line!(
         "one segment on core {}, generator and sink on core {}; 64-byte TCP segments of connections that were there before, \

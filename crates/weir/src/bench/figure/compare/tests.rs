@@ -109,6 +109,17 @@ fn sustained_rates_are_places_of_their_own() {
         "{slower}"
     );
     assert!(slower.text.contains("fused, sustained at 3 -44 %"), "{slower}");
+    // What searches did not find both bounds of says more of them than of what was searched for.
+    let mut bound = with(0.5);
+    for (at, place) in bound.series[0].places.iter_mut().enumerate() {
+        let part = if at == 0 { 1 } else { 3 };
+        place.samples[..part].iter_mut().for_each(|s| s.sustained.as_mut().unwrap().open = true);
+    }
+    for (one, other) in [(with(0.9), bound.clone()), (bound, with(0.9))] {
+        let compared = all(&[one], &[other]).figures.remove(0);
+        assert!(compared.text.contains("1 of 21 places beyond"), "{compared}");
+        assert!(compared.text.contains("19 places not counted: of what is sust"), "{compared}");
+    }
 }
 
 #[test]

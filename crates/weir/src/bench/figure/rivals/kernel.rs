@@ -56,7 +56,7 @@ const ALL: [(&str, Between); 6] = [
 pub struct LiveArgs {
     #[arg(long, value_enum)]
     between: Between,
-    #[arg(long)]
+    #[arg(long, value_parser = crate::bench::asked::size)]
     size: u16,
     #[arg(long)]
     seconds: f64,

@@ -1,0 +1,108 @@
+//! From one generation of the graph to the next: a service goes on with its device, a worker of µNFs with what they know.
+
+use super::{End, Job, early};
+use crate::arrays::Learner;
+use crate::handover::{self, NfState};
+use crate::moves::Placed;
+use crate::segment::Segment;
+use crate::spec::{EndSpec, Handing, WorkerSpec};
+use crate::station::Station;
+
+impl Job {
+    /// The same device in the memory of the next generation, which `station` is attached to; `None` when `spec` is
+    /// no service of the kind that this one is.
+    pub(crate) fn succeed(
+        &mut self,
+        spec: &WorkerSpec,
+        station: &mut Station,
+        segment: Segment,
+    ) -> Option<Job> {
+        let end = match (std::mem::replace(&mut self.end, End::None), &spec.end) {
+            (End::Rx { device, stopped, counted, pace, .. }, EndSpec::Rx { port, source, .. }) => {
+                let source = usize::from(*source);
+                let learner =
+                    station.learns.take().and_then(|o| Learner::new(o, source)).map(Box::new);
+                let (port, early) = (*port, early(spec).ok()?);
+                let holds = false;
+                End::Rx { device, port, source, stopped, counted, holds, pace, learner, early }
+            }
+            (End::Tx { device }, EndSpec::Tx { .. }) => {
+                station.ingress.set_touches(device.touches());
+                End::Tx { device }
+            }
+            (End::Dump(mut dump), EndSpec::Dump(spec)) => {
+                station.ingress.set_unordered();
+                dump.relink(spec);
+                End::Dump(dump)
+            }
+            _ => return None,
+        };
+        Some(Self::with(end, spec, station, segment))
+    }
+
+    /// Nothing more is taken from the device, or again.
+    pub(crate) fn hold(&mut self, hold: bool) {
+        if let End::Rx { holds, .. } = &mut self.end {
+            *holds = hold;
+        }
+    }
+
+    /// Writes down all that the µNFs know, for the next generation.
+    pub(crate) fn hand_over(&mut self, station: &mut Station) -> Handing {
+        let mut states = match self.segment.hand_over() {
+            Ok(states) => states,
+            Err(why) => return why,
+        };
+        let mut backlog = self.segment.more.backlog() as u64;
+        if let Some(moves) = &self.moves {
+            moves.hand_over(&mut states, &self.segment);
+            // Flows that are on their way are waited for as packets are.
+            backlog += u64::from(!moves.is_quiet());
+        }
+        match &mut station.handover {
+            None => Handing::Whole { backlog },
+            Some(memory) => match handover::write(memory, &states) {
+                Ok(()) => Handing::Whole { backlog },
+                Err(e) => Handing::Not(e.to_string()),
+            },
+        }
+    }
+
+    /// Takes up what the generation before has handed over: how many flows stay although their packets divide otherwise now, and what
+    /// of it could not be taken, and why.
+    pub(crate) fn take_over(&mut self, station: &mut Station) -> (u64, Vec<String>) {
+        let Some(memory) = &mut station.handover else { return (0, Vec::new()) };
+        memory.resync();
+        let (mut stayed, mut refused) = (0, Vec::new());
+        if let Some(mut states) = handover::read(memory) {
+            if let Some(moves) = &mut self.moves {
+                refused.extend(moves.take_over(&mut states, &self.segment));
+            }
+            // Nobody here keeps them where they are: their packets would go to others.
+            let moved = |state: &&NfState| state.placed.as_ref().is_some_and(Placed::is_moved);
+            let left = states.iter().filter(moved).map(|state| &state.name);
+            refused.extend(left.map(|name| {
+                format!("the flows of {name}: some were moved to other instances, and those of the new graph cannot move any; \
+                         move them back first (weir flow move --all; where --scale moved them, --to 1), or give {name} one \
+                         instance first, to which all go")
+            }));
+            let mut taken = self.segment.take_over(states, station.sources_that_come());
+            self.warnings.append(&mut taken.warnings);
+            refused.extend(taken.refused);
+            if let Some(moves) = &mut self.moves {
+                let (flows, too_many) = moves.keep_in_place(&self.segment);
+                stayed = flows;
+                refused.extend(too_many);
+            }
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.begin();
+        }
+        // Before the first packet: should it die, its successor goes on from here.
+        if let Some(replicator) = &mut self.replicator {
+            replicator.write(&mut self.segment, station, true);
+            station.commit();
+        }
+        (stayed, refused)
+    }
+}

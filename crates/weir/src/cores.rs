@@ -1,5 +1,6 @@
 //! Which cores to use, as the operator writes it.
 
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::num::NonZero;
 use std::sync::OnceLock;
 
@@ -8,6 +9,12 @@ use std::sync::OnceLock;
 pub fn online() -> usize {
     static ONLINE: OnceLock<usize> = OnceLock::new();
     *ONLINE.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+}
+
+/// Whether this process may use a core, as far as the kernel tells.
+pub fn is_ours(core: usize) -> bool {
+    let set = sched_getaffinity(None).ok();
+    set.is_none_or(|set| core < CpuSet::MAX_CPU && set.is_set(core))
 }
 
 /// Cores, by number.
@@ -28,10 +35,7 @@ pub fn parse(text: &str) -> Result<Cores, String> {
         }
         cores.extend(first..=last);
     }
-    let allowed = rustix::thread::sched_getaffinity(None).ok();
-    if let Some(core) =
-        cores.iter().find(|c| allowed.is_some_and(|a| **c >= 1024 || !a.is_set(**c)))
-    {
+    if let Some(core) = cores.iter().find(|core| !is_ours(**core)) {
         return Err(format!("core {core} is not there, or not ours to use"));
     }
     Ok(Cores(cores))

@@ -1,6 +1,6 @@
 //! What options of benchmarks may be: what none can measure is refused before anything is.
 
-use rustix::thread::{CpuSet, sched_getaffinity};
+use crate::cores::is_ours;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -54,18 +54,13 @@ pub fn length(text: &str) -> Result<usize, String> {
 /// A core that this process may use.
 pub fn core(text: &str) -> Result<usize, String> {
     let core = text.parse().map_err(|e| format!("{e}"))?;
-    if may_use(core) { Ok(core) } else { Err("it is not there, or not ours to use".to_owned()) }
-}
-
-/// Whether this process may use a core, as far as the kernel tells.
-pub fn may_use(core: usize) -> bool {
-    let set = sched_getaffinity(None).ok();
-    set.is_none_or(|set| core < CpuSet::MAX_CPU && set.is_set(core))
+    if is_ours(core) { Ok(core) } else { Err("it is not there, or not ours to use".to_owned()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::thread::{CpuSet, sched_getaffinity};
 
     #[test]
     fn numbers_are_within_both_bounds_and_the_error_names_them() {

@@ -249,7 +249,7 @@ pub fn prepare(cores: &[usize]) -> Result<Machine, BenchError> {
         return Err(BenchError::OneCore);
     }
     let others: BTreeSet<usize> = cores.iter().copied().collect();
-    if others.len() < cores.len() || !cores.iter().all(|core| asked::may_use(*core)) {
+    if others.len() < cores.len() || !cores.iter().all(|core| crate::cores::is_ours(*core)) {
         let all: Vec<String> = cores.iter().map(usize::to_string).collect();
         return Err(BenchError::Cores(all.join(" and ")));
     }

@@ -171,12 +171,12 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         else {
             continue;
         };
-        // Their bars say less than the rule takes them to.
-        let samples = place.samples.len().min(old.samples.len());
         if is_held && (held::bounds(place) || held::bounds(old)) {
             bounds += 1;
             continue;
         }
+        // Their bars say less than the rule takes them to.
+        let samples = place.samples.len().min(old.samples.len());
         if samples < now.effort.samples {
             fewer += 1;
             continue;

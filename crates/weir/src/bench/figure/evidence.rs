@@ -109,7 +109,7 @@ fn figure_of(cell: &str) -> Option<&str> {
 
 /// Figures that have a row and of which there is nothing.
 fn not_filled<'p>(text: &'p str, records: &[Record]) -> Vec<&'p str> {
-    let named = text.lines().filter(|line| line.starts_with('|')).flat_map(|line| line.split('|'));
+    let named = text.lines().filter(|line| line.starts_with('|')).flat_map(cells);
     named.filter_map(figure_of).filter(|name| !records.iter().any(|r| r.name == *name)).collect()
 }
 

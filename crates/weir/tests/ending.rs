@@ -56,8 +56,11 @@ fn a_graph_that_stands_still_ends_when_it_is_asked_to_and_counts_what_was_under_
         let some = finished.number("/balance/lost") > 0 || !more.is_empty();
         assert!(some, "{what}: {:#}", finished.report);
         assert_eq!(finished.number("/undrained"), finished.number("/balance/lost"), "{what}");
-        let out = read_capture(&scratch.file("out.pcap"), |_| ()).len();
-        assert_eq!(out as u64, finished.number("/balance/out"), "{what}");
+        let written = read_capture(&scratch.file("out.pcap"), |_| ()).len() as u64;
+        let out = finished.number("/balance/out");
+        // Who sends may have been stopped between what it wrote and counting it, a batch at most: no successor takes that back.
+        let uncounted = if dead == "tx:wan" { finished.number("/undrained").min(BATCH) } else { 0 };
+        assert!((out..=out + uncounted).contains(&written), "{what}: {written} instead of {out}");
     }
 }
 

@@ -38,6 +38,8 @@ pub struct NfState {
     pub placed: Option<Placed>,
     /// Others get the same flows: who takes them keeps those that packets are divided to it for.
     pub divides: bool,
+    /// Policy ports of the sources whose end it was told of: it is not told again.
+    pub over: Vec<u16>,
 }
 
 /// What became of what was handed over.
@@ -91,10 +93,15 @@ impl Segment {
                 .map_err(|e| Handing::Not(format!("flows of {}: {e}", node.name)))?;
             let more = node.more.as_ref();
             let sources = more.map_or(0, |more| more.sources);
-            let is_set = |i: usize| sources.checked_shr(i as u32).unwrap_or(0) & 1 == 1;
+            let is_set = |bits: u64, i: usize| bits.checked_shr(i as u32).unwrap_or(0) & 1 == 1;
             let place = |i: usize| more.and_then(|more| more.places.get(i)).map_or(0, |p| p.get());
-            let ports = self.source_ports.iter().enumerate().filter(|(i, _)| is_set(*i));
-            let ports: Vec<_> = ports.map(|(i, port)| (*port, place(i))).collect();
+            let ports = || self.source_ports.iter().enumerate();
+            let over = more.map_or(0, |more| more.over & more.comes);
+            let over = ports().filter(|(i, _)| is_set(over, *i)).map(|(_, port)| *port).collect();
+            let ports: Vec<_> = ports()
+                .filter(|(i, _)| is_set(sources, *i))
+                .map(|(i, port)| (*port, place(i)))
+                .collect();
             let last = more.filter(|_| sources != 0).map(|more| more.last_source);
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
@@ -108,6 +115,7 @@ impl Segment {
                     last,
                     placed: None,
                     divides: false,
+                    over,
                 });
             }
         }
@@ -117,13 +125,14 @@ impl Segment {
     /// Gives its µNFs what others of their names and types knew. `comes`: bits of the sources that packets come from.
     pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
-        for NfState { name, kind, shared, flows, ports, last, divides, .. } in states {
+        for NfState { name, kind, shared, flows, ports, last, divides, over, .. } in states {
             let of = |n: &&mut Node| {
                 n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
             };
             let Some(node) = self.nodes.iter_mut().find(of) else { continue };
             if let Some(more) = &mut node.more {
                 more.take_over(&self.source_ports, &ports, last, comes);
+                more.end_taken_over(&self.source_ports, &over);
             }
             let Some(nf) = &mut node.nf else { continue };
             let doubled = nf.flows_doubled();
@@ -178,6 +187,18 @@ impl More {
             (self.last_source, self.stands_in) = (first, Some(first));
         }
     }
+
+    /// Takes up of which sources it was told that they have ended. Where another instance that this one goes on from was still to be
+    /// told, it is told.
+    fn end_taken_over(&mut self, source_ports: &[u16], over: &[u16]) {
+        for (i, port) in source_ports.iter().enumerate() {
+            let bit = 1u64.checked_shl(i as u32).unwrap_or(0);
+            if over.contains(port) {
+                self.over |= bit;
+            }
+        }
+        self.over &= !self.sources;
+    }
 }
 
 /// Forgets the flows whose packets come to other instances, which have them as well.
@@ -202,7 +223,8 @@ mod tests {
     use super::*;
 
     fn none_yet() -> More {
-        More { sources: 0, last_source: 0, stands_in: None, places: vec![Seq::default(); 3] }
+        let places = vec![Seq::default(); 3];
+        More { comes: 0b111, over: 0, sources: 0, last_source: 0, stands_in: None, places }
     }
 
     /// By ports, as sources may be numbered otherwise in the new graph.
@@ -226,9 +248,20 @@ mod tests {
         let mut more = none_yet();
         more.take_over(&[7, 8, 9], &[(9, 40)], Some(9), 0b010);
         assert_eq!((more.sources, more.last_source, more.stands_in), (0b010, 1, Some(1)));
-        // One that has had no packets waits for nobody's end.
+        // One that has had no packets has no place to go on from.
         let mut more = none_yet();
         more.take_over(&[7, 8, 9], &[], None, 0b111);
         assert_eq!((more.sources, more.stands_in), (0, None));
+    }
+
+    #[test]
+    fn an_end_that_was_told_is_not_told_again_unless_an_instance_that_it_goes_on_from_had_to_hear_of_it() {
+        let mut more = none_yet();
+        more.take_over(&[7, 8, 9], &[(9, 40)], Some(9), 0b111);
+        more.end_taken_over(&[7, 8, 9], &[7]);
+        assert_eq!((more.sources, more.over), (0b100, 0b001));
+        more.take_over(&[7, 8, 9], &[(7, 40)], Some(7), 0b111);
+        more.end_taken_over(&[7, 8, 9], &[8]);
+        assert_eq!((more.sources, more.over), (0b101, 0b010));
     }
 }

@@ -367,7 +367,7 @@ impl Segment {
             let Some(Node { nf: Some(_), more: Some(more), .. }) = self.nodes.get_mut(i) else {
                 continue;
             };
-            let others = (0..u64::BITS as usize).filter(|s| more.sources & (1 << s) != 0);
+            let others = (0..u64::BITS as usize).filter(|s| more.comes & (1 << s) != 0);
             let place = |s: usize| promised.get(s).copied().flatten().map(|seq| (s, seq));
             let first = std::iter::once(more.last_source);
             let Some((source, promised)) = first.chain(others).find_map(place) else { continue };
@@ -411,18 +411,21 @@ impl Segment {
             let Some(Node { nf: Some(nf), more: Some(more), .. }) = self.nodes.get_mut(i) else {
                 continue;
             };
-            if more.sources & (1 << source) == 0 {
+            if more.comes & !more.over & (1 << source) == 0 {
                 continue;
             }
+            let has_places = more.sources & (1 << source) != 0 && more.stands_in != Some(source);
+            more.over |= 1 << source;
             more.sources &= !(1 << source);
-            if more.sources & !ended != 0 {
+            // Also one whose first packet is still to come: its worker may have begun late.
+            if more.comes & !more.over & !ended != 0 {
                 continue;
             }
             way.source = source;
             let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
             let last = more.places.get(source).copied().unwrap_or_default();
-            // Whose packets came before had other places.
-            let reached = reached.filter(|_| more.stands_in == Some(source));
+            // Where none of its packets came nothing goes before what it has come to.
+            let reached = reached.filter(|_| !has_places);
             let place = reached.filter(|reached| last.before(*reached)).unwrap_or(last);
             nf.end(place, site);
             self.send_off(i, way);

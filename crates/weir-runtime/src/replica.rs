@@ -253,7 +253,7 @@ impl Replicator {
 impl More {
     /// Writes it down over what was written before; false when it is the same.
     fn write_if_changed(&self, before: &mut Vec<u8>) -> bool {
-        let own = [self.sources, self.last_source as u64];
+        let own = [self.sources, self.last_source as u64, self.over];
         let words = own.into_iter().chain(self.places.iter().map(|place| place.get()));
         let is_same = before.len() == 8 * (own.len() + self.places.len())
             && before.chunks_exact(8).zip(words.clone()).all(|(old, new)| old == new.to_le_bytes());
@@ -268,7 +268,8 @@ impl More {
     fn read(&mut self, record: &[u8]) -> bool {
         let (chunks, rest) = record.as_chunks::<8>();
         let mut words = chunks.iter().map(|word| u64::from_le_bytes(*word));
-        let (Some(sources), Some(last)) = (words.next(), words.next()) else { return false };
+        let own = (words.next(), words.next(), words.next());
+        let (Some(sources), Some(last), Some(over)) = own else { return false };
         let count = self.places.len();
         let beyond = u64::MAX.checked_shl(count as u32).unwrap_or(0);
         if !rest.is_empty()
@@ -279,6 +280,7 @@ impl More {
             return false;
         }
         (self.sources, self.last_source) = (sources, last as usize);
+        self.over = over;
         self.places.iter_mut().zip(words).for_each(|(place, word)| *place = Seq::new(word));
         true
     }

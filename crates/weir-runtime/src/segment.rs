@@ -129,6 +129,10 @@ pub(crate) struct Node {
 
 /// What is remembered of such a µNF's packets.
 pub(crate) struct More {
+    /// Bit i: packets of source i may come here, as the graph says.
+    pub(crate) comes: u64,
+    /// Bit i: it was told that source i has ended.
+    pub(crate) over: u64,
     /// Bit i: packets of source i have come since it was told that its input has ended.
     pub(crate) sources: u64,
     /// Source of the last.
@@ -182,6 +186,7 @@ impl Segment {
             let node = build::node(i, n, spec, &nodes, &mut balances, &mut picks)?;
             nodes.push(node);
         }
+        build::comes(&mut nodes, spec);
         let careful = nodes.iter().any(|n| n.careful.is_some());
         Ok(Segment {
             more: crate::more::Beyond::of(&nodes, &picks),

@@ -288,16 +288,24 @@ fn held_part_by_their_own_port() {
         pipelet { a -> d; b -> d; d -> n; n [ingress == 0] -> of_a; n [ingress == 1] -> of_b; }";
     let graph = weir_plan::check(policy, &Library).unwrap().graph;
     let input = packets(3_000);
-    let (odd, even): (Vec<_>, Vec<_>) =
-        input.into_iter().enumerate().partition(|(i, _)| i % 2 == 1);
-    let inputs = [even, odd].map(|p| p.into_iter().map(|(_, p)| p).collect::<Vec<_>>());
+    let of = |own: &dyn Fn(usize) -> bool| {
+        let own = input.iter().enumerate().filter(|(i, _)| own(*i));
+        own.map(|(_, p)| p.clone()).collect::<Vec<_>>()
+    };
+    let halves = [of(&|i| i % 2 == 0), of(&|i| i % 2 == 1)];
+    // Of two so unequal ones the first has mostly ended before anything comes by the other: the line is to wait for that too.
+    let few_first = [of(&|i| i < 9), of(&|i| i >= 9)];
     let guest = |nodes: &[&str]| {
         nodes.iter().map(|n| ((*n).to_owned(), "guest".to_owned())).collect::<BTreeMap<_, _>>()
     };
-    for (isolate, domains) in
-        [(Isolate::Each, guest(&[])), (Isolate::None, guest(&[])), (Isolate::Each, guest(&["d"]))]
-    {
-        let what = format!("{isolate:?} {domains:?}");
+    let runs =
+        [(Isolate::Each, guest(&[])), (Isolate::None, guest(&[])), (Isolate::Each, guest(&["d"]))];
+    let runs = [&halves, &few_first].into_iter().flat_map(|inputs| {
+        let with = move |(isolate, domains)| (inputs, isolate, domains);
+        runs.clone().map(with)
+    });
+    for (inputs, isolate, domains) in runs {
+        let what = format!("{} by a, {isolate:?} {domains:?}", inputs[0].len());
         let scratch = Scratch::new("more-held-part");
         let file = |name: &str| scratch.0.join(name);
         let rx = |n: usize| {

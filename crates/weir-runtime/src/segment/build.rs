@@ -54,7 +54,7 @@ pub(super) fn node(
     let more = nf.as_mut().filter(|nf| nf.descriptor().does_more()).map(|nf| {
         nf.limit_held(spec.hold_most as usize);
         let places = vec![Seq::default(); usize::from(spec.sources)];
-        More { sources: 0, last_source: 0, stands_in: None, places }
+        More { comes: 0, over: 0, sources: 0, last_source: 0, stands_in: None, places }
     });
     let name = n.name.clone();
     let careful = spec.careful.iter().find(|(node, _)| usize::from(*node) == i);
@@ -79,6 +79,31 @@ pub(super) fn node(
         replicate,
         leased,
     })
+}
+
+/// Finds which sources' packets may come to a node: those of the lanes that lead to it, and to those before it. By what the
+/// graph says, whatever filters let through: the lanes behind are laid for the same.
+pub(super) fn comes(nodes: &mut [Node], spec: &WorkerSpec) {
+    let mut comes = vec![0u64; nodes.len()];
+    for lane in &spec.lanes_in {
+        if let Some(comes) = comes.get_mut(usize::from(lane.node)) {
+            *comes |= 1u64.checked_shl(lane.source.into()).unwrap_or(0);
+        }
+    }
+    // Every edge within leads to a later node.
+    for (i, (node, said)) in nodes.iter_mut().zip(&spec.nodes).enumerate() {
+        let own = comes.get(i).copied().unwrap_or(0);
+        for branch in said.outputs.iter().flatten() {
+            if let TargetSpec::Node { node, .. } = branch.target
+                && let Some(behind) = comes.get_mut(usize::from(node))
+            {
+                *behind |= own;
+            }
+        }
+        if let Some(more) = &mut node.more {
+            more.comes = own;
+        }
+    }
 }
 
 /// The branches of an output. What divides over instances is one, whose filter is asked once.

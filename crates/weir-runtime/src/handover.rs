@@ -255,7 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_was_told_is_not_told_again_unless_an_instance_that_it_goes_on_from_had_to_hear_of_it() {
+    fn an_end_that_was_told_is_not_told_again_unless_an_instance_that_it_goes_on_from_had_to_hear_of_it()
+     {
         let mut more = none_yet();
         more.take_over(&[7, 8, 9], &[(9, 40)], Some(9), 0b111);
         more.end_taken_over(&[7, 8, 9], &[7]);

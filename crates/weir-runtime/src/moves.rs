@@ -167,6 +167,17 @@ impl Moves {
         station: &mut Station,
         segment: &mut Segment,
     ) {
+        if self.keep(replicator, station) {
+            replicator.write(segment, station, true);
+            fault::step(Step::MovesWritten);
+            station.commit();
+            fault::step(Step::MovesKept);
+        }
+    }
+
+    /// Writes down what has changed of migrations; it counts with the station's next commit, and so must what the tables have.
+    /// True when there was anything.
+    pub(crate) fn keep(&mut self, replicator: &mut Replicator, station: &mut Station) -> bool {
         let mut any = false;
         for (crew, Crew { post, role }) in (0..).zip(&mut self.crews) {
             let Role::Holder(holder) = role else { continue };
@@ -178,12 +189,7 @@ impl Moves {
                 any = true;
             }
         }
-        if any {
-            replicator.write(segment, station, true);
-            fault::step(Step::MovesWritten);
-            station.commit();
-            fault::step(Step::MovesKept);
-        }
+        any
     }
 
     /// Goes on with what an earlier life had committed; what of it cannot be.

@@ -279,6 +279,18 @@ fn round(subject: &Subject, packets: Vec<Input>, what: &str, choices: &mut Choic
     let undisturbed = Running::start(subject, &undisturbed, subject.undisturbed, &came).end();
     undisturbed.finished.assert_sound(what);
     assert_eq!(undisturbed.finished.number("/balance/lost"), 0, "{what}");
+    let only = |one: &Drops, other: &Drops| {
+        let only = one.keys().filter(|drop| !other.contains_key(*drop));
+        only.map(|(bytes, _, ns, comment)| format!("{ns} ns, {} bytes: {comment}", bytes.len()))
+            .collect::<Vec<_>>()
+    };
+    let show = || {
+        let differ = (
+            only(&disturbed.drops, &undisturbed.drops),
+            only(&undisturbed.drops, &disturbed.drops),
+        );
+        format!("{}Dropped by the disturbed run only, and by the other only: {differ:#?}\n", show())
+    };
     assert_same_records(&show(), &disturbed.out, &undisturbed.out);
     assert_same_flows(&show(), &disturbed.out, &undisturbed.out);
     assert_eq!(disturbed.drops, undisturbed.drops, "{}", show());

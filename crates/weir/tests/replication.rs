@@ -373,14 +373,22 @@ fn what_is_replicated_goes_over_into_a_changed_graph_and_outlives_a_death_there(
     let (options, out) = (bench.scratch.file("options"), bench.scratch.file("out.pcap"));
     let (rx, tx) =
         (format!("0=pcap:rx={}", bench.input.display()), format!("1=pcap:tx={}", out.display()));
-    // As soon as it is told to begin, before it has taken anything over; and in its third batch.
-    for (step, nth) in [(Step::Begun, 1), (Step::Committed, 3)] {
-        let fault = format!("2:mon+fw+slow:{}:{nth}", step as u32);
+    let alone = ("each", "none", "mon+fw+slow");
+    // Of two instances the first has all flows that there were, also those that packets divide to the other one now.
+    let divided = ("none", "each\n--instances mon+fw=2", "mon#1+fw#1");
+    // As soon as it is told to begin, before it has taken a packet; and in its third batch.
+    for ((before, after, worker), step, nth) in [
+        (alone, Step::Begun, 1),
+        (alone, Step::Committed, 3),
+        (divided, Step::Begun, 1),
+        (divided, Step::Committed, 3),
+    ] {
+        let fault = format!("2:{worker}:{}:{nth}", step as u32);
         let told = |isolate: &str| {
             let text = format!("--isolate {isolate}\n--replicate mon=batch --replicate fw=batch\n");
             std::fs::write(&options, text).unwrap();
         };
-        told("each");
+        told(before);
         let _ = std::fs::remove_file(&out);
         let file = options.display().to_string();
         let mut args =
@@ -392,12 +400,12 @@ fn what_is_replicated_goes_over_into_a_changed_graph_and_outlives_a_death_there(
         let opened = 2 * OPENING * (16 + FRAME as u64);
         let grown = || std::fs::metadata(&out).map_or(0, |m| m.len());
         wait_until("connections to be open", PATIENCE, || grown() > opened);
-        told("none");
+        told(after);
         run.signal(Signal::HUP);
         let (_, line) = run.wait_for_line("a word on the relink", |l| l.contains("relinked"));
         assert!(line.contains(": relinked in "), "{line}");
         let finished = run.finish();
-        assert_eq!(finished.restarts()["mon+fw+slow"], 1, "{fault}: nobody died");
+        assert_eq!(finished.restarts()[worker], 1, "{fault}: nobody died");
         let numbers = bench.out();
         assert_nothing_forgotten(&finished, &numbers, &fault);
         assert_counted_once(&finished, &numbers, &fault);

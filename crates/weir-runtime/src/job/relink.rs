@@ -98,8 +98,12 @@ impl Job {
         if let Some(keeper) = &mut self.keeper {
             keeper.begin();
         }
-        // Before the first packet: should it die, its successor goes on from here.
+        // Before the first packet: should it die, its successor goes on from here, also with which flows stay although
+        // their packets divide otherwise now.
         if let Some(replicator) = &mut self.replicator {
+            if let Some(moves) = &mut self.moves {
+                moves.keep(replicator, station);
+            }
             replicator.write(&mut self.segment, station, true);
             station.commit();
         }

@@ -4,6 +4,7 @@ use super::gather::Gathered;
 use super::sorted::Sorted;
 use super::{Flows, Holder, Part};
 use crate::segment::Segment;
+use crate::spec::FromWorker;
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
 use weir_nf::{Instance, SaveError, Take, Walk};
@@ -143,17 +144,24 @@ impl Holder {
         (count + gathered.write(flows), lost)
     }
 
-    /// Puts flows into the tables; of how many something found no place.
+    /// Puts flows into the tables; of how many something could not be. Why the first could not is a warning.
     pub(super) fn put(&mut self, flows: &Flows, segment: &mut Segment) -> u64 {
-        let (mut lost, mut is_lost) = (0, false);
+        let (mut lost, mut is_lost, mut first) = (0, false, None);
         for record in flows.records() {
             is_lost &= !record.begins;
-            let node = self.nodes.get(record.nf);
-            let put = node.and_then(|node| segment.nf(*node)?.put_flow(record.bytes).ok());
-            if put.is_none() && !std::mem::replace(&mut is_lost, true) {
-                lost += 1;
+            let Some(nf) = self.nodes.get(record.nf).and_then(|node| segment.nf(*node)) else {
+                lost += u64::from(!std::mem::replace(&mut is_lost, true));
+                continue;
+            };
+            if let Err(why) = nf.put_flow(record.bytes) {
+                let name = nf.descriptor().name;
+                first.get_or_insert_with(|| {
+                    format!("a flow of {name} that was moved here could not be put in: {why}")
+                });
+                lost += u64::from(!std::mem::replace(&mut is_lost, true));
             }
         }
+        self.notes.extend(first.map(FromWorker::Warning));
         lost
     }
 }

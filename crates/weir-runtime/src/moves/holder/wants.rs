@@ -442,7 +442,7 @@ impl Holder {
     pub(super) fn moved(&mut self, id: MoveId) {
         if let Some(Leave { wanted: Some(wanted), flows, lost, .. }) = self.leaving.remove(&id) {
             let why = (lost > 0).then(|| {
-                format!("{lost} flows found no room where they came, and begin anew there")
+                format!("{lost} flows could not be put in where they came, and begin anew there")
             });
             let moved = flows.saturating_sub(lost);
             if let Some((told, begun)) = self.tickets.get_mut(&wanted.ticket).zip(wanted.begun)

@@ -82,24 +82,22 @@ wanted() {
 parts=("$@")
 
 # What takes no times and has a build of its own runs beside the tests, which wait much, where it does not stand in their way: in the class that
-# has what all others leave (SCHED_IDLE, which needs no privileges). While the tests are built nothing would be left.
-idle() { chrt --idle 0 "$@"; }
+# has what all others leave (SCHED_IDLE, which needs no privileges), one after the other. While the tests are built nothing would be left.
+beside() { chrt --idle 0 flock "$logs/beside" "$@"; }
 
 # One build for all: `faults` lets tests kill workers at named steps of the protocol, `attacks` lets
 # them turn one hostile; both change nothing unless a test asks; a second build without it would take as long again.
 # --show-output: what a test skipped is said by passing tests too.
 features=weir/faults,weir/attacks
 wanted tests && part build "Build of the workspace's tests" cargo test --locked --workspace --features $features --no-run
-wanted proofs && begin proofs idle ci/mem-proofs.sh
+wanted proofs && begin proofs beside ci/mem-proofs.sh
+wanted instructions && begin instructions beside ci/instructions.sh
 wanted tests && part tests "Workspace tests" \
     cargo test --locked --workspace --features $features --no-fail-fast -- --show-output
 # Usually they have ended by now; in that class they would wait for all that follows.
 await proofs "Proofs of the memory protocol"
-# What follows takes no times either, and uses one core each for most of its own: side by side.
-wanted fuzz && begin fuzz ci/fuzz.sh
-wanted instructions && begin instructions ci/instructions.sh
-await fuzz "Short fuzz run"
 await instructions "Instructions per packet"
+wanted fuzz && part fuzz "Short fuzz run" ci/fuzz.sh
 
 echo
 say "Summary"

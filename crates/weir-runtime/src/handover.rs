@@ -38,7 +38,7 @@ pub struct NfState {
     pub placed: Option<Placed>,
     /// Others get the same flows: who takes them keeps those that packets are divided to it for.
     pub divides: bool,
-    /// Policy ports of the sources whose end it was told of: it is not told again.
+    /// Policy ports of the sources whose packets came to it, if it was told that all have ended: it is not told again.
     pub over: Vec<u16>,
 }
 
@@ -96,7 +96,11 @@ impl Segment {
             let is_set = |bits: u64, i: usize| bits.checked_shr(i as u32).unwrap_or(0) & 1 == 1;
             let place = |i: usize| more.and_then(|more| more.places.get(i)).map_or(0, |p| p.get());
             let ports = || self.source_ports.iter().enumerate();
-            let over = more.map_or(0, |more| more.over & more.comes);
+            // An end that waits for others, too, was not told: those that have ended end in the next generation again.
+            let over = more.map_or(0, |more| match more.comes & !more.over {
+                0 => more.comes,
+                _ => 0,
+            });
             let over = ports().filter(|(i, _)| is_set(over, *i)).map(|(_, port)| *port).collect();
             let ports: Vec<_> = ports()
                 .filter(|(i, _)| is_set(sources, *i))
@@ -131,7 +135,7 @@ impl Segment {
             };
             let Some(node) = self.nodes.iter_mut().find(of) else { continue };
             if let Some(more) = &mut node.more {
-                more.take_over(&self.source_ports, &ports, last, comes);
+                more.take_over(&self.source_ports, &ports, last, comes & more.comes);
                 more.end_taken_over(&self.source_ports, &over);
             }
             let Some(nf) = &mut node.nf else { continue };

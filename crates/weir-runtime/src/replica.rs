@@ -195,7 +195,7 @@ impl Replicator {
                 && more.write_if_changed(&mut part.sources)
             {
                 any = true;
-                // Nothing that could be out of date stays: at worst its end is not told of.
+                // Nothing that could be out of date stays: at worst its end is told of again.
                 if table.put(part.first + SOURCES, &part.sources, batch).is_err() {
                     table.clear(part.first + SOURCES, batch);
                 }
@@ -227,7 +227,7 @@ impl Replicator {
                     && !std::mem::replace(&mut self.complained, true)
                 {
                     self.notice = Some(format!(
-                        "flows that are on their way to another instance are not replicated, and begin anew should the worker die: {e}"
+                        "flows that are on their way to another instance, or stay although their packets divide otherwise now, are not replicated, and begin anew should the worker die: {e}"
                     ));
                 }
             }
@@ -253,7 +253,8 @@ impl Replicator {
 impl More {
     /// Writes it down over what was written before; false when it is the same.
     fn write_if_changed(&self, before: &mut Vec<u8>) -> bool {
-        let own = [self.sources, self.last_source as u64, self.over];
+        let stands_in = self.stands_in.map_or(0, |source| source as u64 + 1);
+        let own = [self.sources, self.last_source as u64, self.over, stands_in];
         let words = own.into_iter().chain(self.places.iter().map(|place| place.get()));
         let is_same = before.len() == 8 * (own.len() + self.places.len())
             && before.chunks_exact(8).zip(words.clone()).all(|(old, new)| old == new.to_le_bytes());
@@ -268,19 +269,21 @@ impl More {
     fn read(&mut self, record: &[u8]) -> bool {
         let (chunks, rest) = record.as_chunks::<8>();
         let mut words = chunks.iter().map(|word| u64::from_le_bytes(*word));
-        let own = (words.next(), words.next(), words.next());
-        let (Some(sources), Some(last), Some(over)) = own else { return false };
+        let own = (words.next(), words.next(), words.next(), words.next());
+        let (Some(sources), Some(last), Some(over), Some(stands_in)) = own else { return false };
         let count = self.places.len();
         let beyond = u64::MAX.checked_shl(count as u32).unwrap_or(0);
         if !rest.is_empty()
             || words.len() != count
-            || sources & beyond != 0
+            || (sources | over) & beyond != 0
             || last >= count.max(1) as u64
+            || stands_in > count as u64
         {
             return false;
         }
         (self.sources, self.last_source) = (sources, last as usize);
         self.over = over;
+        self.stands_in = (stands_in as usize).checked_sub(1);
         self.places.iter_mut().zip(words).for_each(|(place, word)| *place = Seq::new(word));
         true
     }

@@ -85,7 +85,7 @@ struct OutArgs {
     /// Without it a rival that is missing is said and left out. Debian starts Open vSwitch's service with it.
     #[arg(long)]
     install: bool,
-    /// Minutes in which it is to end: on a slow machine searches for sustained rates take fewer trials, a third at least. `all`
+    /// Minutes in which it is to end: on a slow machine the bounds of rates that are sustained may be up to twice as far apart. `all`
     /// has 30, in proportion to other --samples and --seconds.
     #[arg(long, value_name = "MINUTES", value_parser = asked::within(1.0, 100_000.0))]
     within: Option<f64>,
@@ -376,7 +376,7 @@ mod tests {
     fn a_search_begins_where_those_of_earlier_rounds_ended_and_lower_where_they_held_none() {
         let mut earlier = Vec::new();
         let with = |held: f64| {
-            let sustained = Some(Held { value: held, open: false });
+            let sustained = Some(Held { value: held, open: false, width: 0.05 });
             Sample { sustained, ..Sample::of(10.0, [80.0; 2]) }
         };
         for (x, held) in [

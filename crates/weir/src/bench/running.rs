@@ -30,6 +30,9 @@ const REST: Duration = Duration::from_millis(4);
 const AT_ONCE: Duration = Duration::from_micros(5);
 const LOOKS: u32 = 50;
 
+/// Part of what arrives at full load that is mostly sustained of a source that does not wait, or a little more.
+const MOSTLY: f64 = 0.85;
+
 /// The source is the first worker, the sink the last.
 pub struct Running<'a> {
     args: &'a SampleArgs,
@@ -89,7 +92,7 @@ impl<'a> Running<'a> {
         let mpps = packets as f64 / took.as_secs_f64() / 1e6;
         let sustained = match self.args.searches && !self.keeps_core {
             true if packets > 0 => Some(self.search(mpps * 1e6)?),
-            true => Some(Found { rate: 0.0, is_closed: true }),
+            true => Some(Found { rate: 0.0, is_closed: true, width: 0.0 }),
             false => None,
         };
         let Running { args, agent, real_time, withheld, before, .. } = self;
@@ -112,7 +115,7 @@ impl<'a> Running<'a> {
         let drains = Duration::from_secs_f64((f64::from(self.args.pool) / full.max(1.0)).min(1.0));
         // What a ring that is full lets through is seldom held of a source that does not wait: a little less is a better guess, and what was
         // held before a better one.
-        let begins = full * part.unwrap_or(1.0 - goal.width);
+        let begins = full * part.unwrap_or(MOSTLY);
         sustainable(&goal, MOST, Some(begins), |rate, span| {
             self.drain(drains)?;
             self.offer(rate, span)

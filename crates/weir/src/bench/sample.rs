@@ -61,7 +61,7 @@ pub struct SampleArgs {
     /// Besides what arrives of as much as is taken the rate is searched for that is sustained: figures of throughput say so.
     #[arg(skip)]
     pub searches: bool,
-    /// Which part of its usual trials a search may take, 0 to 1: the rest of a run that is to end in time is short.
+    /// How patient a search may be, one half to 1: the rest of a run that is to end in time is short.
     #[arg(skip = 1.0)]
     pub patience: f64,
     /// Where the next search begins, as a part of what arrives at full load; `None`: a little below it. Set from point to point of a figure.

@@ -1,7 +1,8 @@
 //! The sustainable rate: the most that can be offered so that hardly anything is lost, after RFC 2544 §26.1, in the manner of MLRsearch
-//! (IETF BMWG, draft-ietf-bmwg-mlrsearch): short trials find about where it is, long ones decide; a load is judged by the majority of its trials
-//! (MLRsearch's goal exceed ratio of one half), as the machine's own pauses spoil single ones; and each phase finds both of its bounds itself, so
-//! that an unlucky trial of an earlier one decides nothing.
+//! (IETF BMWG, draft-ietf-bmwg-mlrsearch): short trials find about where it is, long ones decide; a load is held when no more than half of its trials
+//! lose too much (MLRsearch's goal exceed ratio of one half), as the machine's own pauses spoil single ones: of two trials the first that holds is
+//! enough, and one that does not is tried again. (A load that holds in half of all trials is so held in three of four searches, which makes up for what a
+//! lower bound is too low.) Each phase finds both of its bounds itself, so that an unlucky trial of an earlier one decides nothing.
 
 use serde::Serialize;
 use std::hash::BuildHasher;
@@ -24,19 +25,17 @@ pub struct Goal {
     pub step: f64,
     /// The longest such step.
     pub stride: f64,
-    /// How long trials take, and of how many the majority decides, by phase.
+    /// How long trials take, and how many a load is given at most, by phase. It is held when half of them hold.
     pub phases: Vec<(Duration, usize)>,
     /// No more trials than this in all, of which each phase may take the same part, and what those before it have left.
     pub most: usize,
-    /// It is known about where the rate lies.
-    pub known: bool,
 }
 
 impl Goal {
-    /// The goal where nothing is known, of samples that take so long: at most half a percent may be missing in two of three trials.
+    /// The goal where nothing is known, of samples that take so long: at most half a percent may be missing in one of two trials.
     pub fn usual(span: Duration) -> Self {
-        let phases = vec![(span / 4, 1), (span / 2, 3)];
-        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 20, known: false }
+        let phases = vec![(span / 4, 1), (span / 2, 2)];
+        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 28 }
     }
 
     /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
@@ -45,8 +44,8 @@ impl Goal {
         let batches =
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
         let trial = (span / 6).max(batches).min(span);
-        let phases = vec![(trial, 3)];
-        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14, known: false }
+        let phases = vec![(trial, 2)];
+        Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14 }
     }
 
     /// The same where it begins somewhere, if it is known: and at which rate, or part.
@@ -62,20 +61,14 @@ impl Goal {
         let phases = self.phases.len().max(1);
         self.phases.drain(..phases - 1);
         self.most = (self.most / phases).max(1);
-        self.known = true;
         self
     }
 
-    /// The same with such a part of the trials (0 to 1), but in each phase enough for two rates, whatever they show; where it is known
-    /// about where the rate lies, if those of one of them agree. Steps are longer then: a rate that
-    /// is held is worth more than bounds that are close, and found sooner.
+    /// The same with such a part of the patience, one half to 1: bounds that are further apart by as much are enough, for
+    /// which it takes fewer trials. Not fewer may be taken: most searches end before theirs run out, and those that do not are worth little.
     pub fn with(self, patience: f64) -> Self {
-        let two = |trials: usize| 2 * trials - usize::from(self.known);
-        let enough = self.phases.iter().map(|(_, trials)| two(*trials)).max().unwrap_or(1);
-        let least = (enough * self.phases.len()).min(self.most);
-        let most = ((self.most as f64 * patience).round() as usize).clamp(least, self.most);
-        let step = (self.step / patience.max(0.01)).min(self.stride);
-        Goal { most, step, ..self }
+        let wider = 1.0 / patience.clamp(0.5, 1.0);
+        Goal { width: self.width * wider, step: self.step * wider, ..self }
     }
 }
 
@@ -107,6 +100,8 @@ pub struct Found {
     pub rate: f64,
     /// A rate within the goal's width above it was not; or it is the most that may be offered.
     pub is_closed: bool,
+    /// That width.
+    pub width: f64,
 }
 
 /// A search under way.
@@ -126,7 +121,7 @@ pub fn sustainable<E>(
 ) -> Result<Found, E> {
     let mut search = Search { goal, most, trial, left: 0 };
     let mut guess = guess.unwrap_or(most);
-    let mut found = Found { rate: 0.0, is_closed: false };
+    let mut found = Found { rate: 0.0, is_closed: false, width: goal.width };
     for (phase, &(span, trials)) in goal.phases.iter().enumerate() {
         // Long trials decide: short ones must not have used them up.
         let parts = [phase, phase + 1].map(|n| goal.most * n / goal.phases.len());
@@ -144,10 +139,10 @@ pub fn sustainable<E>(
 }
 
 impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
-    /// Whether most of so many trials hold a rate; `None` when there are not as many left.
+    /// Whether half of so many trials hold a rate, or more; `None` when there are not as many left.
     fn holds(&mut self, rate: f64, span: Duration, trials: usize) -> Result<Option<bool>, E> {
         let (mut held, mut lost) = (0, 0);
-        while held * 2 <= trials && lost * 2 <= trials && held + lost < trials {
+        while held * 2 < trials && lost * 2 <= trials {
             if self.left == 0 {
                 return Ok(None);
             }
@@ -157,7 +152,7 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
                 false => lost += 1,
             }
         }
-        Ok(Some(held > lost))
+        Ok(Some(held * 2 >= trials))
     }
 
     /// Finds a rate that is held and one that is not, from a guess outwards in growing steps, then between them.
@@ -166,7 +161,7 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
         let (mut rate, mut step) = (guess.min(self.most), self.goal.step);
         loop {
             let Some(held) = self.holds(rate, span, trials)? else {
-                return Ok(Found { rate: low, is_closed: false });
+                return Ok(Found { rate: low, is_closed: false, width: self.goal.width });
             };
             if held {
                 low = low.max(rate);
@@ -176,7 +171,7 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
             let is_close = high.is_finite() && high - low <= self.goal.width * high;
             let is_closed = low >= self.most || is_close;
             if is_closed {
-                return Ok(Found { rate: low, is_closed });
+                return Ok(Found { rate: low, is_closed, width: self.goal.width });
             }
             rate = match (low > 0.0, high.is_finite()) {
                 (true, true) => (low * high).sqrt(),
@@ -195,30 +190,45 @@ mod tests {
 
     fn goal() -> Goal {
         let phases = vec![(Duration::from_millis(1), 1), (Duration::from_millis(5), 3)];
-        Goal { loss: 0.001, width: 0.01, step: 0.01, stride: 0.5, phases, most: 200, known: false }
+        Goal { loss: 0.001, width: 0.01, step: 0.01, stride: 0.5, phases, most: 200 }
     }
 
     #[test]
-    fn with_fewer_trials_each_phase_has_enough_for_two_rates() {
-        let span = Duration::from_millis(250);
-        let most = |goal: &Goal, patience| goal.clone().with(patience).most;
-        let (usual, full) = (Goal::usual(span), Goal::from_full_load(span, 1e6));
-        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&usual, part)), [20, 12, 12]);
-        assert_eq!([1.0, 0.5, 0.0].map(|part| most(&full, part)), [14, 7, 6]);
-        assert_eq!(most(&full.again(), 0.0), 5);
-    }
-
-    #[test]
-    fn with_few_trials_a_rate_is_found_further_off_sooner_than_none() {
+    fn with_less_patience_bounds_that_are_twice_as_far_apart_are_enough_and_found_sooner() {
+        let full = Goal::from_full_load(Duration::from_millis(250), 1e6);
+        let width = |patience| full.clone().with(patience).width;
+        assert_eq!([1.0, 0.5, 0.0].map(width), [0.05, 0.1, 0.1]);
         // A source that does not wait gets two thirds through of what a full ring lets through.
         let search = |patience| {
-            let goal = Goal::from_full_load(Duration::from_millis(250), 1e6).with(patience);
-            let Ok(found) = sustainable(&goal, 1e8, Some(0.95e6), device(0.66e6));
-            found
+            let (mut trials, mut device) = (0, device(0.66e6));
+            let goal = full.clone().with(patience);
+            let Ok(found) = sustainable(&goal, 1e8, Some(0.95e6), |rate, span| {
+                trials += 1;
+                device(rate, span)
+            });
+            assert!(found.is_closed && found.rate <= 0.664e6, "{found:?}");
+            (found.rate, trials)
         };
-        let (all, few) = (search(1.0), search(0.35));
-        assert!(all.is_closed && (0.62e6..=0.664e6).contains(&all.rate), "{all:?}");
-        assert!(!few.is_closed && (0.5e6..=0.664e6).contains(&few.rate), "{few:?}");
+        let (all, little) = (search(1.0), search(0.5));
+        assert!(all.0 >= 0.62e6 && little.0 >= 0.59e6 && little.1 < all.1, "{all:?} {little:?}");
+    }
+
+    #[test]
+    fn of_two_trials_the_first_that_holds_is_enough_and_one_that_does_not_is_tried_again() {
+        for (trials, held, asked) in [
+            ([true, true], true, 1),
+            ([true, false], true, 1),
+            ([false, true], true, 2),
+            ([false, false], false, 2),
+        ] {
+            let goal = Goal { phases: vec![(Duration::ZERO, 2)], most: 2, ..goal() };
+            let mut next = trials.into_iter();
+            let trial =
+                |_, _| Ok::<_, Infallible>(if next.next() == Some(true) { 0.0 } else { 1.0 });
+            let mut search = Search { goal: &goal, most: 1e7, trial, left: 2 };
+            let Ok(holds) = search.holds(1e6, Duration::ZERO, 2);
+            assert_eq!((holds, 2 - search.left), (Some(held), asked), "{trials:?}");
+        }
     }
 
     #[test]
@@ -252,20 +262,19 @@ mod tests {
             before.sort_by(f64::total_cmp);
             let start = before.get(before.len() / 2);
             let start = start.map(|at| Start { at: *at, known: true, aside: aside(&place, round) });
-            let (goal, at) = Goal::from_full_load(span, 1e6).from(start, 0.35);
-            let Ok(search) = sustainable(&goal, 1e8, at.or(Some(0.95e6)), device(0.66e6));
+            let (goal, at) = Goal::from_full_load(span, 1e6).from(start, 0.5);
+            let Ok(search) = sustainable(&goal, 1e8, at.or(Some(0.85e6)), device(0.66e6));
             found.push(search.rate);
         }
         let [least, most] =
             [f64::min as fn(f64, f64) -> f64, f64::max].map(|of| found.iter().copied().reduce(of));
         let (least, most) = (least.unwrap(), most.unwrap());
-        assert!(found.iter().all(|rate| *rate <= 0.664e6), "{found:?}");
-        // With so few trials they are lower bounds, of which some are near.
-        assert!(most > 0.6e6 && least < most * 0.97, "{found:?}");
+        assert!(found.iter().all(|rate| (0.59e6..=0.664e6).contains(rate)), "{found:?}");
+        assert!(least < most * 0.98, "{found:?}");
     }
 
     #[test]
-    fn who_guesses_has_as_many_trials_as_who_knows_nothing() {
+    fn who_guesses_has_the_same_phases_as_who_knows_nothing() {
         let goal = || Goal::usual(Duration::from_millis(250));
         let of = |known| goal().from(Some(Start { at: 8.0, known, aside: 0.0 }), 0.0);
         assert_eq!(of(false), (goal().with(0.0), Some(8.0)));
@@ -292,7 +301,7 @@ mod tests {
             assert!((0.98e6..=1.002e6).contains(&found.rate), "{guess}: {found:?}");
         }
         let Ok(all) = sustainable(&goal(), 1e8, None, device(2e8));
-        assert_eq!(all, Found { rate: 1e8, is_closed: true });
+        assert_eq!((all.rate, all.is_closed), (1e8, true));
     }
 
     #[test]
@@ -329,7 +338,7 @@ mod tests {
             Ok::<_, Infallible>(if long { 1.0 } else { (1.0 - 1e6 / rate).max(0.0) })
         };
         let Ok(found) = sustainable(&few, 1e7, None, trial);
-        assert_eq!(found, Found { rate: 0.0, is_closed: false });
+        assert_eq!((found.rate, found.is_closed), (0.0, false));
     }
 
     #[test]
@@ -355,7 +364,7 @@ mod tests {
             Ok::<_, Infallible>(1.0)
         });
         assert!(
-            found == Found { rate: 0.0, is_closed: false } && asked <= 200,
+            found.rate == 0.0 && !found.is_closed && asked <= 200,
             "{found:?} after {asked} trials"
         );
     }

@@ -23,7 +23,7 @@ const WRONGLY: f64 = 0.01;
 const NAMED: usize = 5;
 
 /// The rule, for who reads what came of it.
-pub const RULE: &str = "A place differs when the error bars of both runs do not touch. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
+pub const RULE: &str = "A place differs when the error bars of both runs do not touch; those of sustained rates reach up to the upper bound. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
                         places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
                         another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared. Of rates that are sustained places are compared where most searches found both bounds and none held nothing: bars of others are made by where searches ended. Bars may lie apart by as much as the cores took longer or shorter, at the median of a figure's samples, for work that is always the same and none of Weir's; where that is more than a fifth, nothing is compared.";
 
@@ -175,6 +175,11 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
             bounds += 1;
             continue;
         }
+        // Between its bounds a rate may be anywhere.
+        let (high, most) = match is_held {
+            true => (held::most(place), held::most(old)),
+            false => (high, most),
+        };
         // Their bars say less than the rule takes them to.
         let samples = place.samples.len().min(old.samples.len());
         if samples < now.effort.samples {

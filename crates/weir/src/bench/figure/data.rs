@@ -69,6 +69,13 @@ pub struct Held {
     /// The search had to end before its bounds were as close as they should be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
+    /// How close that is: their difference as a part of the upper one.
+    #[serde(default = "usual_width")]
+    pub width: f64,
+}
+
+fn usual_width() -> f64 {
+    0.05
 }
 
 impl Sample {
@@ -96,8 +103,11 @@ impl Sample {
     pub fn is_finite(&self) -> bool {
         let tail = self.tail.unwrap_or_default();
         let load = self.load.map_or([0.0; 2], |(rate, lost)| [rate, lost]);
-        let others =
-            [self.value, self.cpu_ns.unwrap_or(0.0), self.sustained.map_or(0.0, |s| s.value)];
+        let others = [
+            self.value,
+            self.cpu_ns.unwrap_or(0.0),
+            self.sustained.map_or(0.0, |s| s.value + s.width),
+        ];
         let Around { round_trip_ns, pace_ns } = &self.around;
         [&tail[..], &load, &others, round_trip_ns, pace_ns].concat().iter().all(|v| v.is_finite())
     }
@@ -114,7 +124,11 @@ impl From<Measured> for Sample {
     /// The packets that arrived, in millions a second.
     fn from(measured: Measured) -> Self {
         let Measured { mpps, around, withheld, cpu_ns, sustained, real_time: _ } = measured;
-        let held = |found: Found| Held { value: found.rate / 1e6, open: !found.is_closed };
+        let held = |Found { rate, is_closed, width }: Found| Held {
+            value: rate / 1e6,
+            open: !is_closed,
+            width,
+        };
         let sustained = sustained.map(held);
         Sample { not_granted: withheld, cpu_ns, sustained, ..Sample::of(mpps, around) }
     }

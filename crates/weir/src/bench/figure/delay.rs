@@ -106,7 +106,7 @@ impl UnderLoad {
         let span = effort.sampling.span();
         let offered = |rate, span| Offered { rate, span, shares };
         let before = effort.rate_before(line, x);
-        let (goal, begins) = Goal::usual(span).from(before, effort.sampling.patience);
+        let (goal, begins) = Goal::usual(span).from(before, 1.0);
         let found = sustainable(&goal, MOST, begins, |rate, span| {
             Ok::<_, BenchError>(offered(rate, span).to(effort, plan, false)?.lost)
         })?;

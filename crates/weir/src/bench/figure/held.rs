@@ -25,16 +25,22 @@ fn is_bound(held: &[Held]) -> bool {
 
 /// Whether what a place of [`lines`] has is a bound: where searches ended their bars are made of, more than of what the machine does.
 pub fn bounds(place: &Place) -> bool {
-    let held = place.samples.iter().map(|s| Held { value: s.value, open: s.open });
+    let held = place.samples.iter().map(|s| Held { value: s.value, open: s.open, width: 0.0 });
     is_bound(&held.collect::<Vec<_>>())
+}
+
+/// The most that may be sustained at a place of [`lines`]: of a search that ended the upper bound.
+pub fn most(place: &Place) -> f64 {
+    let upper = place.samples.iter().filter_map(|s| s.sustained);
+    upper.map(|held| held.value / (1.0 - held.width.clamp(0.0, 0.9))).fold(0.0, f64::max)
 }
 
 /// Lines of these rates, to be compared with an earlier run's as others are.
 pub fn lines(series: &[Series]) -> Vec<Series> {
     let place = |place: &Place| {
         let held = |s: &Sample| {
-            let Held { value, open } = s.sustained?;
-            Some(Sample { value, open, sustained: None, ..s.clone() })
+            let Held { value, open, .. } = s.sustained?;
+            Some(Sample { value, open, ..s.clone() })
         };
         let samples: Vec<Sample> = place.samples.iter().filter_map(held).collect();
         (!samples.is_empty()).then_some(Place { x: place.x, samples })
@@ -65,15 +71,23 @@ pub fn told(series: &[Series]) -> Option<String> {
     let count = |of: fn(&Held) -> bool| searches.values().filter(|held| of(held)).count();
     let all = searches.len();
     let (open, none) = (count(|h| h.open && h.value > 0.0), count(|h| h.value <= 0.0));
+    let [least_width, most_width] = [f64::min as fn(f64, f64) -> f64, f64::max]
+        .map(|of| searches.values().map(|h| h.width).reduce(of).unwrap_or_default() * 100.0);
+    let width = match most_width - least_width < 0.5 {
+        true => format!("{most_width:.0} %"),
+        false => format!("{least_width:.0} to {most_width:.0} %"),
+    };
     let mut text = format!(
         "Sustained of a source that does not wait, searched for: {least:.2} to {most:.2} of what arrives at full load, {median:.2} at the median place"
     );
     for (some, what) in [
         (
             open,
-            "searches ended before a rate within 5 % above was seen not to be held: what they held is a lower bound",
+            format!(
+                "searches ended before a rate within {width} above was seen not to be held: what they held is a lower bound"
+            ),
         ),
-        (none, "of the searches held no rate"),
+        (none, "of the searches held no rate".to_owned()),
     ] {
         if some > 0 {
             text += &format!("; {some} of {all} {what}");
@@ -91,7 +105,7 @@ mod tests {
         // Each around a time of its own, as they are.
         static TRIP: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let trip = f64::from(TRIP.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
-        let sustained = Some(Held { value: held, open });
+        let sustained = Some(Held { value: held, open, width: 0.05 });
         Sample { sustained, ..Sample::of(value, [80.0, trip]) }
     }
 
@@ -108,6 +122,10 @@ mod tests {
         let text = told(&series).unwrap();
         assert!(text.contains("0.50 to 1.00 of what arrives at full load, 0.90 at the"), "{text}");
         assert!(text.contains("; 1 of 9 searches ended before a rate within 5 % above"), "{text}");
+        // Some were to be less close.
+        let mut hasty = series.clone();
+        hasty[0].places[0].samples[0].sustained.as_mut().unwrap().width = 0.1;
+        assert!(told(&hasty).unwrap().contains("a rate within 5 to 10 % above"));
         add(&mut series, "a", 4.0, with(10.0, 0.0, true));
         add(&mut series, "a", 4.0, with(0.0, 0.0, false));
         assert!(told(&series).unwrap().ends_with("; 1 of 10 of the searches held no rate"));
@@ -133,6 +151,7 @@ mod tests {
         assert_eq!((lines.len(), lines[0].name.as_str()), (1, "a, sustained"));
         let values: Vec<f64> = lines[0].places[0].samples.iter().map(|s| s.value).collect();
         assert_eq!(values, [0.0, 8.0, 9.0, 7.0]);
+        assert!((most(&lines[0].places[0]) - 9.0 / 0.95).abs() < 1e-9);
         assert!(bounds(&lines[0].places[0]), "one held none");
     }
 }

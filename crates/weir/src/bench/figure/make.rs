@@ -35,7 +35,7 @@ struct Run<'a> {
     /// Figures that this run has measured: with `--fresh` nothing else counts.
     begun: BTreeSet<&'static str>,
     budget: Budget,
-    /// Which part of their usual trials searches may take now.
+    /// How patient searches may be now.
     patience: f64,
 }
 
@@ -140,8 +140,8 @@ pub(super) fn make(
 fn in_haste(patience: f64) -> String {
     match patience < 1.0 {
         true => format!(
-            "; to end in time searches take {:.0} % of their usual trials",
-            patience * 100.0
+            "; to end in time searches' bounds may be {:.1} times as far apart as usual",
+            1.0 / patience
         ),
         false => String::new(),
     }

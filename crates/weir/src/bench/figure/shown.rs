@@ -297,7 +297,7 @@ mod tests {
         let mut figure = record("a");
         figure.y.log = true;
         for (x, held) in [(4.0, 3.0), (5.0, 0.0)] {
-            let sustained = Some(Held { value: held, open: false });
+            let sustained = Some(Held { value: held, open: false, width: 0.05 });
             add(&mut figure.series, "a", x, Sample { sustained, ..sample(6.0) });
         }
         let chart = figure.chart();
@@ -313,7 +313,7 @@ mod tests {
         let mut figure = record("a");
         let mut with = sample(3.0);
         (with.tail, with.cpu_ns) = (Some([7.5, 9.25]), Some(40.0));
-        with.sustained = Some(Held { value: 2.5, open: true });
+        with.sustained = Some(Held { value: 2.5, open: true, width: 0.05 });
         (with.round, with.open, with.load) = (3, true, Some((9e6, 0.25)));
         add(&mut figure.series, "a \"b\"", 4.0, with);
         add(&mut figure.series, "a \"b\"", 4.0, Sample { none: true, ..sample(5.0) });

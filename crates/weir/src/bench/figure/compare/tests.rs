@@ -94,7 +94,8 @@ fn sustained_rates_are_places_of_their_own() {
         for place in &mut record.series[0].places {
             let open = false;
             place.samples.iter_mut().for_each(|s| {
-                s.sustained = Some(super::super::data::Held { value: held * s.value, open });
+                s.sustained =
+                    Some(super::super::data::Held { value: held * s.value, open, width: 0.05 });
             });
         }
         record

@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_no_ordinary_file_is_not_written_over_and_a_pipe_gets_json_as_it_comes() {
-        let folder = Folder::new("weir-whole").unwrap();
+        let folder = Folder::new("weir-ordinary").unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
         for path in [pipe.as_path(), folder.path()] {

@@ -492,7 +492,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_is_no_ordinary_file_or_of_another_figure_is_damaged_and_nothing_waits_for_it() {
-        let folder = crate::bench::own::Folder::new("weir-data").unwrap();
+        let folder = crate::bench::own::Folder::new("weir-strange").unwrap();
         let at = |name: &str| folder.path().join(format!("{name}.json"));
         std::os::unix::fs::symlink("/dev/zero", at("unf-5a")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("unf-5b"), rustix::fs::Mode::RWXU).unwrap();

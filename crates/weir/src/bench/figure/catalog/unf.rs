@@ -110,7 +110,7 @@ pub const ALL: &[Figure] = &[
         title: "Latency at 90 % load by chain length",
         claim: "latency grows linearly with the length",
         set_up: "n MacSwaps on one core, source and sink on the other; 64-byte packets at 90 % of the rate that is sustained (figure sustained), by a source that makes up for its pauses and \
-                 drops nothing. The search's trials take a quarter and half of a sample's time, at most 28 of them. Source and sink are this process, in the default class. Time runs from when a packet is due until the sink has it; a sample is a percentile of all packets. The paper had a core for each µNF.",
+                 drops nothing. The search's trials take a quarter and half of a sample's time, at most 16 of them. Source and sink are this process, in the default class. Time runs from when a packet is due until the sink has it; a sample is a percentile of all packets. The paper had a core for each µNF.",
         x: LENGTH,
         y: Scale::log("latency, µs"),
         seconds: 127,

@@ -494,14 +494,17 @@ impl Station {
     ) -> Progress {
         for source in 0..self.ingress.sources() {
             // No room for one source's end is no reason to keep back another's.
-            if !self.has_ended(source)
-                && self.ingress.source_ended(source)
-                && before(self, source)
-                && self.end_source(source)
+            if self.has_ended(source) || !self.ingress.source_ended(source) || !before(self, source)
             {
+                continue;
+            }
+            if self.end_source(source) {
                 self.ingress.finish(source);
                 // Of a stage's answers the markers are taken beyond what was written down.
                 self.commit();
+            } else if let Some(reached) = self.ingress.reached(source) {
+                // Who fills a lane may wait to hear from others, and they from here, that nothing comes before it.
+                self.egress.set_watermark(source, reached);
             }
         }
         self.drop_late();

@@ -295,12 +295,14 @@ fn held_part_by_their_own_port() {
     let halves = [of(&|i| i % 2 == 0), of(&|i| i % 2 == 1)];
     // Of two so unequal ones the first has mostly ended before anything comes by the other: the line is to wait for that too.
     let few_first = [of(&|i| i < 9), of(&|i| i >= 9)];
+    let (all_first, none_first) =
+        ([of(&|_| true), of(&|_| false)], [of(&|_| false), of(&|_| true)]);
     let guest = |nodes: &[&str]| {
         nodes.iter().map(|n| ((*n).to_owned(), "guest".to_owned())).collect::<BTreeMap<_, _>>()
     };
     let runs =
         [(Isolate::Each, guest(&[])), (Isolate::None, guest(&[])), (Isolate::Each, guest(&["d"]))];
-    let runs = [&halves, &few_first].into_iter().flat_map(|inputs| {
+    let runs = [&halves, &few_first, &all_first, &none_first].into_iter().flat_map(|inputs| {
         let with = move |(isolate, domains)| (inputs, isolate, domains);
         runs.clone().map(with)
     });

@@ -25,8 +25,7 @@ fn is_bound(held: &[Held]) -> bool {
 
 /// Whether what a place of [`lines`] has is a bound: where searches ended their bars are made of, more than of what the machine does.
 pub fn bounds(place: &Place) -> bool {
-    let held = place.samples.iter().map(|s| Held { value: s.value, open: s.open, width: 0.0 });
-    is_bound(&held.collect::<Vec<_>>())
+    is_bound(&place.samples.iter().filter_map(|s| s.sustained).collect::<Vec<_>>())
 }
 
 /// The most that may be sustained at a place of [`lines`]: of a search that ended the upper bound.

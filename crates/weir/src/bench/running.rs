@@ -20,6 +20,9 @@ const KEEPS: Duration = Duration::from_millis(400);
 const STARTED: Duration = Duration::from_secs(5);
 pub const STARTS: u32 = 5;
 
+/// Part of a sample's time that a graph runs before it.
+const WARM_UP_PART: u32 = 4;
+
 /// A new rate runs for so long before what arrives of it counts.
 const SETTLE: Duration = Duration::from_millis(10);
 
@@ -62,7 +65,7 @@ impl<'a> Running<'a> {
             watch(&mut agent, KEEPS)?;
         }
         let sink = agent.setup().workers.len() - 1;
-        watch(&mut agent, args.span() / 2)?;
+        watch(&mut agent, args.span() / WARM_UP_PART)?;
         let patience = Instant::now() + WARM_UP;
         loop {
             let came = delivered(&agent, sink)?;

@@ -40,7 +40,7 @@ pub struct SampleArgs {
     /// Samples of each kind, 1 to 10,000.
     #[arg(long, default_value_t = 5, value_parser = asked::times)]
     pub samples: usize,
-    /// Seconds per sample (0.05 to 60), after a warm-up of half of it.
+    /// Seconds per sample (0.05 to 60), after a warm-up of a quarter of it.
     #[arg(long, default_value_t = 0.4, value_parser = asked::seconds)]
     pub seconds: f64,
     /// Entries of each ring, 16 to 65,536; rounded up to a power of two.

@@ -36,7 +36,7 @@ impl Goal {
     /// taken at 90 % of what it finds: of what had held once of two times that was overload in half of the samples.
     pub fn usual(span: Duration) -> Self {
         let phases = vec![(span / 4, 1), (span / 2, 3)];
-        Goal { loss: LOSS, width: 0.1, step: 0.15, stride: 0.5, phases, most: 16 }
+        Goal { loss: LOSS, width: 0.1, step: 0.1, stride: 0.5, phases, most: 16 }
     }
 
     /// The same where it is known how many packets a second arrive of as much as is taken: one phase is enough, and a narrower width. Trials
@@ -44,7 +44,7 @@ impl Goal {
     pub fn from_full_load(span: Duration, full: f64) -> Self {
         let batches =
             Duration::from_secs_f64((2.0 * BATCH as f64 / LOSS / full.max(1.0)).min(60.0));
-        let trial = (span / 6).max(batches).min(span);
+        let trial = (span / 8).max(batches).min(span);
         let phases = vec![(trial, 2)];
         Goal { loss: LOSS, width: 0.05, step: 0.05, stride: 0.4, phases, most: 14 }
     }
@@ -169,7 +169,9 @@ impl<E, T: FnMut(f64, Duration) -> Result<f64, E>> Search<'_, T> {
             } else {
                 high = high.min(rate);
             }
-            let is_close = high.is_finite() && high - low <= self.goal.width * high;
+            // A step of the goal's width is close enough, however it is rounded.
+            let close = self.goal.width * (1.0 + 1e-9);
+            let is_close = high.is_finite() && high - low <= close * high;
             let is_closed = low >= self.most || is_close;
             if is_closed {
                 return Ok(Found { rate: low, is_closed, width: self.goal.width });
@@ -272,6 +274,19 @@ mod tests {
         let (least, most) = (least.unwrap(), most.unwrap());
         assert!(found.iter().all(|rate| (0.59e6..=0.664e6).contains(rate)), "{found:?}");
         assert!(least < most * 0.98, "{found:?}");
+    }
+
+    #[test]
+    fn two_loads_that_are_a_step_of_the_width_apart_are_enough() {
+        for guess in (0..1_000).map(|n| 0.66e6 - f64::from(n)) {
+            let mut loads = 0;
+            let goal = Goal::from_full_load(Duration::from_millis(250), 1e6);
+            let Ok(found) = sustainable(&goal, 1e8, Some(guess), |rate, _| {
+                loads += usize::from(rate <= 0.66e6) + 2 * usize::from(rate > 0.665e6);
+                Ok::<_, Infallible>((1.0 - 0.66e6 / rate).max(0.0))
+            });
+            assert!(found.is_closed && loads == 5, "{guess}: {found:?}");
+        }
     }
 
     #[test]

@@ -10,11 +10,14 @@ use scale::{labelled, reach, short, ticks};
 
 /// Size of a chart, in pixels, without its notes.
 const SIZE: (u32, u32) = (910, 460);
-/// Height of a line of notes, and how many characters one has at most.
+/// Height of a line of notes, of one of the small print, and how many characters each has at most.
 const NOTE: i32 = 17;
+const SMALL: i32 = 15;
 const NOTE_LENGTH: usize = 150;
 /// How far points of several lines at one place stand apart, in pixels, so that no bar hides another: between kinds, and along lines.
 const ASIDE: [i32; 2] = [10, 4];
+/// The same where all lines have one place alone: there is nothing beside it.
+const ALONE: i32 = 60;
 /// Radius of a point.
 const MARK: i32 = 4;
 /// Half of an error bar's end.
@@ -100,6 +103,8 @@ pub struct Chart {
     pub title: String,
     /// What is to be known of it, in words: stands below the title.
     pub notes: Vec<String>,
+    /// How it is to be read, and of what it is: small print below the plot.
+    pub small: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis; it begins at 0 unless it is logarithmic.
@@ -162,9 +167,12 @@ impl Chart {
         }
         let mut svg = String::new();
         let drawn = {
-            let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
+            let [notes, small] = [&self.notes, &self.small]
+                .map(|all| all.iter().flat_map(|note| wrapped(note)).collect::<Vec<String>>());
             let below = notes.len() as i32 * NOTE;
-            let size = (SIZE.0, SIZE.1 + below.unsigned_abs());
+            let plot = SIZE.1.cast_signed();
+            let foot = if small.is_empty() { 0 } else { small.len() as i32 * SMALL + SMALL };
+            let size = (SIZE.0, (below + plot + foot).unsigned_abs());
             let whole = SVGBackend::with_string(&mut svg, size).into_drawing_area();
             let failed = |e: &dyn std::fmt::Display| ChartError::Draw(e.to_string());
             whole.fill(&WHITE).map_err(|e| failed(&e))?;
@@ -173,9 +181,15 @@ impl Chart {
                 let drawn = whole.draw(&Text::new(note.clone(), at, text(12)));
                 drawn.map_err(|e| failed(&e))?;
             }
+            for (i, line) in small.iter().enumerate() {
+                let at = (16, below + plot + i as i32 * SMALL);
+                let drawn = whole.draw(&Text::new(line.clone(), at, text(11)));
+                drawn.map_err(|e| failed(&e))?;
+            }
             let title = Text::new(self.title.clone(), (16, 14), text(17));
             whole.draw(&title).map_err(|e| failed(&e))?;
             let (_, root) = whole.split_vertically(below);
+            let (root, _) = root.split_vertically(plot);
             let marks = ticks(&up, self.y.log);
             match (self.x.log, self.y.log) {
                 (false, false) => self.draw(&root, across, up, &marks),
@@ -254,8 +268,13 @@ impl Chart {
             root.draw(&Text::new(label, (at, bottom + 8 + lower), text(12).pos(centred)))?;
         }
         let [kinds, lines] = ASIDE;
-        let step = if self.x.names.is_empty() { lines } else { kinds };
         let count = i32::try_from(self.series.len()).unwrap_or(0);
+        let is_alone = self.series.iter().flat_map(Series::all).all(|p| p.x == some_x);
+        let step = match (self.x.names.is_empty(), is_alone) {
+            (true, true) => ALONE.min((end - start) / (count + 1)),
+            (true, false) => lines,
+            (false, _) => kinds,
+        };
         for ((i, series), colour) in (0..).zip(&self.series).zip(COLOURS) {
             let aside = (2 * i - (count - 1)) * step / 2;
             let at = |p: &Point, value: f64| {
@@ -344,190 +363,4 @@ fn wrapped(text: &str) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn chart(log: bool, points: Vec<Point>) -> Chart {
-        let axis = |label: &str| Axis { label: label.to_owned(), log, names: Vec::new() };
-        let series = vec![Series { name: "a < b".to_owned(), points, below: Vec::new() }];
-        let notes = vec!["word ".repeat(40), "last".to_owned()];
-        let (title, below) = ("T & U".to_owned(), "held".to_owned());
-        Chart {
-            title,
-            notes,
-            x: axis("length"),
-            y: axis("Mpps"),
-            series,
-            below,
-            levels: Vec::new(),
-        }
-    }
-
-    #[test]
-    fn a_value_to_compare_with_has_its_line_and_name_and_a_place_on_the_axis() {
-        let mut chart = chart(true, vec![point(1.0, 90.0), point(2.0, 100.0)]);
-        let level = |at: f64| Level { at, name: "the paper: 1000".to_owned() };
-        chart.levels = vec![level(1000.0)];
-        let svg = chart.to_svg().unwrap();
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let mut texts = document.descendants().filter_map(|n| n.text()).map(str::trim);
-        assert!(texts.clone().any(|text| text == "the paper: 1000"));
-        assert!(texts.any(|text| text == "1000" || text == "500"), "the axis reaches so far");
-        for wrong in [0.0, f64::NAN] {
-            chart.levels = vec![level(wrong)];
-            assert!(chart.to_svg().is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn what_no_measurement_gives_has_no_chart_and_what_is_just_possible_has_one() {
-        for (value, is_drawn) in [(5e29, true), (5e-30, true), (1e308, false), (5e-324, false)] {
-            for log in [true, false] {
-                let mut chart = chart(log, vec![point(1.0, value), point(2.0, value)]);
-                assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value} {log}");
-                chart.series[0].points = vec![point(1.0, 100.0)];
-                chart.levels = vec![Level { at: value, name: "aim".to_owned() }];
-                assert_eq!(chart.to_svg().is_ok(), is_drawn, "{value} {log}");
-            }
-        }
-    }
-
-    #[test]
-    fn what_goes_with_a_line_has_marks_of_its_colour_and_a_name_beside_the_chart() {
-        let marks = |below: Vec<Point>| {
-            let mut chart = chart(true, vec![point(1.0, 90.0), point(2.0, 100.0)]);
-            chart.series[0].below = below;
-            let svg = chart.to_svg().unwrap();
-            let document = roxmltree::Document::parse(&svg).unwrap();
-            let all = document.descendants();
-            let triangles = all.clone().filter(|n| n.has_tag_name("polygon")).count();
-            let named = all.filter_map(|n| n.text()).any(|text| text.trim() == "held");
-            (triangles, named)
-        };
-        assert_eq!(marks(Vec::new()), (0, false));
-        // Of both points, and the name's.
-        let marked = marks(vec![point(1.0, 40.0), point(2.0, 50.0)]);
-        assert_eq!(marked, (3, true));
-        let mut wrong = chart(true, vec![point(1.0, 90.0)]);
-        wrong.series[0].below = vec![point(1.0, 0.0)];
-        assert_eq!(wrong.to_svg(), Err(ChartError::Value("a < b".to_owned())));
-    }
-
-    fn point(x: f64, middle: f64) -> Point {
-        Point { x, low: middle * 0.9, middle, high: middle * 1.1, bound: false }
-    }
-
-    #[test]
-    fn a_bound_that_goes_with_a_line_is_hollow_too() {
-        // How polygons are filled: the points' and the name's.
-        let fills = |bound| -> Vec<String> {
-            let mut chart = chart(false, vec![point(1.0, 90.0), point(2.0, 100.0)]);
-            chart.series[0].below = vec![Point { bound, ..point(1.0, 50.0) }];
-            let svg = chart.to_svg().unwrap();
-            let document = roxmltree::Document::parse(&svg).unwrap();
-            let all = document.descendants().filter(|n| n.has_tag_name("polygon"));
-            all.filter_map(|n| n.attribute("fill")).map(str::to_owned).collect()
-        };
-        let (value, bound) = (fills(false), fills(true));
-        assert_eq!((value.len(), bound.len()), (2, 2), "{value:?} {bound:?}");
-        assert!(!value.contains(&"#FFFFFF".to_owned()), "{value:?}");
-        assert_eq!(bound.iter().filter(|fill| *fill == "#FFFFFF").count(), 1, "{bound:?}");
-    }
-
-    #[test]
-    fn a_bound_is_hollow_and_stands_where_a_value_would() {
-        // Where circles are, and whether they are coloured inside.
-        let circles = |bound| -> Vec<(String, bool)> {
-            let mut points = vec![point(1.0, 90.0), point(2.0, 100.0)];
-            points[1].bound = bound;
-            let svg = chart(false, points).to_svg().unwrap();
-            let document = roxmltree::Document::parse(&svg).unwrap();
-            let circles = document.descendants().filter(|n| n.has_tag_name("circle"));
-            let of = |n: roxmltree::Node<'_, '_>| {
-                let [x, y, fill] = ["cx", "cy", "fill"].map(|name| n.attribute(name).unwrap());
-                (format!("{x},{y}"), !["none", "#FFFFFF"].contains(&fill))
-            };
-            circles.map(of).collect()
-        };
-        let (values, with_bound) = (circles(false), circles(true));
-        assert_eq!(values.len(), 3, "two points, and the name's: {values:?}");
-        assert!(values.iter().all(|(_, coloured)| *coloured), "{values:?}");
-        let at = |wanted: &str| -> Vec<bool> {
-            let there = with_bound.iter().filter(|(at, _)| at == wanted);
-            there.map(|(_, coloured)| *coloured).collect()
-        };
-        assert_eq!(at(&values[0].0), [true], "a value, as before");
-        // White within a line that is the bound's own.
-        assert_eq!(at(&values[1].0), [false, false]);
-        assert_eq!(at(&values[2].0), [true], "the name's");
-    }
-
-    #[test]
-    fn a_chart_is_sound_svg_with_its_title_axes_and_names() {
-        for log in [false, true] {
-            let svg = chart(log, vec![point(1.0, 10.0), point(100.0, 2e7)]).to_svg().unwrap();
-            let document = roxmltree::Document::parse(&svg).unwrap();
-            let texts: Vec<_> =
-                document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
-            // Which axis is no even one is said beside it.
-            let axes =
-                if log { ["length (log scale)", "Mpps (log scale)"] } else { ["length", "Mpps"] };
-            for wanted in ["T & U", "a < b", "last"].into_iter().chain(axes) {
-                assert!(texts.contains(&wanted), "{wanted}: {texts:?}");
-            }
-            // Each text is an element's and its text node's.
-            let mut words: Vec<_> =
-                texts.iter().filter(|text| text.starts_with("word word")).collect();
-            words.dedup();
-            let words = words.iter();
-            assert_eq!(words.map(|text| text.split(' ').count()).collect::<Vec<_>>(), [30, 10]);
-        }
-    }
-
-    #[test]
-    fn values_without_a_place_are_refused() {
-        assert_eq!(chart(false, vec![]).to_svg(), Err(ChartError::Empty));
-        let bad = |log, value| chart(log, vec![point(1.0, value)]).to_svg();
-        assert_eq!(bad(true, 0.0), Err(ChartError::Value("a < b".to_owned())));
-        assert_eq!(bad(false, f64::NAN), Err(ChartError::Value("a < b".to_owned())));
-        assert!(bad(false, 0.0).is_ok());
-        let mut many = chart(false, vec![point(1.0, 1.0)]);
-        many.series = vec![many.series[0].clone(); MOST_SERIES + 1];
-        assert_eq!(many.to_svg(), Err(ChartError::Series(MOST_SERIES + 1)));
-    }
-
-    #[test]
-    fn places_that_were_measured_are_labelled() {
-        let svg = chart(true, vec![point(64.0, 1.0), point(1500.0, 2.0)]).to_svg().unwrap();
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let texts: Vec<_> =
-            document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
-        assert!(texts.contains(&"64") && texts.contains(&"1500"), "{texts:?}");
-    }
-
-    #[test]
-    fn kinds_have_their_names_and_no_line_between_them() {
-        let mut kinds = chart(false, vec![point(0.0, 1.0), point(1.0, 2.0)]);
-        let lines = |svg: &str| svg.matches("<polyline").count();
-        let joined = lines(&kinds.to_svg().unwrap());
-        kinds.x.names = ["FromDevice", "ToDevice"].map(str::to_owned).to_vec();
-        let svg = kinds.to_svg().unwrap();
-        assert!(svg.contains("FromDevice") && svg.contains("ToDevice"), "{svg}");
-        assert_eq!(lines(&svg) + 1, joined, "the line of the values is all that is not there");
-    }
-
-    #[test]
-    fn an_even_axis_begins_at_zero_and_bars_of_two_lines_stand_apart() {
-        let mut two = chart(false, vec![point(1.0, 90.0), point(2.0, 100.0)]);
-        two.series.push(two.series[0].clone());
-        let svg = two.to_svg().unwrap();
-        let document = roxmltree::Document::parse(&svg).unwrap();
-        let texts: Vec<_> =
-            document.descendants().filter_map(|n| n.text()).map(str::trim).collect();
-        assert!(texts.contains(&"0") && !texts.iter().any(|t| t.starts_with('-')), "{texts:?}");
-        let circles = document.descendants().filter(|n| n.has_tag_name("circle"));
-        let at: std::collections::BTreeSet<_> =
-            circles.filter_map(|n| Some((n.attribute("cx")?, n.attribute("cy")?))).collect();
-        assert_eq!(at.len(), 6, "two lines of two points, and two names: {at:?}");
-    }
-}
+mod tests;

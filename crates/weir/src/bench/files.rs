@@ -5,12 +5,11 @@ use super::sample::BenchError;
 use serde::Serialize;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Writes a file wholly, or leaves what was there, which has to be an ordinary file: a device or a folder is not written over.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
-    // Where it is a link, what it leads to.
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let path = leads_to(path);
     let failed = |source| BenchError::Write { path: path.clone(), source };
     let rights = match std::fs::metadata(&path) {
         Ok(about) if !about.is_file() => return Err(BenchError::NotOrdinary(path)),
@@ -26,6 +25,22 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
     }
     part.persist(&path).map_err(|e| failed(e.error))?;
     Ok(())
+}
+
+/// The most links that lead to each other, as the kernel has it.
+const LINKS: usize = 40;
+
+/// What a link leads to, also where that is not there yet; of what is no link, itself.
+fn leads_to(path: &Path) -> PathBuf {
+    if let Ok(path) = std::fs::canonicalize(path) {
+        return path;
+    }
+    let mut path = path.to_owned();
+    for _ in 0..LINKS {
+        let Ok(to) = std::fs::read_link(&path) else { break };
+        path = path.parent().unwrap_or(Path::new("")).join(to);
+    }
+    path
 }
 
 /// Whether a file can be made in a folder: to know it before anything is measured.
@@ -72,13 +87,19 @@ mod tests {
         symlink(at("page.md"), at("link")).unwrap();
         write_whole(&at("link"), "new").unwrap();
         write_whole(&at("other"), "new").unwrap();
+        // And where that is not there yet.
+        symlink("second", at("first")).unwrap();
+        symlink("page.new", at("second")).unwrap();
+        write_whole(&at("first"), "newest").unwrap();
         let read = |name: &str| std::fs::read_to_string(at(name)).unwrap();
+        assert!(at("first").is_symlink() && at("second").is_symlink());
+        assert_eq!(read("page.new"), "newest");
         assert_eq!(["page.md", "page.part", "other"].map(read), ["new", "somebody's", "new"]);
         assert!(at("link").is_symlink());
         let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("page.md"), 0o600);
         assert_ne!(mode("other") & 0o444, 0, "as usual, not as temporary files are");
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing is left beside");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 7, "nothing is left beside");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! figure's command; the cell before that one is what was found.
 
 use super::data::{self, Record};
-use super::shown::samples;
+use super::shown::{self, samples};
 use crate::bench::files::write_whole;
 use crate::bench::sample::{BenchError, finish};
 use std::io::ErrorKind;
@@ -20,7 +20,8 @@ pub struct EvidenceArgs {
     /// Writes the page anew, instead of printing it.
     #[arg(long)]
     write: bool,
-    /// Draws the figures' charts anew, from the samples that the folder has, into another (NAME.svg), and leaves the page alone.
+    /// Makes the figures' charts and tables anew, from the samples that the folder has, into another (NAME.svg, NAME.csv), and leaves the page
+    /// alone.
     #[arg(long, value_name = "FOLDER", conflicts_with = "write")]
     charts: Option<PathBuf>,
 }
@@ -71,9 +72,7 @@ fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
         .map_err(|source| BenchError::Write { path: folder.to_owned(), source })?;
     let mut failed = Vec::new();
     for record in records.iter().filter(|record| !record.series.is_empty()) {
-        let path = folder.join(format!("{}.svg", record.name));
-        let svg = record.chart().to_svg().map_err(BenchError::from);
-        if let Err(e) = svg.and_then(|svg| write_whole(&path, &svg)) {
+        if let Err(e) = shown::write(folder, record) {
             failed.push(format!("{}: {e}", record.name));
         }
     }
@@ -82,6 +81,10 @@ fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
 
 /// The line that says on what the figures were taken begins like this.
 const TAKEN: &str = "*Taken on* ";
+
+/// What begins like this stands in a line of its own.
+const PARTS: [&str; 4] =
+    ["The paper's trend", "Sustained of a source", "Left out: ", "Samples that failed: "];
 
 /// The page with what was found in it, and how many rows were filled.
 fn fill(text: &str, records: &[Record]) -> (String, usize) {
@@ -134,8 +137,11 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
     };
     let (at, record) = cells.iter().enumerate().find_map(|(i, cell)| Some((i, of(cell)?)))?;
     let found = at.checked_sub(1)?;
-    let finding = cell(&record.finding);
-    let cell = format!(" {finding} **({})** ", record.verdict);
+    let mut finding = cell(&record.finding);
+    for begin in PARTS {
+        finding = finding.replace(&format!(". {begin}"), &format!("<br>{begin}"));
+    }
+    let cell = format!(" **{}**: {finding} ", record.verdict);
     let cells: Vec<&str> = cells
         .iter()
         .enumerate()
@@ -220,12 +226,15 @@ mod tests {
         let page = "# E\n\n*Taken on* nothing yet.\n\n| Fig. 1 | big | *not taken yet* | `weir bench figure a` |\n\
                     | Fig. 2 | big | by hand | `weir bench chain` |\n| Fig. 3 | big | old | `weir bench figure b` |\n";
         let mut found = record("a");
-        found.finding = "3 |\n4 Mpps".to_owned();
+        found.finding = "3 |\n4 Mpps. Sustained of a source that does not wait: 2".to_owned();
         let (text, rows) = fill(page, &[found]);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(rows, 1);
         assert_eq!(not_filled(page, &[record("a")]), ["b"]);
-        assert_eq!(lines[4], "| Fig. 1 | big | 3 / 4 Mpps **(missed)** | `weir bench figure a` |");
+        assert_eq!(
+            lines[4],
+            "| Fig. 1 | big | **missed**: 3 / 4 Mpps<br>Sustained of a source that does not wait: 2 | `weir bench figure a` |"
+        );
         assert_eq!(lines[5..], page.lines().collect::<Vec<_>>()[5..]);
         assert!(lines[2].starts_with("*Taken on* a processor, 2 cores"), "{}", lines[2]);
         // Again: the same.
@@ -234,7 +243,7 @@ mod tests {
         let (text, _) = fill(&text, &[found]);
         assert_eq!(
             text.lines().nth(4),
-            Some("| Fig. 1 | big | 5 **(missed)** | `weir bench figure a` |")
+            Some("| Fig. 1 | big | **missed**: 5 | `weir bench figure a` |")
         );
     }
 
@@ -244,19 +253,21 @@ mod tests {
         let mut found = record("a");
         found.finding = "5".to_owned();
         let (text, rows) = fill(page, &[found]);
-        let new = "# E\r\n| Fig. 1 | a \\| b | 5 **(missed)** | `weir bench figure a` |\r\nthe end";
+        let new = "# E\r\n| Fig. 1 | a \\| b | **missed**: 5 | `weir bench figure a` |\r\nthe end";
         assert_eq!((text.as_str(), rows), (new, 1));
     }
 
     #[test]
-    fn charts_are_drawn_anew_of_what_has_samples() {
+    fn charts_and_tables_are_made_anew_of_what_has_samples() {
         let folder = crate::bench::own::Folder::new("weir-charts").unwrap();
         let mut with = record("unf-7");
         crate::bench::figure::data::add(&mut with.series, "a", 1.0, sample(3.0));
         let to = folder.path().join("charts");
         draw(&[with, record("unf-8")], &to).unwrap();
         let there = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
-        assert_eq!(there.collect::<Vec<_>>(), ["unf-7.svg"]);
+        let mut there: Vec<_> = there.collect();
+        there.sort();
+        assert_eq!(there, ["unf-7.csv", "unf-7.svg"]);
     }
 
     #[test]

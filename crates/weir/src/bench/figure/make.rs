@@ -162,7 +162,10 @@ impl Run<'_> {
             return None;
         }
         let there = data::read(&self.path(figure)).ok()?;
-        there.is_of(&self.machine, &self.to.sampling).then_some(there)
+        // Samples that are not there would count as taken.
+        let says =
+            !(there.series.is_empty() && there.left_out.is_empty() && there.failed.is_empty());
+        (says && there.is_of(&self.machine, &self.to.sampling)).then_some(there)
     }
 
     /// What another run has left in the folder stays, unless it is asked for anew.
@@ -229,8 +232,10 @@ impl Run<'_> {
         (record.verdict, record.finding) = self::told(figure, &record);
         record.write(&self.path(figure))?;
         self.begun.insert(figure.name);
-        // What cannot be shown costs no further rounds: it is told at the end, as it cannot be shown then either.
-        let _ = shown::write(&self.to.out, &record);
+        // What cannot be shown costs no further rounds; a run that is interrupted has no end to tell it at.
+        if let Err(e) = shown::write(&self.to.out, &record) {
+            crate::complain!("weir bench: {}: {e}", record.name);
+        }
         Ok(record)
     }
 

@@ -1,6 +1,6 @@
 //! A figure as it is shown: as a table and as a chart, each with where, how and of what the samples were taken.
 
-use super::data::{Place, Record, Series, Taken};
+use super::data::{Held, Place, Record, Series, Taken};
 use super::{catalog, held};
 use crate::bench::files::write_whole;
 use crate::bench::sample::{BenchError, spread};
@@ -59,7 +59,7 @@ const COLUMNS: &str = "# sample: from 0 at each place; round: from 1, samples of
 # load, lost: packets a second that were offered, and the part of them missing at the end; p99, p99.9: of the same packets as a median, in its unit
 # round_trip: of a word between the cores, 0 where one core was used; pace: a step of work that is none of Weir's; each before and after the sample
 # not_granted: no worker was in the real-time class although it was wanted; cpu_ns_per_packet: processor time of all threads that take part
-# sustained: the rate that was searched for beside the value, in its unit; sustained_open: that search's bounds
+# sustained: the rate that was searched for beside the value, in its unit; sustained_open: that search ended with its bounds further apart than they should be; sustained_width: how far that is, as a part of the upper one
 ";
 
 impl Record {
@@ -68,7 +68,7 @@ impl Record {
         let mut out = self.commented();
         out.push_str(COLUMNS);
         out.push_str(
-            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,pace_before_ns,pace_after_ns\n",
+            "series,x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,sustained_width,pace_before_ns,pace_after_ns\n",
         );
         for series in &self.series {
             for place in &series.places {
@@ -78,11 +78,11 @@ impl Record {
                     let tail = sample.tail.map(|tail| tail.map(|value| value.to_string()));
                     let [p99, p999] = tail.unwrap_or_default();
                     let (load, lost) = sample.load.unzip();
-                    let held = sample.sustained.map(|held| (held.value, held.open)).unzip();
+                    let held = |of: fn(Held) -> String| sample.sustained.map(of);
                     // Writing to a string cannot fail.
                     let _ = writeln!(
                         out,
-                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999},{},{},{pace_before},{pace_after}",
+                        "{},{},{i},{},{},{},{},{},{},{before},{after},{},{},{p99},{p999},{},{},{},{pace_before},{pace_after}",
                         quoted(&series.name),
                         place.x,
                         sample.round,
@@ -93,8 +93,9 @@ impl Record {
                         or_empty(lost),
                         sample.not_granted,
                         or_empty(sample.cpu_ns),
-                        or_empty(held.0),
-                        or_empty(held.1)
+                        or_empty(held(|held| held.value.to_string())),
+                        or_empty(held(|held| held.open.to_string())),
+                        or_empty(held(|held| held.width.to_string()))
                     );
                 }
             }
@@ -205,8 +206,9 @@ impl Record {
             points.sort_by(|a, b| a.x.total_cmp(&b.x));
             points
         };
-        // On a logarithmic axis 0 has no place: it stands at its foot.
-        let foot = if self.y.log { self.foot() } else { 0.0 };
+        // Samples of an earlier program are shown as this one's are. On a logarithmic axis 0 has no place: it stands at its foot.
+        let log = catalog::named(&self.name).map_or(self.y.log, |figure| figure.y.axis().log);
+        let foot = if log { self.foot() } else { 0.0 };
         let below = |series: &Series| {
             let point = |p: &Place| {
                 let (values, bound) = p.held()?;
@@ -239,18 +241,18 @@ impl Record {
                 format!("Claim: {}", self.claim),
                 format!("Verdict: {}", self.verdict),
                 format!("Seen: {}", self.finding),
-                format!(
-                    "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{marks}{hollow} {}; {}; Weir {}.",
-                    samples(self.effort.samples),
-                    if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
-                    self.machine.line(),
-                    self.class(),
-                    self.version
-                ),
             ],
+            small: vec![format!(
+                "Points are medians of {}{}, bars reach from the least to the most; those of one place stand side by side.{marks}{hollow} {}; {}; Weir {}.",
+                samples(self.effort.samples),
+                if self.failed.is_empty() { "" } else { ", of fewer where some failed" },
+                self.machine.line(),
+                self.class(),
+                self.version
+            )],
             x: self.x.clone(),
             // A search may have found nothing: zero is on no logarithmic axis.
-            y: Axis { log: self.y.log && lines.iter().all(is_above_zero), ..self.y.clone() },
+            y: Axis { log: log && lines.iter().all(is_above_zero), ..self.y.clone() },
             series: lines,
             below: "sustained rate, searched for".to_owned(),
             levels: levels.map(|(at, name)| Level { at: *at, name: (*name).to_owned() }).collect(),
@@ -325,9 +327,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,pace_before_ns,pace_after_ns",
-                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25,2.5,true,5,5",
-                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,,,,5,5",
+                "x,sample,round,value,none,open,load,lost,round_trip_before_ns,round_trip_after_ns,not_granted,cpu_ns_per_packet,p99,p99.9,sustained,sustained_open,sustained_width,pace_before_ns,pace_after_ns",
+                "\"a \"\"b\"\"\",4,0,3,3,false,true,9000000,0.25,1,2,false,40,7.5,9.25,2.5,true,0.05,5,5",
+                "\"a \"\"b\"\"\",4,1,0,5,true,false,,,1,2,false,,,,,,,5,5",
             ]
         );
     }
@@ -365,7 +367,7 @@ mod tests {
             let mut figure = record("a");
             samples.into_iter().for_each(|s| add(&mut figure.series, "a", 4.0, s));
             let chart = figure.chart();
-            let is_told = chart.notes.iter().any(|note| note.contains(HOLLOW));
+            let is_told = chart.small.iter().any(|note| note.contains(HOLLOW));
             assert_eq!(chart.series[0].points[0].bound, is_told);
             is_told
         };
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!([0, 1, 5].map(samples), ["0 samples", "1 sample", "5 samples"]);
         let mut figure = record("a");
         figure.effort.samples = 1;
-        assert!(figure.chart().notes.iter().any(|note| note.contains("medians of 1 sample,")));
+        assert!(figure.chart().small.iter().any(|note| note.contains("medians of 1 sample,")));
         assert!(figure.csv().contains("# samples: 1 sample of 0.4 s"), "{}", figure.csv());
     }
 }

@@ -150,7 +150,7 @@ pub const ALL: &[Figure] = &[
         claim: "on one core the pipeline wins over run to completion as the chain grows",
         set_up: "n TtlDecrements on one core, fused (run to completion) and each in a process of its own (pipelined); generator and sink on the other core.",
         x: LENGTH,
-        y: MPPS,
+        y: FAR_BELOW,
         seconds: 53,
         measure: Throughput(unf::completion),
         judge: unf::judge_completion,

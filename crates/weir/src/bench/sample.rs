@@ -144,6 +144,8 @@ pub enum BenchError {
     Figure { path: PathBuf, source: serde_json::Error },
     #[error("{} is no figure's file: it is no ordinary file, or of more than 100 MiB", .0.display())]
     NoFile(PathBuf),
+    #[error("{} has no samples, and does not say why", .0.display())]
+    Hollow(PathBuf),
     #[error("{} is no such figure's file: it says that it is of {name:?}", path.display())]
     OtherFigure { path: PathBuf, name: String },
     #[error("there is no figure '{0}'; weir bench figure --list says which there are")]

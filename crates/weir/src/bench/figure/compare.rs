@@ -24,7 +24,7 @@ const NAMED: usize = 5;
 
 /// The rule, for who reads what came of it.
 pub const RULE: &str = "A place differs when the error bars of both runs do not touch; those of sustained rates reach up to the upper bound. Of five samples, bars of the same do not touch once in 126 times by chance; a figure agrees when no more \
-                        places differ than chance gives 99 of 100 figures (of two to about 19 places one, of more two); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
+                        places differ than chance gives 99 of 100 figures (how many that are is said); what arrives at full load and what is sustained are judged apart, as they are of the same graphs. The whole run agrees when no more figures differ than chance gives 99 of 100 runs and none plainly. Places of the same measurements count as one. Places at which words crossed cores at \
                         another speed (the middle halves of all times more than a fifth apart), of which samples failed or that only one run has are not counted; where they are more than the others (but for what only this run has), nothing is compared. Of rates that are sustained places are compared where most searches found both bounds and none held nothing: bars of others are made by where searches ended. Bars may lie apart by as much as the cores took longer or shorter, at the median of a figure's samples, for work that is always the same and none of Weir's; where that is more than a fifth, nothing is compared.";
 
 /// What came of one figure.
@@ -150,8 +150,7 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
         return (Outcome::Open, "another machine".to_owned(), Vec::new());
     }
     if !before.effort.is_like(&now.effort) {
-        let text =
-            "other samples: of another number or length, or other rings, pool, class or cores";
+        let text = "other samples: of another number or length, taken in another way, or with other rings, pool, class or cores";
         return (Outcome::Open, text.to_owned(), Vec::new());
     }
     let machine = Drift::between(before, now);
@@ -202,9 +201,11 @@ fn one(before: &Record, now: &Record) -> (Outcome, String, Vec<Beyond>) {
             None => groups.push(Group { first: place, is_held, places: vec![(change, differs)] }),
         }
     }
-    let builds = match before.version == now.version {
-        true => String::new(),
-        false => format!("{} against {}; ", now.version, before.version),
+    let builds = match (before.version == now.version, before.effort.program == now.effort.program)
+    {
+        (false, _) => format!("{} against {}; ", now.version, before.version),
+        (true, false) => format!("another build of {}; ", now.version),
+        (true, true) => String::new(),
     };
     let counted: usize = groups.iter().map(|g| g.places.len()).sum();
     let (gone, new) = (only(&before.series, &now.series), only(&now.series, &before.series));

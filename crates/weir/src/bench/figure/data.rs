@@ -239,6 +239,13 @@ impl Verdict {
     }
 }
 
+/// Which way samples are taken and rates searched for; another number when that changes what they are.
+const METHOD: u32 = 1;
+
+fn first_method() -> u32 {
+    1
+}
+
 /// How samples were taken.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Taken {
@@ -251,6 +258,9 @@ pub struct Taken {
     pub cores: [usize; 2],
     /// This program, by a hash of its file: a changed one measures again.
     pub program: u64,
+    /// The way ([`METHOD`]); files without it are of the first.
+    #[serde(default = "first_method")]
+    pub method: u32,
     /// What else can be had here: rivals, and root's rights.
     #[serde(default)]
     pub had: Vec<String>,
@@ -259,9 +269,9 @@ pub struct Taken {
 impl Taken {
     /// Whether samples were taken in the same way, by whatever program, and whatever else was there.
     pub fn is_like(&self, other: &Taken) -> bool {
-        let Taken { samples, seconds, ring, pool, real_time, cores, program: _, had: _ } = self;
-        (*samples, *seconds, *ring, *pool, *real_time, *cores)
-            == (other.samples, other.seconds, other.ring, other.pool, other.real_time, other.cores)
+        // Programs differ, that is what is compared, and so may what else is there.
+        let alike = Taken { program: other.program, had: other.had.clone(), ..self.clone() };
+        alike == *other
     }
 }
 
@@ -275,6 +285,7 @@ impl From<&SampleArgs> for Taken {
             real_time: !args.no_real_time,
             cores: [args.device_core, args.chain_core],
             program: program(),
+            method: METHOD,
             had: super::rivals::had(),
         }
     }
@@ -323,6 +334,11 @@ impl Record {
         let mut wanted = Taken::from(args);
         wanted.samples = self.effort.samples.min(wanted.samples.max(1));
         self.machine == *machine && self.version == VERSION && self.effort == wanted
+    }
+
+    /// Whether it has samples, or says why there are none: else samples that are not there would count as taken.
+    pub fn tells_something(&self) -> bool {
+        !(self.series.is_empty() && self.left_out.is_empty() && self.failed.is_empty())
     }
 
     /// Takes in what one more round gave; `left_out`: what could not be had, in it or before. What there is stays, whatever failed in
@@ -439,6 +455,7 @@ pub(super) mod tests {
             real_time: true,
             cores: [0, 1],
             program: 7,
+            method: METHOD,
             had: Vec::new(),
         };
         Record {
@@ -521,6 +538,19 @@ pub(super) mod tests {
         let mut series = Vec::new();
         lines.iter().for_each(|name| add(&mut series, name, 1.0, sample(1.0)));
         series
+    }
+
+    #[test]
+    fn what_has_neither_samples_nor_a_reason_tells_nothing() {
+        let mut figure = record("a");
+        assert!(!figure.tells_something());
+        figure.left_out = vec!["a rival (not installed)".to_owned()];
+        assert!(figure.tells_something());
+        let mut figure = record("a");
+        Failed::count(&mut figure.failed, "b", 1.0, "it hung");
+        assert!(figure.tells_something());
+        let series = round(&["a"]);
+        assert!(Record { series, ..record("a") }.tells_something());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::data::{self, Record};
 use super::shown::{self, samples};
+use super::{catalog, make};
 use crate::bench::files::write_whole;
 use crate::bench::sample::{BenchError, finish};
 use std::io::ErrorKind;
@@ -20,8 +21,8 @@ pub struct EvidenceArgs {
     /// Writes the page anew, instead of printing it.
     #[arg(long)]
     write: bool,
-    /// Makes the figures' charts and tables anew, from the samples that the folder has, into another (NAME.svg, NAME.csv), and leaves the page
-    /// alone.
+    /// Makes the figures' charts, tables and findings anew, from the samples that the folder has, into another (NAME.svg, NAME.csv,
+    /// NAME.json), and leaves the page alone.
     #[arg(long, value_name = "FOLDER", conflicts_with = "write")]
     charts: Option<PathBuf>,
 }
@@ -33,6 +34,7 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     let data::Figures { records, damaged } = data::read_all(&args.data)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
+    let records: Vec<Record> = records.into_iter().map(retold).collect();
     if let Some(folder) = &args.charts {
         return draw(&records, folder);
     }
@@ -66,13 +68,21 @@ fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Draws what there are samples of.
+/// As this program judges samples, whichever took them.
+fn retold(record: Record) -> Record {
+    let Some(figure) = catalog::named(&record.name) else { return record };
+    let (verdict, finding) = make::told(figure, &record);
+    Record { verdict, finding, ..record }
+}
+
+/// Draws what there are samples of, and writes down what there is.
 fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
     std::fs::create_dir_all(folder)
         .map_err(|source| BenchError::Write { path: folder.to_owned(), source })?;
     let mut failed = Vec::new();
-    for record in records.iter().filter(|record| !record.series.is_empty()) {
-        if let Err(e) = shown::write(folder, record) {
+    for record in records {
+        let path = folder.join(format!("{}.json", record.name));
+        if let Err(e) = record.write(&path).and_then(|()| shown::write(folder, record)) {
             failed.push(format!("{}: {e}", record.name));
         }
     }
@@ -267,7 +277,30 @@ mod tests {
         let there = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
         let mut there: Vec<_> = there.collect();
         there.sort();
-        assert_eq!(there, ["unf-7.csv", "unf-7.svg"]);
+        let wanted = ["unf-7.csv", "unf-7.json", "unf-7.svg", "unf-8.csv", "unf-8.json"];
+        assert_eq!(there, wanted, "without samples there is no chart");
+    }
+
+    #[test]
+    fn findings_are_what_this_program_says_of_the_samples() {
+        let mut old = record("grow-lookup");
+        for rules in [10.0, 1e4, 1e5] {
+            for _ in 0..5 {
+                crate::bench::figure::data::add(
+                    &mut old.series,
+                    "classifier alone",
+                    rules,
+                    sample(7.0),
+                );
+            }
+        }
+        let told = retold(old.clone());
+        assert_eq!(told.verdict, crate::bench::figure::data::Verdict::Reached);
+        assert!(told.finding.starts_with("7 ns a packet with 10 rules"), "{}", told.finding);
+        assert_eq!(told.csv().lines().count(), old.csv().lines().count());
+        // Of none that it does not know.
+        let unknown = retold(record("a"));
+        assert_eq!((unknown.finding, unknown.verdict), (record("a").finding, record("a").verdict));
     }
 
     #[test]

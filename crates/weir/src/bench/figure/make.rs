@@ -162,10 +162,7 @@ impl Run<'_> {
             return None;
         }
         let there = data::read(&self.path(figure)).ok()?;
-        // Samples that are not there would count as taken.
-        let says =
-            !(there.series.is_empty() && there.left_out.is_empty() && there.failed.is_empty());
-        (says && there.is_of(&self.machine, &self.to.sampling)).then_some(there)
+        (there.tells_something() && there.is_of(&self.machine, &self.to.sampling)).then_some(there)
     }
 
     /// What another run has left in the folder stays, unless it is asked for anew.
@@ -176,7 +173,11 @@ impl Run<'_> {
         });
         let all = figures.iter().copied().chain(bases);
         for figure in all.clone().filter(|figure| !self.to.fresh && self.path(figure).exists()) {
-            data::read(&self.path(figure)).map_err(|e| BenchError::Damaged(Box::new(e)))?;
+            let path = self.path(figure);
+            let there = data::read(&path).map_err(|e| BenchError::Damaged(Box::new(e)))?;
+            if !there.tells_something() {
+                return Err(BenchError::Damaged(Box::new(BenchError::Hollow(path))));
+            }
         }
         let is_others = |figure: &&Figure| {
             self.path(figure).exists() && !self.to.fresh && self.kept(figure).is_none()
@@ -332,7 +333,7 @@ fn empty(figure: &Figure, machine: &Machine, to: &OutArgs) -> Record {
 }
 
 /// What the samples say, which of them failed, and what there are none of.
-fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
+pub fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
     let left_out = record.left_out.join("; ");
     let failed = Failed::told(&record.failed, record.effort.samples);
     if record.series.is_empty() {

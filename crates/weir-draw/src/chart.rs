@@ -2,6 +2,7 @@
 
 mod scale;
 
+use crate::svg::plain;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
@@ -141,6 +142,32 @@ impl Chart {
     /// # Errors
     /// There is nothing that can be drawn.
     pub fn to_svg(&self) -> Result<String, ChartError> {
+        self.plain().drawn()
+    }
+
+    /// The same without characters that no XML has.
+    fn plain(&self) -> Chart {
+        let axis = |axis: &Axis| Axis {
+            label: plain(&axis.label),
+            names: axis.names.iter().map(|name| plain(name)).collect(),
+            ..axis.clone()
+        };
+        let all = |texts: &[String]| texts.iter().map(|text| plain(text)).collect();
+        let series = self.series.iter();
+        let levels = self.levels.iter();
+        Chart {
+            title: plain(&self.title),
+            notes: all(&self.notes),
+            small: all(&self.small),
+            x: axis(&self.x),
+            y: axis(&self.y),
+            series: series.map(|s| Series { name: plain(&s.name), ..s.clone() }).collect(),
+            below: plain(&self.below),
+            levels: levels.map(|l| Level { name: plain(&l.name), ..l.clone() }).collect(),
+        }
+    }
+
+    fn drawn(&self) -> Result<String, ChartError> {
         if self.series.len() > MOST_SERIES {
             return Err(ChartError::Series(self.series.len()));
         }

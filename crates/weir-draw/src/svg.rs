@@ -157,10 +157,21 @@ fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
             '"' => out.push_str("&quot;"),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
-            c => out.push(c),
+            c => out.push(in_xml(c)),
         }
     }
     out
+}
+
+/// Text whose control characters, and what else no XML 1.0 has, are shown as a replacement.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(in_xml).collect()
+}
+
+fn in_xml(c: char) -> char {
+    match c {
+        '\n' | '\t' => c,
+        c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => '\u{fffd}',
+        c => c,
+    }
 }

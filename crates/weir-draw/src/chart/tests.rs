@@ -140,6 +140,23 @@ fn a_chart_is_sound_svg_with_its_title_axes_and_names() {
 }
 
 #[test]
+fn characters_that_no_xml_has_spoil_no_chart() {
+    let mut odd = chart(false, vec![point(1.0, 90.0), point(2.0, 100.0)]);
+    let text = "a\u{1b}[31m\0b\u{fffe}";
+    odd.title = text.to_owned();
+    odd.notes.push(text.to_owned());
+    odd.small.push(text.to_owned());
+    odd.series[0].name = text.to_owned();
+    odd.y.label = text.to_owned();
+    odd.levels = vec![Level { at: 95.0, name: text.to_owned() }];
+    let svg = odd.to_svg().unwrap();
+    let document = roxmltree::Document::parse(&svg).unwrap();
+    let texts =
+        document.descendants().filter(|n| n.is_text() && n.text().unwrap().contains("[31m"));
+    assert_eq!(texts.count(), 6);
+}
+
+#[test]
 fn values_without_a_place_are_refused() {
     assert_eq!(chart(false, vec![]).to_svg(), Err(ChartError::Empty));
     let bad = |log, value| chart(log, vec![point(1.0, value)]).to_svg();

@@ -2,14 +2,16 @@
 
 use super::own;
 use super::sample::BenchError;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde::Serialize;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
+use std::io::{Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Writes a file wholly, or leaves what was there, which has to be an ordinary file: a device or a folder is not written over.
 pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
-    let path = leads_to(path);
+    let path = leads_to(path)?;
     let failed = |source| BenchError::Write { path: path.clone(), source };
     let rights = match std::fs::metadata(&path) {
         Ok(about) if !about.is_file() => return Err(BenchError::NotOrdinary(path)),
@@ -31,16 +33,53 @@ pub fn write_whole(path: &Path, text: &str) -> Result<(), BenchError> {
 const LINKS: usize = 40;
 
 /// What a link leads to, also where that is not there yet; of what is no link, itself.
-fn leads_to(path: &Path) -> PathBuf {
+fn leads_to(path: &Path) -> Result<PathBuf, BenchError> {
     if let Ok(path) = std::fs::canonicalize(path) {
-        return path;
+        return Ok(path);
     }
-    let mut path = path.to_owned();
+    let mut at = path.to_owned();
     for _ in 0..LINKS {
-        let Ok(to) = std::fs::read_link(&path) else { break };
-        path = path.parent().unwrap_or(Path::new("")).join(to);
+        let Ok(to) = std::fs::read_link(&at) else { return Ok(at) };
+        at = at.parent().unwrap_or(Path::new("")).join(to);
     }
-    path
+    Err(BenchError::Write { path: path.to_owned(), source: Errno::LOOP.into() })
+}
+
+/// What an ordinary file has, which is `most` bytes at most: a device or a pipe has no end, and of what the kernel makes up as it is read nobody
+/// knows how much it is.
+pub fn read_whole(path: &Path, most: u64) -> Result<Vec<u8>, BenchError> {
+    let failed = |source| BenchError::Read { path: path.to_owned(), source };
+    let waits_for_nobody = OFlags::NONBLOCK.bits().cast_signed();
+    let open = std::fs::OpenOptions::new().read(true).custom_flags(waits_for_nobody).open(path);
+    let file = open.map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
+    let mut bytes = Vec::new();
+    if about.is_file() && about.len() <= most {
+        file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() as u64 <= most {
+            return Ok(bytes);
+        }
+    }
+    Err(BenchError::NoFile { path: path.to_owned(), most })
+}
+
+/// What is there and is no ordinary file is not written over: to know it before anything is measured.
+pub fn may_write(path: &Path) -> Result<(), BenchError> {
+    let path = leads_to(path)?;
+    match std::fs::metadata(&path) {
+        Ok(about) if !about.is_file() => Err(BenchError::NotOrdinary(path)),
+        _ => Ok(()),
+    }
+}
+
+/// Removes what may not be there.
+pub fn remove(path: &Path) -> Result<(), BenchError> {
+    match std::fs::remove_file(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(BenchError::Write { path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether a file can be made in a folder: to know it before anything is measured.
@@ -99,7 +138,34 @@ mod tests {
         let mode = |name: &str| std::fs::metadata(at(name)).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode("page.md"), 0o600);
         assert_ne!(mode("other") & 0o444, 0, "as usual, not as temporary files are");
+        // One that leads to itself leads nowhere, and stays.
+        symlink("ring", at("ring")).unwrap();
+        assert!(matches!(write_whole(&at("ring"), "new"), Err(BenchError::Write { .. })));
+        assert!(at("ring").is_symlink() && may_write(&at("ring")).is_err());
+        std::fs::remove_file(at("ring")).unwrap();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 7, "nothing is left beside");
+    }
+
+    #[test]
+    fn what_has_no_end_or_is_too_long_is_not_read() {
+        let folder = Folder::new("weir-read").unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("file"), "1234").unwrap();
+        assert_eq!(read_whole(&at("file"), 4).unwrap(), b"1234");
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), rustix::fs::Mode::RWXU).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        // Of it the kernel says that it has no bytes.
+        symlink("/proc/self/status", at("status")).unwrap();
+        for name in ["pipe", "zero", "status"] {
+            assert!(matches!(read_whole(&at(name), 4), Err(BenchError::NoFile { .. })), "{name}");
+            let is_file = std::fs::metadata(at(name)).unwrap().is_file();
+            assert_eq!(may_write(&at(name)).is_ok(), is_file, "{name}");
+        }
+        assert!(matches!(read_whole(&at("file"), 3), Err(BenchError::NoFile { .. })));
+        assert!(matches!(read_whole(&at("gone"), 3), Err(BenchError::Read { .. })));
+        remove(&at("file")).unwrap();
+        remove(&at("file")).unwrap();
+        assert!(remove(folder.path()).is_err());
     }
 
     #[test]

@@ -142,10 +142,14 @@ pub enum BenchError {
     Damaged(Box<BenchError>),
     #[error("{} is no figure's file: {source}", path.display())]
     Figure { path: PathBuf, source: serde_json::Error },
-    #[error("{} is no figure's file: it is no ordinary file, or of more than 100 MiB", .0.display())]
-    NoFile(PathBuf),
-    #[error("{} has no samples, and does not say why", .0.display())]
-    Hollow(PathBuf),
+    #[error("{} is not read: it is no ordinary file, or of more than {} MiB", path.display(), most >> 20)]
+    NoFile { path: PathBuf, most: u64 },
+    #[error("--charts is the folder that the samples are in: choose another")]
+    Onto,
+    #[error("{} has other samples, which would be lost: choose another folder, or remove it", .0.display())]
+    Held(PathBuf),
+    #[error("{} is no figure's file: {why}", path.display())]
+    Unsound { path: PathBuf, why: &'static str },
     #[error("{} is no such figure's file: it says that it is of {name:?}", path.display())]
     OtherFigure { path: PathBuf, name: String },
     #[error("there is no figure '{0}'; weir bench figure --list says which there are")]
@@ -227,7 +231,7 @@ pub static KEPT: OnceLock<&str> = OnceLock::new();
 
 /// At Ctrl-C the session gets its place among others back, as at the end, and what would outlive this process is gone before it; workers end
 /// with it.
-fn restore_when_interrupted() {
+pub fn restore_when_interrupted() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Without it only that is missing.
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]) else {

@@ -76,6 +76,13 @@ pub struct Figure {
     pub judge: fn(&[Series]) -> (Verdict, String),
 }
 
+impl Figure {
+    /// Whether nobody says what it should show.
+    pub fn claims_nothing(&self) -> bool {
+        self.claim.starts_with("none")
+    }
+}
+
 const LENGTH: Scale = Scale::of("µNFs in the chain");
 const MPPS: Scale = Scale::of("million packets a second");
 /// The same where what is looked at is far below the limit that is drawn with it.

@@ -383,21 +383,30 @@ fn turned(before: &Record, now: &Record) -> String {
     } else {
         let told = |holds: bool| if holds { "held" } else { "did not hold" };
         let which = if are.len() > 1 { "a" } else { "the" };
-        for (was, _) in were.iter().zip(&are).filter(|(was, is)| was != is) {
-            text += &format!(
-                "; {which} trend of the paper's {} before, and now it is the other way",
-                told(*was)
-            );
+        for (was, is) in were.into_iter().zip(are) {
+            // What could not be judged has not turned.
+            if let (Some(was), Some(is)) = (was, is)
+                && was != is
+            {
+                text += &format!(
+                    "; {which} trend of the paper's {} before, and now it is the other way",
+                    told(was)
+                );
+            }
         }
     }
     text
 }
 
-/// Which of the paper's trends hold, as a finding tells them in their order.
-fn trends(record: &Record) -> Vec<bool> {
+/// Which of the paper's trends hold, as a finding tells them in their order; `None`: it could not be judged.
+fn trends(record: &Record) -> Vec<Option<bool>> {
     let after = record.finding.split("The paper's trend (").skip(1);
     // What comes next, if anything, is another trend's.
-    after.map(|told| !told.contains(") does not hold here")).collect()
+    let holds = |told: &str| match told.contains(") does not hold here") {
+        true => Some(false),
+        false => told.contains(") holds here").then_some(true),
+    };
+    after.map(holds).collect()
 }
 
 /// How many places one run has and the other has not.

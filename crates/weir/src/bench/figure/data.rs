@@ -1,6 +1,6 @@
 //! What a figure is made of: samples, where they were taken, and what they say.
 
-use crate::bench::files::write_whole;
+use crate::bench::files::{read_whole, write_whole};
 use crate::bench::machine::Machine;
 use crate::bench::mood::Around;
 use crate::bench::sample::{BenchError, Measured, SampleArgs, spread};
@@ -196,7 +196,7 @@ impl Failed {
     pub fn left(all: &[Failed], samples: usize) -> usize {
         let of = |at: &Failed| {
             let same = all.iter().filter(|f| f.line == at.line && f.x == at.x);
-            samples.saturating_sub(same.map(|f| f.times).sum())
+            samples.saturating_sub(same.map(|f| f.times).fold(0, usize::saturating_add))
         };
         all.iter().map(of).min().unwrap_or(samples)
     }
@@ -220,6 +220,8 @@ pub enum Verdict {
     TooFew,
     /// The machine lacks what the paper's set-up had: nothing is claimed of it.
     DifferentSetUp,
+    /// Nobody claims anything that it could reach.
+    NoClaim,
 }
 
 impl std::fmt::Display for Verdict {
@@ -229,6 +231,7 @@ impl std::fmt::Display for Verdict {
             Verdict::Missed => "missed",
             Verdict::TooFew => "too few samples for a verdict",
             Verdict::DifferentSetUp => "different set-up",
+            Verdict::NoClaim => "no claim",
         })
     }
 }
@@ -336,9 +339,33 @@ impl Record {
         self.machine == *machine && self.version == VERSION && self.effort == wanted
     }
 
-    /// Whether it has samples, or says why there are none: else samples that are not there would count as taken.
-    pub fn tells_something(&self) -> bool {
-        !(self.series.is_empty() && self.left_out.is_empty() && self.failed.is_empty())
+    /// Why it cannot be what a run left: who judges and draws it relies on that.
+    fn unsound(&self) -> Option<&'static str> {
+        let samples = self.effort.samples;
+        let places = || self.series.iter().flat_map(|line| &line.places);
+        let is_hollow = self.series.iter().any(|line| line.places.is_empty())
+            || places().any(|place| place.samples.is_empty());
+        let says = !(self.series.is_empty() && self.left_out.is_empty() && self.failed.is_empty());
+        let is_negative = || places().flat_map(|place| &place.samples).any(|s| s.value < 0.0);
+        if !says {
+            Some("it has no samples, and does not say why")
+        } else if is_hollow {
+            Some("it has lines or places without samples")
+        } else if samples > MOST_SAMPLES || places().any(|place| place.samples.len() > samples) {
+            Some("it has more samples of a place than it says")
+        } else if self.failed.len() > MOST_FAILED || self.failed.iter().any(|f| f.times > samples) {
+            Some("more of its samples failed than were taken")
+        } else if is_negative() {
+            Some("it has values below zero")
+        } else {
+            None
+        }
+    }
+
+    /// Whether another tells the same samples, whatever it says of them.
+    pub fn is_of_same_samples(&self, other: &Record) -> bool {
+        let all = |record: &Record| serde_json::to_string(&record.series).unwrap_or_default();
+        (&self.machine, &self.effort) == (&other.machine, &other.effort) && all(self) == all(other)
     }
 
     /// Takes in what one more round gave; `left_out`: what could not be had, in it or before. What there is stays, whatever failed in
@@ -362,20 +389,21 @@ impl Record {
     }
 }
 
+/// The most samples of a place, which is what can be asked for, and the most places at which some failed.
+const MOST_SAMPLES: usize = 10_000;
+const MOST_FAILED: usize = 10_000;
+
 /// The most bytes that a figure's file has; they have a tenth of a megabyte.
 const MOST_BYTES: u64 = 100 << 20;
 
 /// Reads a figure's file, which has the figure's name.
 pub fn read(path: &Path) -> Result<Record, BenchError> {
-    let failed = |source| BenchError::Read { path: path.to_owned(), source };
-    // A device or a pipe would have no end.
-    let about = std::fs::metadata(path).map_err(failed)?;
-    if !about.is_file() || about.len() > MOST_BYTES {
-        return Err(BenchError::NoFile(path.to_owned()));
-    }
-    let text = std::fs::read(path).map_err(failed)?;
+    let text = read_whole(path, MOST_BYTES)?;
     let record: Record = serde_json::from_slice(&text)
         .map_err(|source| BenchError::Figure { path: path.to_owned(), source })?;
+    if let Some(why) = record.unsound() {
+        return Err(BenchError::Unsound { path: path.to_owned(), why });
+    }
     match path.file_stem().is_some_and(|stem| stem == record.name.as_str()) {
         true => Ok(record),
         false => Err(BenchError::OtherFigure { path: path.to_owned(), name: record.name }),
@@ -397,7 +425,8 @@ pub fn read_all(folder: &Path) -> Result<Figures, BenchError> {
         .map_err(|source| BenchError::Read { path: folder.to_owned(), source })?;
     let there = super::catalog::all().map(|figure| folder.join(format!("{}.json", figure.name)));
     let (mut records, mut damaged) = (Vec::new(), Vec::new());
-    for path in there.filter(|path| path.exists()) {
+    // A link that leads nowhere is there, too.
+    for path in there.filter(|path| path.symlink_metadata().is_ok()) {
         match read(&path) {
             Ok(record) => records.push(record),
             Err(e) => damaged.push(e.to_string()),
@@ -498,7 +527,8 @@ pub(super) mod tests {
         assert!(matches!(read_all(folder.path()), Err(BenchError::NoFigures(_))));
         let none = read_all(&folder.path().join("none"));
         assert!(matches!(none, Err(BenchError::Read { .. })), "no such folder");
-        record("unf-7").write(&folder.path().join("unf-7.json")).unwrap();
+        let sound = |name: &str| Record { series: round(&["a"]), ..record(name) };
+        sound("unf-7").write(&folder.path().join("unf-7.json")).unwrap();
         std::fs::write(folder.path().join("unf-6.json"), "{").unwrap();
         let Figures { records, damaged } = read_all(folder.path()).unwrap();
         assert_eq!((records.len(), records[0].name.as_str()), (1, "unf-7"));
@@ -514,9 +544,10 @@ pub(super) mod tests {
         std::os::unix::fs::symlink("/dev/zero", at("unf-5a")).unwrap();
         rustix::fs::mkfifoat(rustix::fs::CWD, at("unf-5b"), rustix::fs::Mode::RWXU).unwrap();
         std::fs::create_dir(at("unf-6")).unwrap();
-        record("../<b>").write(&at("unf-7")).unwrap();
+        let other = Record { series: round(&["a"]), ..record("../<b>") };
+        other.write(&at("unf-7")).unwrap();
         for name in ["unf-5a", "unf-5b", "unf-6"] {
-            assert!(matches!(read(&at(name)), Err(BenchError::NoFile(_))), "{name}");
+            assert!(matches!(read(&at(name)), Err(BenchError::NoFile { .. })), "{name}");
         }
         let why = read(&at("unf-7")).unwrap_err().to_string();
         assert!(why.contains("unf-7.json") && why.contains("\"../<b>\""), "{why}");
@@ -533,6 +564,16 @@ pub(super) mod tests {
         }
     }
 
+    #[test]
+    fn a_value_that_is_read_and_written_again_is_the_same_to_its_last_digit() {
+        for value in [1.2338803808171699, 0.1 + 0.2, 4.35e-9, 1e22] {
+            let text = serde_json::to_string(&sample(value)).unwrap();
+            let read: Sample = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.value.to_bits(), value.to_bits());
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+    }
+
     /// Lines of one place with one sample each.
     fn round(lines: &[&str]) -> Vec<Series> {
         let mut series = Vec::new();
@@ -541,16 +582,28 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_neither_samples_nor_a_reason_tells_nothing() {
-        let mut figure = record("a");
-        assert!(!figure.tells_something());
-        figure.left_out = vec!["a rival (not installed)".to_owned()];
-        assert!(figure.tells_something());
-        let mut figure = record("a");
-        Failed::count(&mut figure.failed, "b", 1.0, "it hung");
-        assert!(figure.tells_something());
-        let series = round(&["a"]);
-        assert!(Record { series, ..record("a") }.tells_something());
+    fn what_no_run_leaves_is_no_figure() {
+        let of = |change: &dyn Fn(&mut Record)| {
+            let mut figure = Record { series: round(&["a"]), ..record("a") };
+            change(&mut figure);
+            figure.unsound()
+        };
+        assert_eq!(of(&|_| ()), None);
+        assert_eq!(of(&|f| f.series.clear()), Some("it has no samples, and does not say why"));
+        let reason = || vec!["a rival (not installed)".to_owned()];
+        assert_eq!(of(&|f| (f.series.clear(), f.left_out = reason()).1), None);
+        let hung =
+            |times| Failed { line: "b".to_owned(), x: 1.0, why: "it hung".to_owned(), times };
+        assert_eq!(of(&|f| (f.series.clear(), f.failed = vec![hung(1)]).1), None);
+        assert!(of(&|f| f.failed = vec![hung(6)]).is_some());
+        assert!(of(&|f| f.failed = vec![hung(1); MOST_FAILED + 1]).is_some());
+        assert!(of(&|f| f.series[0].places.clear()).is_some());
+        assert!(of(&|f| f.series[0].places[0].samples.clear()).is_some());
+        assert!(of(&|f| f.effort.samples = 0).is_some());
+        assert!(of(&|f| f.series[0].places[0].samples[0].value = -1.0).is_some());
+        // No sum wraps.
+        let most = [usize::MAX, 1].map(hung);
+        assert_eq!(Failed::left(&most, 5), 0);
     }
 
     #[test]

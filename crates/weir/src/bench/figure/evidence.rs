@@ -1,11 +1,11 @@
 //! `weir bench evidence`: writes what figures found into the table of a page. A row is of a figure when one of its cells is the
-//! figure's command; the cell before that one is what was found.
+//! figure's command; the cell before that one is what was found, and the one before that the claim, if there is one.
 
 use super::data::{self, Record};
 use super::shown::{self, samples};
 use super::{catalog, make};
-use crate::bench::files::write_whole;
-use crate::bench::sample::{BenchError, finish};
+use crate::bench::files::{read_whole, write_whole};
+use crate::bench::sample::{BenchError, finish, restore_when_interrupted};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -32,15 +32,17 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 }
 
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
+    // What is being written is whole before the program ends.
+    restore_when_interrupted();
     let data::Figures { records, damaged } = data::read_all(&args.data)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
     let records: Vec<Record> = records.into_iter().map(retold).collect();
     if let Some(folder) = &args.charts {
-        return draw(&records, folder);
+        return draw(&records, damaged, &args.data, folder);
     }
     let path = || args.page.clone();
-    let text = std::fs::read_to_string(&args.page)
-        .map_err(|source| BenchError::Read { path: path(), source })?;
+    let text = String::from_utf8(read_whole(&args.page, MOST_BYTES)?)
+        .map_err(|e| BenchError::Read { path: path(), source: std::io::Error::other(e) })?;
     let (filled, rows) = fill(&text, &records);
     let old = not_filled(&text, &records);
     if !old.is_empty() {
@@ -75,14 +77,32 @@ fn retold(record: Record) -> Record {
     Record { verdict, finding, ..record }
 }
 
-/// Draws what there are samples of, and writes down what there is.
-fn draw(records: &[Record], folder: &Path) -> Result<(), BenchError> {
+/// The most bytes of a page.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// Draws what there are samples of, and writes down what there is; `failed`: what there is no more to be had of. Nobody measures into the folder
+/// meanwhile, and what others have measured stays.
+fn draw(
+    records: &[Record],
+    mut failed: Vec<String>,
+    from: &Path,
+    folder: &Path,
+) -> Result<(), BenchError> {
     std::fs::create_dir_all(folder)
         .map_err(|source| BenchError::Write { path: folder.to_owned(), source })?;
-    let mut failed = Vec::new();
+    let real = |path: &Path| std::fs::canonicalize(path).ok();
+    if real(from).is_some_and(|from| real(folder) == Some(from)) {
+        return Err(BenchError::Onto);
+    }
+    let _alone = make::alone_in(folder)?;
+    let path = |record: &Record| folder.join(format!("{}.json", record.name));
     for record in records {
-        let path = folder.join(format!("{}.json", record.name));
-        if let Err(e) = record.write(&path).and_then(|()| shown::write(folder, record)) {
+        if data::read(&path(record)).is_ok_and(|there| !there.is_of_same_samples(record)) {
+            return Err(BenchError::Held(path(record)));
+        }
+    }
+    for record in records {
+        if let Err(e) = shown::write(folder, record).and_then(|()| record.write(&path(record))) {
             failed.push(format!("{}: {e}", record.name));
         }
     }
@@ -146,7 +166,10 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
         records.iter().find(|record| record.name == name)
     };
     let (at, record) = cells.iter().enumerate().find_map(|(i, cell)| Some((i, of(cell)?)))?;
-    let found = at.checked_sub(1)?;
+    let (found, claim) = (at.checked_sub(1)?, at.checked_sub(2));
+    let claimed = catalog::named(&record.name).is_none_or(|figure| !figure.claims_nothing());
+    let claim = claim.filter(|_| claimed && !record.claim.is_empty());
+    let told = format!(" {} ", self::cell(&record.claim));
     let mut finding = cell(&record.finding);
     for begin in PARTS {
         finding = finding.replace(&format!(". {begin}"), &format!("<br>{begin}"));
@@ -155,7 +178,11 @@ fn filled(line: &str, records: &[Record]) -> Option<String> {
     let cells: Vec<&str> = cells
         .iter()
         .enumerate()
-        .map(|(i, old)| if i == found { cell.as_str() } else { *old })
+        .map(|(i, old)| match i {
+            _ if i == found => cell.as_str(),
+            _ if Some(i) == claim => told.as_str(),
+            _ => *old,
+        })
         .collect();
     Some(format!("|{}|", cells.join("|")))
 }
@@ -243,7 +270,7 @@ mod tests {
         assert_eq!(not_filled(page, &[record("a")]), ["b"]);
         assert_eq!(
             lines[4],
-            "| Fig. 1 | big | **missed**: 3 / 4 Mpps<br>Sustained of a source that does not wait: 2 | `weir bench figure a` |"
+            "| Fig. 1 | a claim | **missed**: 3 / 4 Mpps<br>Sustained of a source that does not wait: 2 | `weir bench figure a` |"
         );
         assert_eq!(lines[5..], page.lines().collect::<Vec<_>>()[5..]);
         assert!(lines[2].starts_with("*Taken on* a processor, 2 cores"), "{}", lines[2]);
@@ -253,17 +280,18 @@ mod tests {
         let (text, _) = fill(&text, &[found]);
         assert_eq!(
             text.lines().nth(4),
-            Some("| Fig. 1 | big | **missed**: 5 | `weir bench figure a` |")
+            Some("| Fig. 1 | a claim | **missed**: 5 | `weir bench figure a` |")
         );
     }
 
     #[test]
     fn lines_end_as_they_did_and_a_bar_that_is_escaped_ends_no_cell() {
-        let page = "# E\r\n| Fig. 1 | a \\| b | old \\| older | `weir bench figure a` |\r\nthe end";
+        let page =
+            "# E\r\n| Fig. 1 | a \\| b | big | old \\| older | `weir bench figure a` |\r\nthe end";
         let mut found = record("a");
         found.finding = "5".to_owned();
         let (text, rows) = fill(page, &[found]);
-        let new = "# E\r\n| Fig. 1 | a \\| b | **missed**: 5 | `weir bench figure a` |\r\nthe end";
+        let new = "# E\r\n| Fig. 1 | a \\| b | a claim | **missed**: 5 | `weir bench figure a` |\r\nthe end";
         assert_eq!((text.as_str(), rows), (new, 1));
     }
 
@@ -273,12 +301,30 @@ mod tests {
         let mut with = record("unf-7");
         crate::bench::figure::data::add(&mut with.series, "a", 1.0, sample(3.0));
         let to = folder.path().join("charts");
-        draw(&[with, record("unf-8")], &to).unwrap();
+        let from = folder.path();
+        let draws = |records: &[Record], to: &Path| draw(records, Vec::new(), from, to);
+        let all = [with.clone(), Record { left_out: vec!["all".to_owned()], ..record("unf-8") }];
+        draws(&all, &to).unwrap();
         let there = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
         let mut there: Vec<_> = there.collect();
         there.sort();
         let wanted = ["unf-7.csv", "unf-7.json", "unf-7.svg", "unf-8.csv", "unf-8.json"];
         assert_eq!(there, wanted, "without samples there is no chart");
+        // The same again; not what is of other samples, nor what is measured into or read from; and what is damaged is told.
+        draws(&all, &to).unwrap();
+        let mut others = all.clone();
+        crate::bench::figure::data::add(&mut others[0].series, "a", 1.0, sample(4.0));
+        assert!(matches!(draws(&others, &to), Err(BenchError::Held(_))));
+        assert!(matches!(draws(&all, from), Err(BenchError::Onto)));
+        let told = draw(&all, vec!["damaged".to_owned()], from, &to);
+        assert!(matches!(told, Err(BenchError::Failed(why)) if why == "damaged"));
+        let alone = make::alone_in(&to).unwrap();
+        assert!(matches!(draws(&all, &to), Err(BenchError::Busy(_))));
+        drop(alone);
+        // A chart that cannot be drawn leaves none of an earlier time.
+        others[0].series[0].places[0].samples[0].value = f64::NAN;
+        std::fs::remove_file(to.join("unf-7.json")).unwrap();
+        assert!(draws(&others, &to).is_err() && !to.join("unf-7.svg").exists());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::budget::Budget;
 use super::catalog::{self, Figure, Measure};
 use super::data::{self, Failed, Record, Verdict};
 use super::{Effort, OutArgs, compare, held, page, rivals, shown};
-use crate::bench::files::{may_write_in, write_whole};
+use crate::bench::files::{may_write, may_write_in, write_whole};
 use crate::bench::machine::Machine;
 use crate::bench::sample::{BenchError, KEPT, SampleArgs, prepare, progress};
 use std::cell::RefCell;
@@ -58,6 +58,12 @@ pub(super) fn make(
         .map_err(|source| BenchError::Write { path: out.clone(), source })?;
     let _ours = alone_in(out)?;
     may_write_in(out)?;
+    may_write(&out.join(REPORT))?;
+    for figure in figures {
+        ["json", "csv", "svg"]
+            .iter()
+            .try_for_each(|kind| may_write(&out.join(format!("{}.{kind}", figure.name))))?;
+    }
     let _ = KEPT.set(if to.fresh { GOES_ON_WITHOUT } else { GOES_ON });
     let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
     run.must_not_lose(figures)?;
@@ -136,6 +142,9 @@ pub(super) fn make(
     run.report(before.as_deref(), failed)
 }
 
+/// The page of all figures of a folder.
+const REPORT: &str = "report.html";
+
 /// What is said when searches have to be short.
 fn in_haste(patience: f64) -> String {
     match patience < 1.0 {
@@ -162,7 +171,7 @@ impl Run<'_> {
             return None;
         }
         let there = data::read(&self.path(figure)).ok()?;
-        (there.tells_something() && there.is_of(&self.machine, &self.to.sampling)).then_some(there)
+        there.is_of(&self.machine, &self.to.sampling).then_some(there)
     }
 
     /// What another run has left in the folder stays, unless it is asked for anew.
@@ -173,11 +182,7 @@ impl Run<'_> {
         });
         let all = figures.iter().copied().chain(bases);
         for figure in all.clone().filter(|figure| !self.to.fresh && self.path(figure).exists()) {
-            let path = self.path(figure);
-            let there = data::read(&path).map_err(|e| BenchError::Damaged(Box::new(e)))?;
-            if !there.tells_something() {
-                return Err(BenchError::Damaged(Box::new(BenchError::Hollow(path))));
-            }
+            data::read(&self.path(figure)).map_err(|e| BenchError::Damaged(Box::new(e)))?;
         }
         let is_others = |figure: &&Figure| {
             self.path(figure).exists() && !self.to.fresh && self.kept(figure).is_none()
@@ -263,7 +268,7 @@ impl Run<'_> {
             crate::say::print_line!("{}", compare::sum(compared));
         }
         others.iter().for_each(|name| crate::say::print_line!("{name}: {OTHERS}"));
-        let path = out.join("report.html");
+        let path = out.join(REPORT);
         let page = page::page(&records, compared.as_ref(), &failed, &others);
         write_whole(&path, &page)?;
         crate::say::print_line!("{}", path.display());
@@ -275,7 +280,7 @@ impl Run<'_> {
 }
 
 /// Nobody else measures into the folder as long as what is returned is there: their samples would be one run's.
-fn alone_in(folder: &Path) -> Result<File, BenchError> {
+pub fn alone_in(folder: &Path) -> Result<File, BenchError> {
     let failed = |source| BenchError::Write { path: folder.to_owned(), source };
     let directory = File::open(folder).map_err(failed)?;
     match directory.try_lock() {
@@ -341,7 +346,15 @@ pub fn told(figure: &Figure, record: &Record) -> (Verdict, String) {
         let why = why.collect::<Vec<_>>().join("; ");
         return (Verdict::DifferentSetUp, format!("not measured: {why}"));
     }
-    let (verdict, mut finding) = (figure.judge)(&record.series);
+    let (mut verdict, mut finding) = (figure.judge)(&record.series);
+    // A judge that finds no samples where it looks has no number.
+    if finding.contains("NaN") && matches!(verdict, Verdict::Reached | Verdict::Missed) {
+        finding = format!("some of what is judged is not there: {finding}");
+        verdict = Verdict::TooFew;
+    }
+    if figure.claims_nothing() {
+        verdict = Verdict::NoClaim;
+    }
     let places = record.series.iter().flat_map(|line| &line.places);
     let fewest = places.map(|place| place.samples.len()).min().unwrap_or(0);
     // A place all of whose samples failed is not there.
@@ -407,6 +420,12 @@ mod tests {
         };
         let few = Verdict::TooFew;
         assert_eq!([2, 3, 5].map(&mut verdict), [few, Verdict::Reached, Verdict::Reached]);
+        // Lines of other names are not judged.
+        let mut other = record.clone();
+        other.series[0].name = "another".to_owned();
+        let (verdict_of_none, text) = told(catalog::named("grow-lookup").unwrap(), &other);
+        assert_eq!(verdict_of_none, few);
+        assert!(text.starts_with("some of what is judged is not there"), "{text}");
         // Of a place that is not judged, too: all of its samples failed.
         let mut verdict = |times: usize| {
             record.failed.clear();

@@ -30,7 +30,7 @@ pub fn page(
         compare::covers(samples) * 100.0
     );
     // Writing to a string cannot fail: here and below.
-    out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th></th></tr>\n");
+    out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th>verdict</th></tr>\n");
     for record in records {
         let _ = writeln!(
             out,
@@ -43,7 +43,7 @@ pub fn page(
             match record.verdict {
                 Verdict::Reached => "reached",
                 Verdict::Missed => "missed",
-                Verdict::TooFew | Verdict::DifferentSetUp => "",
+                Verdict::TooFew | Verdict::DifferentSetUp | Verdict::NoClaim => "",
             },
             record.verdict
         );

@@ -2,7 +2,7 @@
 
 use super::data::{Held, Place, Record, Series, Taken};
 use super::{catalog, held};
-use crate::bench::files::write_whole;
+use crate::bench::files::{remove, write_whole};
 use crate::bench::sample::{BenchError, spread};
 use std::fmt::Write;
 use std::path::Path;
@@ -25,15 +25,17 @@ pub fn write(folder: &Path, record: &Record) -> Result<(), BenchError> {
     match record.histogram_csv() {
         Some(table) => write_whole(&histograms, &table)?,
         // One of an earlier time would be a lie.
-        None => drop(std::fs::remove_file(histograms)),
+        None => remove(&histograms)?,
     }
     let chart = at(format!("{}.svg", record.name));
-    match record.series.is_empty() {
-        // The same.
-        true => drop(std::fs::remove_file(chart)),
-        false => write_whole(&chart, &record.chart().to_svg()?)?,
+    if record.series.is_empty() {
+        return remove(&chart);
     }
-    Ok(())
+    let drawn = record.chart().to_svg();
+    match drawn {
+        Ok(svg) => write_whole(&chart, &svg),
+        Err(why) => remove(&chart).and(Err(why.into())),
+    }
 }
 
 /// A line's name as a cell.

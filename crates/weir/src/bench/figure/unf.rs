@@ -1,7 +1,7 @@
 //! The µNF paper's figures.
 
 use super::data::{Held, Place, Sample, Series, Verdict};
-use super::values::{across, median, not_granted, ratio, trend};
+use super::values::{across, between, median, not_granted, ratios, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::consolidation::chain;
@@ -142,18 +142,30 @@ pub fn completion(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 }
 
 pub fn judge_completion(series: &[Series]) -> (Verdict, String) {
-    let ratio = |n: usize| ratio(series, PIPELINED, COMPLETED, n as f64);
-    let each = LENGTHS.map(|n| format!("{:.2} at {n}", ratio(n)));
-    let wins = LENGTHS.iter().filter(|n| ratio(**n) > 1.0).map(ToString::to_string);
-    let wins: Vec<String> = wins.collect();
-    let wins =
-        if wins.is_empty() { "nowhere".to_owned() } else { format!("at {}", wins.join(", ")) };
+    let ratios = |n: usize| ratios(series, PIPELINED, COMPLETED, n as f64);
+    let each = LENGTHS.map(|n| {
+        let [least, median, most] = ratios(n).map(|ratio| format!("{ratio:.2}"));
+        format!("{median}{} at {n}", between(&least, &most))
+    });
+    let at = |is: &dyn Fn([f64; 3]) -> bool| {
+        let there = LENGTHS.iter().filter(|n| is(ratios(**n))).map(ToString::to_string);
+        there.collect::<Vec<_>>().join(", ")
+    };
+    let wins = match at(&|[least, ..]| least > 1.0).as_str() {
+        "" => "nowhere".to_owned(),
+        lengths => format!("at {lengths}"),
+    };
+    let undecided = match at(&|[least, _, most]| least <= 1.0 && most > 1.0).as_str() {
+        "" => String::new(),
+        lengths => format!(", in some pairs and not in others at {lengths}"),
+    };
     let text = format!(
-        "pipelined / run to completion: {} µNFs; the pipeline wins {wins}{}",
+        "pipelined / run to completion: {} µNFs; the pipeline wins {wins}{undecided}{}",
         each.join(", "),
         across(series, COMPLETED)
     );
-    let holds = ratio(8) > 1.0;
+    let [_, at_most, _] = ratios(8);
+    let holds = at_most > 1.0;
     let what = "the pipeline wins as the chain grows: at 8 µNFs";
     let text = trend(text, what, holds);
     if [PIPELINED, COMPLETED].iter().any(|name| not_granted(series, name)) {

@@ -3,7 +3,7 @@
 use super::Effort;
 use super::data::{Sample, Series, Verdict};
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
-use super::values::{across, median, ratio, trend};
+use super::values::{self, across, median, ratio, trend};
 use crate::bench::chain_policy;
 use crate::bench::latency::{Bursts, each_burst, one_by_one};
 use crate::bench::machine::pin;
@@ -40,7 +40,8 @@ pub fn side_by_side(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
 
 pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
     let saved = |cycles| (1.0 - ratio(series, SIDE_BY_SIDE, IN_SEQUENCE, cycles)) * 100.0;
-    let each = COSTS.map(|cycles| format!("{:.0} % at {cycles}", saved(f64::from(cycles))));
+    let told = |cycles: u32| values::saved(series, SIDE_BY_SIDE, IN_SEQUENCE, f64::from(cycles));
+    let each = COSTS.map(|cycles| format!("{} at {cycles}", told(cycles)));
     let text =
         format!("saves {} cycles, on two cores{}", each.join(", "), across(series, IN_SEQUENCE));
     let holds = saved(100.0) < 10.0 && saved(700.0) > 20.0;

@@ -4,7 +4,7 @@ use super::data::{Place, Sample, Series, Verdict, add};
 use super::delay::{LOAD, UnderLoad, above};
 use super::unf::{FUSED, LENGTHS, chain_of, isolate, plan};
 use super::unf_latency::{COSTED, IN_SEQUENCE, LINEAR, SIDE_BY_SIDE, judge_linear_at, worst};
-use super::values::{across, median, ratio, trend};
+use super::values::{self, across, median, no_trend, ratio, trend};
 use super::{ECHO, Effort};
 use crate::bench::chain_policy;
 use crate::bench::parallel;
@@ -144,34 +144,59 @@ pub fn judge_sustained(series: &[Series]) -> (Verdict, String) {
 
 /// Of how many samples of rates the search had to end before its bounds were close: they are lower bounds.
 fn unfinished(series: &[Series]) -> String {
-    // What one search found may stand at several places; words went round the cores before and after each.
-    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
-    let searches: BTreeMap<[u64; 2], bool> =
-        samples.map(|s| (s.around.round_trip_ns.map(f64::to_bits), s.open)).collect();
-    match searches.values().filter(|open| **open).count() {
-        0 => String::new(),
-        open => {
-            format!(
-                "; {open} of {} searches ended with bounds more than 10 % apart",
-                searches.len()
-            )
+    match open(series) {
+        (0, _) => String::new(),
+        (open, searches) => {
+            format!("; {open} of {searches} searches ended with bounds more than 10 % apart")
         }
     }
 }
 
+/// How many searches ended before their bounds were close, of how many.
+fn open(series: &[Series]) -> (usize, usize) {
+    // What one search found may stand at several places; words went round the cores before and after each.
+    let samples = series.iter().flat_map(|s| &s.places).flat_map(|p| &p.samples);
+    let searches: BTreeMap<[u64; 2], bool> =
+        samples.map(|s| (s.around.round_trip_ns.map(f64::to_bits), s.open)).collect();
+    (searches.values().filter(|open| **open).count(), searches.len())
+}
+
+/// Part of the runs that fell behind, and of the searches that were not finished, from which on latencies are of too many loads to tell a trend.
+const OVERLOAD: f64 = 0.2;
+const UNFINISHED: f64 = 1.0 / 3.0;
+
+/// Whether the trend shows, where that can be said.
+fn trend_of(series: &[Series], text: String, what: &str, holds: bool) -> String {
+    let (late, runs) = late(series);
+    let (open, searches) = open(series);
+    let part = |of: usize, all: usize| of as f64 / all.max(1) as f64;
+    if part(late, runs) >= OVERLOAD {
+        return no_trend(text, what, &format!("{late} of {runs} runs were of overload"));
+    }
+    if part(open, searches) >= UNFINISHED {
+        let why = format!("{open} of {searches} loads are 90 % of a lower bound");
+        return no_trend(text, what, &why);
+    }
+    trend(text, what, holds)
+}
+
 /// How many runs fell behind at the load that was to be held, and which searches were not finished.
 fn behind(series: &[Series]) -> String {
+    let (late, runs) = late(series);
+    format!(
+        "{late} of {runs} runs at that load lost more than half a percent all the same{}",
+        unfinished(series)
+    )
+}
+
+/// How many runs fell behind at the load that was to be held, of how many.
+fn late(series: &[Series]) -> (usize, usize) {
     let of_one = |s: &&Series| !PARTS[1..].iter().any(|(part, _)| s.name.ends_with(part));
     let samples = series.iter().filter(of_one).flat_map(|s| &s.places).flat_map(|p| &p.samples);
     let runs: BTreeMap<[u64; 2], f64> = samples
         .filter_map(|s| Some((s.around.round_trip_ns.map(f64::to_bits), s.load?.1)))
         .collect();
-    let late = runs.values().filter(|lost| **lost > LOSS).count();
-    format!(
-        "{late} of {} runs at that load lost more than half a percent all the same{}",
-        runs.len(),
-        unfinished(series)
-    )
+    (runs.values().filter(|lost| **lost > LOSS).count(), runs.len())
 }
 
 /// The median load of a place, in millions of packets a second.
@@ -203,7 +228,8 @@ pub fn judge_by_length(series: &[Series]) -> (Verdict, String) {
         KINDS.map(of_kind).join("; "),
         behind(series)
     );
-    (Verdict::DifferentSetUp, trend(text, "linear in the length: R² of 0.9 at least", r2 >= LINEAR))
+    let what = "linear in the length: R² of 0.9 at least";
+    (Verdict::DifferentSetUp, trend_of(series, text, what, r2 >= LINEAR))
 }
 
 /// Fig. 9b.
@@ -221,14 +247,15 @@ pub fn judge_by_cost(series: &[Series]) -> (Verdict, String) {
     let (r2, text) = judge_linear_at(series, &COSTS);
     let text = format!("{}; {text}; {}", ends.join(", "), behind(series));
     let what = "linear in cost and in length, three places each: R² of 0.9 at least";
-    (Verdict::DifferentSetUp, trend(text, what, r2 >= LINEAR))
+    (Verdict::DifferentSetUp, trend_of(series, text, what, r2 >= LINEAR))
 }
 
 /// Fig. 8.
 pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
     let saved =
         |cycles: u32| (1.0 - ratio(series, SIDE_BY_SIDE, IN_SEQUENCE, f64::from(cycles))) * 100.0;
-    let each = COSTS.map(|cycles| format!("{:.0} % at {cycles}", saved(cycles)));
+    let told = |cycles: u32| values::saved(series, SIDE_BY_SIDE, IN_SEQUENCE, f64::from(cycles));
+    let each = COSTS.map(|cycles| format!("{} at {cycles}", told(cycles)));
     let loads = [IN_SEQUENCE, SIDE_BY_SIDE].map(|name| {
         let of = COSTS.map(|cycles| format!("{:.2}", load(series, name, f64::from(cycles))));
         format!("{name} {}", of.join(" / "))
@@ -242,7 +269,7 @@ pub fn judge_side_by_side(series: &[Series]) -> (Verdict, String) {
     );
     let holds = saved(100) < 10.0 && saved(700) > 20.0;
     let what = "under 10 % at 100 cycles, over 20 % at 700";
-    (Verdict::DifferentSetUp, trend(text, what, holds))
+    (Verdict::DifferentSetUp, trend_of(series, text, what, holds))
 }
 
 /// The histograms of one length: percent of the packets by how long they took, in microseconds up to which a step reaches.
@@ -304,6 +331,18 @@ mod tests {
         let (_, text) = judge_by_length(&series);
         assert!(text.contains("20 / 200 / 2000 µs with 8 at 9.0 Mpps"), "{text}");
         assert!(text.contains("1 of 3 runs at that load lost more"), "{text}");
+        // A third of them: what shows of it is no trend.
+        assert!(text.contains("cannot be judged here: 1 of 3 runs were of overload"), "{text}");
+        // None, and then none that is 90 % of what is held.
+        for sample in series.iter_mut().flat_map(|s| &mut s.places).flat_map(|p| &mut p.samples) {
+            sample.load = Some((9e6, 0.0));
+        }
+        assert!(judge_by_length(&series).1.contains(") does not hold here"));
+        for sample in series.iter_mut().flat_map(|s| &mut s.places).flat_map(|p| &mut p.samples) {
+            sample.open = true;
+        }
+        let (_, text) = judge_by_length(&series);
+        assert!(text.contains("cannot be judged here: 3 of 3 loads"), "{text}");
     }
 
     #[test]

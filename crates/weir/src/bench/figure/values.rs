@@ -34,9 +34,25 @@ const ENOUGH: usize = 3;
 /// How much of `to`'s value `name` has at a place: the median of the ratios within rounds. Pairs between which words began to cross cores
 /// at another speed tell of the machine and do not count, unless too few were left; [`across`] says how many. NaN where there are none.
 pub fn ratio(series: &[Series], name: &str, to: &str, x: f64) -> f64 {
+    ratios(series, name, to, x)[1]
+}
+
+/// The same with the least and the most of the pairs that count: least, median, most.
+pub fn ratios(series: &[Series], name: &str, to: &str, x: f64) -> [f64; 3] {
     let pairs = counted(pairs(series, name, to, x));
-    spread(pairs.iter().map(|(a, b)| a.value / b.value).collect())
-        .map_or(f64::NAN, |[_, median, _]| median)
+    spread(pairs.iter().map(|(a, b)| a.value / b.value).collect()).unwrap_or([f64::NAN; 3])
+}
+
+/// Between which others a value lies, behind it; nothing where they are the same.
+pub fn between(least: &str, most: &str) -> String {
+    if least == most { String::new() } else { format!(" ({least} to {most})") }
+}
+
+/// By how many percent less `name` has than `to` at a place, and between which values that lies over the pairs that count.
+pub fn saved(series: &[Series], name: &str, to: &str, x: f64) -> String {
+    let [most, median, least] =
+        ratios(series, name, to, x).map(|ratio| format!("{:.0}", (1.0 - ratio) * 100.0));
+    format!("{median} %{}", between(&least, &most))
 }
 
 /// The pairs that count.
@@ -78,6 +94,11 @@ pub fn trend(finding: String, what: &str, holds: bool) -> String {
         "{finding}. The paper's trend ({what}) {}",
         if holds { "holds here" } else { "does not hold here" }
     )
+}
+
+/// The same where what was measured decides nothing, and why.
+pub fn no_trend(finding: String, what: &str, why: &str) -> String {
+    format!("{finding}. The paper's trend ({what}) cannot be judged here: {why}")
 }
 
 /// The median processor time a packet of a line at one place, in nanoseconds; NaN where none was taken.

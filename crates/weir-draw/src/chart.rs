@@ -19,6 +19,8 @@ const NOTE_LENGTH: usize = 150;
 const ASIDE: [i32; 2] = [10, 4];
 /// The same where all lines have one place alone: there is nothing beside it.
 const ALONE: i32 = 60;
+/// Width of a letter of the names of values to compare with, about.
+const LETTER: i32 = 6;
 /// Radius of a point.
 const MARK: i32 = 4;
 /// Half of an error bar's end.
@@ -280,8 +282,6 @@ impl Chart {
             let (_, at) = pixel(some_x, level.at);
             let style = TEXT.mix(0.6).stroke_width(1);
             root.draw(&DashedPathElement::new([(start, at), (end, at)], 7, 4, style))?;
-            let above = Pos::new(HPos::Right, VPos::Bottom);
-            root.draw(&Text::new(level.name.clone(), (end - 2, at - 3), text(11).pos(above)))?;
         }
         // What was measured is what is written below: between there is nothing but lines.
         let places = self.series.iter().flat_map(|s| &s.points);
@@ -345,6 +345,15 @@ impl Chart {
             legend.draw(&PathElement::new([(4, y), (28, y)], colour.stroke_width(2)))?;
             legend.draw(&Circle::new((16, y), MARK, colour.filled()))?;
             legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
+        }
+        // Over the lines, which would strike them through.
+        for level in &self.levels {
+            let (_, at) = pixel(some_x, level.at);
+            let long = i32::try_from(level.name.chars().count()).unwrap_or(0) * LETTER;
+            let around = [(end - 4 - long, at - 15), (end, at - 3)];
+            root.draw(&Rectangle::new(around, WHITE.mix(0.8).filled()))?;
+            let above = Pos::new(HPos::Right, VPos::Bottom);
+            root.draw(&Text::new(level.name.clone(), (end - 2, at - 3), text(11).pos(above)))?;
         }
         if self.series.iter().any(|series| !series.below.is_empty()) {
             let y = 48 + LINE * count;

@@ -14,6 +14,9 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .5
 section{margin-top:2.5rem}svg{max-width:100%;height:auto}pre{background:var(--soft);padding:.6rem;overflow-x:auto}\
 .reached{color:#00734f}.missed{color:#b8480a}@media(prefers-color-scheme:dark){.reached{color:#4fd3a8}.missed{color:#ff9d63}}";
 
+/// Of fewer samples nothing can be said of a bar.
+const FEW: usize = 3;
+
 /// The whole page.
 /// `others`: figures that the folder has of another run.
 pub fn page(
@@ -25,9 +28,14 @@ pub fn page(
     let samples = records.iter().map(|record| record.effort.samples).min().unwrap_or(0);
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out. \
-         Of {samples} samples, whatever their distribution, such a bar has the true median in it in {:.0} of 100 cases.</p>\n",
-        compare::covers(samples) * 100.0
+         <title>Weir: figures</title><style>{STYLE}</style></head><body>\n<h1>Weir: the papers' figures</h1>\n<p>Points are medians, bars reach from the least to the most of all samples; none is left out. {}</p>\n",
+        match samples {
+            0..FEW => "So few samples tell nothing of what the machine does by itself.".to_owned(),
+            _ => format!(
+                "Of {samples} samples, whatever their distribution, such a bar has the true median in it in {:.0} of 100 cases.",
+                compare::covers(samples) * 100.0
+            ),
+        }
     );
     // Writing to a string cannot fail: here and below.
     out.push_str("<table><tr><th>figure</th><th>claim</th><th>seen</th><th>verdict</th></tr>\n");
@@ -74,6 +82,7 @@ fn against(out: &mut String, compared: &Comparison, samples: usize) {
         escaped(compare::RULE),
         match samples {
             5 => String::new(),
+            0..FEW => " Of so few samples, as here, it says nothing.".to_owned(),
             _ => format!(
                 " Of {samples} samples, as here, it happens once in {:.0} times.",
                 1.0 / compare::once(samples)

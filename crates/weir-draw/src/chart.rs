@@ -21,6 +21,8 @@ const ASIDE: [i32; 2] = [10, 4];
 const ALONE: i32 = 60;
 /// Width of a letter of the names of values to compare with, about.
 const LETTER: i32 = 6;
+/// Height of such a name.
+const LEVEL_HEIGHT: i32 = 13;
 /// Radius of a point.
 const MARK: i32 = 4;
 /// Half of an error bar's end.
@@ -302,6 +304,8 @@ impl Chart {
             (true, false) => lines,
             (false, _) => kinds,
         };
+        // Where lines and bars are.
+        let mut taken: Vec<(i32, i32)> = Vec::new();
         for ((i, series), colour) in (0..).zip(&self.series).zip(COLOURS) {
             let aside = (2 * i - (count - 1)) * step / 2;
             let at = |p: &Point, value: f64| {
@@ -311,17 +315,20 @@ impl Chart {
             // Kinds have no order that a line could follow.
             if self.x.names.is_empty() {
                 let line: Vec<_> = series.points.iter().map(|p| at(p, p.middle)).collect();
+                taken.extend(along(&line));
                 root.draw(&PathElement::new(line, colour.stroke_width(2)))?;
             }
             // Beside its line's bars.
             let dots = series.below.iter().map(|p| at(p, p.middle)).map(|(x, y)| (x + 2, y));
             let dots: Vec<_> = dots.collect();
+            taken.extend(along(&dots));
             if self.x.names.is_empty() {
                 let style = colour.stroke_width(1);
                 root.draw(&DashedPathElement::new(dots.clone(), 2, 3, style))?;
             }
             for (p, (x, y)) in series.below.iter().zip(&dots) {
                 let ends = [at(p, p.low).1, at(p, p.high).1];
+                taken.extend(along(&ends.map(|end| (*x, end))));
                 root.draw(&PathElement::new(ends.map(|end| (*x, end)), colour))?;
                 let inside = if p.bound { WHITE.filled() } else { colour.filled() };
                 let around = triangle((*x, *y));
@@ -330,6 +337,7 @@ impl Chart {
             }
             for p in &series.points {
                 let ends = [at(p, p.low), at(p, p.high)];
+                taken.extend(along(&ends));
                 root.draw(&PathElement::new(ends, colour))?;
                 for (x, y) in ends {
                     root.draw(&PathElement::new([(x - CAP, y), (x + CAP, y)], colour))?;
@@ -346,14 +354,21 @@ impl Chart {
             legend.draw(&Circle::new((16, y), MARK, colour.filled()))?;
             legend.draw(&Text::new(series.name.clone(), (36, y - 7), text(13)))?;
         }
-        // Over the lines, which would strike them through.
         for level in &self.levels {
             let (_, at) = pixel(some_x, level.at);
             let long = i32::try_from(level.name.chars().count()).unwrap_or(0) * LETTER;
-            let around = [(end - 4 - long, at - 15), (end, at - 3)];
-            root.draw(&Rectangle::new(around, WHITE.mix(0.8).filled()))?;
-            let above = Pos::new(HPos::Right, VPos::Bottom);
-            root.draw(&Text::new(level.name.clone(), (end - 2, at - 3), text(11).pos(above)))?;
+            let lefts = [end - 2 - long, start + 4, i32::midpoint(start, end - long)];
+            let places = lefts.map(|left| [(left, at - 15), (left, at + 3)]);
+            // Where the fewest lines and bars are: it neither hides them nor is struck through.
+            let crossed = |(left, top): &(i32, i32)| {
+                let inside = |(x, y): &&(i32, i32)| {
+                    (*left..left + long).contains(x) && (*top..top + LEVEL_HEIGHT).contains(y)
+                };
+                taken.iter().filter(inside).count()
+            };
+            if let Some(place) = places.into_iter().flatten().min_by_key(crossed) {
+                root.draw(&Text::new(level.name.clone(), place, text(11)))?;
+            }
         }
         if self.series.iter().any(|series| !series.below.is_empty()) {
             let y = 48 + LINE * count;
@@ -371,6 +386,15 @@ impl Axis {
     fn described(&self) -> String {
         if self.log { format!("{} (log scale)", self.label) } else { self.label.clone() }
     }
+}
+
+/// Pixels along a line, four apart at most: less than a name is high.
+fn along(line: &[(i32, i32)]) -> impl Iterator<Item = (i32, i32)> {
+    let parts = line.iter().zip(line.iter().skip(1));
+    parts.flat_map(|(&(x, y), &(to_x, to_y))| {
+        let steps = ((to_x - x).abs().max((to_y - y).abs()) / 4).max(1);
+        (0..=steps).map(move |n| (x + (to_x - x) * n / steps, y + (to_y - y) * n / steps))
+    })
 }
 
 /// Around a triangle, and back to where it begins. (The library's own is filled whatever its style says, and bounds are hollow.)

@@ -36,6 +36,22 @@ fn a_value_to_compare_with_has_its_line_and_name_and_a_place_on_the_axis() {
 }
 
 #[test]
+fn the_name_of_a_value_to_compare_with_stands_where_no_line_is() {
+    let name_at = |middles: [f64; 2]| -> f64 {
+        let mut chart = chart(false, vec![point(1.0, middles[0]), point(2.0, middles[1])]);
+        chart.levels = vec![Level { at: 100.0, name: "the paper".to_owned() }];
+        let svg = chart.to_svg().unwrap();
+        let document = roxmltree::Document::parse(&svg).unwrap();
+        let texts = document.descendants().filter(|n| n.has_tag_name("text"));
+        let mut name = texts.filter(|n| n.text().is_some_and(|text| text.trim() == "the paper"));
+        name.next().unwrap().attribute("x").unwrap().parse().unwrap()
+    };
+    let middle = f64::from(SIZE.0 - LEGEND) / 2.0;
+    assert!(name_at([20.0, 20.0]) > middle, "at the right, where nothing else is");
+    assert!(name_at([20.0, 102.0]) < middle, "a line and its bar end at the right");
+}
+
+#[test]
 fn what_no_measurement_gives_has_no_chart_and_what_is_just_possible_has_one() {
     for (value, is_drawn) in [(5e29, true), (5e-30, true), (1e308, false), (5e-324, false)] {
         for log in [true, false] {

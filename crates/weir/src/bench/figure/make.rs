@@ -59,11 +59,6 @@ pub(super) fn make(
     let _ours = alone_in(out)?;
     may_write_in(out)?;
     may_write(&out.join(REPORT))?;
-    for figure in figures {
-        ["json", "csv", "svg"]
-            .iter()
-            .try_for_each(|kind| may_write(&out.join(format!("{}.{kind}", figure.name))))?;
-    }
     let _ = KEPT.set(if to.fresh { GOES_ON_WITHOUT } else { GOES_ON });
     let before = to.against.as_deref().map(|folder| earlier(folder, out)).transpose()?;
     run.must_not_lose(figures)?;
@@ -174,13 +169,17 @@ impl Run<'_> {
         there.is_of(&self.machine, &self.to.sampling).then_some(there)
     }
 
-    /// What another run has left in the folder stays, unless it is asked for anew.
+    /// What another run has left in the folder stays, unless it is asked for anew; and what cannot be written over is told before anything is measured.
     fn must_not_lose(&self, figures: &[&'static Figure]) -> Result<(), BenchError> {
         let bases = figures.iter().filter_map(|figure| match figure.measure {
             Measure::Of { name, .. } => catalog::named(name),
             _ => None,
         });
         let all = figures.iter().copied().chain(bases);
+        for figure in all.clone() {
+            let at = |kind: &str| self.to.out.join(format!("{}.{kind}", figure.name));
+            ["json", "csv", "svg"].iter().try_for_each(|kind| may_write(&at(kind)))?;
+        }
         for figure in all.clone().filter(|figure| !self.to.fresh && self.path(figure).exists()) {
             data::read(&self.path(figure)).map_err(|e| BenchError::Damaged(Box::new(e)))?;
         }

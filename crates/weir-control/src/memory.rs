@@ -16,7 +16,7 @@ use weir_mem::{
 };
 use weir_mem::{Muster, Origins, RegionError, ReplicaTable, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
-use weir_runtime::handover::NfState;
+use weir_runtime::handover::{Handed, NfFlows, NfState};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{ArenaSpec, RingSpec};
@@ -432,7 +432,7 @@ impl Memory {
     }
 
     /// What worker `w`, which rests, has written down of its µNFs; `None` for nonsense.
-    pub(crate) fn handed_over(&self, w: usize) -> Option<Vec<NfState>> {
+    pub(crate) fn handed_over(&self, w: usize) -> Option<Handed> {
         let region = self.workers.get(w)?.handover.as_ref()?;
         weir_runtime::handover::read(&KeptState::attach(region).ok()?)
     }
@@ -446,6 +446,14 @@ impl Memory {
         // Should it die before it has taken that, its successor finds as much as after any death.
         if let Some(region) = &worker.state {
             KeptState::attach(region)?.write(&weir_runtime::handover::as_kept(states))?;
+        }
+        Ok(())
+    }
+
+    /// Writes down flows that worker `w`, which has not begun, is to take while others still work with them.
+    pub(crate) fn hand_ahead_to(&self, w: usize, flows: &[NfFlows]) -> Result<(), HandError> {
+        if let Some(region) = self.workers.get(w).and_then(|worker| worker.handover.as_ref()) {
+            weir_runtime::handover::write_ahead(&mut KeptState::attach(region)?, flows)?;
         }
         Ok(())
     }

@@ -65,6 +65,10 @@ pub enum Step {
     GoingOver,
     /// Of a service: has taken its device along, and committed nothing there.
     CarriedOver,
+    /// Has copied flows for the next generation while it works, and has not said so.
+    Precopied,
+    /// Of the next generation: has taken such flows, and has not said so.
+    CopyTaken,
 }
 
 impl Step {

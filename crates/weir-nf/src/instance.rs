@@ -1,17 +1,14 @@
 //! A µNF with its state, behind one virtual call per batch.
 
-use crate::clock::{BEYOND_NS, Clock};
+use crate::clock::Clock;
 use crate::ctx::{Cause, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::desk::{Desk, Leaving};
-use crate::flows::{
-    BatchKeys, FlowSeen, FlowTable, Reader, RestoreError, SaveError, Walk, read_versioned,
-    write_len,
-};
+use crate::flows::{BatchKeys, FlowSeen, FlowTable, RestoreError, SaveError, Walk, read_versioned};
 use crate::nf::{ConfigError, Merge, Nf};
 use crate::pool::Pool;
+use crate::precopy::Precopy;
 use crate::replica::{Pieces, Replicate};
-use crate::timers::MOST_TIMERS;
 use serde_json::Value;
 use std::any::TypeId;
 use std::cell::Cell;
@@ -57,7 +54,7 @@ pub struct Site<'s> {
 }
 
 /// A running µNF, whatever its type.
-pub trait Instance: Replicate + Send {
+pub trait Instance: Replicate + Precopy + Send {
     /// What it is.
     fn descriptor(&self) -> &'static Descriptor;
 
@@ -510,15 +507,7 @@ impl<N: Nf> Instance for Running<N> {
             return Ok(());
         }
         let start = out.len();
-        out.extend(self.clock.now_ns.to_le_bytes());
-        out.push(u8::from(self.last.is_some()));
-        self.last.iter().for_each(|last| last.write(out));
-        let timers = self.desk.timers.all();
-        write_len(timers.len(), out);
-        for (due, token) in timers {
-            out.extend(due.to_le_bytes());
-            out.extend(token.to_le_bytes());
-        }
+        self.save_course(out);
         let saved = self.flows.save(self.clock.now_ns, out);
         saved.inspect_err(|_| out.truncate(start))
     }
@@ -527,30 +516,9 @@ impl<N: Nf> Instance for Running<N> {
         if saved.is_empty() {
             return Ok(0);
         }
-        let mut from = Reader(saved);
-        let now = self.clock.now_ns.max(from.u64()?);
-        if now >= BEYOND_NS {
-            return Err(RestoreError::Damaged("its time is none that a clock has"));
-        }
-        let last = match from.array()? {
-            [0] => None,
-            [1] => Some(Cause::read(&mut from)?),
-            _ => return Err(RestoreError::Damaged("its last packet is none")),
-        };
-        let count = from.u32()? as usize;
-        if count + self.desk.timers.len() > MOST_TIMERS {
-            return Err(RestoreError::Timers);
-        }
-        let mut timers = Vec::new();
-        for _ in 0..count {
-            timers.push((from.u64()?, from.u64()?));
-        }
-        let flows = self.flows.restore(now, from.0)?;
-        for (due, token) in timers {
-            self.desk.timers.set(due, token);
-        }
-        self.clock.resume(now);
-        self.last = self.last.or(last);
+        let (course, flows) = self.read_course(saved)?;
+        let flows = self.flows.restore(course.now_ns, flows)?;
+        self.go_on(course);
         Ok(flows)
     }
 

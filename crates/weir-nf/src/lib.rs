@@ -7,6 +7,7 @@
 //! fused with its neighbours. `docs/writing-a-nf.md` is the tour.
 
 mod clock;
+mod course;
 mod ctx;
 mod descriptor;
 mod desk;
@@ -15,6 +16,7 @@ mod held;
 mod instance;
 mod nf;
 mod pool;
+mod precopy;
 mod registry;
 mod replica;
 mod schema;
@@ -29,13 +31,14 @@ pub use descriptor::{
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{
-    AliasError, BatchKeys, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError, SaveError,
-    TcpTimes, Walk, WhenFull, read_state,
+    AliasError, BatchKeys, FlowIndex, FlowSeen, FlowState, FlowTable, Progress, RestoreError,
+    SaveError, TcpTimes, Walk, WhenFull, read_state,
 };
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, Site, Take};
 pub use nf::{ConfigError, Merge, Neighbours, Nf, NoConfig};
 pub use pool::{Fresh, Pool};
+pub use precopy::Precopy;
 pub use registry::{Registration, find, registrations};
 pub use replica::{MOST_SHARED, Piece, Replicate, TIMER_PIECES};
 pub use schema::in_words;

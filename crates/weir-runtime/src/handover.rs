@@ -5,6 +5,9 @@
 //! type, and writes its part into that worker's memory; the new one takes it before its first packet. It
 //! goes by name, never by place: what is one segment may become two, and the reverse.
 //!
+//! Flows go ahead of that: they are copied while packets flow, some at a time by the same ways, so that what is written down in
+//! the end is what has changed since ([`weir_nf::Precopy`]).
+//!
 //! This is more than the module `keep` writes down for a successor after a crash: that is what a worker can
 //! afford to write all the time.
 
@@ -14,7 +17,7 @@ use crate::spec::Handing;
 use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
 use weir_mem::{KeptState, Seq, TooLarge};
-use weir_nf::{Instance, Take, Walk};
+use weir_nf::{Instance, Progress, Take, Walk};
 
 /// What one µNF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +32,8 @@ pub struct NfState {
     /// Its flows and timers, as `Instance::save_flows` writes them.
     #[serde(with = "serde_bytes")]
     pub flows: Vec<u8>,
+    /// Of flows only what was not copied before: as `Precopy::save_rest` writes it.
+    pub rest: bool,
     /// Policy ports of the sources whose end it is to be told of, as packets of them have come; and the place of
     /// the last of each.
     pub ports: Vec<(u16, u64)>,
@@ -42,6 +47,36 @@ pub struct NfState {
     pub over: Vec<u16>,
 }
 
+/// Some of the flows of one µNF, copied while it works.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NfFlows {
+    /// Name of the instance.
+    pub name: String,
+    /// Its type.
+    pub kind: String,
+    /// They are the first: what was copied before counts for nothing.
+    pub first: bool,
+    /// As `Precopy::precopy` writes them.
+    #[serde(with = "serde_bytes")]
+    pub flows: Vec<u8>,
+}
+
+/// What stands in a worker's memory for what is handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub enum Handed {
+    /// Flows, while packets flow.
+    Ahead(Vec<NfFlows>),
+    /// All that µNFs know.
+    All(Vec<NfState>),
+}
+
+/// The same to be written.
+#[derive(Serialize)]
+enum Hands<'h> {
+    Ahead(&'h [NfFlows]),
+    All(&'h [NfState]),
+}
+
 /// What became of what was handed over.
 #[derive(Debug, Default)]
 pub(crate) struct TakenOver {
@@ -51,9 +86,9 @@ pub(crate) struct TakenOver {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Reads what [`write()`] wrote; `None` for nonsense.
+/// Reads what [`write()`] or [`write_ahead()`] wrote; `None` for nonsense.
 #[must_use]
-pub fn read(memory: &KeptState) -> Option<Vec<NfState>> {
+pub fn read(memory: &KeptState) -> Option<Handed> {
     postcard::from_bytes(&memory.read()?).ok()
 }
 
@@ -62,7 +97,19 @@ pub fn read(memory: &KeptState) -> Option<Vec<NfState>> {
 /// # Errors
 /// When it is more than the memory holds; then nothing is written.
 pub fn write(memory: &mut KeptState, states: &[NfState]) -> Result<(), TooLarge> {
-    let bytes = postcard::to_stdvec(states).unwrap_or_default();
+    write_to(memory, &Hands::All(states))
+}
+
+/// Writes down flows that are copied while packets flow.
+///
+/// # Errors
+/// When it is more than the memory holds; then nothing is written.
+pub fn write_ahead(memory: &mut KeptState, flows: &[NfFlows]) -> Result<(), TooLarge> {
+    write_to(memory, &Hands::Ahead(flows))
+}
+
+fn write_to(memory: &mut KeptState, what: &Hands<'_>) -> Result<(), TooLarge> {
+    let bytes = postcard::to_stdvec(what).unwrap_or_default();
     memory.write(&bytes)
 }
 
@@ -89,8 +136,12 @@ impl Segment {
             }
             let (mut shared, mut flows) = (Vec::new(), Vec::new());
             nf.save(&mut shared);
-            nf.save_flows(&mut flows)
-                .map_err(|e| Handing::Not(format!("flows of {}: {e}", node.name)))?;
+            let rest = nf.is_precopied();
+            let saved = match rest {
+                true => nf.save_rest(&mut flows),
+                false => nf.save_flows(&mut flows),
+            };
+            saved.map_err(|e| Handing::Not(format!("flows of {}: {e}", node.name)))?;
             let more = node.more.as_ref();
             let sources = more.map_or(0, |more| more.sources);
             let is_set = |bits: u64, i: usize| bits.checked_shr(i as u32).unwrap_or(0) & 1 == 1;
@@ -115,6 +166,7 @@ impl Segment {
                     kind,
                     shared,
                     flows,
+                    rest,
                     ports,
                     last,
                     placed: None,
@@ -126,10 +178,64 @@ impl Segment {
         Ok(all)
     }
 
+    /// Copies some flows of these nodes, until each has written `most` bytes.
+    ///
+    /// # Errors
+    /// When some of it cannot be written down: why.
+    pub(crate) fn precopy(
+        &mut self,
+        nodes: &[u16],
+        first: bool,
+        most: usize,
+    ) -> Result<(Vec<NfFlows>, Progress), String> {
+        let (mut all, mut sum) = (Vec::new(), Progress::default());
+        for node in nodes {
+            let Some(node) = self.nodes.get_mut(usize::from(*node)) else { continue };
+            let Some(nf) = node.nf.as_mut().filter(|nf| nf.has_flows()) else { continue };
+            if first {
+                nf.begin_precopy();
+            }
+            let mut flows = Vec::new();
+            let copied = nf.precopy(most, &mut flows);
+            let copied = copied.map_err(|e| format!("flows of {}: {e}", node.name))?;
+            sum.copied += copied.copied;
+            sum.left += copied.left;
+            let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
+            all.push(NfFlows { name, kind, first, flows });
+        }
+        Ok((all, sum))
+    }
+
+    /// No flows are copied any more.
+    pub(crate) fn end_precopy(&mut self) {
+        for node in &mut self.nodes {
+            node.nf.iter_mut().for_each(|nf| nf.end_precopy());
+        }
+    }
+
+    /// Gives its µNFs flows of others of their names and types, which work on; what of it could not be taken, and why.
+    pub(crate) fn take_ahead(&mut self, all: Vec<NfFlows>) -> Vec<String> {
+        let mut refused = Vec::new();
+        for NfFlows { name, kind, first, flows } in all {
+            let mut nodes = self.nodes.iter_mut().filter(|node| node.name == name);
+            let nf = nodes.find_map(|n| n.nf.as_mut().filter(|nf| nf.descriptor().name == kind));
+            let Some(nf) = nf else { continue };
+            if first {
+                nf.forget_precopied();
+            }
+            if let Err(e) = nf.take_precopied(&flows) {
+                nf.forget_precopied();
+                refused.push(format!("the flows of {name}: {e}"));
+            }
+        }
+        refused
+    }
+
     /// Gives its µNFs what others of their names and types knew. `comes`: bits of the sources that packets come from.
     pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
-        for NfState { name, kind, shared, flows, ports, last, divides, over, .. } in states {
+        for state in states {
+            let NfState { name, kind, shared, flows, rest, ports, last, divides, over, .. } = state;
             let of = |n: &&mut Node| {
                 n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
             };
@@ -143,7 +249,16 @@ impl Segment {
             if let Err(e) = nf.restore(&shared) {
                 taken.refused.push(format!("what {name} remembers: {e}"));
             }
-            if let Err(e) = nf.restore_flows(&flows) {
+            let restored = match rest {
+                true => nf.take_rest(&flows),
+                false => {
+                    // Who wrote it is not who was copied.
+                    nf.forget_precopied();
+                    nf.restore_flows(&flows)
+                }
+            };
+            if let Err(e) = restored {
+                nf.forget_precopied();
                 taken.refused.push(format!("the flows of {name}: {e}"));
             }
             if let Some(leased) = node.leased.as_ref().filter(|_| divides) {

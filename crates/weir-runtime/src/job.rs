@@ -343,6 +343,7 @@ impl Job {
             }
             // Of a sound agent the weights are right; what cannot be changes nothing.
             Order::Weigh { group, weights } => self.segment.reweigh(group, &weights),
+            Order::EndPrecopy => self.segment.end_precopy(),
             Order::Pace(per_second) => {
                 if let End::Rx { pace, .. } = &mut self.end {
                     *pace = per_second.map(Pace::new);

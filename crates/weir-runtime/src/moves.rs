@@ -234,7 +234,12 @@ impl Moves {
     pub(crate) fn order(&mut self, order: Order) {
         let mut unheard = match &order {
             Order::Move { ticket, .. } => Some(*ticket),
-            Order::Gone { .. } | Order::Weigh { .. } | Order::List { .. } | Order::Pace(_) => None,
+            Order::Gone { .. }
+            | Order::Weigh { .. }
+            | Order::List { .. }
+            | Order::Precopy { .. }
+            | Order::EndPrecopy
+            | Order::Pace(_) => None,
         };
         for Crew { post, role } in &mut self.crews {
             match (&order, role) {

@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 24;
+pub const PROTOCOL_VERSION: u32 = 25;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -458,6 +458,17 @@ pub enum FromWorker {
         stayed: u64,
         /// What of it could not be taken, and why.
         refused: Vec<String>,
+    },
+    /// Flows are copied into the memory for what is handed over, as ordered.
+    Precopied {
+        /// The order's.
+        ticket: u64,
+        /// How many were copied now.
+        copied: u64,
+        /// How many are left, those that have changed again among them.
+        left: u64,
+        /// Why they are not, if they are not.
+        why: Option<String>,
     },
     /// What was ordered to be moved from here is.
     Moved {

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_device::DeviceError;
 use weir_mem::fault::{self, Step};
+use weir_nf::Progress as Copies;
 use weir_port::DoorbellError;
 
 /// Steps between two looks at the agent's commands.
@@ -115,7 +116,6 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         while station.stand_by(agent)? == StoodBy::Take {
             // While all can still go back: what this one cannot read is not lost.
             let (stayed, refused) = job.take_over(&mut station);
-            fault::step(Step::TakenOver);
             link::send(agent, &FromWorker::TookOver { stayed, refused }, &[])?;
         }
         fault::step(Step::Begun);
@@ -339,7 +339,20 @@ impl Worker<'_> {
                 }
                 command::ORDER => {
                     let (order, _): (Order, _) = link::receive(self.agent)?;
-                    self.job.order(order);
+                    if let Order::Precopy { ticket, nodes, first, most } = order {
+                        let copied =
+                            self.job.precopy(&mut self.station, &nodes, first, most as usize);
+                        fault::step(Step::Precopied);
+                        let (done, why) = match copied {
+                            Ok(done) => (done, None),
+                            Err(why) => (Copies::default(), Some(why)),
+                        };
+                        let (copied, left) = (done.copied as u64, done.left as u64);
+                        let answer = FromWorker::Precopied { ticket, copied, left, why };
+                        link::send(self.agent, &answer, &[])?;
+                    } else {
+                        self.job.order(order);
+                    }
                     continue;
                 }
                 command::PAUSE => {

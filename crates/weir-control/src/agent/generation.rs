@@ -5,12 +5,13 @@
 //! devices: they attach to the new memory beside their own. All that takes time is done then, at full load;
 //! when any of it fails, the new workers are dismissed and nothing has happened.
 //!
-//! Then the switch, the only pause: Rx services take nothing more, what is under way runs out, all workers
+//! While all are ready, flows go ahead (the module `precopy`). Then the switch, the only pause: Rx services take nothing more, what is under way runs out, all workers
 //! rest and hand over what their µNFs know, and the next generation is told to go. Until that word the old
 //! one can go on at any time, and does when something fails. What dies after it is mended as ever.
 //! Why so: docs/decisions/0013-live-relink.md.
 
 mod error;
+mod precopy;
 mod switch;
 mod take;
 
@@ -20,6 +21,8 @@ use crate::census::Census;
 use crate::recover::recover;
 use crate::setup::Setup;
 pub use error::RelinkError;
+pub(super) use precopy::{Answered, Copied};
+use precopy::{Copies, Precopy};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_device::Place;
@@ -50,6 +53,8 @@ pub struct Relinked {
     pub missed: u64,
     /// NFs whose state went over.
     pub carried: usize,
+    /// Flows that were copied before the pause, each as often as it was: what had changed since then went over in it.
+    pub copied: u64,
     /// Flows that stay with their instance although their packets divide otherwise now, as there are more or fewer instances.
     pub stayed: u64,
 }
@@ -85,6 +90,8 @@ pub(super) struct Generation {
     asked: bool,
     /// Which workers rest and have handed over.
     handed: BTreeMap<usize, Handing>,
+    /// Flows that are being copied.
+    pub(super) copies: Copies,
     /// Workers that were told to take over, until they are told to begin; and what of it they could not.
     taking: BTreeMap<usize, Option<Taken>>,
     /// By worker: how many answers are still to come that nobody waits for any more.
@@ -104,6 +111,8 @@ struct Next {
     since: Instant,
     /// When its processes had been started.
     started: Instant,
+    /// Flows that go ahead, since all are ready.
+    precopy: Option<Precopy>,
     /// Since when the switch failed for packets that are held, and when it is tried again after which time.
     held: Option<(Instant, Instant, Duration)>,
 }
@@ -119,6 +128,7 @@ impl Next {
         let now = Instant::now();
         let (since, wait) = self.held.map_or((now, AGAIN), |(since, _, wait)| (since, wait * 2));
         self.held = Some((since, now + wait, wait));
+        self.precopy.iter_mut().for_each(Precopy::go_on);
         now + wait < since + HELD
     }
 }
@@ -132,6 +142,7 @@ impl Generation {
             switches: false,
             asked: false,
             handed: BTreeMap::new(),
+            copies: Copies::default(),
             taking: BTreeMap::new(),
             stale: BTreeMap::new(),
             retired: Vec::new(),
@@ -197,7 +208,7 @@ impl Agent {
         let agent = agent.map_err(|e| RelinkError::Start(Box::new(e)))?;
         self.generation.adopted.clear();
         let started = Instant::now();
-        let next = Next { agent, services, told: None, since, started, held: None };
+        let next = Next { agent, services, told: None, since, started, precopy: None, held: None };
         self.generation.next = Some(Box::new(next));
         Ok(())
     }
@@ -329,7 +340,7 @@ impl Agent {
         if self.is_moving_flows() {
             return if late { Err(RelinkError::Moving) } else { Ok(false) };
         }
-        Ok(true)
+        self.precopy(next)
     }
 
     /// Lets the services attach to the memory of the next generation.
@@ -357,6 +368,7 @@ impl Agent {
 
     /// The services forget what they have adopted.
     fn forsake(&mut self, next: &Next) {
+        self.end_precopy(next);
         for &w in next.told.iter().flatten().map(|(w, _)| w) {
             self.order(w, command::FORSAKE);
         }

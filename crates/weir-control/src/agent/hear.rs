@@ -1,6 +1,6 @@
 //! What workers say, and whether what they say can be true.
 
-use super::generation::Taken;
+use super::generation::{Answered, Copied, Taken};
 use super::{Agent, AgentError, Event, Recovered, State};
 use crate::voice::shortened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -142,6 +142,15 @@ impl Agent {
             FromWorker::TookOver { stayed, refused } => {
                 if !self.generation.took_over(w, Taken { stayed, refused }) {
                     self.convict(w, "said that it had taken over what it was not given");
+                }
+            }
+            FromWorker::Precopied { ticket, copied, left, why } => {
+                match self.generation.copies.answered(w, ticket, Copied { copied, left, why }) {
+                    Answered::Now => self.trust.forgive_message(w),
+                    Answered::Late => {}
+                    Answered::Unasked => {
+                        self.convict(w, "said that it had copied what it was not asked for");
+                    }
                 }
             }
             FromWorker::Moved { ticket, flows, times, left, why } => {

@@ -10,7 +10,7 @@ use super::table::{FlowTable, Slot};
 use super::tcp::Tcp;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
-use weir_packet::{Direction, FlowKey, FragmentTable};
+use weir_packet::{Direction, FlowKey};
 
 /// Version of the form that surrounds states.
 const FORM: u32 = 3;
@@ -83,16 +83,8 @@ impl<F: FlowState> FlowTable<F> {
     /// When a state has no serialised form; `out` is then as it was.
     pub fn save(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let start = out.len();
-        out.extend(FORM.to_le_bytes());
-        out.extend(F::VERSION.to_le_bytes());
-        let fragments = out.len();
-        write_len(0, out);
-        if let Some(table) = &self.fragments {
-            table.save(now_ns, out);
-            let count = (out.len() - fragments - 4) / FragmentTable::RECORD;
-            let place = out.get_mut(fragments..).and_then(|o| o.first_chunk_mut());
-            place.into_iter().for_each(|p| *p = (count as u32).to_le_bytes());
-        }
+        write_versions::<F>(out);
+        self.save_fragments(now_ns, out);
         write_len(self.len(), out);
         let mut from = Some(0);
         while let Some(at) = from {
@@ -137,12 +129,7 @@ impl<F: FlowState> FlowTable<F> {
         merge: &mut Merge,
     ) -> Result<usize, RestoreError> {
         let version = read_versions(from)?;
-        for _ in 0..from.u32()? {
-            let record = from.array::<{ FragmentTable::RECORD }>()?;
-            if !self.fragments().restore(record) {
-                return Err(RestoreError::Damaged("a fragment's flow is none"));
-            }
-        }
+        self.restore_fragments(from)?;
         let count = from.u32()?;
         for _ in 0..count {
             if let Some((flow, _)) = self.read(now_ns, from, version, None, Some(&mut *merge))? {
@@ -240,15 +227,14 @@ impl<F: FlowState> FlowTable<F> {
 
     /// One flow by itself, as [`FlowTable::put`] reads it, with the datagrams of it that have not come whole.
     pub(super) fn write_record(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
-        out.extend(FORM.to_le_bytes());
-        out.extend(F::VERSION.to_le_bytes());
+        write_versions::<F>(out);
         self.write(flow, out)?;
         self.write_fragments(flow, out);
         Ok(())
     }
 
     /// One flow: how its connection stands, times, keys, state.
-    fn write(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    pub(super) fn write(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let Some(slot) = self.slots.get(flow) else { return Ok(()) };
         let down = if slot.started == Direction::Down { STARTED_DOWN } else { 0 };
         out.extend([down, slot.tcp.bits()]);
@@ -260,6 +246,16 @@ impl<F: FlowState> FlowTable<F> {
             out.extend(key.to_bytes());
             out.push(u8::from(turned));
         }
+        self.write_state(flow, slot, out)
+    }
+
+    /// Its state, with its length.
+    pub(super) fn write_state(
+        &self,
+        flow: u32,
+        slot: &Slot<F>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SaveError> {
         let len = out.len();
         write_len(0, out);
         match postcard::serialize_with_flavor(&slot.state, Appended::at_most(out, usize::MAX)) {
@@ -333,14 +329,31 @@ impl<F: FlowState> FlowTable<F> {
         number: Option<u32>,
         mut merge: Option<&mut Merge>,
     ) -> Result<Option<(u32, FlowKey)>, RestoreError> {
+        let mut read = self.parse(from, version)?;
+        // What has its number given is of a replica.
+        if number.is_some() && self.notes.lags {
+            read.slot.state.recovered_late();
+        }
+        let keys: Vec<_> = read.keys().collect();
+        if !self.make_way(&keys, read.slot.last_ns, now_ns, &mut merge)? {
+            return Ok(None);
+        }
+        self.place(number, read, now_ns).map(Some)
+    }
+
+    /// What [`FlowTable::write`] wrote, with a state of this version.
+    pub(super) fn parse(
+        &self,
+        from: &mut Reader<'_>,
+        version: u32,
+    ) -> Result<Parsed<F>, RestoreError> {
         let [started, tcp] = *from.array()?;
         let started = match started {
             0 => Direction::Up,
             STARTED_DOWN => Direction::Down,
             _ => return Err(RestoreError::Damaged("a flow's direction is none")),
         };
-        let tcp =
-            Tcp::from_bits(tcp).ok_or(RestoreError::Damaged("a connection's state is none"))?;
+        let tcp = read_tcp([tcp])?;
         let idle_s = u16::from_le_bytes(*from.array()?);
         let (born_ns, last_ns) = (from.u64()?, from.u64()?);
         let keys = from.u32()?;
@@ -365,16 +378,18 @@ impl<F: FlowState> FlowTable<F> {
         }
         let len = from.u32()?;
         let bytes = from.bytes(len as usize)?;
-        let mut state = read_versioned(bytes, (version, F::VERSION), F::from_version)?;
-        // What has its number given is of a replica.
-        if number.is_some() && self.notes.lags {
-            state.recovered_late();
-        }
-        let keys: Vec<_> = std::iter::once(&first).chain(others.iter().map(|o| &o.0)).collect();
-        if !self.make_way(&keys, last_ns, now_ns, &mut merge)? {
-            return Ok(None);
-        }
-        let slot = Slot { state, last_ns, born_ns, started, tcp, idle_s, unnoted: 0, noted: false };
+        let state = read_versioned(bytes, (version, F::VERSION), F::from_version)?;
+        let slot = Slot { state, last_ns, born_ns, started, tcp, idle_s, ..Slot::default() };
+        Ok(Parsed { slot, first, others })
+    }
+
+    /// Adds a flow of whose keys none leads to another, as `number` if one is given; its number and first key.
+    pub(super) fn place(
+        &mut self,
+        number: Option<u32>,
+        Parsed { slot, first, others }: Parsed<F>,
+        now_ns: u64,
+    ) -> Result<(u32, FlowKey), RestoreError> {
         let full = RestoreError::Full(self.index.capacity());
         let flow = self.adopt(number, first, slot, now_ns).ok_or(full)?;
         for (key, turned) in others {
@@ -386,7 +401,22 @@ impl<F: FlowState> FlowTable<F> {
                 });
             }
         }
-        Ok(Some((flow, first)))
+        Ok((flow, first))
+    }
+}
+
+/// One flow, as it was read.
+pub(super) struct Parsed<F> {
+    pub(super) slot: Slot<F>,
+    first: FlowKey,
+    /// Its other keys, and whether packets go the other way in them.
+    others: Vec<(FlowKey, bool)>,
+}
+
+impl<F> Parsed<F> {
+    /// The first one first.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &FlowKey> {
+        std::iter::once(&self.first).chain(self.others.iter().map(|other| &other.0))
     }
 }
 
@@ -433,8 +463,18 @@ impl postcard::ser_flavors::Flavor for Appended<'_> {
     }
 }
 
+/// The versions of what follows: of its form, and of states.
+pub(super) fn write_versions<F: FlowState>(out: &mut Vec<u8>) {
+    out.extend(FORM.to_le_bytes());
+    out.extend(F::VERSION.to_le_bytes());
+}
+
+pub(super) fn read_tcp([bits]: [u8; 1]) -> Result<Tcp, RestoreError> {
+    Tcp::from_bits(bits).ok_or(RestoreError::Damaged("a connection's state is none"))
+}
+
 /// The version of the states that follow.
-fn read_versions(from: &mut Reader<'_>) -> Result<u32, RestoreError> {
+pub(super) fn read_versions(from: &mut Reader<'_>) -> Result<u32, RestoreError> {
     match from.u32()? {
         FORM => from.u32(),
         form => Err(RestoreError::OtherForm(form)),

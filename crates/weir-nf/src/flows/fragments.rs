@@ -1,4 +1,4 @@
-//! Which datagrams' later fragments belong to a flow, as the end of its record: they go where it goes.
+//! Which datagrams' later fragments belong to a flow, as the end of its record: they go where it goes; or those of all flows.
 
 use super::form::{Reader, RestoreError, write_len};
 use super::state::FlowState;
@@ -9,7 +9,30 @@ use weir_packet::{FlowKey, FragmentTable};
 const MOST: usize = 16;
 
 impl<F: FlowState> FlowTable<F> {
-    /// Writes them down.
+    /// Writes those of all flows down.
+    pub(super) fn save_fragments(&self, now_ns: u64, out: &mut Vec<u8>) {
+        let fragments = out.len();
+        write_len(0, out);
+        if let Some(table) = &self.fragments {
+            table.save(now_ns, out);
+            let count = (out.len() - fragments - 4) / FragmentTable::RECORD;
+            let place = out.get_mut(fragments..).and_then(|o| o.first_chunk_mut());
+            place.into_iter().for_each(|p| *p = (count as u32).to_le_bytes());
+        }
+    }
+
+    /// Adds them to those that are there.
+    pub(super) fn restore_fragments(&mut self, from: &mut Reader<'_>) -> Result<(), RestoreError> {
+        for _ in 0..from.u32()? {
+            let record = from.array::<{ FragmentTable::RECORD }>()?;
+            if !self.fragments().restore(record) {
+                return Err(RestoreError::Damaged("a fragment's flow is none"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes those of one flow down.
     pub(super) fn write_fragments(&self, flow: u32, out: &mut Vec<u8>) {
         let count = out.len();
         write_len(0, out);

@@ -1,17 +1,22 @@
-//! Which flows have changed since they were written down last, for a replica of a table.
+//! Which flows have changed since they were written down last, for a replica of a table, and for a copy.
 
 use super::form::RestoreError;
+use super::precopy::Copying;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
 use weir_packet::FlowKey;
 
-/// The list of these flows: each once, however many of a batch's packets are its.
+/// The lists of these flows: each once, however many of a batch's packets are its.
 #[derive(Default)]
 pub(super) struct Notes {
     /// A flow is noted at every so many packets; 0: nothing is.
     pub(super) every: u16,
     /// What is read may lack a flow's last packets.
     pub(super) lags: bool,
+    /// Somebody wants to know: the replica, or a copy.
+    pub(super) on: bool,
+    /// While the table is copied.
+    pub(super) copying: Option<Copying>,
     changed: Vec<u32>,
     record: Vec<u8>,
 }
@@ -20,15 +25,34 @@ impl Notes {
     /// A packet of a flow. `at_once`: it changed what must not be forgotten, or is the first.
     #[inline]
     pub(super) fn look<F>(&mut self, flow: u32, slot: &mut Slot<F>, at_once: bool) {
-        slot.unnoted = slot.unnoted.saturating_add(1);
-        if at_once || slot.unnoted >= self.every {
-            self.note(flow, slot);
+        if self.every > 0 {
+            slot.unnoted = slot.unnoted.saturating_add(1);
+            if at_once || slot.unnoted >= self.every {
+                self.note_for_replica(flow, slot);
+            }
         }
+        self.note_for_copy(flow, slot);
     }
 
     /// A flow has changed, or ended.
     #[inline]
     pub(super) fn note<F>(&mut self, flow: u32, slot: &mut Slot<F>) {
+        if self.every > 0 {
+            self.note_for_replica(flow, slot);
+        }
+        self.note_for_copy(flow, slot);
+    }
+
+    /// A flow has changed in some way that its replica need not know.
+    #[inline]
+    pub(super) fn note_for_copy<F>(&mut self, flow: u32, slot: &mut Slot<F>) {
+        if let Some(copying) = &mut self.copying {
+            copying.note(flow, slot);
+        }
+    }
+
+    #[inline]
+    fn note_for_replica<F>(&mut self, flow: u32, slot: &mut Slot<F>) {
         if !slot.noted {
             slot.noted = true;
             self.changed.push(flow);
@@ -43,13 +67,14 @@ impl<F: FlowState> FlowTable<F> {
     /// are read into has to go on from, and their states are told ([`FlowState::recovered_late`]).
     pub fn follow(&mut self, every: u16, lags: bool) {
         (self.notes.every, self.notes.lags) = (every, lags);
+        self.notes.on = every > 0 || self.notes.copying.is_some();
     }
 
     /// The flow that was looked up last has changed in a way that must not be forgotten: it is noted at this packet, however
     /// seldom flows are otherwise.
     #[inline]
     pub fn note(&mut self) {
-        if self.notes.every > 0
+        if self.notes.on
             && let Some((flow, _)) = self.current
             && let Some(slot) = self.slots.get_mut(flow)
         {

@@ -94,5 +94,6 @@ impl<F: FlowState> FlowTable<F> {
         if let Some(news) = &mut self.news {
             news.push(flow);
         }
+        self.is_other(flow);
     }
 }

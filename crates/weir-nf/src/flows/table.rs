@@ -4,6 +4,7 @@ use super::batch::Found;
 use super::index::{AliasError, FlowIndex};
 use super::notes::Notes;
 use super::paged::Paged;
+use super::precopy::Copied;
 use super::state::{FlowState, WhenFull};
 use super::tcp::{Tcp, TcpTimes};
 use super::wheel::Wheel;
@@ -39,13 +40,16 @@ pub(super) struct Slot<F> {
     pub(super) unnoted: u16,
     /// Whether it is noted.
     pub(super) noted: bool,
+    /// How its copy stands, while the table is copied.
+    pub(super) copy: u8,
 }
 
 impl<F: Default> Default for Slot<F> {
     fn default() -> Self {
         let (state, tcp) = (F::default(), Tcp::default());
         let (started, idle_s) = (Direction::Up, 0);
-        Slot { state, last_ns: 0, born_ns: 0, started, tcp, idle_s, unnoted: 0, noted: false }
+        let (unnoted, noted, copy) = (0, false, 0);
+        Slot { state, last_ns: 0, born_ns: 0, started, tcp, idle_s, unnoted, noted, copy }
     }
 }
 
@@ -95,7 +99,7 @@ pub struct FlowTable<F> {
     gave_way: u64,
     /// Where the search for a flow that gives way goes on.
     hand: u32,
-    wheel: Wheel,
+    pub(super) wheel: Wheel,
     /// The flow that was looked up last, and the packet's direction in it.
     pub(super) current: Option<(u32, Direction)>,
     /// Flows that have ended, until somebody takes them.
@@ -103,6 +107,8 @@ pub struct FlowTable<F> {
     /// Numbers of flows that began, came, or got a key since that was asked last, while anybody asks.
     pub(super) news: Option<Vec<u32>>,
     pub(super) notes: Notes,
+    /// While it becomes a copy of another.
+    pub(super) copied: Option<Copied>,
     /// Flows that came from elsewhere, or went there.
     pub(super) moved: u64,
 }
@@ -128,6 +134,7 @@ impl<F: FlowState> FlowTable<F> {
             ended: Vec::new(),
             news: None,
             notes: Notes::default(),
+            copied: None,
             moved: 0,
         }
     }
@@ -238,7 +245,7 @@ impl<F: FlowState> FlowTable<F> {
                 }
             }
         }
-        if self.notes.every > 0 {
+        if self.notes.on {
             self.notes.look(flow, slot, is_new || is_slow || slot.tcp != before);
         }
         Some(FlowOf { state: &mut slot.state, from_starter, is_new })
@@ -279,7 +286,7 @@ impl<F: FlowState> FlowTable<F> {
         self.current = Some((flow, direction));
         slot.tcp.come_again();
         let from_starter = slot.started == direction;
-        if self.notes.every > 0 {
+        if self.notes.on {
             self.notes.look(flow, slot, false);
         }
         Some(FlowOf { state: &mut slot.state, from_starter, is_new: false })
@@ -297,7 +304,9 @@ impl<F: FlowState> FlowTable<F> {
     #[inline]
     pub fn looked_up(&mut self) -> Option<&mut F> {
         let (flow, _) = self.current?;
-        self.slots.get_mut(flow).map(|slot| &mut slot.state)
+        let slot = self.slots.get_mut(flow)?;
+        self.notes.note_for_copy(flow, slot);
+        Some(&mut slot.state)
     }
 
     /// Keeps the flow that was looked up last for `idle_ns` from now on, if no packets come, instead of for as long as
@@ -312,11 +321,12 @@ impl<F: FlowState> FlowTable<F> {
         if slot.idle_s == idle_s && !is_slow {
             // It cannot end sooner by that.
             slot.last_ns = last_ns;
+            self.notes.note_for_copy(flow, slot);
             return;
         }
         let before = slot.last_ns.saturating_add(self.times.of(slot));
         (slot.idle_s, slot.last_ns) = (idle_s, last_ns);
-        if self.notes.every > 0 {
+        if self.notes.on {
             self.notes.note(flow, slot);
         }
         let due = last_ns.saturating_add(u64::from(idle_s) * SECOND);
@@ -333,8 +343,9 @@ impl<F: FlowState> FlowTable<F> {
         let is_slow = self.is_slow(flow, now_ns);
         let Some(slot) = self.slots.get_mut(flow) else { return };
         slot.last_ns = slot.last_ns.max(now_ns);
-        if is_slow {
-            self.notes.note(flow, slot);
+        match is_slow {
+            true => self.notes.note(flow, slot),
+            false => self.notes.note_for_copy(flow, slot),
         }
     }
 
@@ -406,8 +417,9 @@ impl<F: FlowState> FlowTable<F> {
             return None;
         };
         if let Some(slot) = self.slots.reach(flow) {
-            let noted = slot.noted;
-            *slot = Slot { last_ns: now_ns, born_ns: now_ns, started, noted, ..Slot::default() };
+            let (noted, copy) = (slot.noted, slot.copy);
+            let new = Slot { last_ns: now_ns, born_ns: now_ns, started, ..Slot::default() };
+            *slot = Slot { noted, copy, ..new };
         }
         self.wheel.put(flow, now_ns.saturating_add(self.times.idle_ns), now_ns);
         self.tell_of(flow);
@@ -463,9 +475,9 @@ impl<F: FlowState> FlowTable<F> {
         // Who has seen no packet yet has no time of its own.
         let now = if now_ns == 0 { slot.last_ns } else { now_ns };
         let place = self.slots.reach(flow)?;
-        *place = slot;
+        *place = Slot { copy: place.copy, noted: place.noted, ..slot };
         // What has its number given is of the replica itself.
-        if number.is_none() && self.notes.every > 0 {
+        if number.is_none() && self.notes.on {
             self.notes.note(flow, place);
         }
         self.wheel.put(flow, due, now);
@@ -482,12 +494,13 @@ impl<F: FlowState> FlowTable<F> {
             self.current = None;
         }
         let slot = self.slots.get_mut(flow)?;
-        if self.notes.every > 0 {
+        if self.notes.on {
             self.notes.note(flow, slot);
         }
         let gone = std::mem::take(slot);
         // It stays noted: the next of this number need not be, too.
-        slot.noted = gone.noted;
+        (slot.noted, slot.copy) = (gone.noted, gone.copy);
+        self.is_other(flow);
         Some((key, gone))
     }
 

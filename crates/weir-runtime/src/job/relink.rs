@@ -2,11 +2,13 @@
 
 use super::{End, Job, early};
 use crate::arrays::Learner;
-use crate::handover::{self, NfState};
+use crate::handover::{self, Handed, NfState};
 use crate::moves::Placed;
 use crate::segment::Segment;
 use crate::spec::{EndSpec, Handing, WorkerSpec};
 use crate::station::Station;
+use weir_mem::fault::{self, Step};
+use weir_nf::Progress;
 
 impl Job {
     /// The same device in the memory of the next generation, which `station` is attached to; `None` when `spec` is
@@ -47,6 +49,20 @@ impl Job {
         }
     }
 
+    /// Copies some flows of these nodes for the next generation, while packets flow; or why it cannot.
+    pub(crate) fn precopy(
+        &mut self,
+        station: &mut Station,
+        nodes: &[u16],
+        first: bool,
+        most: usize,
+    ) -> Result<Progress, String> {
+        let Some(memory) = &mut station.handover else { return Ok(Progress::default()) };
+        let (flows, copied) = self.segment.precopy(nodes, first, most)?;
+        handover::write_ahead(memory, &flows).map_err(|e| e.to_string())?;
+        Ok(copied)
+    }
+
     /// Writes down all that the µNFs know, for the next generation.
     pub(crate) fn hand_over(&mut self, station: &mut Station) -> Handing {
         let mut states = match self.segment.hand_over() {
@@ -74,7 +90,13 @@ impl Job {
         let Some(memory) = &mut station.handover else { return (0, Vec::new()) };
         memory.resync();
         let (mut stayed, mut refused) = (0, Vec::new());
-        if let Some(mut states) = handover::read(memory) {
+        let handed = handover::read(memory);
+        if let Some(Handed::Ahead(flows)) = handed {
+            let refused = self.segment.take_ahead(flows);
+            fault::step(Step::CopyTaken);
+            return (0, refused);
+        }
+        if let Some(Handed::All(mut states)) = handed {
             if let Some(moves) = &mut self.moves {
                 refused.extend(moves.take_over(&mut states, &self.segment));
             }
@@ -107,6 +129,7 @@ impl Job {
             replicator.write(&mut self.segment, station, true);
             station.commit();
         }
+        fault::step(Step::TakenOver);
         (stayed, refused)
     }
 }

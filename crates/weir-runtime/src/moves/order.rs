@@ -41,6 +41,20 @@ pub enum Order {
         /// Most lines of the answer.
         most: u32,
     },
+    /// Copy flows for the next generation of the graph, until that is so many bytes of each NF; what of these was copied and has changed since after what was not
+    /// copied yet. Answered with [`FromWorker::Precopied`](crate::spec::FromWorker::Precopied).
+    Precopy {
+        /// What the answer is to say.
+        ticket: u64,
+        /// Nodes of the worker.
+        nodes: Vec<u16>,
+        /// From the beginning.
+        first: bool,
+        /// Bytes.
+        most: u32,
+    },
+    /// Flows are not copied any more: there will be no next generation for now.
+    EndPrecopy,
     /// Of a service that receives: take so many packets a second from now on, those that were late made up for; `None`: as many as are taken.
     Pace(Option<u64>),
 }

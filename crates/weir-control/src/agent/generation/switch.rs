@@ -7,7 +7,7 @@ use crate::setup::WorkerSetup;
 use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use weir_runtime::handover::NfState;
+use weir_runtime::handover::{Handed, NfState};
 use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
@@ -58,7 +58,9 @@ impl Agent {
                 next.agent.wait_until_received();
                 let ms = |d: Duration| d.as_secs_f64() * 1e3;
                 let pause_ms = ms(begun.elapsed());
-                Ok(Ok(Relinked { prepared_ms: ms(prepared), pause_ms, missed: 0, carried, stayed }))
+                let prepared_ms = ms(prepared);
+                let copied = next.precopy.as_ref().map_or(0, |precopy| precopy.copied);
+                Ok(Ok(Relinked { prepared_ms, pause_ms, missed: 0, carried, copied, stayed }))
             }
             Err(why) => {
                 self.go_back();
@@ -267,6 +269,10 @@ impl Agent {
                 names.sort_unstable();
                 names.windows(2).any(|pair| pair[0] == pair[1])
             };
+            let states = match states {
+                Some(Handed::All(states)) => Some(states),
+                Some(Handed::Ahead(_)) | None => None,
+            };
             let sound = states.filter(|states| states.iter().all(own) && !doubled(states));
             let Some(states) = sound else {
                 self.convict(w, "handed over what is not its own, or nothing that can be read");
@@ -361,17 +367,25 @@ impl Agent {
 }
 
 /// The weights of an NF, by name and type, whose packets divide by leases of ports.
-fn leased<'s>(
-    setup: &'s crate::setup::Setup,
-    (name, kind): &(String, String),
-) -> Option<&'s [u32]> {
+fn leased<'s>(setup: &'s crate::setup::Setup, (name, kind): (&str, &str)) -> Option<&'s [u32]> {
     let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
     let mut own = nodes.filter(|node| {
-        node.name == *name && node.nf.as_ref().is_some_and(|(found, _)| found == kind)
+        node.name == name && node.nf.as_ref().is_some_and(|(found, _)| found == kind)
     });
     let group = |part: PartSpec| setup.groups.get(usize::from(part.group));
     let group = own.find_map(|node| node.part.and_then(group))?;
     (group.spread == SpreadSpec::Ends).then_some(&group.weights)
+}
+
+/// True when the packets of this NF, of so many instances, divide by leases of ports, and otherwise than before.
+pub(super) fn is_divided_anew(
+    before: &crate::setup::Setup,
+    next: &crate::setup::Setup,
+    nf: (&str, &str),
+    instances: usize,
+) -> bool {
+    let weights = leased(next, nf);
+    instances > 1 && weights.is_some() && weights != leased(before, nf)
 }
 
 /// NFs whose flows are to move together and that had other numbers of instances: what they remember of one flow may be at two places.
@@ -409,9 +423,12 @@ fn share_out(
     let mut shares = vec![Vec::new(); setup.workers.len()];
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
-        let weights = leased(setup, &key);
-        let divides_as_before = weights == leased(before, &key) && takers.len() == states.len();
-        if takers.len() > 1 && weights.is_some() && !divides_as_before {
+        let nf = (key.0.as_str(), key.1.as_str());
+        let counts_differ = takers.len() != states.len();
+        if takers.len() > 1
+            && leased(setup, nf).is_some()
+            && (counts_differ || is_divided_anew(before, setup, nf, takers.len()))
+        {
             // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
             for (n, w) in takers.iter().enumerate() {
                 let Some(share) = shares.get_mut(*w) else { continue };

@@ -1,0 +1,310 @@
+//! Flows go over while packets flow (pre-copy: Clark et al., "Live Migration of Virtual Machines", NSDI 2005), so that only
+//! what has changed since is left for the pause.
+//!
+//! A worker of the running generation writes some flows into its memory for what is handed over, between two batches; they are given to the worker of
+//! the next generation that has the NF, which takes them while the first goes on. When all have been copied, those that
+//! have changed meanwhile are, as long as there are fewer each time. Who dies meanwhile is mended as ever, and copied from the beginning.
+
+use super::{Next, RelinkError};
+use crate::agent::flows::Given;
+use crate::agent::{Agent, State};
+use crate::setup::Setup;
+use crate::voice::shortened;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use weir_runtime::handover::{Handed, NfFlows};
+use weir_runtime::moves::Order;
+use weir_runtime::spec::command;
+
+/// Bytes that are copied of an NF at a time: some thousands of flows, for which a worker takes half a millisecond.
+const MOST: u32 = 256 << 10;
+/// So few that are left of a worker take less time than what is under way needs to run out.
+const FEW: u64 = 512;
+/// So often more is copied of each worker although no fewer are left than ever before.
+const IN_VAIN: u32 = 4;
+/// So long it is waited for who takes flows, before the agent looks after others.
+const LOOK: Duration = Duration::from_micros(20);
+const WHILE: Duration = Duration::from_millis(1);
+/// How long somebody may need to take some.
+const TAKING: Duration = Duration::from_secs(5);
+
+/// What is copied from one worker.
+struct Task {
+    w: usize,
+    /// Its process: its successor knows nothing of it.
+    pid: Option<u32>,
+    /// Nodes, and who of the next generation takes their flows.
+    nodes: BTreeMap<u16, usize>,
+    /// Flows that were left when it was asked last; `None`: it was not asked yet.
+    left: Option<u64>,
+}
+
+/// How far flows have been copied.
+#[derive(Default)]
+pub(super) struct Precopy {
+    tasks: Vec<Task>,
+    /// Who was asked for some, by task.
+    asked: Option<usize>,
+    /// Who takes some, since when.
+    taking: Option<Instant>,
+    /// Fewest that were ever left of all, and how often somebody was asked since.
+    fewest: Option<u64>,
+    in_vain: u32,
+    /// Flows that were copied, each as often as it was.
+    pub(super) copied: u64,
+}
+
+/// What a worker says of flows that it was told to copy.
+#[derive(Debug, Default)]
+pub(in crate::agent) struct Copied {
+    pub(in crate::agent) copied: u64,
+    pub(in crate::agent) left: u64,
+    pub(in crate::agent) why: Option<String>,
+}
+
+/// What the agent has asked for, and the answer.
+#[derive(Debug, Default)]
+pub(in crate::agent) struct Copies {
+    /// Of the latest request.
+    ticket: u64,
+    asked: Option<usize>,
+    answer: Option<Copied>,
+}
+
+/// What an answer is worth.
+pub(in crate::agent) enum Answered {
+    /// It was asked for.
+    Now,
+    /// It was, for a change that was given up.
+    Late,
+    /// It was not.
+    Unasked,
+}
+
+impl Copies {
+    /// Nobody is asked, and what somebody was asked is not waited for.
+    fn forget(&mut self) {
+        self.ticket += 1;
+        (self.asked, self.answer) = (None, None);
+    }
+
+    /// Worker `w` says that it has copied what it was asked for.
+    pub(in crate::agent) fn answered(&mut self, w: usize, ticket: u64, copied: Copied) -> Answered {
+        if ticket == self.ticket && self.asked == Some(w) {
+            (self.asked, self.answer) = (None, Some(copied));
+            return Answered::Now;
+        }
+        match ticket < self.ticket {
+            true => Answered::Late,
+            false => Answered::Unasked,
+        }
+    }
+}
+
+impl Precopy {
+    /// What can be copied: of each NF that as many workers have in both, so that each has one successor, which gets all its flows.
+    pub(super) fn new(before: &Setup, next: &Setup) -> Self {
+        let (old, new) = (holders(before), holders(next));
+        let mut tasks: BTreeMap<usize, BTreeMap<u16, usize>> = BTreeMap::new();
+        for (nf, holders) in old {
+            let Some(takers) = new.get(&nf).filter(|takers| takers.len() == holders.len()) else {
+                continue;
+            };
+            if super::switch::is_divided_anew(before, next, nf, takers.len()) {
+                continue;
+            }
+            for ((w, node), (taker, _)) in holders.iter().zip(takers) {
+                tasks.entry(*w).or_default().insert(*node, *taker);
+            }
+        }
+        let task = |(w, nodes)| Task { w, pid: None, nodes, left: None };
+        Precopy { tasks: tasks.into_iter().map(task).collect(), ..Precopy::default() }
+    }
+
+    /// More is copied, as the switch has to wait.
+    pub(super) fn go_on(&mut self) {
+        (self.fewest, self.in_vain) = (None, 0);
+    }
+
+    /// The worker that is to be asked next: of which most are left; `None` when it is not worth it any more.
+    fn next(&mut self) -> Option<usize> {
+        let left = |task: &Task| task.left.unwrap_or(u64::MAX);
+        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| left(task))?;
+        let few = left(most) <= FEW;
+        let in_vain = self.in_vain > IN_VAIN * self.tasks.len() as u32;
+        (!few && (!in_vain || most.left.is_none())).then_some(at)
+    }
+
+    /// So many are left of a worker.
+    fn count(&mut self, task: usize, copied: &Copied) {
+        self.copied += copied.copied;
+        self.tasks.iter_mut().skip(task).take(1).for_each(|task| task.left = Some(copied.left));
+        let left: Option<u64> = self.tasks.iter().map(|task| task.left).sum();
+        self.in_vain += 1;
+        // Fewer by a tenth: what comes and goes by chance is no progress.
+        if left.is_none_or(|left| self.fewest.is_none_or(|fewest| left < fewest / 10 * 9)) {
+            (self.fewest, self.in_vain) = (left, 0);
+        }
+    }
+}
+
+/// By name and type, in which worker's which node an NF is, in order.
+type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(usize, u16)>>;
+
+fn holders(setup: &Setup) -> Holders<'_> {
+    let mut all = Holders::new();
+    for (w, worker) in setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs()) {
+        for (node, spec) in (0..).zip(&worker.nodes) {
+            if let Some((kind, _)) = spec.nf.as_ref().filter(|_| spec.instance_of.is_none()) {
+                all.entry((&spec.name, kind)).or_default().push((w, node));
+            }
+        }
+    }
+    all
+}
+
+impl Agent {
+    /// Goes on copying flows to the next generation; true when no more are to be copied before the pause.
+    pub(super) fn precopy(&mut self, next: &mut Next) -> Result<bool, RelinkError> {
+        let mut precopy = match next.precopy.take() {
+            Some(precopy) => precopy,
+            None => Precopy::new(&self.setup, &next.agent.setup),
+        };
+        let done = self.copy_some(&mut precopy, &mut next.agent);
+        next.precopy = Some(precopy);
+        done
+    }
+
+    fn copy_some(&mut self, precopy: &mut Precopy, to: &mut Agent) -> Result<bool, RelinkError> {
+        if let Some(since) = precopy.taking {
+            if !to.have_taken_some(since)? {
+                return Ok(false);
+            }
+            precopy.taking = None;
+        }
+        self.begin_anew_with_successors(precopy);
+        if let Some(at) = precopy.asked {
+            let Some(copied) = self.generation.copies.answer.take() else { return Ok(false) };
+            precopy.asked = None;
+            let (w, nodes) = (precopy.tasks[at].w, &precopy.tasks[at].nodes);
+            self.hand_ahead(w, nodes, &copied, to)?;
+            precopy.taking = Some(Instant::now());
+            precopy.count(at, &copied);
+        }
+        let Some(at) = precopy.next() else { return Ok(precopy.taking.is_none()) };
+        let task = &mut precopy.tasks[at];
+        let copies = &mut self.generation.copies;
+        copies.forget();
+        copies.asked = Some(task.w);
+        let (ticket, nodes) = (copies.ticket, task.nodes.keys().copied().collect());
+        let order = Order::Precopy { ticket, nodes, first: task.left.is_none(), most: MOST };
+        let w = task.w;
+        task.pid = self.pid(w);
+        match self.give(w, &order) {
+            Given::Told => precopy.asked = Some(at),
+            Given::Later | Given::Full | Given::Not(_) => self.generation.copies.forget(),
+        }
+        Ok(false)
+    }
+
+    /// Who has died since it was asked knows of no copy: neither what it was asked for comes, nor what has changed.
+    fn begin_anew_with_successors(&mut self, precopy: &mut Precopy) {
+        for (at, task) in precopy.tasks.iter_mut().enumerate() {
+            if task.pid.is_some() && task.pid != self.pid(task.w) {
+                (task.pid, task.left) = (None, None);
+                if precopy.asked == Some(at) {
+                    precopy.asked = None;
+                    self.generation.copies.forget();
+                }
+            }
+        }
+    }
+
+    /// Gives what worker `w` has copied to those who take over its NFs.
+    fn hand_ahead(
+        &mut self,
+        w: usize,
+        nodes: &BTreeMap<u16, usize>,
+        copied: &Copied,
+        to: &mut Agent,
+    ) -> Result<(), RelinkError> {
+        let name = |agent: &Agent, w: usize| agent.setup.workers[w].name.clone();
+        if let Some(why) = &copied.why {
+            return Err(RelinkError::State { worker: name(self, w), why: shortened(why.clone()) });
+        }
+        let flows = match self.memory.handed_over(w) {
+            Some(Handed::Ahead(flows)) => Some(flows),
+            Some(Handed::All(_)) | None => None,
+        };
+        // Its own word, in its own memory: another NF's flows it has none of.
+        let taker = |flows: &NfFlows| {
+            nodes.iter().find_map(|(node, taker)| {
+                let spec = self.setup.workers[w].nodes.get(usize::from(*node))?;
+                let is_own = spec.name == flows.name
+                    && spec.nf.as_ref().is_some_and(|(kind, _)| *kind == flows.kind);
+                is_own.then_some(*taker)
+            })
+        };
+        let mut shares: BTreeMap<usize, Vec<NfFlows>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
+        let mut sound = flows.is_some();
+        for flows in flows.into_iter().flatten() {
+            match taker(&flows).filter(|_| seen.insert(flows.name.clone())) {
+                Some(taker) => shares.entry(taker).or_default().push(flows),
+                None => sound = false,
+            }
+        }
+        if !sound {
+            self.convict(w, "copied flows that are not its own, or nothing that can be read");
+            let why = "it is not to be believed".to_owned();
+            return Err(RelinkError::State { worker: name(self, w), why });
+        }
+        to.generation.taking.clear();
+        for (taker, flows) in shares {
+            to.memory
+                .hand_ahead_to(taker, &flows)
+                .map_err(|e| RelinkError::State { worker: name(to, taker), why: e.to_string() })?;
+            if matches!(to.workers[taker].state, State::Running(_)) {
+                to.generation.taking.insert(taker, None);
+                to.order(taker, command::TAKE_OVER);
+            }
+        }
+        Ok(())
+    }
+
+    /// Of the next generation: true when all have taken what was given to them since then. Waits for a moment.
+    fn have_taken_some(&mut self, given: Instant) -> Result<bool, RelinkError> {
+        let since = Instant::now();
+        loop {
+            self.stand_by()?;
+            let waited = self.generation.taking.iter().find(|(_, answer)| answer.is_none());
+            let Some((&w, _)) = waited else { break };
+            if given.elapsed() > TAKING {
+                let worker = self.setup.workers[w].name.clone();
+                return Err(RelinkError::Unready { worker, patience: TAKING });
+            }
+            if since.elapsed() > WHILE {
+                return Ok(false);
+            }
+            std::thread::sleep(LOOK);
+        }
+        for (w, taken) in std::mem::take(&mut self.generation.taking) {
+            let refused = taken.map(|taken| taken.refused).unwrap_or_default();
+            if !refused.is_empty() {
+                let (worker, what) = (self.setup.workers[w].name.clone(), refused.join("; "));
+                return Err(RelinkError::NotTaken { worker, what });
+            }
+        }
+        Ok(true)
+    }
+
+    /// Nothing is copied any more.
+    pub(super) fn end_precopy(&mut self, next: &Next) {
+        self.generation.copies.forget();
+        let begun = next.precopy.iter().flat_map(|precopy| &precopy.tasks);
+        for w in begun.filter(|task| task.pid.is_some()).map(|task| task.w).collect::<Vec<_>>() {
+            // Who cannot be told goes on noting what changes, of each flow once, until it is copied anew.
+            let _ = self.give(w, &Order::EndPrecopy);
+        }
+    }
+}

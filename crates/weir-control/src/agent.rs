@@ -328,6 +328,8 @@ impl Agent {
         }
         agent.stands_by = matches!(start, Start::StandingBy);
         if !matches!(start, Start::StandingBy) {
+            // What it is asked, and what a change of the graph waits for, is between services that poll on its core. It is a wish.
+            let _ = weir_mem::realtime::take_short_turns();
             agent.watchdog = agent.start_watchdog();
             agent.claim_what_is_permitted();
         }

@@ -28,6 +28,8 @@ const MUSTER: Duration = Duration::from_millis(50);
 pub(crate) struct Idle {
     spin: Duration,
     shares_core: bool,
+    /// For now it shares it with a worker of the next generation, which takes what this one gives.
+    has_guest: bool,
     busy: bool,
     /// For experiments: from when on it does not yield.
     keeps_from: Option<Instant>,
@@ -70,6 +72,7 @@ impl Idle {
             steps: 0,
             spin: Duration::from_micros(schedule.spin_us.into()),
             shares_core: schedule.shares_core,
+            has_guest: false,
             busy: schedule.busy,
             keeps_from: schedule.trial.keeps_core.then(|| Instant::now() + KEEPS_AFTER),
             fresh: schedule.shares_core,
@@ -86,6 +89,11 @@ impl Idle {
         if self.turn.is_some() && self.steps.is_multiple_of(STEPS) {
             self.let_others(Instant::now());
         }
+    }
+
+    /// From now on, or no more, a worker of the next generation is to come to its turn on this core.
+    pub(crate) fn has_guest(&mut self, has: bool) {
+        self.has_guest = has;
     }
 
     fn keeps_core(&self, now: Instant) -> bool {
@@ -129,7 +137,7 @@ impl Idle {
             {
                 self.mustered = Some(now);
                 muster(station);
-            } else if self.shares_core && !self.keeps_core(now) {
+            } else if (self.shares_core || self.has_guest) && !self.keeps_core(now) {
                 rustix::thread::sched_yield();
             } else {
                 self.let_others(now);

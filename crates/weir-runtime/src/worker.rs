@@ -339,6 +339,10 @@ impl Worker<'_> {
                 }
                 command::ORDER => {
                     let (order, _): (Order, _) = link::receive(self.agent)?;
+                    let copies = matches!(order, Order::Precopy { .. });
+                    if copies || matches!(order, Order::EndPrecopy) {
+                        self.idle.has_guest(copies);
+                    }
                     if let Order::Precopy { ticket, nodes, first, most } = order {
                         let copied =
                             self.job.precopy(&mut self.station, &nodes, first, most as usize);

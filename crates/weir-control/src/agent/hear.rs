@@ -140,8 +140,9 @@ impl Agent {
             FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(shortened(why))),
             FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
             FromWorker::TookOver { stayed, refused } => {
-                if !self.generation.took_over(w, Taken { stayed, refused }) {
-                    self.convict(w, "said that it had taken over what it was not given");
+                match self.generation.took_over(w, Taken { stayed, refused }) {
+                    true => self.trust.forgive_message(w),
+                    false => self.convict(w, "said that it had taken over what it was not given"),
                 }
             }
             FromWorker::Precopied { ticket, copied, left, why } => {

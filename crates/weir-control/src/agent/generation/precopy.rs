@@ -21,10 +21,10 @@ const MOST: u32 = 256 << 10;
 /// So few that are left of a worker take less time than what is under way needs to run out.
 const FEW: u64 = 512;
 /// So often more is copied of each worker although no fewer are left than ever before.
-const IN_VAIN: u32 = 4;
+const IN_VAIN: u32 = 16;
 /// So long it is waited for who takes flows, before the agent looks after others.
 const LOOK: Duration = Duration::from_micros(20);
-const WHILE: Duration = Duration::from_millis(1);
+const WHILE: Duration = Duration::from_millis(3);
 /// How long somebody may need to take some.
 const TAKING: Duration = Duration::from_secs(5);
 
@@ -37,6 +37,8 @@ struct Task {
     nodes: BTreeMap<u16, usize>,
     /// Flows that were left when it was asked last; `None`: it was not asked yet.
     left: Option<u64>,
+    /// Flows that there were at first, less those that were copied since: what was not copied yet at all.
+    new: u64,
 }
 
 /// How far flows have been copied.
@@ -117,7 +119,7 @@ impl Precopy {
                 tasks.entry(*w).or_default().insert(*node, *taker);
             }
         }
-        let task = |(w, nodes)| Task { w, pid: None, nodes, left: None };
+        let task = |(w, nodes)| Task { w, pid: None, nodes, left: None, new: 0 };
         Precopy { tasks: tasks.into_iter().map(task).collect(), ..Precopy::default() }
     }
 
@@ -138,11 +140,17 @@ impl Precopy {
     /// So many are left of a worker.
     fn count(&mut self, task: usize, copied: &Copied) {
         self.copied += copied.copied;
-        self.tasks.iter_mut().skip(task).take(1).for_each(|task| task.left = Some(copied.left));
+        for task in self.tasks.iter_mut().skip(task).take(1) {
+            let before = if task.left.is_none() { copied.copied + copied.left } else { task.new };
+            task.new = before.saturating_sub(copied.copied);
+            task.left = Some(copied.left);
+        }
         let left: Option<u64> = self.tasks.iter().map(|task| task.left).sum();
         self.in_vain += 1;
-        // Fewer by a tenth: what comes and goes by chance is no progress.
-        if left.is_none_or(|left| self.fewest.is_none_or(|fewest| left < fewest / 10 * 9)) {
+        // As many change again as are copied, but for an eighth: that leads nowhere.
+        let is_progress = |left: u64, fewest: u64| left.saturating_add(copied.copied / 8) < fewest;
+        let fewer = left.is_none_or(|left| self.fewest.is_none_or(|few| is_progress(left, few)));
+        if fewer || self.tasks.iter().any(|task| task.new > 0) {
             (self.fewest, self.in_vain) = (left, 0);
         }
     }

@@ -18,9 +18,9 @@ use weir_runtime::spec::command;
 
 /// Bytes that are copied of an NF at a time: some thousands of flows, for which a worker takes half a millisecond.
 const MOST: u32 = 256 << 10;
-/// So few that are left of a worker take less time than what is under way needs to run out.
+/// So few that have changed of a worker's flows since it was asked before take less time than what is under way needs to run out.
 const FEW: u64 = 512;
-/// So often more is copied of each worker although no fewer are left than ever before.
+/// So often more is copied of each worker although no fewer have changed each time than ever before.
 const IN_VAIN: u32 = 16;
 /// So long it is waited for who takes flows, before the agent looks after others.
 const LOOK: Duration = Duration::from_micros(20);
@@ -35,8 +35,9 @@ struct Task {
     pid: Option<u32>,
     /// Nodes, and who of the next generation takes their flows.
     nodes: BTreeMap<u16, usize>,
-    /// Flows that were left when it was asked last; `None`: it was not asked yet.
-    left: Option<u64>,
+    /// Flows that were to be copied when it was asked last: all at first, then what had changed since it was asked before. How many it will be
+    /// when packets come no more follows from it. `None`: it was not asked yet.
+    due: Option<u64>,
     /// Flows that there were at first, less those that were copied since: what was not copied yet at all.
     new: u64,
 }
@@ -49,7 +50,7 @@ pub(super) struct Precopy {
     asked: Option<usize>,
     /// Who takes some, since when.
     taking: Option<Instant>,
-    /// Fewest that were ever left of all, and how often somebody was asked since.
+    /// Fewest that were ever to be copied of all, and how often somebody was asked since.
     fewest: Option<u64>,
     in_vain: u32,
     /// Flows that were copied, each as often as it was.
@@ -119,7 +120,7 @@ impl Precopy {
                 tasks.entry(*w).or_default().insert(*node, *taker);
             }
         }
-        let task = |(w, nodes)| Task { w, pid: None, nodes, left: None, new: 0 };
+        let task = |(w, nodes)| Task { w, pid: None, nodes, due: None, new: 0 };
         Precopy { tasks: tasks.into_iter().map(task).collect(), ..Precopy::default() }
     }
 
@@ -128,30 +129,30 @@ impl Precopy {
         (self.fewest, self.in_vain) = (None, 0);
     }
 
-    /// The worker that is to be asked next: of which most are left; `None` when it is not worth it any more.
-    fn next(&mut self) -> Option<usize> {
-        let left = |task: &Task| task.left.unwrap_or(u64::MAX);
-        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| left(task))?;
-        let few = left(most) <= FEW;
+    /// The worker that is to be asked next: of which most were; `None` when it is not worth it any more.
+    fn next(&self) -> Option<usize> {
+        let due = |task: &Task| task.due.unwrap_or(u64::MAX);
+        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| due(task))?;
         let in_vain = self.in_vain > IN_VAIN * self.tasks.len() as u32;
-        (!few && (!in_vain || most.left.is_none())).then_some(at)
+        (due(most) > FEW && (!in_vain || most.due.is_none())).then_some(at)
     }
 
-    /// So many are left of a worker.
+    /// A worker has copied some.
     fn count(&mut self, task: usize, copied: &Copied) {
         self.copied += copied.copied;
+        let due = copied.copied.saturating_add(copied.left);
         for task in self.tasks.iter_mut().skip(task).take(1) {
-            let before = if task.left.is_none() { copied.copied + copied.left } else { task.new };
-            task.new = before.saturating_sub(copied.copied);
-            task.left = Some(copied.left);
+            let new = if task.due.is_none() { due } else { task.new };
+            task.new = new.saturating_sub(copied.copied);
+            task.due = Some(due);
         }
-        let left: Option<u64> = self.tasks.iter().map(|task| task.left).sum();
+        let due: Option<u64> = self.tasks.iter().map(|task| task.due).sum();
         self.in_vain += 1;
-        // As many change again as are copied, but for an eighth: that leads nowhere.
-        let is_progress = |left: u64, fewest: u64| left.saturating_add(copied.copied / 8) < fewest;
-        let fewer = left.is_none_or(|left| self.fewest.is_none_or(|few| is_progress(left, few)));
-        if fewer || self.tasks.iter().any(|task| task.new > 0) {
-            (self.fewest, self.in_vain) = (left, 0);
+        // Fewer by an eighth of what was copied: what comes and goes by chance is no progress.
+        let least = copied.copied / 8;
+        let is_fewer = |due: u64| self.fewest.is_none_or(|few| due.saturating_add(least) <= few);
+        if due.is_none_or(is_fewer) || self.tasks.iter().any(|task| task.new > 0) {
+            (self.fewest, self.in_vain) = (due, 0);
         }
     }
 }
@@ -205,7 +206,7 @@ impl Agent {
         copies.forget();
         copies.asked = Some(task.w);
         let (ticket, nodes) = (copies.ticket, task.nodes.keys().copied().collect());
-        let order = Order::Precopy { ticket, nodes, first: task.left.is_none(), most: MOST };
+        let order = Order::Precopy { ticket, nodes, first: task.due.is_none(), most: MOST };
         let w = task.w;
         task.pid = self.pid(w);
         match self.give(w, &order) {
@@ -219,7 +220,7 @@ impl Agent {
     fn begin_anew_with_successors(&mut self, precopy: &mut Precopy) {
         for (at, task) in precopy.tasks.iter_mut().enumerate() {
             if task.pid.is_some() && task.pid != self.pid(task.w) {
-                (task.pid, task.left) = (None, None);
+                (task.pid, task.due) = (None, None);
                 if precopy.asked == Some(at) {
                     precopy.asked = None;
                     self.generation.copies.forget();

@@ -7,6 +7,7 @@ use crate::setup::WorkerSetup;
 use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
+use weir_mem::realtime;
 use weir_runtime::handover::{Handed, NfState};
 use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
 
@@ -20,6 +21,25 @@ const LONG_PATIENCE: Duration = Duration::from_secs(10);
 const TAKING: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_micros(50);
+
+/// During the pause the agent is in nobody's way, and all wait for it: where workers are in the real-time class it is too, so that it does not
+/// wait for services that poll on its core. It sleeps between two looks.
+struct InFront(bool);
+
+impl InFront {
+    fn step(wanted: bool) -> Self {
+        InFront(wanted && realtime::set_fifo(None, 1).is_ok())
+    }
+}
+
+impl Drop for InFront {
+    fn drop(&mut self) {
+        if self.0 {
+            let _ = realtime::set_default(None);
+            let _ = realtime::take_short_turns();
+        }
+    }
+}
 
 /// Why the switch did not come about: the graph goes on, or cannot.
 pub(super) type Switch<T> = Result<Result<T, RelinkError>, AgentError>;
@@ -38,6 +58,7 @@ impl Agent {
     pub(super) fn switch(&mut self, next: &mut Next) -> Switch<Relinked> {
         let prepared = next.since.elapsed();
         let begun = Instant::now();
+        let _in_front = InFront::step(self.setup.workers.iter().any(|w| w.schedule.real_time));
         self.generation.handed.clear();
         self.hold(command::HOLD);
         let rested = self.come_to_rest(begun);

@@ -84,6 +84,14 @@ pub enum RelinkError {
         /// How long it was waited for.
         patience: Duration,
     },
+    /// A worker did not copy flows.
+    #[error("worker {worker} did not copy what it remembers of flows within {patience:?}")]
+    NotCopied {
+        /// Its name.
+        worker: String,
+        /// How long it was waited for.
+        patience: Duration,
+    },
     /// Packets are held.
     #[error(
         "NF {nf} holds {packets} packets, which cannot go over, and it held some whenever this was tried within \

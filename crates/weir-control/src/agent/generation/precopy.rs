@@ -25,8 +25,8 @@ const IN_VAIN: u32 = 16;
 /// So long it is waited for who takes flows, before the agent looks after others.
 const LOOK: Duration = Duration::from_micros(20);
 const WHILE: Duration = Duration::from_millis(3);
-/// How long somebody may need to take some.
-const TAKING: Duration = Duration::from_secs(5);
+/// How long somebody may need to copy some, or to take some.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is copied from one worker.
 struct Task {
@@ -46,8 +46,8 @@ struct Task {
 #[derive(Default)]
 pub(super) struct Precopy {
     tasks: Vec<Task>,
-    /// Who was asked for some, by task.
-    asked: Option<usize>,
+    /// Who was asked for some, by task, and when.
+    asked: Option<(usize, Instant)>,
     /// Who takes some, since when.
     taking: Option<Instant>,
     /// Fewest that were ever to be copied of all, and how often somebody was asked since.
@@ -192,8 +192,14 @@ impl Agent {
             precopy.taking = None;
         }
         self.begin_anew_with_successors(precopy);
-        if let Some(at) = precopy.asked {
-            let Some(copied) = self.generation.copies.answer.take() else { return Ok(false) };
+        if let Some((at, since)) = precopy.asked {
+            let Some(copied) = self.generation.copies.answer.take() else {
+                if since.elapsed() > PATIENCE {
+                    let worker = self.setup.workers[precopy.tasks[at].w].name.clone();
+                    return Err(RelinkError::NotCopied { worker, patience: PATIENCE });
+                }
+                return Ok(false);
+            };
             precopy.asked = None;
             let (w, nodes) = (precopy.tasks[at].w, &precopy.tasks[at].nodes);
             self.hand_ahead(w, nodes, &copied, to)?;
@@ -210,7 +216,7 @@ impl Agent {
         let w = task.w;
         task.pid = self.pid(w);
         match self.give(w, &order) {
-            Given::Told => precopy.asked = Some(at),
+            Given::Told => precopy.asked = Some((at, Instant::now())),
             Given::Later | Given::Full | Given::Not(_) => self.generation.copies.forget(),
         }
         Ok(false)
@@ -221,7 +227,7 @@ impl Agent {
         for (at, task) in precopy.tasks.iter_mut().enumerate() {
             if task.pid.is_some() && task.pid != self.pid(task.w) {
                 (task.pid, task.due) = (None, None);
-                if precopy.asked == Some(at) {
+                if precopy.asked.is_some_and(|(asked, _)| asked == at) {
                     precopy.asked = None;
                     self.generation.copies.forget();
                 }
@@ -288,9 +294,9 @@ impl Agent {
             self.stand_by()?;
             let waited = self.generation.taking.iter().find(|(_, answer)| answer.is_none());
             let Some((&w, _)) = waited else { break };
-            if given.elapsed() > TAKING {
+            if given.elapsed() > PATIENCE {
                 let worker = self.setup.workers[w].name.clone();
-                return Err(RelinkError::Unready { worker, patience: TAKING });
+                return Err(RelinkError::Unready { worker, patience: PATIENCE });
             }
             if since.elapsed() > WHILE {
                 return Ok(false);

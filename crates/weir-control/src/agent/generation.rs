@@ -11,6 +11,7 @@
 //! Why so: docs/decisions/0013-live-relink.md.
 
 mod error;
+mod in_front;
 mod precopy;
 mod switch;
 mod take;
@@ -21,6 +22,7 @@ use crate::census::Census;
 use crate::recover::recover;
 use crate::setup::Setup;
 pub use error::RelinkError;
+use in_front::InFront;
 pub(super) use precopy::{Answered, Copied};
 use precopy::{Copies, Precopy};
 use std::collections::{BTreeMap, VecDeque};
@@ -113,6 +115,7 @@ struct Next {
     started: Instant,
     /// Flows that go ahead, since all are ready.
     precopy: Option<Precopy>,
+    in_front: Option<InFront>,
     /// Since when the switch failed for packets that are held, and when it is tried again after which time.
     held: Option<(Instant, Instant, Duration)>,
 }
@@ -208,7 +211,16 @@ impl Agent {
         let agent = agent.map_err(|e| RelinkError::Start(Box::new(e)))?;
         self.generation.adopted.clear();
         let started = Instant::now();
-        let next = Next { agent, services, told: None, since, started, precopy: None, held: None };
+        let next = Next {
+            agent,
+            services,
+            told: None,
+            since,
+            started,
+            precopy: None,
+            in_front: None,
+            held: None,
+        };
         self.generation.next = Some(Box::new(next));
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! the next generation that has the NF, which takes them while the first goes on. When all have been copied, those that
 //! have changed meanwhile are, as long as there are fewer each time. Who dies meanwhile is mended as ever, and copied from the beginning.
 
+use super::in_front::InFront;
 use super::{Next, RelinkError};
 use crate::agent::flows::Given;
 use crate::agent::{Agent, State};
@@ -133,8 +134,21 @@ impl Precopy {
     fn next(&self) -> Option<usize> {
         let due = |task: &Task| task.due.unwrap_or(u64::MAX);
         let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| due(task))?;
-        let in_vain = self.in_vain > IN_VAIN * self.tasks.len() as u32;
+        let vain = IN_VAIN * self.tasks.len() as u32;
+        let is_good = self.in_vain > vain / 2 && self.is_least();
+        let in_vain = is_good || self.in_vain > vain;
         (due(most) > FEW && (!in_vain || most.due.is_none())).then_some(at)
+    }
+
+    /// About as few as ever: a good moment, when there will be no fewer.
+    fn is_least(&self) -> bool {
+        let due: Option<u64> = self.tasks.iter().map(|task| task.due).sum();
+        self.fewest.zip(due).is_some_and(|(fewest, due)| due <= fewest.saturating_add(fewest / 8))
+    }
+
+    /// Each flow was copied once: what is left has changed since.
+    fn all_were_copied(&self) -> bool {
+        self.tasks.iter().all(|task| task.due.is_some() && task.new == 0)
     }
 
     /// A worker has copied some.
@@ -151,7 +165,7 @@ impl Precopy {
         // Fewer by an eighth of what was copied: what comes and goes by chance is no progress.
         let least = copied.copied / 8;
         let is_fewer = |due: u64| self.fewest.is_none_or(|few| due.saturating_add(least) <= few);
-        if due.is_none_or(is_fewer) || self.tasks.iter().any(|task| task.new > 0) {
+        if due.is_none_or(is_fewer) || !self.all_were_copied() {
             (self.fewest, self.in_vain) = (due, 0);
         }
     }
@@ -180,6 +194,9 @@ impl Agent {
             None => Precopy::new(&self.setup, &next.agent.setup),
         };
         let done = self.copy_some(&mut precopy, &mut next.agent);
+        if precopy.all_were_copied() {
+            next.in_front.get_or_insert_with(|| InFront::step(&self.setup));
+        }
         next.precopy = Some(precopy);
         done
     }
@@ -206,7 +223,8 @@ impl Agent {
             precopy.taking = Some(Instant::now());
             precopy.count(at, &copied);
         }
-        let Some(at) = precopy.next() else { return Ok(precopy.taking.is_none()) };
+        // What was given last is taken while packets that are under way run out.
+        let Some(at) = precopy.next() else { return Ok(true) };
         let task = &mut precopy.tasks[at];
         let copies = &mut self.generation.copies;
         copies.forget();
@@ -220,6 +238,16 @@ impl Agent {
             Given::Later | Given::Full | Given::Not(_) => self.generation.copies.forget(),
         }
         Ok(false)
+    }
+
+    /// Waits until all that was given is taken, before more is given: packets have run out.
+    pub(super) fn finish_precopy(&mut self, next: &mut Next) -> Result<(), RelinkError> {
+        while let Some(since) = next.precopy.as_ref().and_then(|precopy| precopy.taking) {
+            if next.agent.have_taken_some(since)? {
+                next.precopy.iter_mut().for_each(|precopy| precopy.taking = None);
+            }
+        }
+        Ok(())
     }
 
     /// Who has died since it was asked knows of no copy: neither what it was asked for comes, nor what has changed.

@@ -1,5 +1,6 @@
 //! The switch: what is under way runs out, all workers rest, state goes over, and the next generation begins.
 
+use super::in_front::InFront;
 use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
@@ -7,7 +8,6 @@ use crate::setup::WorkerSetup;
 use crate::voice::shortened;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use weir_mem::realtime;
 use weir_runtime::handover::{Handed, NfState};
 use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
 
@@ -21,25 +21,6 @@ const LONG_PATIENCE: Duration = Duration::from_secs(10);
 const TAKING: Duration = Duration::from_secs(5);
 /// Time between two looks at it.
 const LOOK: Duration = Duration::from_micros(50);
-
-/// During the pause the agent is in nobody's way, and all wait for it: where workers are in the real-time class it is too, so that it does not
-/// wait for services that poll on its core. It sleeps between two looks.
-struct InFront(bool);
-
-impl InFront {
-    fn step(wanted: bool) -> Self {
-        InFront(wanted && realtime::set_fifo(None, 1).is_ok())
-    }
-}
-
-impl Drop for InFront {
-    fn drop(&mut self) {
-        if self.0 {
-            let _ = realtime::set_default(None);
-            let _ = realtime::take_short_turns();
-        }
-    }
-}
 
 /// Why the switch did not come about: the graph goes on, or cannot.
 pub(super) type Switch<T> = Result<Result<T, RelinkError>, AgentError>;
@@ -56,9 +37,15 @@ enum Flow {
 impl Agent {
     /// Switches to the next generation. When it fails, this one goes on.
     pub(super) fn switch(&mut self, next: &mut Next) -> Switch<Relinked> {
+        let switched = self.try_switch(next);
+        next.in_front = None;
+        switched
+    }
+
+    fn try_switch(&mut self, next: &mut Next) -> Switch<Relinked> {
         let prepared = next.since.elapsed();
         let begun = Instant::now();
-        let _in_front = InFront::step(self.setup.workers.iter().any(|w| w.schedule.real_time));
+        next.in_front.get_or_insert_with(|| InFront::step(&self.setup));
         self.generation.handed.clear();
         self.hold(command::HOLD);
         let rested = self.come_to_rest(begun);
@@ -274,6 +261,7 @@ impl Agent {
     /// Writes down for the next generation where it begins; says how many µNFs it has something from, and how many flows stay although
     /// their packets divide otherwise now. Nobody of it has begun, and of this one all rest.
     fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
+        self.finish_precopy(next)?;
         let mut known: BTreeMap<(String, String), Vec<NfState>> = BTreeMap::new();
         for w in (0..self.workers.len()).filter(|w| self.setup.workers[*w].runs_nfs()) {
             let states = self.memory.handed_over(w);

@@ -36,8 +36,10 @@ use crate::watchdog::{LONGEST_WAIT, Watchdog};
 use hear::Heard;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_device::Place;
+use weir_mem::realtime::Turns;
 use weir_runtime::spec::command;
 
 /// How workers that die are restarted: at once the first time, and with a growing delay when they
@@ -219,6 +221,8 @@ pub struct Agent {
     finished: bool,
     /// Its workers begin when they are told to.
     stands_by: bool,
+    /// How its thread takes its turns, if that is its to say.
+    turns: Option<Rc<Turns>>,
 }
 
 /// How workers are started.
@@ -282,6 +286,7 @@ impl Agent {
             undrained: None,
             finished: false,
             stands_by: false,
+            turns: None,
             setup,
         };
         for w in 0..agent.setup.workers.len() {
@@ -328,8 +333,8 @@ impl Agent {
         }
         agent.stands_by = matches!(start, Start::StandingBy);
         if !matches!(start, Start::StandingBy) {
-            // What it is asked, and what a change of the graph waits for, is between services that poll on its core. It is a wish.
-            let _ = weir_mem::realtime::take_short_turns();
+            // What it is asked, and what a change of the graph waits for, is not to wait for services that poll on its core. It is a wish.
+            agent.turns = Turns::take_short().map(Rc::new);
             agent.watchdog = agent.start_watchdog();
             agent.claim_what_is_permitted();
         }

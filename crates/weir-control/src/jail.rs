@@ -13,6 +13,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
+use weir_mem::realtime::WORKER_PRIORITY;
 use weir_runtime::sandbox::{self, SandboxError};
 
 /// The user that has no rights anywhere: `nobody` of most systems.
@@ -169,8 +170,8 @@ impl Jail {
                 // Not permitted to all; the worker finds out by itself. A user without rights may
                 // keep the class, so it comes before the user.
                 let _ = match cell.round_robin {
-                    true => weir_mem::realtime::set_round_robin(1),
-                    false => weir_mem::realtime::set_fifo(None, 1),
+                    true => weir_mem::realtime::set_round_robin(WORKER_PRIORITY),
+                    false => weir_mem::realtime::set_fifo(None, WORKER_PRIORITY),
                 };
             }
             // After the class, which stays: whoever has it may ask for it again.

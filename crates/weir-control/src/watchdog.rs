@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use weir_mem::realtime::{WATCHDOG_PRIORITY, WORKER_PRIORITY};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(100);
@@ -23,7 +24,7 @@ struct Shared {
     workers: Mutex<Vec<Pid>>,
 }
 
-/// A thread above the workers' priority. The agent's loop runs in the default class; when it does
+/// A thread above all other priorities. The agent's loop runs in the default class, but for moments; when it does
 /// not get to run for two seconds, the workers go back to the default class too.
 pub(crate) struct Watchdog {
     shared: Arc<Shared>,
@@ -44,7 +45,9 @@ impl Watchdog {
         let thread = std::thread::Builder::new()
             .name("weir-watchdog".into())
             .spawn(move || {
-                let ok = weir_mem::realtime::set_fifo(None, 2).is_ok();
+                // Above workers at least, where no more is permitted.
+                let mut priorities = (WORKER_PRIORITY + 1..=WATCHDOG_PRIORITY).rev();
+                let ok = priorities.any(|p| weir_mem::realtime::set_fifo(None, p).is_ok());
                 let _ = say.send(ok);
                 if ok {
                     watch(&theirs);

@@ -5,6 +5,13 @@ use rustix::process::Pid;
 
 /// Linux `SCHED_FIFO`.
 const SCHED_FIFO: i32 = 1;
+/// Priority of workers, of an agent that they wait for, and of who watches both.
+pub const WORKER_PRIORITY: i32 = 1;
+/// See [`WORKER_PRIORITY`].
+pub const AGENT_PRIORITY: i32 = 2;
+/// See [`WORKER_PRIORITY`].
+pub const WATCHDOG_PRIORITY: i32 = 3;
+
 /// Linux `SCHED_RR`.
 const SCHED_RR: i32 = 2;
 /// Linux `SCHED_OTHER`.
@@ -17,9 +24,12 @@ fn set(pid: Option<Pid>, policy: i32, priority: i32) -> Result<(), Errno> {
     if unsafe { libc::sched_setscheduler(pid, policy, &param) } == 0 {
         return Ok(());
     }
-    Err(std::io::Error::last_os_error()
-        .raw_os_error()
-        .map_or(Errno::PERM, Errno::from_raw_os_error))
+    Err(last_error())
+}
+
+fn last_error() -> Errno {
+    let error = std::io::Error::last_os_error().raw_os_error();
+    error.map_or(Errno::PERM, Errno::from_raw_os_error)
 }
 
 /// Puts a process (`None`: the caller's thread) into the real-time class SCHED_FIFO with
@@ -47,37 +57,67 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Children begin as if nothing had been asked for.
+/// Children begin in the default class, with turns of the usual length.
 const RESET_ON_FORK: u64 = 1;
+/// The same for `sched_setscheduler`. Who has asked for it and has no privileges cannot take it back, and has to ask for it always.
+const POLICY_RESET_ON_FORK: i32 = 0x4000_0000;
+/// Length of a short turn.
+const SHORT_TURN_NS: u64 = 100_000;
 
-/// Asks for short turns (0.1 ms) for the caller's thread, in the default class: who takes short ones and waits mostly comes to its turn as soon as it is woken,
-/// and not when those are over that keep the core busy. It gets no more of the core by that. Kernels before 6.12 know of no such wish. Nothing is asked for
-/// of who is put before others (a negative nice value), as its children would not be any more.
+/// How the agent's thread takes its turns. It waits mostly, and others for it.
 ///
-/// # Errors
-/// When the kernel refuses.
-pub fn take_short_turns() -> Result<(), Errno> {
-    let nice = rustix::process::getpriority_process(None)?;
-    if nice < 0 {
-        return Ok(());
+/// In the default class it asks for short turns: who takes short ones and waits mostly comes to its turn as soon as it is woken, and not when those are over
+/// that keep the core busy. It gets no more of the core by that; kernels before 6.12 know of no such wish. What it starts begins as if nothing had been
+/// asked for. Of a thread that is not in the default class, or is put before others (a negative nice value, which what it starts would not get), nothing changes.
+#[derive(Debug)]
+pub struct Turns {
+    nice: i32,
+}
+
+impl Turns {
+    /// Asks for short ones for the caller's thread; `None` if nothing is to change.
+    #[must_use]
+    pub fn take_short() -> Option<Self> {
+        let nice = rustix::process::getpriority_process(None).ok()?;
+        // SAFETY: the call has no pointers; 0 is the caller's thread.
+        let policy = unsafe { libc::sched_getscheduler(0) };
+        let turns = Turns { nice };
+        let is_usual = nice >= 0 && policy & !POLICY_RESET_ON_FORK == SCHED_OTHER;
+        (is_usual && turns.shorten().is_ok()).then_some(turns)
     }
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: SCHED_OTHER as u32,
-        flags: RESET_ON_FORK,
-        nice,
-        priority: 0,
-        runtime: 100_000,
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: the attributes live through the call, and say how long they are; the kernel checks them. No thread but this one is concerned.
-    if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
-        return Ok(());
+
+    fn shorten(&self) -> Result<(), Errno> {
+        let attr = SchedAttr {
+            size: size_of::<SchedAttr>() as u32,
+            policy: SCHED_OTHER as u32,
+            flags: RESET_ON_FORK,
+            nice: self.nice,
+            priority: 0,
+            runtime: SHORT_TURN_NS,
+            deadline: 0,
+            period: 0,
+        };
+        // SAFETY: the attributes live through the call, and say how long they are; the kernel checks them. Only the caller's thread is concerned.
+        if unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } == 0 {
+            return Ok(());
+        }
+        Err(last_error())
     }
-    Err(std::io::Error::last_os_error()
-        .raw_os_error()
-        .map_or(Errno::PERM, Errno::from_raw_os_error))
+
+    /// Puts the caller's thread, the same one, before workers of the real-time class until [`Turns::step_back`].
+    ///
+    /// # Errors
+    /// When that is not permitted; nothing has changed then.
+    pub fn step_in_front(&self) -> Result<(), Errno> {
+        set(None, SCHED_FIFO | POLICY_RESET_ON_FORK, AGENT_PRIORITY)
+    }
+
+    /// Back into the default class.
+    pub fn step_back(&self) {
+        if self.shorten().is_err() {
+            let _ = set(None, SCHED_OTHER | POLICY_RESET_ON_FORK, 0);
+        }
+    }
 }
 
 /// Takes a process (`None`: the caller's thread) back to the default class.

@@ -20,7 +20,7 @@ pub use batch::BatchKeys;
 pub(crate) use batch::Found;
 pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex};
-pub use precopy::Progress;
+pub use precopy::CopyProgress;
 pub use seen::{FlowSeen, Walk};
 pub use state::{FlowState, WhenFull};
 pub use table::FlowTable;

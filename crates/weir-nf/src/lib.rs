@@ -31,7 +31,7 @@ pub use descriptor::{
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{
-    AliasError, BatchKeys, FlowIndex, FlowSeen, FlowState, FlowTable, Progress, RestoreError,
+    AliasError, BatchKeys, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError,
     SaveError, TcpTimes, Walk, WhenFull, read_state,
 };
 pub use held::Held;

@@ -1,14 +1,14 @@
 //! What a µNF remembers of flows, copied while it works.
 
-use crate::flows::{Progress, Reader, RestoreError, SaveError};
+use crate::flows::{CopyProgress, Reader, RestoreError, SaveError};
 use crate::instance::Running;
 use crate::nf::Nf;
 
 /// A µNF whose flows can be copied into another instance while packets change them: first all, some at a time, and what has changed
 /// since; in the end, while no packets come, what is left. What it remembers in all is not copied ([`Instance::save`](crate::Instance::save)).
 pub trait Precopy {
-    /// Begins, or begins anew: from now on it is noted which flows change.
-    fn begin_precopy(&mut self);
+    /// Begins, or begins anew: from now on it is noted which flows change. `id` is of no other copy that who takes it may be given.
+    fn begin_precopy(&mut self, id: u64);
 
     /// It is given up, or over.
     fn end_precopy(&mut self);
@@ -20,9 +20,9 @@ pub trait Precopy {
     ///
     /// # Errors
     /// When a state has no serialised form; it has to begin anew then.
-    fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<Progress, SaveError>;
+    fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<CopyProgress, SaveError>;
 
-    /// Makes this instance's flows what was written: of one instance, in that order.
+    /// Makes this instance's flows what was written: of one copy, in that order. The first of another begins anew.
     ///
     /// # Errors
     /// When it is of another version or cannot be read, or there is no room. Then it has to begin anew.
@@ -46,8 +46,8 @@ pub trait Precopy {
 }
 
 impl<N: Nf> Precopy for Running<N> {
-    fn begin_precopy(&mut self) {
-        self.flows.begin_precopy();
+    fn begin_precopy(&mut self, id: u64) {
+        self.flows.begin_precopy(id);
     }
 
     fn end_precopy(&mut self) {
@@ -58,7 +58,7 @@ impl<N: Nf> Precopy for Running<N> {
         self.flows.is_precopied()
     }
 
-    fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<Progress, SaveError> {
+    fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<CopyProgress, SaveError> {
         let start = out.len();
         out.extend(self.clock.now_ns.to_le_bytes());
         self.flows.precopy(most, out).inspect_err(|_| out.truncate(start))

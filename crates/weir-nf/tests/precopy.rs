@@ -5,35 +5,30 @@ mod common;
 
 use common::{IDLE, Notes, SECOND, udp};
 use proptest::prelude::*;
-use std::collections::BTreeMap;
-use weir_nf::{FlowTable, Progress, RestoreError, Walk};
+use weir_nf::{CopyProgress, FlowTable, RestoreError, Walk, WhenFull};
 
 type Table = FlowTable<Notes>;
 
 const CAPACITY: u32 = 12;
 
-/// A table, and all that is in it as far as it has been looked at: its flows' records, by number.
+/// A table; `every`: of which packets of a flow a replica knows, if there is one (0: none), which must not get in the way.
 struct Known {
     table: Table,
-    records: BTreeMap<u32, Vec<u8>>,
 }
 
 impl Known {
-    fn new() -> Self {
+    fn new(every: u16) -> Self {
         let mut table = Table::new(CAPACITY, IDLE);
-        // Replicated besides: that gives each flow as a record, and must not get in the way.
-        table.follow(1, false);
-        Known { table, records: BTreeMap::new() }
+        table.follow(every, every > 1);
+        Known { table }
     }
 
-    /// Its flows, whatever their numbers.
-    fn flows(&mut self) -> Vec<Vec<u8>> {
-        let records = &mut self.records;
-        self.table.take_changed(|flow, record| match record {
-            Some(record) => drop(records.insert(flow, record.to_vec())),
-            None => drop(records.remove(&flow)),
-        });
-        let mut flows: Vec<_> = self.records.values().cloned().collect();
+    /// Its flows as records, whatever their numbers.
+    fn flows(&self, now: u64) -> Vec<Vec<u8>> {
+        let (mut saved, mut all, mut flows) = (Vec::new(), Known::new(1), Vec::new());
+        self.table.save(now, &mut saved).unwrap();
+        all.table.restore(now, &saved).unwrap();
+        all.table.take_changed(|_, record| flows.push(record.unwrap().to_vec()));
         flows.sort();
         flows
     }
@@ -56,15 +51,34 @@ impl Known {
         }
         self.table.take_ended().for_each(drop);
     }
+
+    /// All that there is to copy.
+    fn copy_to(&mut self, copy: &mut Known, now: u64) {
+        let mut out = Vec::new();
+        self.table.precopy(10_000, &mut out).unwrap();
+        copy.table.take_precopied(now, &out).unwrap();
+    }
+
+    fn packet(&mut self, flow: u32, now: u64, text: String) {
+        let (key, direction) = udp(flow);
+        if let Some(found) = self.table.find(key, direction, now) {
+            found.state.text = text;
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
 enum Step {
     Packet(u32),
+    /// Its state is changed without looking it up anew, perhaps after it was copied.
+    Again(u32, bool),
+    Known(u32),
     Ends(u32),
     Alias(u32, u32),
     Keep(u32, u64),
-    Moves(u32),
+    KeepOn(u32, bool),
+    /// Away, and perhaps back.
+    Moves(u32, bool),
     Later(u64),
     /// So many bytes are copied, a flow at least.
     Copies(usize),
@@ -78,10 +92,14 @@ fn step() -> impl Strategy<Value = Step> {
     let flow = || 0u32..20;
     prop_oneof![
         8 => flow().prop_map(Step::Packet),
-        2 => flow().prop_map(Step::Ends),
-        2 => (flow(), 20u32..30).prop_map(|(flow, key)| Step::Alias(flow, key)),
+        2 => (flow(), any::<bool>()).prop_map(|(flow, copies)| Step::Again(flow, copies)),
+        2 => flow().prop_map(Step::Known),
+        3 => flow().prop_map(Step::Ends),
+        // More than have room.
+        6 => (flow(), 20u32..60).prop_map(|(flow, key)| Step::Alias(flow, key)),
         1 => (flow(), 1u64..300).prop_map(|(flow, s)| Step::Keep(flow, s)),
-        1 => flow().prop_map(Step::Moves),
+        1 => (flow(), any::<bool>()).prop_map(|(flow, copies)| Step::KeepOn(flow, copies)),
+        1 => (flow(), any::<bool>()).prop_map(|(flow, back)| Step::Moves(flow, back)),
         2 => (1u64..60).prop_map(Step::Later),
         5 => (1usize..500).prop_map(Step::Copies),
         1 => Just(Step::Fails),
@@ -92,72 +110,102 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn a_copy_is_the_table_whatever_happened_while_it_was_made(
+        every in 0u16..4,
+        gives_way in any::<bool>(),
         before in proptest::collection::vec(step(), 0..40),
         steps in proptest::collection::vec(step(), 1..150)
     ) {
-        let (mut live, mut copy, mut now) = (Known::new(), Known::new(), SECOND);
-        let begins = before.len();
+        let (mut live, mut copy, mut now) = (Known::new(every), Known::new(every), SECOND);
+        if gives_way {
+            live.table = live.table.with_answer(WhenFull::GiveWay);
+        }
+        let (begins, mut id) = (before.len(), 0);
         for (i, step) in before.into_iter().chain(steps).enumerate() {
             if i == begins {
-                live.table.begin_precopy();
+                live.table.begin_precopy(id);
             }
+            let (text, copies) = (format!("step {i}"), live.table.is_precopied());
+            let table = &mut live.table;
             match step {
-                Step::Packet(flow) => {
+                Step::Packet(flow) => live.packet(flow, now, text),
+                Step::Again(flow, between) => {
+                    live.packet(flow, now, String::new());
+                    if between && copies {
+                        live.copy_to(&mut copy, now);
+                    }
+                    live.table.looked_up().into_iter().for_each(|state| state.text.clone_from(&text));
+                }
+                Step::Known(flow) => {
                     let (key, direction) = udp(flow);
-                    if let Some(found) = live.table.find(key, direction, now) {
-                        found.state.text = format!("step {i}");
+                    if let Some(found) = table.known(key, direction, now) {
+                        found.state.list.push(i as u32);
                     }
                 }
                 Step::Ends(flow) => {
                     let (key, direction) = udp(flow);
-                    if live.table.known(key, direction, now).is_some() {
-                        live.table.end_current();
+                    if table.known(key, direction, now).is_some() {
+                        table.end_current();
                     }
                 }
                 Step::Alias(flow, other) => {
                     let ((key, direction), (other, to)) = (udp(flow), udp(other));
-                    if live.table.find(key, direction, now).is_some() {
-                        let _ = live.table.alias(other, to, now);
+                    if table.find(key, direction, now).is_some() {
+                        let _ = table.alias(other, to, now);
                     }
                 }
                 Step::Keep(flow, seconds) => {
                     let (key, direction) = udp(flow);
-                    if live.table.find(key, direction, now).is_some() {
-                        live.table.keep(seconds * SECOND, now);
+                    if table.find(key, direction, now).is_some() {
+                        table.keep(seconds * SECOND, now);
                     }
                 }
-                Step::Moves(flow) => {
-                    let _ = live.table.take_one(&udp(flow).0, &mut Vec::new());
+                Step::KeepOn(flow, between) => {
+                    let (key, direction) = udp(flow);
+                    if table.known(key, direction, now).is_some() {
+                        if between && copies {
+                            live.copy_to(&mut copy, now);
+                        }
+                        live.table.keep_on(now);
+                    }
+                }
+                Step::Moves(flow, back) => {
+                    let mut record = Vec::new();
+                    if table.take_one(&udp(flow).0, &mut record).unwrap() && back {
+                        table.put(now, &record).unwrap();
+                    }
                 }
                 Step::Later(seconds) => {
                     now += seconds * SECOND;
                     live.lapse(now);
                 }
-                Step::Copies(most) if live.table.is_precopied() => {
+                Step::Copies(most) if copies => {
                     let mut out = Vec::new();
-                    live.table.precopy(most, &mut out).unwrap();
-                    prop_assert!(out.len() < most + 400);
+                    table.precopy(most, &mut out).unwrap();
                     copy.table.take_precopied(now, &out).unwrap();
                 }
-                Step::Fails if live.table.is_precopied() => {
-                    live.table.save_rest(now, &mut Vec::new()).unwrap();
-                }
-                Step::Anew if live.table.is_precopied() => {
-                    live.table.end_precopy();
-                    live.table.begin_precopy();
-                    copy.table.forget_precopied();
+                Step::Fails if copies => table.save_rest(now, &mut Vec::new()).unwrap(),
+                Step::Anew if copies => {
+                    id += 1;
+                    table.end_precopy();
+                    table.begin_precopy(id);
+                    let mut none = Vec::new();
+                    table.precopy(0, &mut none).unwrap();
+                    copy.table.take_precopied(now, &none).unwrap();
                     prop_assert!(copy.table.is_empty());
                 }
                 Step::Copies(_) | Step::Fails | Step::Anew => {}
             }
         }
         if !live.table.is_precopied() {
-            live.table.begin_precopy();
+            live.table.begin_precopy(id);
         }
-        let mut rest = Vec::new();
+        // A copy has begun.
+        let (mut last, mut rest) = (Vec::new(), Vec::new());
+        live.table.precopy(0, &mut last).unwrap();
+        copy.table.take_precopied(now, &last).unwrap();
         live.table.save_rest(now, &mut rest).unwrap();
         copy.table.take_rest(now, &rest).unwrap();
-        prop_assert_eq!(live.flows(), copy.flows());
+        prop_assert_eq!(live.flows(now), copy.flows(now));
         prop_assert_eq!(live.table.len(), copy.table.len());
         // It goes on as the table would: who ends when.
         for _ in 0..30 {
@@ -177,19 +225,19 @@ proptest! {
     fn what_is_damaged_is_refused_or_does_no_harm(
         flows in 1u32..12, at in 0usize..400, to in 0u8..=255, cut in proptest::option::of(0usize..400)
     ) {
-        let mut live = Known::new();
+        let mut live = Known::new(0);
         for flow in 0..flows {
             let (key, direction) = udp(flow);
             live.table.find(key, direction, SECOND).unwrap().state.text = format!("{flow}");
         }
-        live.table.begin_precopy();
+        live.table.begin_precopy(7);
         let mut out = Vec::new();
         live.table.precopy(2_000, &mut out).unwrap();
         if let Some(byte) = out.get_mut(at) {
             *byte = to;
         }
         out.truncate(cut.unwrap_or(usize::MAX));
-        let mut copy = Known::new();
+        let mut copy = Known::new(0);
         let _ = copy.table.take_precopied(SECOND, &out);
         copy.lapse(1_000 * SECOND);
         copy.table.forget_precopied();
@@ -197,19 +245,14 @@ proptest! {
     }
 }
 
-/// The flows of the copy are all that a new worker has of its own before the rest comes.
 #[test]
 fn a_flow_that_has_begun_anew_under_the_key_of_one_that_has_ended_takes_its_place_in_the_copy() {
-    let (mut live, mut copy) = (Known::new(), Known::new());
-    let mut packet = |flow: u32, text: &str| {
-        let (key, direction) = udp(flow);
-        live.table.find(key, direction, SECOND).unwrap().state.text = text.to_owned();
-    };
-    packet(1, "one");
-    packet(2, "two");
-    live.table.begin_precopy();
+    let (mut live, mut copy) = (Known::new(0), Known::new(0));
+    live.packet(1, SECOND, "one".to_owned());
+    live.packet(2, SECOND, "two".to_owned());
+    live.table.begin_precopy(7);
     let mut all = Vec::new();
-    assert_eq!(live.table.precopy(1_000, &mut all).unwrap(), Progress { copied: 2, left: 0 });
+    assert_eq!(live.table.precopy(1_000, &mut all).unwrap(), CopyProgress { copied: 2, left: 0 });
     copy.table.take_precopied(SECOND, &all).unwrap();
     // Both end; the second's key gets the first's number.
     for flow in [2, 1] {
@@ -217,28 +260,78 @@ fn a_flow_that_has_begun_anew_under_the_key_of_one_that_has_ended_takes_its_plac
         live.table.known(key, direction, SECOND).unwrap();
         live.table.end_current();
     }
-    let (key, direction) = udp(2);
-    live.table.find(key, direction, SECOND).unwrap().state.text = "anew".to_owned();
-    // One at a time: between the two the copy is neither the old table nor the new one.
-    for left in [1, 0] {
-        let mut some = Vec::new();
-        assert_eq!(live.table.precopy(1, &mut some).unwrap(), Progress { copied: 1, left });
-        copy.table.take_precopied(SECOND, &some).unwrap();
-    }
+    live.packet(2, SECOND, "anew".to_owned());
+    let mut some = Vec::new();
+    assert_eq!(live.table.precopy(1_000, &mut some).unwrap(), CopyProgress { copied: 1, left: 0 });
+    copy.table.take_precopied(SECOND, &some).unwrap();
     let mut rest = Vec::new();
     live.table.save_rest(SECOND, &mut rest).unwrap();
     assert_eq!(copy.table.take_rest(SECOND, &rest).unwrap(), 0);
-    assert_eq!(live.flows(), copy.flows());
-    assert_eq!(copy.table.peek(&key, SECOND).unwrap().text, "anew");
+    assert_eq!(live.flows(SECOND), copy.flows(SECOND));
+    assert_eq!(copy.table.peek(&udp(2).0, SECOND).unwrap().text, "anew");
+}
+
+/// Of two instances flows have the same numbers, and of a letter that was lost nobody knows what was in it.
+#[test]
+fn what_is_of_another_copy_or_comes_out_of_turn_is_refused() {
+    let letters = |id: u64| {
+        let mut live = Known::new(0);
+        live.packet(1, SECOND, format!("of {id}"));
+        live.packet(2, SECOND, format!("of {id}"));
+        live.table.begin_precopy(id);
+        let (mut first, mut second, mut rest) = (Vec::new(), Vec::new(), Vec::new());
+        live.table.precopy(1, &mut first).unwrap();
+        live.table.precopy(1, &mut second).unwrap();
+        live.packet(1, SECOND, format!("again of {id}"));
+        live.table.save_rest(SECOND, &mut rest).unwrap();
+        [first, second, rest]
+    };
+    let ([first, second, rest], [_, others, others_rest]) = (letters(7), letters(8));
+    let mut copy = Known::new(0);
+    assert!(copy.table.take_precopied(SECOND, &second).is_err());
+    copy.table.take_precopied(SECOND, &first).unwrap();
+    for wrong in [&others, &rest] {
+        assert!(copy.table.take_precopied(SECOND, wrong).is_err());
+    }
+    assert!(copy.table.take_rest(SECOND, &rest).is_err(), "the second is missing");
+    copy.table.take_precopied(SECOND, &second).unwrap();
+    assert!(copy.table.take_precopied(SECOND, &second).is_err(), "twice");
+    assert!(copy.table.take_rest(SECOND, &others_rest).is_err());
+    assert_eq!(copy.table.take_rest(SECOND, &rest).unwrap(), 1);
+    assert_eq!(copy.table.peek(&udp(1).0, SECOND).unwrap().text, "again of 7");
+}
+
+/// A table that had very many flows once.
+#[test]
+fn a_step_looks_at_no_more_numbers_than_it_may_however_few_have_flows() {
+    let mut live = Table::new(100_000, IDLE);
+    for flow in 0..100_000 {
+        let (key, direction) = udp(flow);
+        live.find(key, direction, SECOND).unwrap();
+    }
+    for flow in 0..99_999 {
+        let (key, direction) = udp(flow);
+        live.known(key, direction, SECOND).unwrap();
+        live.end_current();
+    }
+    live.take_ended().for_each(drop);
+    live.begin_precopy(7);
+    let first = live.precopy(1_000, &mut Vec::new()).unwrap();
+    assert_eq!(first.copied, 0);
+    let mut steps = 1;
+    while live.precopy(1_000, &mut Vec::new()).unwrap().copied == 0 {
+        steps += 1;
+    }
+    assert_eq!(steps, 100_000 / (1 << 14));
 }
 
 #[test]
 fn a_copy_does_not_take_the_place_of_flows_that_are_no_copies() {
-    let (mut live, mut other) = (Known::new(), Known::new());
+    let (mut live, mut other) = (Known::new(0), Known::new(0));
     let (key, direction) = udp(1);
     live.table.find(key, direction, SECOND).unwrap();
     other.table.find(key, direction, SECOND).unwrap().state.text = "its own".to_owned();
-    live.table.begin_precopy();
+    live.table.begin_precopy(7);
     let mut all = Vec::new();
     live.table.precopy(1_000, &mut all).unwrap();
     let refused = other.table.take_precopied(SECOND, &all);
@@ -249,10 +342,10 @@ fn a_copy_does_not_take_the_place_of_flows_that_are_no_copies() {
 /// What of a table changes all the time is written short: without keys.
 #[test]
 fn a_flow_that_has_only_changed_is_written_shorter_than_a_new_one() {
-    let mut live = Known::new();
+    let mut live = Known::new(0);
     let (key, direction) = udp(1);
     live.table.find(key, direction, SECOND).unwrap();
-    live.table.begin_precopy();
+    live.table.begin_precopy(7);
     let (mut first, mut again) = (Vec::new(), Vec::new());
     live.table.precopy(1_000, &mut first).unwrap();
     live.table.find(key, direction, 2 * SECOND).unwrap();

@@ -17,7 +17,7 @@ use crate::spec::Handing;
 use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
 use weir_mem::{KeptState, Seq, TooLarge};
-use weir_nf::{Instance, Progress, Take, Walk};
+use weir_nf::{CopyProgress, Instance, Take, Walk};
 
 /// What one µNF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,6 +47,31 @@ pub struct NfState {
     pub over: Vec<u16>,
 }
 
+impl NfState {
+    /// Of a µNF of which nothing is known.
+    #[must_use]
+    pub fn nothing(name: &str, kind: &str) -> Self {
+        NfState {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            shared: Vec::new(),
+            flows: Vec::new(),
+            rest: false,
+            ports: Vec::new(),
+            last: None,
+            placed: None,
+            divides: false,
+            over: Vec::new(),
+        }
+    }
+
+    /// True when nothing is known of it.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.shared.is_empty() && self.flows.is_empty() && self.ports.is_empty()
+    }
+}
+
 /// Some of the flows of one µNF, copied while it works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfFlows {
@@ -54,8 +79,6 @@ pub struct NfFlows {
     pub name: String,
     /// Its type.
     pub kind: String,
-    /// They are the first: what was copied before counts for nothing.
-    pub first: bool,
     /// As `Precopy::precopy` writes them.
     #[serde(with = "serde_bytes")]
     pub flows: Vec<u8>,
@@ -160,40 +183,30 @@ impl Segment {
             let last = more.filter(|_| sources != 0).map(|more| more.last_source);
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
-                let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
-                all.push(NfState {
-                    name,
-                    kind,
-                    shared,
-                    flows,
-                    rest,
-                    ports,
-                    last,
-                    placed: None,
-                    divides: false,
-                    over,
-                });
+                let none = NfState::nothing(&node.name, nf.descriptor().name);
+                all.push(NfState { shared, flows, rest, ports, last, over, ..none });
             }
         }
         Ok(all)
     }
 
-    /// Copies some flows of these nodes, until each has written `most` bytes.
+    /// Copies some flows of these nodes, until they have written `most` bytes in all, or a little more. `first`: from the beginning, as the copy of that number.
     ///
     /// # Errors
     /// When some of it cannot be written down: why.
     pub(crate) fn precopy(
         &mut self,
         nodes: &[u16],
-        first: bool,
+        first: Option<u64>,
         most: usize,
-    ) -> Result<(Vec<NfFlows>, Progress), String> {
-        let (mut all, mut sum) = (Vec::new(), Progress::default());
+    ) -> Result<(Vec<NfFlows>, CopyProgress), String> {
+        let (mut all, mut sum) = (Vec::new(), CopyProgress::default());
+        let most = most / nodes.len().max(1);
         for node in nodes {
             let Some(node) = self.nodes.get_mut(usize::from(*node)) else { continue };
             let Some(nf) = node.nf.as_mut().filter(|nf| nf.has_flows()) else { continue };
-            if first {
-                nf.begin_precopy();
+            if let Some(id) = first {
+                nf.begin_precopy(id);
             }
             let mut flows = Vec::new();
             let copied = nf.precopy(most, &mut flows);
@@ -201,7 +214,7 @@ impl Segment {
             sum.copied += copied.copied;
             sum.left += copied.left;
             let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
-            all.push(NfFlows { name, kind, first, flows });
+            all.push(NfFlows { name, kind, flows });
         }
         Ok((all, sum))
     }
@@ -216,13 +229,10 @@ impl Segment {
     /// Gives its µNFs flows of others of their names and types, which work on; what of it could not be taken, and why.
     pub(crate) fn take_ahead(&mut self, all: Vec<NfFlows>) -> Vec<String> {
         let mut refused = Vec::new();
-        for NfFlows { name, kind, first, flows } in all {
+        for NfFlows { name, kind, flows } in all {
             let mut nodes = self.nodes.iter_mut().filter(|node| node.name == name);
             let nf = nodes.find_map(|n| n.nf.as_mut().filter(|nf| nf.descriptor().name == kind));
             let Some(nf) = nf else { continue };
-            if first {
-                nf.forget_precopied();
-            }
             if let Err(e) = nf.take_precopied(&flows) {
                 nf.forget_precopied();
                 refused.push(format!("the flows of {name}: {e}"));

@@ -10,13 +10,14 @@ mod shelf;
 pub(crate) use self::shelf::Name;
 
 use self::shelf::Shelf;
+use crate::handover::{self, Handed};
 use crate::job::Job;
 use crate::segment::{More, Segment};
 use crate::spec::ReplicateSpec;
 use crate::station::Station;
 use std::time::{Duration, Instant};
 use weir_mem::fault::{self, Step};
-use weir_mem::{KeptState, PutError, ReplicaTable, Seq};
+use weir_mem::{PutError, ReplicaTable, Seq};
 use weir_nf::{MOST_SHARED, Piece, RestoreError, TIMER_PIECES};
 
 /// Slots of a µNF: its time, its shared state, its timers, its sources; and behind them its flows'.
@@ -301,11 +302,20 @@ impl Job {
             if let Some(moves) = &mut self.moves {
                 self.warnings.extend(moves.resume(&found.kept));
             }
-            if committed == 0 && station.handover.as_ref().is_some_and(KeptState::is_written) {
+            let handed = station.handover.as_ref().filter(|_| committed == 0);
+            match handed.filter(|memory| memory.is_written()).map(handover::read) {
+                None => {}
                 // It died before it had taken over what the generation before had handed on.
-                let (_, refused) = self.take_over(station);
-                self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
-                return;
+                Some(Some(Handed::All(states))) if states.iter().all(|state| !state.rest) => {
+                    let (_, refused) = self.take_over(station);
+                    self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
+                    return;
+                }
+                // What this goes on from its predecessor had.
+                Some(_) => {
+                    let what = "lost: what the graph before had handed on";
+                    self.warnings.push(what.to_owned());
+                }
             }
             self.recovered = Some(found).filter(|_| committed > 0);
         }

@@ -2,6 +2,7 @@
 
 use crate::spec::ScheduleSpec;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use weir_mem::realtime::WORKER_PRIORITY;
 
 /// Applies the schedule as far as permitted. True when the real-time class was granted.
 ///
@@ -9,8 +10,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// pinned there can starve behind those already on it.
 pub(crate) fn apply(schedule: &ScheduleSpec) -> bool {
     let class = || match schedule.trial.round_robin {
-        true => weir_mem::realtime::set_round_robin(1),
-        false => weir_mem::realtime::set_fifo(None, 1),
+        true => weir_mem::realtime::set_round_robin(WORKER_PRIORITY),
+        false => weir_mem::realtime::set_fifo(None, WORKER_PRIORITY),
     };
     let real_time = schedule.real_time && class().is_ok();
     if let Some(core) = schedule.core {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use weir_device::DeviceError;
 use weir_mem::fault::{self, Step};
-use weir_nf::Progress as Copies;
+use weir_nf::CopyProgress;
 use weir_port::DoorbellError;
 
 /// Steps between two looks at the agent's commands.
@@ -344,12 +344,12 @@ impl Worker<'_> {
                         self.idle.has_guest(copies);
                     }
                     if let Order::Precopy { ticket, nodes, first, most } = order {
-                        let copied =
-                            self.job.precopy(&mut self.station, &nodes, first, most as usize);
+                        let (first, most) = (first.then_some(ticket), most as usize);
+                        let copied = self.job.precopy(&mut self.station, &nodes, first, most);
                         fault::step(Step::Precopied);
                         let (done, why) = match copied {
                             Ok(done) => (done, None),
-                            Err(why) => (Copies::default(), Some(why)),
+                            Err(why) => (CopyProgress::default(), Some(why)),
                         };
                         let (copied, left) = (done.copied as u64, done.left as u64);
                         let answer = FromWorker::Precopied { ticket, copied, left, why };

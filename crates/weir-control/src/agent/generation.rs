@@ -13,6 +13,7 @@
 mod error;
 mod in_front;
 mod precopy;
+mod share;
 mod switch;
 mod take;
 
@@ -23,8 +24,8 @@ use crate::recover::recover;
 use crate::setup::Setup;
 pub use error::RelinkError;
 use in_front::InFront;
-pub(super) use precopy::{Answered, Copied};
-use precopy::{Copies, Precopy};
+pub(super) use precopy::{Answer, Answered};
+use precopy::{Precopy, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_device::Place;
@@ -92,8 +93,8 @@ pub(super) struct Generation {
     asked: bool,
     /// Which workers rest and have handed over.
     handed: BTreeMap<usize, Handing>,
-    /// Flows that are being copied.
-    pub(super) copies: Copies,
+    /// What was asked for of flows that are being copied.
+    pub(super) request: Request,
     /// Workers that were told to take over, until they are told to begin; and what of it they could not.
     taking: BTreeMap<usize, Option<Taken>>,
     /// By worker: how many answers are still to come that nobody waits for any more.
@@ -145,7 +146,7 @@ impl Generation {
             switches: false,
             asked: false,
             handed: BTreeMap::new(),
-            copies: Copies::default(),
+            request: Request::default(),
             taking: BTreeMap::new(),
             stale: BTreeMap::new(),
             retired: Vec::new(),
@@ -380,7 +381,7 @@ impl Agent {
 
     /// The services forget what they have adopted.
     fn forsake(&mut self, next: &Next) {
-        self.end_precopy(next);
+        self.end_precopy();
         for &w in next.told.iter().flatten().map(|(w, _)| w) {
             self.order(w, command::FORSAKE);
         }
@@ -432,6 +433,7 @@ impl Agent {
         self.generation.retired = std::mem::take(&mut old.generation.retired);
         self.generation.begun = Some((Instant::now(), relinked));
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
+        self.turns = old.turns.take();
         self.meanwhile = old.meanwhile.take();
         self.flows = std::mem::take(&mut old.flows);
         self.flows_of_retired();

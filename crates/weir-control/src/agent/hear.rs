@@ -1,6 +1,6 @@
 //! What workers say, and whether what they say can be true.
 
-use super::generation::{Answered, Copied, Taken};
+use super::generation::{Answer, Answered, Taken};
 use super::{Agent, AgentError, Event, Recovered, State};
 use crate::voice::shortened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -146,7 +146,7 @@ impl Agent {
                 }
             }
             FromWorker::Precopied { ticket, copied, left, why } => {
-                match self.generation.copies.answered(w, ticket, Copied { copied, left, why }) {
+                match self.generation.request.answered(w, ticket, Answer { copied, left, why }) {
                     Answered::Now => self.trust.forgive_message(w),
                     Answered::Late => {}
                     Answered::Unasked => {

@@ -4,43 +4,51 @@
 //! The copy has numbers of its own. It may lag behind in any way until the rest has come: a flow may be in it that has ended, and
 //! gives way to one that has its key now.
 
-use super::form::{Reader, RestoreError, SaveError, read_versioned, read_versions, write_len};
+use super::form::{
+    Reader, RestoreError, SaveError, read_tcp, read_versioned, read_versions, write_len,
+    write_versions,
+};
 use super::paged::Paged;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// In [`Slot::copy`]: the flow is noted, as its copy is out of date.
 const NOTED: u8 = 1;
 /// The copy has another flow of this number, or not all its keys.
 const OTHER: u8 = 2;
+/// The flow that the copy has is noted as ended.
+const ENDED: u8 = 4;
 
-/// Numbers of a walk that are looked at before it is asked again.
-const LOOK: usize = 256;
+/// Numbers that are looked at for each call, at most: a table may have had many more flows than it has.
+const LOOK: u32 = 1 << 14;
 /// The walk is over.
 const ALL: u32 = u32::MAX;
 
-/// What stands of a flow in a copy: there is none of this number any more; all; how its connection stands, its last packet's time, and its state.
-const GONE: u8 = 0;
+/// What stands of a flow in a copy: all; or how its connection stands, its last packet's time, and its state.
 const WHOLE: u8 = 1;
 const STATE: u8 = 2;
 
 /// How a copy goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Flows that were copied now, or said to have ended.
+pub struct CopyProgress {
+    /// Flows that were copied now, or again.
     pub copied: usize,
     /// Flows that are left: that were not copied yet, or have changed since.
     pub left: usize,
 }
 
 /// How far a table is copied, at the side that has it.
-#[derive(Default)]
 pub(super) struct Copying {
+    /// Which copy this is, and how many letters of it there were.
+    id: (u64, u32),
     /// Flows of lower numbers have been copied.
     upto: u32,
     /// Those of them that have changed since, each once.
     changed: VecDeque<u32>,
+    /// Numbers of those that have ended since the last letter, each once. They are said first in each: so all that is copied has room in a copy as it
+    /// has here, keys too.
+    ended: Vec<u32>,
 }
 
 impl Copying {
@@ -52,30 +60,43 @@ impl Copying {
             self.changed.push_back(flow);
         }
     }
+
+    /// A flow has ended, or gone.
+    pub(super) fn end<F>(&mut self, flow: u32, slot: &mut Slot<F>) {
+        slot.copy |= OTHER;
+        if slot.copy & ENDED == 0 && flow < self.upto {
+            slot.copy |= ENDED;
+            self.ended.push(flow);
+        }
+    }
 }
 
-/// Which flow is whose copy, at the side that gets it; numbers are one too high, and 0 is none.
-#[derive(Default)]
+/// Which flow is whose copy, at the side that gets it.
 pub(super) struct Copied {
-    /// By the number that it has there.
-    own: Paged<u32>,
-    /// By the number that it has here.
+    /// Which copy this is, and how many letters of it have come.
+    id: (u64, u32),
+    /// Flows' numbers here by those that they have there.
+    own: HashMap<u32, u32>,
+    /// The reverse, one too high; 0: none.
     of: Paged<u32>,
 }
 
 impl<F: FlowState> FlowTable<F> {
-    /// From now on the table is being copied, from its beginning: [`FlowTable::precopy`].
-    pub fn begin_precopy(&mut self) {
+    /// From now on the table is being copied, from its beginning: [`FlowTable::precopy`]. `id` is of no other copy that who
+    /// takes it may be given.
+    pub fn begin_precopy(&mut self, id: u64) {
         self.end_precopy();
-        self.notes.copying = Some(Copying::default());
+        let (changed, ended) = (VecDeque::new(), Vec::new());
+        self.notes.copying = Some(Copying { id: (id, 0), upto: 0, changed, ended });
         self.notes.on = true;
     }
 
     /// It is not copied any more.
     pub fn end_precopy(&mut self) {
-        let noted = self.notes.copying.take().map(|copying| copying.changed);
-        for flow in noted.into_iter().flatten() {
-            self.slots.get_mut(flow).into_iter().for_each(|slot| slot.copy = 0);
+        if let Some(Copying { changed, ended, .. }) = self.notes.copying.take() {
+            for flow in changed.into_iter().chain(ended) {
+                self.slots.get_mut(flow).into_iter().for_each(|slot| slot.copy = 0);
+            }
         }
         self.notes.on = self.notes.every > 0;
     }
@@ -90,13 +111,15 @@ impl<F: FlowState> FlowTable<F> {
     ///
     /// # Errors
     /// When a state has no serialised form; `out` is then as it was, and the table has to be copied from the beginning.
-    pub fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<Progress, SaveError> {
-        let Some(mut copying) = self.notes.copying.take() else { return Ok(Progress::default()) };
+    pub fn precopy(&mut self, most: usize, out: &mut Vec<u8>) -> Result<CopyProgress, SaveError> {
+        let Some(mut copying) = self.notes.copying.take() else {
+            return Ok(CopyProgress::default());
+        };
         let start = out.len();
         let written = self.copy_some(&mut copying, most, out).inspect_err(|_| out.truncate(start));
         let left = self.left(&copying);
         self.notes.copying = Some(copying);
-        written.map(|copied| Progress { copied, left })
+        written.map(|copied| CopyProgress { copied, left })
     }
 
     fn left(&self, copying: &Copying) -> usize {
@@ -113,10 +136,18 @@ impl<F: FlowState> FlowTable<F> {
         most: usize,
         out: &mut Vec<u8>,
     ) -> Result<usize, SaveError> {
-        let count = write_head::<F>(out);
-        let (mut written, end) = (0, out.len().saturating_add(most));
-        while out.len() < end && copying.upto != ALL {
-            let (flow, next) = self.index.next(copying.upto, LOOK);
+        write_head::<F>(copying, out);
+        for flow in copying.ended.drain(..) {
+            self.slots.get_mut(flow).into_iter().for_each(|slot| slot.copy &= !ENDED);
+        }
+        copying.id.1 += 1;
+        let count = out.len();
+        write_len(0, out);
+        let end = out.len().saturating_add(most);
+        let (mut written, mut looks) = (0, LOOK);
+        while out.len() < end && copying.upto != ALL && looks > 0 {
+            let (flow, next) = self.index.next(copying.upto, looks as usize);
+            looks = looks.saturating_sub(next.map_or(LOOK, |next| next - copying.upto));
             copying.upto = next.unwrap_or(ALL);
             if let Some(flow) = flow {
                 self.write_whole(flow, out)?;
@@ -125,11 +156,12 @@ impl<F: FlowState> FlowTable<F> {
             }
         }
         while out.len() < end
-            && let Some(flow) = copying.changed.pop_front()
+            && copying.upto == ALL
+            && let Some(flow) = copying.changed.front()
         {
-            self.write_change(flow, out)?;
-            self.slots.get_mut(flow).into_iter().for_each(|slot| slot.copy = 0);
-            written += 1;
+            written += usize::from(self.write_change(*flow, out)?);
+            self.slots.get_mut(*flow).into_iter().for_each(|slot| slot.copy &= ENDED);
+            copying.changed.pop_front();
         }
         put_count(out, count, written);
         Ok(written)
@@ -145,10 +177,12 @@ impl<F: FlowState> FlowTable<F> {
     }
 
     fn write_rest(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
-        self.save_fragments(now_ns, out);
-        let count = write_head::<F>(out);
-        let mut written = 0;
         let Some(copying) = &self.notes.copying else { return Ok(()) };
+        self.save_fragments(now_ns, out);
+        write_head::<F>(copying, out);
+        let count = out.len();
+        write_len(0, out);
+        let mut written = 0;
         let mut from = Some(copying.upto).filter(|upto| *upto != ALL);
         while let Some(at) = from {
             let (flow, next) = self.index.next(at, usize::MAX);
@@ -159,8 +193,7 @@ impl<F: FlowState> FlowTable<F> {
             from = next;
         }
         for flow in &copying.changed {
-            self.write_change(*flow, out)?;
-            written += 1;
+            written += usize::from(self.write_change(*flow, out)?);
         }
         put_count(out, count, written);
         Ok(())
@@ -172,21 +205,20 @@ impl<F: FlowState> FlowTable<F> {
         self.write(flow, out)
     }
 
-    fn write_change(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    /// False when there is none of this number any more: that is said already.
+    fn write_change(&self, flow: u32, out: &mut Vec<u8>) -> Result<bool, SaveError> {
         let slot = self.slots.get(flow).filter(|_| self.index.keys(flow).next().is_some());
-        let Some(slot) = slot else {
-            out.extend(flow.to_le_bytes());
-            out.push(GONE);
-            return Ok(());
-        };
+        let Some(slot) = slot else { return Ok(false) };
         if slot.copy & OTHER != 0 {
-            return self.write_whole(flow, out);
+            self.write_whole(flow, out)?;
+            return Ok(true);
         }
         out.extend(flow.to_le_bytes());
         out.extend([STATE, slot.tcp.bits()]);
         out.extend(slot.idle_s.to_le_bytes());
         out.extend(slot.last_ns.to_le_bytes());
-        self.write_state(flow, slot, out)
+        self.write_state(flow, slot, out)?;
+        Ok(true)
     }
 
     /// The flow of this number is not the one that a copy has, or has more keys.
@@ -197,16 +229,20 @@ impl<F: FlowState> FlowTable<F> {
         }
     }
 
-    /// Makes a copy's flows what [`FlowTable::precopy`] has written: of one table, and in that order. How many it were.
+    /// Makes a copy's flows what [`FlowTable::precopy`] has written: of one table, and in that order. How many it were. The first of another
+    /// copy begins anew.
     ///
     /// # Errors
-    /// When it cannot be read, or there is no room: what of it is in the table then counts for nothing, and
+    /// When it cannot be read, is not the next of its copy, or there is no room: what of it is in the table then counts for nothing, and
     /// [`FlowTable::forget_precopied`] has to follow.
     pub fn take_precopied(&mut self, now_ns: u64, saved: &[u8]) -> Result<usize, RestoreError> {
-        let mut copied = self.copied.take().unwrap_or_default();
-        let taken = self.take_copies(&mut copied, now_ns, &mut Reader(saved));
-        self.copied = Some(copied);
-        taken
+        let mut from = Reader(saved);
+        let (version, id) = read_head(&mut from)?;
+        if id.1 == 0 {
+            self.forget_precopied();
+            self.copied = Some(Copied { id, own: HashMap::new(), of: Paged::default() });
+        }
+        self.take_copies(id, (now_ns, version), &mut from)
     }
 
     /// The same of what [`FlowTable::save_rest`] has written; from here on the table is no copy, but goes on by itself.
@@ -216,7 +252,8 @@ impl<F: FlowState> FlowTable<F> {
     pub fn take_rest(&mut self, now_ns: u64, saved: &[u8]) -> Result<usize, RestoreError> {
         let mut from = Reader(saved);
         self.restore_fragments(&mut from)?;
-        let taken = self.take_precopied(now_ns, from.0)?;
+        let (version, id) = read_head(&mut from)?;
+        let taken = self.take_copies(id, (now_ns, version), &mut from)?;
         self.copied = None;
         Ok(taken)
     }
@@ -224,29 +261,42 @@ impl<F: FlowState> FlowTable<F> {
     /// Takes out all flows that are copies.
     pub fn forget_precopied(&mut self) {
         let Some(copied) = self.copied.take() else { return };
-        for flow in 0..self.index.numbers() {
-            if copied.of.get(flow).is_some_and(|of| *of != 0) {
-                self.remove(flow);
-            }
+        for flow in copied.own.into_values() {
+            self.remove(flow);
         }
     }
 
     fn take_copies(
         &mut self,
-        copied: &mut Copied,
-        now_ns: u64,
+        id: (u64, u32),
+        (now_ns, version): (u64, u32),
         from: &mut Reader<'_>,
     ) -> Result<usize, RestoreError> {
-        let version = read_versions(from)?;
+        let mut copied = self.copied.take();
+        let taken = match copied.as_mut().filter(|copied| copied.id == id) {
+            Some(copied) => self.take_letter(copied, (now_ns, version), from),
+            None => Err(RestoreError::Damaged("it is not what follows on what was copied")),
+        };
+        self.copied = copied;
+        taken
+    }
+
+    fn take_letter(
+        &mut self,
+        copied: &mut Copied,
+        (now_ns, version): (u64, u32),
+        from: &mut Reader<'_>,
+    ) -> Result<usize, RestoreError> {
+        copied.id.1 += 1;
+        for _ in 0..from.u32()? {
+            let ended = copied.own.get(&from.u32()?).copied();
+            self.remove_copies(copied, ended);
+        }
         let count = from.u32()?;
         for _ in 0..count {
             let number = from.u32()?;
-            if number as usize >= self.index.capacity() {
-                return Err(RestoreError::Full(self.index.capacity()));
-            }
-            let own = copied.own.get(number).and_then(|own| own.checked_sub(1));
+            let own = copied.own.get(&number).copied();
             match from.array()? {
-                [GONE] => self.remove_copies(copied, own),
                 [WHOLE] => {
                     self.remove_copies(copied, own);
                     self.take_whole(copied, number, (now_ns, version), from)?;
@@ -265,9 +315,8 @@ impl<F: FlowState> FlowTable<F> {
     fn remove_copies(&mut self, copied: &mut Copied, flows: impl IntoIterator<Item = u32>) {
         for flow in flows {
             self.remove(flow);
-            let of = copied.of.get_mut(flow).map(std::mem::take);
-            if let Some(own) = of.and_then(|of| copied.own.get_mut(of.checked_sub(1)?)) {
-                *own = 0;
+            if let Some(of) = copied.of.get_mut(flow).map(std::mem::take) {
+                copied.own.remove(&of.wrapping_sub(1));
             }
         }
     }
@@ -280,21 +329,15 @@ impl<F: FlowState> FlowTable<F> {
         from: &mut Reader<'_>,
     ) -> Result<(), RestoreError> {
         let read = self.parse(from, version)?;
-        // Who has one of its keys here has ended there: that is only still to be said.
-        let rivals =
-            read.keys().filter_map(|key| Some(self.index.find(key, self.index.hash(key))?.0));
-        let rivals: Vec<_> = rivals.collect();
-        let is_copy = |flow: &u32| copied.of.get(*flow).is_some_and(|of| *of != 0);
-        if let Some(key) = read.keys().next().filter(|_| !rivals.iter().all(is_copy)) {
+        // Ended flows are out, and there a key leads to one: it cannot be here. Unless who wrote this is not to be believed.
+        let taken = read.keys().find(|key| self.index.find(key, self.index.hash(key)).is_some());
+        if let Some(key) = taken {
             return Err(RestoreError::Exists(*key));
         }
-        self.remove_copies(copied, rivals);
         let (flow, _) = self.place(None, read, now_ns)?;
-        if let Some(own) = copied.own.reach(number) {
-            *own = flow + 1;
-        }
+        copied.own.insert(number, flow);
         if let Some(of) = copied.of.reach(flow) {
-            *of = number + 1;
+            *of = number.wrapping_add(1);
         }
         Ok(())
     }
@@ -305,16 +348,13 @@ impl<F: FlowState> FlowTable<F> {
         (now_ns, version): (u64, u32),
         from: &mut Reader<'_>,
     ) -> Result<(), RestoreError> {
-        let tcp = super::form::read_tcp(*from.array::<1>()?)?;
+        let tcp = read_tcp(*from.array::<1>()?)?;
         let idle_s = u16::from_le_bytes(*from.array()?);
         let last_ns = from.u64()?;
         let len = from.u32()?;
         let bytes = from.bytes(len as usize)?;
         let state = read_versioned(bytes, (version, F::VERSION), F::from_version)?;
-        let idle = |table: &Self| {
-            table.slots.get(flow).map_or(0, |slot| slot.last_ns.saturating_add(table.idle(slot)))
-        };
-        let before = idle(self);
+        let before = self.due(flow);
         let on = self.notes.on;
         if let Some(slot) = self.slots.get_mut(flow) {
             (slot.state, slot.tcp, slot.idle_s, slot.last_ns) = (state, tcp, idle_s, last_ns);
@@ -322,20 +362,32 @@ impl<F: FlowState> FlowTable<F> {
                 self.notes.note(flow, slot);
             }
         }
-        let due = idle(self);
+        let due = self.due(flow);
         // What ends later is found in its old slot.
         if due < before {
             self.wheel.put(flow, due, now_ns);
         }
         Ok(())
     }
+
+    /// When it ends if no more packets come.
+    fn due(&self, flow: u32) -> u64 {
+        self.slots.get(flow).map_or(0, |slot| slot.last_ns.saturating_add(self.idle(slot)))
+    }
 }
 
-/// The versions, and room for a count: where that is.
-fn write_head<F: FlowState>(out: &mut Vec<u8>) -> usize {
-    super::form::write_versions::<F>(out);
-    write_len(0, out);
-    out.len() - size_of::<u32>()
+/// The versions, which letter of which copy it is, and what has ended.
+fn write_head<F: FlowState>(copying: &Copying, out: &mut Vec<u8>) {
+    write_versions::<F>(out);
+    out.extend(copying.id.0.to_le_bytes());
+    out.extend(copying.id.1.to_le_bytes());
+    write_len(copying.ended.len(), out);
+    copying.ended.iter().for_each(|flow| out.extend(flow.to_le_bytes()));
+}
+
+/// The version of states, and which letter of which copy it is.
+fn read_head(from: &mut Reader<'_>) -> Result<(u32, (u64, u32)), RestoreError> {
+    Ok((read_versions(from)?, (from.u64()?, from.u32()?)))
 }
 
 fn put_count(out: &mut [u8], at: usize, count: usize) {

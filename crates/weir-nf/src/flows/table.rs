@@ -500,7 +500,9 @@ impl<F: FlowState> FlowTable<F> {
         let gone = std::mem::take(slot);
         // It stays noted: the next of this number need not be, too.
         (slot.noted, slot.copy) = (gone.noted, gone.copy);
-        self.is_other(flow);
+        if let Some(copying) = &mut self.notes.copying {
+            copying.end(flow, slot);
+        }
         Some((key, gone))
     }
 

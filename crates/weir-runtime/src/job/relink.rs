@@ -8,7 +8,7 @@ use crate::segment::Segment;
 use crate::spec::{EndSpec, Handing, WorkerSpec};
 use crate::station::Station;
 use weir_mem::fault::{self, Step};
-use weir_nf::Progress;
+use weir_nf::CopyProgress;
 
 impl Job {
     /// The same device in the memory of the next generation, which `station` is attached to; `None` when `spec` is
@@ -54,10 +54,10 @@ impl Job {
         &mut self,
         station: &mut Station,
         nodes: &[u16],
-        first: bool,
+        first: Option<u64>,
         most: usize,
-    ) -> Result<Progress, String> {
-        let Some(memory) = &mut station.handover else { return Ok(Progress::default()) };
+    ) -> Result<CopyProgress, String> {
+        let Some(memory) = &mut station.handover else { return Ok(CopyProgress::default()) };
         let (flows, copied) = self.segment.precopy(nodes, first, most)?;
         handover::write_ahead(memory, &flows).map_err(|e| e.to_string())?;
         Ok(copied)
@@ -93,6 +93,11 @@ impl Job {
         let handed = handover::read(memory);
         if let Some(Handed::Ahead(flows)) = handed {
             let refused = self.segment.take_ahead(flows);
+            // So that it has not to be written all at once, in the pause.
+            if let Some(replicator) = &mut self.replicator {
+                replicator.write(&mut self.segment, station, true);
+                station.commit();
+            }
             fault::step(Step::CopyTaken);
             return (0, refused);
         }

@@ -41,14 +41,14 @@ pub enum Order {
         /// Most lines of the answer.
         most: u32,
     },
-    /// Copy flows for the next generation of the graph, until that is so many bytes of each NF; what of these was copied and has changed since after what was not
-    /// copied yet. Answered with [`FromWorker::Precopied`](crate::spec::FromWorker::Precopied).
+    /// Copy flows for the next generation of the graph, until that is so many bytes; what of these was copied and has changed since after what was
+    /// not copied yet. Answered with [`FromWorker::Precopied`](crate::spec::FromWorker::Precopied).
     Precopy {
         /// What the answer is to say.
         ticket: u64,
         /// Nodes of the worker.
         nodes: Vec<u16>,
-        /// From the beginning.
+        /// From the beginning; the copy is known by the ticket.
         first: bool,
         /// Bytes.
         most: u32,

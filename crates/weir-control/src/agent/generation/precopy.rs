@@ -17,7 +17,7 @@ use weir_runtime::handover::{Handed, NfFlows};
 use weir_runtime::moves::Order;
 use weir_runtime::spec::command;
 
-/// Bytes that are copied of an NF at a time: some thousands of flows, for which a worker takes half a millisecond.
+/// Bytes that are copied at a time: some thousands of flows, for which a worker takes half a millisecond.
 const MOST: u32 = 256 << 10;
 /// So few that have changed of a worker's flows since it was asked before take less time than what is under way needs to run out.
 const FEW: u64 = 512;
@@ -28,14 +28,26 @@ const LOOK: Duration = Duration::from_micros(20);
 const WHILE: Duration = Duration::from_millis(3);
 /// How long somebody may need to copy some, or to take some.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// After so long no more is copied, whatever is left.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// An NF whose flows are copied.
+#[derive(Debug, PartialEq, Eq)]
+struct Share {
+    name: String,
+    kind: String,
+    /// Which worker of the next generation takes them.
+    taker: usize,
+}
 
 /// What is copied from one worker.
+#[derive(Debug, PartialEq, Eq)]
 struct Task {
     w: usize,
     /// Its process: its successor knows nothing of it.
     pid: Option<u32>,
-    /// Nodes, and who of the next generation takes their flows.
-    nodes: BTreeMap<u16, usize>,
+    /// Its NFs, by node.
+    nodes: BTreeMap<u16, Share>,
     /// Flows that were to be copied when it was asked last: all at first, then what had changed since it was asked before. How many it will be
     /// when packets come no more follows from it. `None`: it was not asked yet.
     due: Option<u64>,
@@ -43,10 +55,22 @@ struct Task {
     new: u64,
 }
 
+impl Task {
+    fn new(w: usize, nodes: BTreeMap<u16, Share>) -> Self {
+        Task { w, pid: None, nodes, due: None, new: 0 }
+    }
+
+    /// Who takes over the NF of this name and type.
+    fn taker(&self, nf: (&str, &str)) -> Option<usize> {
+        let share = self.nodes.values().find(|share| (&*share.name, &*share.kind) == nf)?;
+        Some(share.taker)
+    }
+}
+
 /// How far flows have been copied.
-#[derive(Default)]
 pub(super) struct Precopy {
     tasks: Vec<Task>,
+    begun: Instant,
     /// Who was asked for some, by task, and when.
     asked: Option<(usize, Instant)>,
     /// Who takes some, since when.
@@ -60,22 +84,25 @@ pub(super) struct Precopy {
 
 /// What a worker says of flows that it was told to copy.
 #[derive(Debug, Default)]
-pub(in crate::agent) struct Copied {
+pub(in crate::agent) struct Answer {
     pub(in crate::agent) copied: u64,
     pub(in crate::agent) left: u64,
     pub(in crate::agent) why: Option<String>,
 }
 
-/// What the agent has asked for, and the answer.
+/// What the agent has asked for.
 #[derive(Debug, Default)]
-pub(in crate::agent) struct Copies {
-    /// Of the latest request.
+pub(in crate::agent) struct Request {
     ticket: u64,
+    /// Who has not answered yet.
     asked: Option<usize>,
-    answer: Option<Copied>,
+    answer: Option<Answer>,
+    /// Workers that note what changes, until they are told that nothing is copied any more.
+    noting: BTreeSet<usize>,
 }
 
 /// What an answer is worth.
+#[derive(Debug, PartialEq, Eq)]
 pub(in crate::agent) enum Answered {
     /// It was asked for.
     Now,
@@ -85,7 +112,7 @@ pub(in crate::agent) enum Answered {
     Unasked,
 }
 
-impl Copies {
+impl Request {
     /// Nobody is asked, and what somebody was asked is not waited for.
     fn forget(&mut self) {
         self.ticket += 1;
@@ -93,9 +120,9 @@ impl Copies {
     }
 
     /// Worker `w` says that it has copied what it was asked for.
-    pub(in crate::agent) fn answered(&mut self, w: usize, ticket: u64, copied: Copied) -> Answered {
+    pub(in crate::agent) fn answered(&mut self, w: usize, ticket: u64, answer: Answer) -> Answered {
         if ticket == self.ticket && self.asked == Some(w) {
-            (self.asked, self.answer) = (None, Some(copied));
+            (self.asked, self.answer) = (None, Some(answer));
             return Answered::Now;
         }
         match ticket < self.ticket {
@@ -107,27 +134,43 @@ impl Copies {
 
 impl Precopy {
     /// What can be copied: of each NF that as many workers have in both, so that each has one successor, which gets all its flows.
-    pub(super) fn new(before: &Setup, next: &Setup) -> Self {
+    fn new(before: &Setup, next: &Setup) -> Self {
         let (old, new) = (holders(before), holders(next));
-        let mut tasks: BTreeMap<usize, BTreeMap<u16, usize>> = BTreeMap::new();
+        let mut tasks: BTreeMap<usize, BTreeMap<u16, Share>> = BTreeMap::new();
         for (nf, holders) in old {
             let Some(takers) = new.get(&nf).filter(|takers| takers.len() == holders.len()) else {
                 continue;
             };
-            if super::switch::is_divided_anew(before, next, nf, takers.len()) {
+            if super::share::is_divided_anew(before, next, nf, takers.len()) {
                 continue;
             }
             for ((w, node), (taker, _)) in holders.iter().zip(takers) {
-                tasks.entry(*w).or_default().insert(*node, *taker);
+                let (name, kind, taker) = (nf.0.to_owned(), nf.1.to_owned(), *taker);
+                tasks.entry(*w).or_default().insert(*node, Share { name, kind, taker });
             }
         }
-        let task = |(w, nodes)| Task { w, pid: None, nodes, due: None, new: 0 };
-        Precopy { tasks: tasks.into_iter().map(task).collect(), ..Precopy::default() }
+        Self::of(tasks.into_iter().map(|(w, nodes)| Task::new(w, nodes)).collect())
+    }
+
+    fn of(tasks: Vec<Task>) -> Self {
+        let (begun, asked, taking) = (Instant::now(), None, None);
+        Precopy { tasks, begun, asked, taking, fewest: None, in_vain: 0, copied: 0 }
     }
 
     /// More is copied, as the switch has to wait.
     pub(super) fn go_on(&mut self) {
         (self.fewest, self.in_vain) = (None, 0);
+    }
+
+    /// Who takes over an NF of worker `w`, by name and type, if its flows are copied.
+    pub(super) fn taker(&self, w: usize, nf: (&str, &str)) -> Option<usize> {
+        self.tasks.iter().find(|task| task.w == w)?.taker(nf)
+    }
+
+    /// Who may have been given copies of which NF, by name and type.
+    pub(super) fn takers(&self) -> impl Iterator<Item = (usize, (&str, &str))> {
+        let shares = self.tasks.iter().flat_map(|task| task.nodes.values());
+        shares.map(|share| (share.taker, (&*share.name, &*share.kind)))
     }
 
     /// The worker that is to be asked next: of which most were; `None` when it is not worth it any more.
@@ -140,10 +183,15 @@ impl Precopy {
         (due(most) > FEW && (!in_vain || most.due.is_none())).then_some(at)
     }
 
+    /// Flows that were to be copied of all when each was asked last; `None`: not all were asked yet.
+    fn due(&self) -> Option<u64> {
+        self.tasks.iter().try_fold(0_u64, |all, task| Some(all.saturating_add(task.due?)))
+    }
+
     /// About as few as ever: a good moment, when there will be no fewer.
     fn is_least(&self) -> bool {
-        let due: Option<u64> = self.tasks.iter().map(|task| task.due).sum();
-        self.fewest.zip(due).is_some_and(|(fewest, due)| due <= fewest.saturating_add(fewest / 8))
+        let (fewest, due) = (self.fewest, self.due());
+        fewest.zip(due).is_some_and(|(few, due)| due <= few.saturating_add(few / 8))
     }
 
     /// Each flow was copied once: what is left has changed since.
@@ -151,21 +199,22 @@ impl Precopy {
         self.tasks.iter().all(|task| task.due.is_some() && task.new == 0)
     }
 
-    /// A worker has copied some.
-    fn count(&mut self, task: usize, copied: &Copied) {
-        self.copied += copied.copied;
-        let due = copied.copied.saturating_add(copied.left);
+    /// A worker has copied some. What it says may be anything, but it can hold up the change by that no longer than [`LONGEST`].
+    fn count(&mut self, task: usize, answer: &Answer) {
+        self.copied = self.copied.saturating_add(answer.copied);
+        let due = answer.copied.saturating_add(answer.left);
         for task in self.tasks.iter_mut().skip(task).take(1) {
             let new = if task.due.is_none() { due } else { task.new };
-            task.new = new.saturating_sub(copied.copied);
+            task.new = new.saturating_sub(answer.copied);
             task.due = Some(due);
         }
-        let due: Option<u64> = self.tasks.iter().map(|task| task.due).sum();
+        let due = self.due();
         self.in_vain += 1;
         // Fewer by an eighth of what was copied: what comes and goes by chance is no progress.
-        let least = copied.copied / 8;
-        let is_fewer = |due: u64| self.fewest.is_none_or(|few| due.saturating_add(least) <= few);
-        if due.is_none_or(is_fewer) || !self.all_were_copied() {
+        let least = (answer.copied / 8).max(1);
+        let is_fewer = |due: u64| self.fewest.is_none_or(|few| due <= few.saturating_sub(least));
+        let is_new = answer.copied > 0 && !self.all_were_copied();
+        if due.is_none_or(is_fewer) || is_new {
             (self.fewest, self.in_vain) = (due, 0);
         }
     }
@@ -191,14 +240,32 @@ impl Agent {
     pub(super) fn precopy(&mut self, next: &mut Next) -> Result<bool, RelinkError> {
         let mut precopy = match next.precopy.take() {
             Some(precopy) => precopy,
+            // Of a change before this one.
+            None if !self.all_have_ended_copying() => {
+                let worker = self.generation.request.noting.first().copied();
+                let patience = self.policy.start_patience;
+                return match worker.filter(|_| next.started.elapsed() > patience) {
+                    Some(w) => Err(self.not_copied(w, patience)),
+                    None => Ok(false),
+                };
+            }
             None => Precopy::new(&self.setup, &next.agent.setup),
         };
+        let (was_asked, before) = (precopy.asked.is_some(), precopy.copied);
         let done = self.copy_some(&mut precopy, &mut next.agent);
+        if !was_asked || precopy.copied > before {
+            // Who dies while copies are made has as long to come back as who dies before.
+            next.started = Instant::now();
+        }
         if precopy.all_were_copied() {
-            next.in_front.get_or_insert_with(|| InFront::step(&self.setup));
+            next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns.as_ref()));
         }
         next.precopy = Some(precopy);
         done
+    }
+
+    fn not_copied(&self, w: usize, patience: Duration) -> RelinkError {
+        RelinkError::NotCopied { worker: self.setup.workers[w].name.clone(), patience }
     }
 
     fn copy_some(&mut self, precopy: &mut Precopy, to: &mut Agent) -> Result<bool, RelinkError> {
@@ -210,32 +277,34 @@ impl Agent {
         }
         self.begin_anew_with_successors(precopy);
         if let Some((at, since)) = precopy.asked {
-            let Some(copied) = self.generation.copies.answer.take() else {
-                if since.elapsed() > PATIENCE {
-                    let worker = self.setup.workers[precopy.tasks[at].w].name.clone();
-                    return Err(RelinkError::NotCopied { worker, patience: PATIENCE });
-                }
-                return Ok(false);
+            let Some(answer) = self.generation.request.answer.take() else {
+                return match since.elapsed() > PATIENCE {
+                    true => Err(self.not_copied(precopy.tasks[at].w, PATIENCE)),
+                    false => Ok(false),
+                };
             };
             precopy.asked = None;
-            let (w, nodes) = (precopy.tasks[at].w, &precopy.tasks[at].nodes);
-            self.hand_ahead(w, nodes, &copied, to)?;
+            self.hand_ahead(&precopy.tasks[at], &answer, to)?;
             precopy.taking = Some(Instant::now());
-            precopy.count(at, &copied);
+            precopy.count(at, &answer);
         }
         // What was given last is taken while packets that are under way run out.
-        let Some(at) = precopy.next() else { return Ok(true) };
+        let next = precopy.next().filter(|_| precopy.begun.elapsed() < LONGEST);
+        let Some(at) = next else { return Ok(true) };
         let task = &mut precopy.tasks[at];
-        let copies = &mut self.generation.copies;
-        copies.forget();
-        copies.asked = Some(task.w);
-        let (ticket, nodes) = (copies.ticket, task.nodes.keys().copied().collect());
+        let request = &mut self.generation.request;
+        request.forget();
+        request.asked = Some(task.w);
+        let (ticket, nodes) = (request.ticket, task.nodes.keys().copied().collect());
         let order = Order::Precopy { ticket, nodes, first: task.due.is_none(), most: MOST };
         let w = task.w;
         task.pid = self.pid(w);
         match self.give(w, &order) {
-            Given::Told => precopy.asked = Some((at, Instant::now())),
-            Given::Later | Given::Full | Given::Not(_) => self.generation.copies.forget(),
+            Given::Told => {
+                precopy.asked = Some((at, Instant::now()));
+                self.generation.request.noting.insert(w);
+            }
+            Given::Later | Given::Full | Given::Not(_) => self.generation.request.forget(),
         }
         Ok(false)
     }
@@ -246,6 +315,8 @@ impl Agent {
             if next.agent.have_taken_some(since)? {
                 next.precopy.iter_mut().for_each(|precopy| precopy.taking = None);
             }
+            // Who of this generation dies meanwhile is mended; the next then has to begin anew.
+            self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
         Ok(())
     }
@@ -257,56 +328,48 @@ impl Agent {
                 (task.pid, task.due) = (None, None);
                 if precopy.asked.is_some_and(|(asked, _)| asked == at) {
                     precopy.asked = None;
-                    self.generation.copies.forget();
+                    self.generation.request.forget();
                 }
             }
         }
     }
 
-    /// Gives what worker `w` has copied to those who take over its NFs.
+    /// Gives what a worker has copied to those who take over its NFs.
     fn hand_ahead(
         &mut self,
-        w: usize,
-        nodes: &BTreeMap<u16, usize>,
-        copied: &Copied,
+        task: &Task,
+        answer: &Answer,
         to: &mut Agent,
     ) -> Result<(), RelinkError> {
         let name = |agent: &Agent, w: usize| agent.setup.workers[w].name.clone();
-        if let Some(why) = &copied.why {
-            return Err(RelinkError::State { worker: name(self, w), why: shortened(why.clone()) });
+        if let Some(why) = &answer.why {
+            let why = shortened(why.clone());
+            return Err(RelinkError::State { worker: name(self, task.w), why });
         }
-        let flows = match self.memory.handed_over(w) {
+        let flows = match self.memory.handed_over(task.w) {
             Some(Handed::Ahead(flows)) => Some(flows),
             Some(Handed::All(_)) | None => None,
         };
-        // Its own word, in its own memory: another NF's flows it has none of.
-        let taker = |flows: &NfFlows| {
-            nodes.iter().find_map(|(node, taker)| {
-                let spec = self.setup.workers[w].nodes.get(usize::from(*node))?;
-                let is_own = spec.name == flows.name
-                    && spec.nf.as_ref().is_some_and(|(kind, _)| *kind == flows.kind);
-                is_own.then_some(*taker)
-            })
-        };
         let mut shares: BTreeMap<usize, Vec<NfFlows>> = BTreeMap::new();
-        let mut seen = BTreeSet::new();
-        let mut sound = flows.is_some();
+        let (mut seen, mut sound) = (BTreeSet::new(), flows.is_some());
         for flows in flows.into_iter().flatten() {
-            match taker(&flows).filter(|_| seen.insert(flows.name.clone())) {
+            // Its own word, in its own memory: another NF's flows it has none of.
+            let taker = task.taker((&flows.name, &flows.kind));
+            match taker.filter(|_| seen.insert(flows.name.clone())) {
                 Some(taker) => shares.entry(taker).or_default().push(flows),
                 None => sound = false,
             }
         }
         if !sound {
-            self.convict(w, "copied flows that are not its own, or nothing that can be read");
+            self.convict(task.w, "copied flows that are not its own, or nothing that can be read");
             let why = "it is not to be believed".to_owned();
-            return Err(RelinkError::State { worker: name(self, w), why });
+            return Err(RelinkError::State { worker: name(self, task.w), why });
         }
         to.generation.taking.clear();
         for (taker, flows) in shares {
-            to.memory
-                .hand_ahead_to(taker, &flows)
-                .map_err(|e| RelinkError::State { worker: name(to, taker), why: e.to_string() })?;
+            let given = to.memory.hand_ahead_to(taker, &flows);
+            let failed = |why: String| RelinkError::State { worker: name(to, taker), why };
+            given.map_err(|e| failed(e.to_string()))?;
             if matches!(to.workers[taker].state, State::Running(_)) {
                 to.generation.taking.insert(taker, None);
                 to.order(taker, command::TAKE_OVER);
@@ -331,23 +394,92 @@ impl Agent {
             }
             std::thread::sleep(LOOK);
         }
-        for (w, taken) in std::mem::take(&mut self.generation.taking) {
-            let refused = taken.map(|taken| taken.refused).unwrap_or_default();
-            if !refused.is_empty() {
-                let (worker, what) = (self.setup.workers[w].name.clone(), refused.join("; "));
-                return Err(RelinkError::NotTaken { worker, what });
-            }
-        }
-        Ok(true)
+        self.all_taken().map(|_| true)
     }
 
     /// Nothing is copied any more.
-    pub(super) fn end_precopy(&mut self, next: &Next) {
-        self.generation.copies.forget();
-        let begun = next.precopy.iter().flat_map(|precopy| &precopy.tasks);
-        for w in begun.filter(|task| task.pid.is_some()).map(|task| task.w).collect::<Vec<_>>() {
-            // Who cannot be told goes on noting what changes, of each flow once, until it is copied anew.
-            let _ = self.give(w, &Order::EndPrecopy);
+    pub(super) fn end_precopy(&mut self) {
+        self.generation.request.forget();
+        // Who cannot be told now is before the next change.
+        self.all_have_ended_copying();
+    }
+
+    /// Tells all who note what changes that nobody wants to know any more; true when all are told.
+    fn all_have_ended_copying(&mut self) -> bool {
+        for w in std::mem::take(&mut self.generation.request.noting) {
+            match self.give(w, &Order::EndPrecopy) {
+                Given::Told | Given::Not(_) => {}
+                Given::Later | Given::Full => drop(self.generation.request.noting.insert(w)),
+            }
         }
+        self.generation.request.noting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks until it is not worth it any more, at most so often; what answers is `of` the worker and how often it was asked. How often it was.
+    fn copies(workers: usize, most: u32, of: impl Fn(usize, u32) -> (u64, u64)) -> u32 {
+        let task = |w| Task::new(w, BTreeMap::new());
+        let mut precopy = Precopy::of((0..workers).map(task).collect());
+        let mut asked = vec![0; workers];
+        for n in 0..most {
+            let Some(w) = precopy.next() else { return n };
+            let (copied, left) = of(w, asked[w]);
+            asked[w] += 1;
+            precopy.count(w, &Answer { copied, left, why: None });
+        }
+        most
+    }
+
+    #[test]
+    fn copying_ends_when_few_have_changed() {
+        // 30,000 flows, 3,000 at a time; then always fewer.
+        let of = |_, n: u32| match n {
+            0..10 => (3_000, 27_000 - u64::from(n) * 3_000),
+            _ => (3_000 >> (n - 9), 0),
+        };
+        assert_eq!(copies(1, 1_000, of), 13);
+        assert_eq!(copies(3, 1_000, of), 39);
+        assert_eq!(copies(1, 1_000, |_, _| (0, 0)), 1);
+        assert_eq!(copies(0, 1_000, |_, _| (0, 0)), 0);
+    }
+
+    #[test]
+    fn all_is_copied_once_however_much_changes_meanwhile_and_then_as_long_as_it_helps() {
+        // As many change as are copied.
+        let asked = copies(1, 1_000, |_, _| (3_000, 300_000));
+        assert!((101..130).contains(&asked), "{asked}");
+        // A little is won each time.
+        let of = |_, n: u32| (10_000, 750_000 - 2_000 * u64::from(n.min(370)));
+        let asked = copies(1, 1_000, of);
+        assert!((370..410).contains(&asked), "{asked}");
+    }
+
+    #[test]
+    fn what_a_worker_says_cannot_keep_the_agent_copying_for_ever_or_end_it() {
+        for (copied, left) in
+            [(0, 1_000), (0, u64::MAX), (u64::MAX, u64::MAX), (1, 7_000), (7, 7_000)]
+        {
+            let asked = copies(2, 100_000, |_, _| (copied, left));
+            assert!(asked < 15_000, "{copied} {left}: {asked}");
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_only_if_it_was_asked_for() {
+        let mut request = Request::default();
+        assert_eq!(request.answered(1, 0, Answer::default()), Answered::Unasked);
+        request.forget();
+        request.asked = Some(1);
+        assert_eq!(request.answered(2, 1, Answer::default()), Answered::Unasked);
+        assert_eq!(request.answered(1, 0, Answer::default()), Answered::Late);
+        assert_eq!(request.answered(1, 1, Answer::default()), Answered::Now);
+        assert_eq!(request.answered(1, 1, Answer::default()), Answered::Unasked);
+        request.forget();
+        assert_eq!(request.answered(1, 1, Answer::default()), Answered::Late);
+        assert_eq!(request.answered(1, 9, Answer::default()), Answered::Unasked);
     }
 }

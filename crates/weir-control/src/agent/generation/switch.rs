@@ -1,15 +1,15 @@
 //! The switch: what is under way runs out, all workers rest, state goes over, and the next generation begins.
 
 use super::in_front::InFront;
+use super::share::{Known, parted, share_out};
 use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
 use crate::voice::shortened;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_runtime::handover::{Handed, NfState};
-use weir_runtime::spec::{EndSpec, Handing, PartSpec, SpreadSpec, command};
+use weir_runtime::spec::{EndSpec, Handing, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
 /// for ever; a graph that is not through in that time has packets that take as long.
@@ -45,7 +45,7 @@ impl Agent {
     fn try_switch(&mut self, next: &mut Next) -> Switch<Relinked> {
         let prepared = next.since.elapsed();
         let begun = Instant::now();
-        next.in_front.get_or_insert_with(|| InFront::step(&self.setup));
+        next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns.as_ref()));
         self.generation.handed.clear();
         self.hold(command::HOLD);
         let rested = self.come_to_rest(begun);
@@ -262,7 +262,7 @@ impl Agent {
     /// their packets divide otherwise now. Nobody of it has begun, and of this one all rest.
     fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
         self.finish_precopy(next)?;
-        let mut known: BTreeMap<(String, String), Vec<NfState>> = BTreeMap::new();
+        let mut known = Known::new();
         for w in (0..self.workers.len()).filter(|w| self.setup.workers[*w].runs_nfs()) {
             let states = self.memory.handed_over(w);
             // Its own word, in its own memory: another NF's state it has none of.
@@ -296,15 +296,19 @@ impl Agent {
             }
             for state in states {
                 let key = (state.name.clone(), state.kind.clone());
-                known.entry(key).or_default().push(state);
+                known.entry(key).or_default().push((w, state));
             }
         }
         let to = &mut next.agent;
         if let Some(why) = parted(to, &known) {
             return Err(RelinkError::Parted { why });
         }
-        let shares = share_out(&self.setup, &to.setup, known);
-        let carried = shares.iter().map(Vec::len).sum();
+        let shares = share_out(&self.setup, &to.setup, known, next.precopy.as_ref());
+        let shares = shares.map_err(|w| {
+            let why = "it left out flows that were not copied before".to_owned();
+            RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
+        })?;
+        let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
         let mut takers = Vec::new();
         for (w, states) in shares.iter().enumerate().filter(|(_, states)| !states.is_empty()) {
             to.memory.hand_to(w, states).map_err(|e| {
@@ -373,90 +377,4 @@ impl Agent {
             std::thread::sleep(LOOK);
         }
     }
-}
-
-/// The weights of an NF, by name and type, whose packets divide by leases of ports.
-fn leased<'s>(setup: &'s crate::setup::Setup, (name, kind): (&str, &str)) -> Option<&'s [u32]> {
-    let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
-    let mut own = nodes.filter(|node| {
-        node.name == name && node.nf.as_ref().is_some_and(|(found, _)| found == kind)
-    });
-    let group = |part: PartSpec| setup.groups.get(usize::from(part.group));
-    let group = own.find_map(|node| node.part.and_then(group))?;
-    (group.spread == SpreadSpec::Ends).then_some(&group.weights)
-}
-
-/// True when the packets of this NF, of so many instances, divide by leases of ports, and otherwise than before.
-pub(super) fn is_divided_anew(
-    before: &crate::setup::Setup,
-    next: &crate::setup::Setup,
-    nf: (&str, &str),
-    instances: usize,
-) -> bool {
-    let weights = leased(next, nf);
-    instances > 1 && weights.is_some() && weights != leased(before, nf)
-}
-
-/// NFs whose flows are to move together and that had other numbers of instances: what they remember of one flow may be at two places.
-fn parted(next: &Agent, known: &BTreeMap<(String, String), Vec<NfState>>) -> Option<String> {
-    let count = |nf: &str| {
-        known.iter().filter(|((name, _), _)| name == nf).map(|(_, states)| states.len()).sum()
-    };
-    let is_parted = |crew: &&crate::crews::Crew| {
-        let counts: BTreeSet<usize> =
-            crew.name.split('+').map(count).filter(|count| *count > 0).collect();
-        counts.len() > 1
-    };
-    let crew = next.memory.crews().iter().flatten().find(is_parted)?;
-    Some(format!(
-        "the flows of {} are to move together, and these had different numbers of instances; give them the same number first",
-        crew.name
-    ))
-}
-
-/// For each worker of `setup` what its µNFs go on from, of what is `known` by name and type. Of several instances each gets
-/// that of one; when there are fewer than before, the last gets the rest.
-fn share_out(
-    before: &crate::setup::Setup,
-    setup: &crate::setup::Setup,
-    mut known: BTreeMap<(String, String), Vec<NfState>>,
-) -> Vec<Vec<NfState>> {
-    let mut takers: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
-    for (w, worker) in setup.workers.iter().enumerate().filter(|(_, w)| w.runs_nfs()) {
-        for node in &worker.nodes {
-            if let Some((kind, _)) = node.nf.as_ref().filter(|_| node.instance_of.is_none()) {
-                takers.entry((node.name.clone(), kind.clone())).or_default().push(w);
-            }
-        }
-    }
-    let mut shares = vec![Vec::new(); setup.workers.len()];
-    for (key, takers) in takers {
-        let states = known.remove(&key).unwrap_or_default();
-        let nf = (key.0.as_str(), key.1.as_str());
-        let counts_differ = takers.len() != states.len();
-        if takers.len() > 1
-            && leased(setup, nf).is_some()
-            && (counts_differ || is_divided_anew(before, setup, nf, takers.len()))
-        {
-            // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
-            for (n, w) in takers.iter().enumerate() {
-                let Some(share) = shares.get_mut(*w) else { continue };
-                share.extend(states.iter().enumerate().map(|(i, state)| {
-                    let is_own = i.min(takers.len() - 1) == n;
-                    let shared = if is_own { state.shared.clone() } else { Vec::new() };
-                    NfState { shared, placed: None, divides: true, ..state.clone() }
-                }));
-            }
-            continue;
-        }
-        for (i, mut state) in states.into_iter().enumerate() {
-            // One instance has all flows, wherever they were.
-            state.placed = state.placed.filter(|_| takers.len() > 1);
-            let taker = takers.get(i).or(takers.last());
-            if let Some(share) = taker.and_then(|w| shares.get_mut(*w)) {
-                share.push(state);
-            }
-        }
-    }
-    shares
 }

@@ -37,12 +37,16 @@ impl Agent {
             // Who of this generation dies meanwhile is mended; the next then has to begin anew.
             self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
-        let answers = std::mem::take(&mut to.generation.taking);
+        to.all_taken()
+    }
+
+    /// Of the next generation: all have answered; how many flows stay.
+    pub(super) fn all_taken(&mut self) -> Result<u64, RelinkError> {
         let mut stayed = 0_u64;
-        for (w, taken) in answers {
+        for (w, taken) in std::mem::take(&mut self.generation.taking) {
             let taken = taken.unwrap_or_default();
             if !taken.refused.is_empty() {
-                let (worker, what) = (to.setup.workers[w].name.clone(), taken.refused.join("; "));
+                let (worker, what) = (self.setup.workers[w].name.clone(), taken.refused.join("; "));
                 return Err(RelinkError::NotTaken { worker, what });
             }
             stayed = stayed.saturating_add(taken.stayed);

@@ -175,12 +175,13 @@ impl Precopy {
 
     /// The worker that is to be asked next: of which most were; `None` when it is not worth it any more.
     fn next(&self) -> Option<usize> {
-        let due = |task: &Task| task.due.unwrap_or(u64::MAX);
-        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| due(task))?;
+        // Who was not asked yet is before all.
+        let rank = |task: &Task| (task.due.is_none(), task.due);
+        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| rank(task))?;
         let vain = IN_VAIN * self.tasks.len() as u32;
         let is_good = self.in_vain > vain / 2 && self.is_least();
         let in_vain = is_good || self.in_vain > vain;
-        (due(most) > FEW && (!in_vain || most.due.is_none())).then_some(at)
+        most.due.is_none_or(|due| due > FEW && !in_vain).then_some(at)
     }
 
     /// Flows that were to be copied of all when each was asked last; `None`: not all were asked yet.

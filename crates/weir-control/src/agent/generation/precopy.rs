@@ -175,8 +175,8 @@ impl Precopy {
 
     /// The worker that is to be asked next: of which most were; `None` when it is not worth it any more.
     fn next(&self) -> Option<usize> {
-        // Who was not asked yet is before all.
-        let rank = |task: &Task| (task.due.is_none(), task.due);
+        // Who was not asked yet is before all, and whose flows were not all copied once before others.
+        let rank = |task: &Task| (task.due.is_none(), task.new > 0, task.due);
         let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| rank(task))?;
         let vain = IN_VAIN * self.tasks.len() as u32;
         let is_good = self.in_vain > vain / 2 && self.is_least();
@@ -204,9 +204,11 @@ impl Precopy {
     fn count(&mut self, task: usize, answer: &Answer) {
         self.copied = self.copied.saturating_add(answer.copied);
         let due = answer.copied.saturating_add(answer.left);
+        let mut is_new = false;
         for task in self.tasks.iter_mut().skip(task).take(1) {
             let new = if task.due.is_none() { due } else { task.new };
             task.new = new.saturating_sub(answer.copied);
+            is_new = task.new < new;
             task.due = Some(due);
         }
         let due = self.due();
@@ -214,7 +216,6 @@ impl Precopy {
         // Fewer by an eighth of what was copied: what comes and goes by chance is no progress.
         let least = (answer.copied / 8).max(1);
         let is_fewer = |due: u64| self.fewest.is_none_or(|few| due <= few.saturating_sub(least));
-        let is_new = answer.copied > 0 && !self.all_were_copied();
         if due.is_none_or(is_fewer) || is_new {
             (self.fewest, self.in_vain) = (due, 0);
         }

@@ -11,7 +11,7 @@ use super::form::{
 use super::paged::Paged;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// In [`Slot::copy`]: the flow is noted, as its copy is out of date.
 const NOTED: u8 = 1;
@@ -22,6 +22,8 @@ const ENDED: u8 = 4;
 
 /// Numbers that are looked at for each call, at most: a table may have had many more flows than it has.
 const LOOK: u32 = 1 << 14;
+/// Numbers are below this, or below this table's own: what somebody writes costs no more memory.
+const NUMBERS: usize = 1 << 24;
 /// The walk is over.
 const ALL: u32 = u32::MAX;
 
@@ -71,14 +73,20 @@ impl Copying {
     }
 }
 
-/// Which flow is whose copy, at the side that gets it.
+/// Which flow is whose copy, at the side that gets it; numbers are one too high, and 0 is none.
 pub(super) struct Copied {
     /// Which copy this is, and how many letters of it have come.
     id: (u64, u32),
     /// Flows' numbers here by those that they have there.
-    own: HashMap<u32, u32>,
-    /// The reverse, one too high; 0: none.
+    own: Paged<u32>,
+    /// The reverse.
     of: Paged<u32>,
+}
+
+impl Copied {
+    fn own(&self, number: u32) -> Option<u32> {
+        self.own.get(number)?.checked_sub(1)
+    }
 }
 
 impl<F: FlowState> FlowTable<F> {
@@ -240,7 +248,7 @@ impl<F: FlowState> FlowTable<F> {
         let (version, id) = read_head(&mut from)?;
         if id.1 == 0 {
             self.forget_precopied();
-            self.copied = Some(Copied { id, own: HashMap::new(), of: Paged::default() });
+            self.copied = Some(Copied { id, own: Paged::default(), of: Paged::default() });
         }
         self.take_copies(id, (now_ns, version), &mut from)
     }
@@ -261,8 +269,10 @@ impl<F: FlowState> FlowTable<F> {
     /// Takes out all flows that are copies.
     pub fn forget_precopied(&mut self) {
         let Some(copied) = self.copied.take() else { return };
-        for flow in copied.own.into_values() {
-            self.remove(flow);
+        for flow in 0..self.index.numbers() {
+            if copied.of.get(flow).is_some_and(|of| *of != 0) {
+                self.remove(flow);
+            }
         }
     }
 
@@ -289,13 +299,13 @@ impl<F: FlowState> FlowTable<F> {
     ) -> Result<usize, RestoreError> {
         copied.id.1 += 1;
         for _ in 0..from.u32()? {
-            let ended = copied.own.get(&from.u32()?).copied();
+            let ended = copied.own(from.u32()?);
             self.remove_copies(copied, ended);
         }
         let count = from.u32()?;
         for _ in 0..count {
             let number = from.u32()?;
-            let own = copied.own.get(&number).copied();
+            let own = copied.own(number);
             match from.array()? {
                 [WHOLE] => {
                     self.remove_copies(copied, own);
@@ -316,7 +326,8 @@ impl<F: FlowState> FlowTable<F> {
         for flow in flows {
             self.remove(flow);
             if let Some(of) = copied.of.get_mut(flow).map(std::mem::take) {
-                copied.own.remove(&of.wrapping_sub(1));
+                let own = of.checked_sub(1).and_then(|number| copied.own.get_mut(number));
+                own.into_iter().for_each(|own| *own = 0);
             }
         }
     }
@@ -328,6 +339,9 @@ impl<F: FlowState> FlowTable<F> {
         (now_ns, version): (u64, u32),
         from: &mut Reader<'_>,
     ) -> Result<(), RestoreError> {
+        if number as usize >= NUMBERS.max(self.index.capacity()) {
+            return Err(RestoreError::Damaged("a flow's number is none"));
+        }
         let read = self.parse(from, version)?;
         // Ended flows are out, and there a key leads to one: it cannot be here. Unless who wrote this is not to be believed.
         let taken = read.keys().find(|key| self.index.find(key, self.index.hash(key)).is_some());
@@ -335,9 +349,8 @@ impl<F: FlowState> FlowTable<F> {
             return Err(RestoreError::Exists(*key));
         }
         let (flow, _) = self.place(None, read, now_ns)?;
-        copied.own.insert(number, flow);
-        if let Some(of) = copied.of.reach(flow) {
-            *of = number.wrapping_add(1);
+        if let (Some(own), Some(of)) = (copied.own.reach(number), copied.of.reach(flow)) {
+            (*own, *of) = (flow + 1, number + 1);
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What a µNF remembers of flows, copied while it works.
 
+use crate::clock::BEYOND_NS;
 use crate::flows::{CopyProgress, Reader, RestoreError, SaveError};
 use crate::instance::Running;
 use crate::nf::Nf;
@@ -67,6 +68,9 @@ impl<N: Nf> Precopy for Running<N> {
     fn take_precopied(&mut self, saved: &[u8]) -> Result<(), RestoreError> {
         let mut from = Reader(saved);
         let now = from.u64()?;
+        if now >= BEYOND_NS {
+            return Err(RestoreError::Damaged("its time is none that a clock has"));
+        }
         self.flows.take_precopied(now, from.0).map(drop)
     }
 

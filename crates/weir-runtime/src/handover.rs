@@ -201,7 +201,11 @@ impl Segment {
         most: usize,
     ) -> Result<(Vec<NfFlows>, CopyProgress), String> {
         let (mut all, mut sum) = (Vec::new(), CopyProgress::default());
-        let most = most / nodes.len().max(1);
+        let keeps = |node: &&u16| {
+            let node = self.nodes.get(usize::from(**node));
+            node.and_then(|node| node.nf.as_ref()).is_some_and(|nf| nf.has_flows())
+        };
+        let most = most / nodes.iter().filter(keeps).count().max(1);
         for node in nodes {
             let Some(node) = self.nodes.get_mut(usize::from(*node)) else { continue };
             let Some(nf) = node.nf.as_mut().filter(|nf| nf.has_flows()) else { continue };
@@ -213,6 +217,7 @@ impl Segment {
             let copied = copied.map_err(|e| format!("flows of {}: {e}", node.name))?;
             sum.copied += copied.copied;
             sum.left += copied.left;
+            sum.walks |= copied.walks;
             let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
             all.push(NfFlows { name, kind, flows });
         }

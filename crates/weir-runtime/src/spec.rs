@@ -467,6 +467,8 @@ pub enum FromWorker {
         copied: u64,
         /// How many are left, those that have changed again among them.
         left: u64,
+        /// Some may not have been copied at all yet.
+        walks: bool,
         /// Why they are not, if they are not.
         why: Option<String>,
     },

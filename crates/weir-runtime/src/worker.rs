@@ -352,7 +352,8 @@ impl Worker<'_> {
                             Err(why) => (CopyProgress::default(), Some(why)),
                         };
                         let (copied, left) = (done.copied as u64, done.left as u64);
-                        let answer = FromWorker::Precopied { ticket, copied, left, why };
+                        let walks = done.walks;
+                        let answer = FromWorker::Precopied { ticket, copied, left, walks, why };
                         link::send(self.agent, &answer, &[])?;
                     } else {
                         self.job.order(order);

@@ -132,7 +132,6 @@ impl Next {
         let now = Instant::now();
         let (since, wait) = self.held.map_or((now, AGAIN), |(since, _, wait)| (since, wait * 2));
         self.held = Some((since, now + wait, wait));
-        self.precopy.iter_mut().for_each(Precopy::go_on);
         now + wait < since + HELD
     }
 }

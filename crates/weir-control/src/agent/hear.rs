@@ -145,8 +145,9 @@ impl Agent {
                     false => self.convict(w, "said that it had taken over what it was not given"),
                 }
             }
-            FromWorker::Precopied { ticket, copied, left, why } => {
-                match self.generation.request.answered(w, ticket, Answer { copied, left, why }) {
+            FromWorker::Precopied { ticket, copied, left, walks, why } => {
+                let answer = Answer { copied, left, walks, why };
+                match self.generation.request.answered(w, ticket, answer) {
                     Answered::Now => self.trust.forgive_message(w),
                     Answered::Late => {}
                     Answered::Unasked => {

@@ -28,6 +28,14 @@ impl<F: FlowState> FlowTable<F> {
             if !self.fragments().restore(record) {
                 return Err(RestoreError::Damaged("a fragment's flow is none"));
             }
+            // One that is here is in its replica without them.
+            let flow = FragmentTable::flow_of(record).filter(|_| self.notes.on);
+            let flow = flow.and_then(|key| self.index.find(&key, self.index.hash(&key)));
+            if let Some((flow, _)) = flow
+                && let Some(slot) = self.slots.get_mut(flow)
+            {
+                self.notes.note(flow, slot);
+            }
         }
         Ok(())
     }

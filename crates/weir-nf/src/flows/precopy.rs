@@ -38,6 +38,8 @@ pub struct CopyProgress {
     pub copied: usize,
     /// Flows that are left: that were not copied yet, or have changed since.
     pub left: usize,
+    /// Some may not have been copied at all.
+    pub walks: bool,
 }
 
 /// How far a table is copied, at the side that has it.
@@ -125,9 +127,9 @@ impl<F: FlowState> FlowTable<F> {
         };
         let start = out.len();
         let written = self.copy_some(&mut copying, most, out).inspect_err(|_| out.truncate(start));
-        let left = self.left(&copying);
+        let (left, walks) = (self.left(&copying), copying.upto != ALL);
         self.notes.copying = Some(copying);
-        written.map(|copied| CopyProgress { copied, left })
+        written.map(|copied| CopyProgress { copied, left, walks })
     }
 
     fn left(&self, copying: &Copying) -> usize {

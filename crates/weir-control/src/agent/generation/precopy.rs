@@ -30,6 +30,8 @@ const LOOK: Duration = Duration::from_micros(20);
 const WHILE: Duration = Duration::from_millis(3);
 /// How long somebody may need to copy some, or to take some.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// After so long what was copied is out of date.
+const LATE: Duration = Duration::from_millis(20);
 /// After so long no more is copied, whatever is left.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -53,13 +55,13 @@ struct Task {
     /// Flows that were to be copied when it was asked last: all at first, then what had changed since it was asked before. How many it will be
     /// when packets come no more follows from it. `None`: it was not asked yet.
     due: Option<u64>,
-    /// Flows that there were at first, less those that were copied since: what was not copied yet at all.
-    new: u64,
+    /// Some were not copied at all yet.
+    walks: bool,
 }
 
 impl Task {
     fn new(w: usize, nodes: BTreeMap<u16, Share>) -> Self {
-        Task { w, pid: None, nodes, due: None, new: 0 }
+        Task { w, pid: None, nodes, due: None, walks: true }
     }
 
     /// Who takes over the NF of this name and type.
@@ -80,6 +82,8 @@ pub(super) struct Precopy {
     /// Fewest that were ever to be copied of all, and how often somebody was asked since.
     fewest: Option<u64>,
     in_vain: u32,
+    /// When somebody answered last.
+    answered: Instant,
     /// How many times [`MOST`] is copied at a time.
     times: u32,
     /// Flows that were copied, each as often as it was.
@@ -91,6 +95,8 @@ pub(super) struct Precopy {
 pub(in crate::agent) struct Answer {
     pub(in crate::agent) copied: u64,
     pub(in crate::agent) left: u64,
+    /// Some were not copied at all yet.
+    pub(in crate::agent) walks: bool,
     pub(in crate::agent) why: Option<String>,
 }
 
@@ -157,13 +163,18 @@ impl Precopy {
     }
 
     fn of(tasks: Vec<Task>) -> Self {
-        let (begun, asked, taking) = (Instant::now(), None, None);
-        Precopy { tasks, begun, asked, taking, fewest: None, in_vain: 0, times: 1, copied: 0 }
+        let (now, asked, taking) = (Instant::now(), None, None);
+        let (fewest, in_vain, times, copied) = (None, 0, 1, 0);
+        let (begun, answered) = (now, now);
+        Precopy { tasks, begun, asked, taking, fewest, in_vain, answered, times, copied }
     }
 
-    /// More is copied, as the switch has to wait.
-    pub(super) fn go_on(&mut self) {
-        (self.fewest, self.in_vain) = (None, 0);
+    /// What was copied is out of date, as the switch has to wait: what has changed is copied again.
+    fn go_on_if_late(&mut self) {
+        if self.answered.elapsed() > LATE {
+            (self.fewest, self.in_vain) = (None, 0);
+            self.tasks.iter_mut().for_each(|task| task.due = task.due.map(|_| u64::MAX));
+        }
     }
 
     /// Who takes over an NF of worker `w`, by name and type, if its flows are copied.
@@ -180,12 +191,14 @@ impl Precopy {
     /// The worker that is to be asked next: of which most were; `None` when it is not worth it any more.
     fn next(&self) -> Option<usize> {
         // Who was not asked yet is before all, and whose flows were not all copied once before others.
-        let rank = |task: &Task| (task.due.is_none(), task.new > 0, task.due);
-        let (at, most) = self.tasks.iter().enumerate().max_by_key(|(_, task)| rank(task))?;
+        let rank = |task: &Task| (task.due.is_none(), task.walks, task.due);
+        let is_worth = |task: &Task| task.walks || task.due.is_none_or(|due| due > FEW);
+        let all = self.tasks.iter().enumerate().filter(|(_, task)| is_worth(task));
+        let (at, most) = all.max_by_key(|(_, task)| rank(task))?;
         let vain = IN_VAIN * self.tasks.len() as u32;
         let is_good = self.in_vain > vain / 2 && self.is_least();
         let in_vain = is_good || self.in_vain > vain;
-        most.due.is_none_or(|due| due > FEW && !in_vain).then_some(at)
+        (most.walks || !in_vain).then_some(at)
     }
 
     /// Flows that were to be copied of all when each was asked last; `None`: not all were asked yet.
@@ -201,19 +214,17 @@ impl Precopy {
 
     /// Each flow was copied once: what is left has changed since.
     fn all_were_copied(&self) -> bool {
-        self.tasks.iter().all(|task| task.due.is_some() && task.new == 0)
+        self.tasks.iter().all(|task| !task.walks)
     }
 
     /// A worker has copied some. What it says may be anything, but it can hold up the change by that no longer than [`LONGEST`].
     fn count(&mut self, task: usize, answer: &Answer) {
         self.copied = self.copied.saturating_add(answer.copied);
         let due = answer.copied.saturating_add(answer.left);
+        self.answered = Instant::now();
         let mut is_new = false;
         for task in self.tasks.iter_mut().skip(task).take(1) {
-            let new = if task.due.is_none() { due } else { task.new };
-            task.new = new.saturating_sub(answer.copied);
-            is_new = task.new < new;
-            task.due = Some(due);
+            (is_new, task.walks, task.due) = (task.walks, answer.walks, Some(due));
         }
         let due = self.due();
         self.in_vain += 1;
@@ -297,6 +308,7 @@ impl Agent {
             precopy.taking = Some(Instant::now());
             precopy.count(at, &answer);
         }
+        precopy.go_on_if_late();
         // What was given last is taken while packets that are under way run out.
         let next = precopy.next().filter(|_| precopy.begun.elapsed() < LONGEST);
         let Some(at) = next else { return Ok(true) };
@@ -335,7 +347,7 @@ impl Agent {
     fn begin_anew_with_successors(&mut self, precopy: &mut Precopy) {
         for (at, task) in precopy.tasks.iter_mut().enumerate() {
             if task.pid.is_some() && task.pid != self.pid(task.w) {
-                (task.pid, task.due) = (None, None);
+                (task.pid, task.due, task.walks) = (None, None, true);
                 if precopy.asked.is_some_and(|(asked, _)| asked == at) {
                     precopy.asked = None;
                     self.generation.request.forget();
@@ -430,18 +442,22 @@ impl Agent {
 mod tests {
     use super::*;
 
-    /// Asks until it is not worth it any more, at most so often; what answers is `of` the worker and how often it was asked. How often it was.
-    fn copies(workers: usize, most: u32, of: impl Fn(usize, u32) -> (u64, u64)) -> u32 {
+    const MANY: u32 = 100_000;
+
+    /// Asks until it is not worth it any more, at most so often; what answers is `of` the worker and how often it was asked, which has
+    /// copied each flow once when it was asked `once` times. How often it was.
+    fn copies(workers: usize, once: u32, of: impl Fn(usize, u32) -> (u64, u64)) -> u32 {
         let task = |w| Task::new(w, BTreeMap::new());
         let mut precopy = Precopy::of((0..workers).map(task).collect());
         let mut asked = vec![0; workers];
-        for n in 0..most {
+        for n in 0..MANY {
             let Some(w) = precopy.next() else { return n };
             let (copied, left) = of(w, asked[w]);
             asked[w] += 1;
-            precopy.count(w, &Answer { copied, left, why: None });
+            let walks = asked[w] < once;
+            precopy.count(w, &Answer { copied, left, walks, why: None });
         }
-        most
+        MANY
     }
 
     #[test]
@@ -451,20 +467,23 @@ mod tests {
             0..10 => (3_000, 27_000 - u64::from(n) * 3_000),
             _ => (3_000 >> (n - 9), 0),
         };
-        assert_eq!(copies(1, 1_000, of), 13);
-        assert_eq!(copies(3, 1_000, of), 39);
-        assert_eq!(copies(1, 1_000, |_, _| (0, 0)), 1);
-        assert_eq!(copies(0, 1_000, |_, _| (0, 0)), 0);
+        assert_eq!(copies(1, 10, of), 13);
+        assert_eq!(copies(3, 10, of), 39);
+        assert_eq!(copies(1, 1, |_, _| (0, 0)), 1);
+        assert_eq!(copies(0, 1, |_, _| (0, 0)), 0);
+        // Of one few change from the first, of another many: that is copied as long as it helps.
+        let of = |w, n| if w == 0 { (10, 0) } else { of(w, n) };
+        assert_eq!(copies(2, 10, of), 10 + 13);
     }
 
     #[test]
     fn all_is_copied_once_however_much_changes_meanwhile_and_then_as_long_as_it_helps() {
         // As many change as are copied.
-        let asked = copies(1, 1_000, |_, _| (3_000, 300_000));
+        let asked = copies(1, 100, |_, _| (3_000, 300_000));
         assert!((101..130).contains(&asked), "{asked}");
         // A little is won each time.
         let of = |_, n: u32| (10_000, 750_000 - 2_000 * u64::from(n.min(370)));
-        let asked = copies(1, 1_000, of);
+        let asked = copies(1, 75, of);
         assert!((370..410).contains(&asked), "{asked}");
     }
 
@@ -473,9 +492,17 @@ mod tests {
         for (copied, left) in
             [(0, 1_000), (0, u64::MAX), (u64::MAX, u64::MAX), (1, 7_000), (7, 7_000)]
         {
-            let asked = copies(2, 100_000, |_, _| (copied, left));
-            assert!(asked < 15_000, "{copied} {left}: {asked}");
+            let asked = copies(2, 1, |_, _| (copied, left));
+            assert!(asked < 100, "{copied} {left}: {asked}");
         }
+    }
+
+    /// A table that had very many flows once has stretches of free numbers.
+    #[test]
+    fn that_nothing_was_found_for_a_while_does_not_end_the_first_walk() {
+        let of = |_, n: u32| if n < 500 { (0, 30_000) } else { (30_000 >> (n - 500).min(31), 0) };
+        let asked = copies(1, 501, of);
+        assert!((505..540).contains(&asked), "{asked}");
     }
 
     #[test]

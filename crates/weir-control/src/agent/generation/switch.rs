@@ -305,7 +305,7 @@ impl Agent {
         }
         let shares = share_out(&self.setup, &to.setup, known, next.precopy.as_ref());
         let shares = shares.map_err(|w| {
-            let why = "it left out flows that were not copied before".to_owned();
+            let why = "it leaves out flows that were copied, and instances have come or gone since then; try again".to_owned();
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();

@@ -93,7 +93,10 @@ impl Moves {
         for crew in &mut self.crews {
             let Role::Holder(holder) = &mut crew.role else { continue };
             // Of instances that have become one the state of each is there.
+            // Of an instance that was stopped for good nothing is said: where its flows went is asked for.
+            let says = |state: &&mut NfState| state.placed.is_some() || !state.is_nothing();
             let own = states.iter_mut().filter(|state| holder.keeps(segment, &state.name));
+            let own = own.filter(says);
             let own: Vec<(&str, Option<Placed>)> =
                 own.map(|state| (state.name.as_str(), state.placed.take())).collect();
             if own.is_empty() {

@@ -93,10 +93,9 @@ impl Job {
         let handed = handover::read(memory);
         if let Some(Handed::Ahead(flows)) = handed {
             let refused = self.segment.take_ahead(flows);
-            // So that it has not to be written all at once, in the pause.
+            // So that it has not to be written all at once, in the pause. It is committed then.
             if let Some(replicator) = &mut self.replicator {
                 replicator.write(&mut self.segment, station, true);
-                station.commit();
             }
             fault::step(Step::CopyTaken);
             return (0, refused);
@@ -132,6 +131,8 @@ impl Job {
                 moves.keep(replicator, station);
             }
             replicator.write(&mut self.segment, station, true);
+            // Also what was written as flows came ahead, if nothing has changed since.
+            station.set(station.layout.replica, station.committed_replica.saturating_add(1));
             station.commit();
         }
         fault::step(Step::TakenOver);

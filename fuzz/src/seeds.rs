@@ -12,7 +12,7 @@ use weir_nf::FlowTable;
 use weir_packet::flow::PortKind;
 use weir_packet::headers::{proto, tcp};
 use weir_packet::wire::Frame;
-use weir_packet::{Depth, FlowKey, parse};
+use weir_packet::{Depth, Direction, FlowKey, parse};
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
@@ -61,6 +61,7 @@ fn flows() -> Vec<Vec<u8>> {
             }
             first.get_or_insert(key);
         }
+        all.push(copied(&mut table, first));
         let (mut saved, mut record) = (Vec::new(), Vec::new());
         if table.save(1 << 30, &mut saved).is_ok() {
             all.push(saved);
@@ -442,6 +443,25 @@ gen:carry=http,ip=6,flows=3
 gen:size=10
 pcap:in=a
 eth0";
+
+/// The letters of a copy of a table, each behind its length, and what is left behind them: a flow that has changed.
+fn copied(table: &mut FlowTable<Notes>, changes: Option<FlowKey>) -> Vec<u8> {
+    let mut all = Vec::new();
+    table.begin_precopy(7);
+    for _ in 0..3 {
+        let mut letter = Vec::new();
+        if table.precopy(1, &mut letter).is_ok() {
+            all.extend((letter.len() as u16).to_le_bytes());
+            all.extend(letter);
+        }
+    }
+    if let Some(found) = changes.and_then(|key| table.find(key, Direction::Up, 1 << 30)) {
+        found.state.text = "changed".to_owned();
+    }
+    let _ = table.save_rest(1 << 30, &mut all);
+    table.end_precopy();
+    all
+}
 
 /// The demo's rules and others, each with header fields.
 fn rules() -> Vec<Vec<u8>> {

@@ -15,6 +15,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(table.is_empty(), "all or nothing");
     }
     one_record(data);
+    copied(data);
     let count = table.len();
     // What was accepted can be written down, read again, and moved one by one.
     let mut saved = Vec::new();
@@ -41,6 +42,32 @@ fuzz_target!(|data: &[u8]| {
     // Seeds' flows begin upward.
     planted(records.iter().any(|record| record.get(8) == Some(&1)));
 });
+
+/// As letters of a copy, each behind its length, and what is left.
+fn copied(data: &[u8]) {
+    let (mut table, mut data) = (FlowTable::<Notes>::new(64, IDLE), data);
+    while let Some((len, more)) = data.split_first_chunk() {
+        let len = usize::from(u16::from_le_bytes(*len));
+        let Some((letter, more)) = more.split_at_checked(len) else { break };
+        if table.take_precopied(NOW, letter).is_err() {
+            table.forget_precopied();
+            assert!(table.is_empty(), "all or nothing");
+        }
+        data = more;
+    }
+    if table.take_rest(NOW, data).is_err() {
+        table.forget_precopied();
+        assert!(table.is_empty(), "all or nothing");
+    }
+    // What was accepted can be written down, and ends.
+    let (count, mut saved) = (table.len(), Vec::new());
+    table.save(NOW, &mut saved).expect("these states can be written");
+    let mut again = FlowTable::<Notes>::new(64, IDLE);
+    assert_eq!(again.restore(NOW, &saved).ok(), Some(count));
+    for second in 1..200 {
+        table.expire(NOW + second * 1_000_000_000);
+    }
+}
 
 fn one_record(data: &[u8]) {
     let mut table = FlowTable::<Notes>::new(4, IDLE);

@@ -36,7 +36,6 @@ use crate::watchdog::{LONGEST_WAIT, Watchdog};
 use hear::Heard;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 use weir_device::Place;
 use weir_mem::realtime::Turns;
@@ -222,7 +221,7 @@ pub struct Agent {
     /// Its workers begin when they are told to.
     stands_by: bool,
     /// How its thread takes its turns, if that is its to say.
-    turns: Option<Rc<Turns>>,
+    turns: Option<Turns>,
 }
 
 /// How workers are started.
@@ -334,7 +333,7 @@ impl Agent {
         agent.stands_by = matches!(start, Start::StandingBy);
         if !matches!(start, Start::StandingBy) {
             // What it is asked, and what a change of the graph waits for, is not to wait for services that poll on its core. It is a wish.
-            agent.turns = Turns::take_short().map(Rc::new);
+            agent.turns = Turns::take_short();
             agent.watchdog = agent.start_watchdog();
             agent.claim_what_is_permitted();
         }

@@ -3,15 +3,15 @@
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-/// Linux `SCHED_FIFO`.
-const SCHED_FIFO: i32 = 1;
-/// Priority of workers, of an agent that they wait for, and of who watches both.
+/// Priority of workers in the real-time class.
 pub const WORKER_PRIORITY: i32 = 1;
-/// See [`WORKER_PRIORITY`].
-pub const AGENT_PRIORITY: i32 = 2;
-/// See [`WORKER_PRIORITY`].
+/// That of an agent, while workers wait for it.
+const AGENT_PRIORITY: i32 = 2;
+/// That of who watches both.
 pub const WATCHDOG_PRIORITY: i32 = 3;
 
+/// Linux `SCHED_FIFO`.
+const SCHED_FIFO: i32 = 1;
 /// Linux `SCHED_RR`.
 const SCHED_RR: i32 = 2;
 /// Linux `SCHED_OTHER`.
@@ -69,7 +69,7 @@ const SHORT_TURN_NS: u64 = 100_000;
 /// In the default class it asks for short turns: who takes short ones and waits mostly comes to its turn as soon as it is woken, and not when those are over
 /// that keep the core busy. It gets no more of the core by that; kernels before 6.12 know of no such wish. What it starts begins as if nothing had been
 /// asked for. Of a thread that is not in the default class, or is put before others (a negative nice value, which what it starts would not get), nothing changes.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Turns {
     nice: i32,
 }

@@ -5,7 +5,10 @@ mod common;
 
 use common::{IDLE, Notes, SECOND, udp};
 use proptest::prelude::*;
+use std::net::Ipv6Addr;
+use weir_nf::wire::Frame;
 use weir_nf::{CopyProgress, FlowTable, RestoreError, Walk, WhenFull};
+use weir_packet::{Depth, parse};
 
 type Table = FlowTable<Notes>;
 
@@ -357,4 +360,44 @@ fn a_flow_that_has_only_changed_is_written_shorter_than_a_new_one() {
     live.table.find(key, direction, 2 * SECOND).unwrap();
     live.table.precopy(1_000, &mut again).unwrap();
     assert!(again.len() + key.to_bytes().len() <= first.len(), "{} {}", first.len(), again.len());
+}
+
+/// Of IPv4 and of IPv6: of a datagram the first fragment came before, and a later one comes to the copy. The copy's replica knows of it too.
+#[test]
+fn a_later_fragment_finds_its_flow_in_the_copy_and_in_its_replica() {
+    let v6 = |last: u8| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last.into());
+    let frames = [
+        Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(9, 53).payload(&[0; 90]),
+        Frame::ipv6(v6(1), v6(2)).udp(9, 53).payload(&[0; 90]),
+    ];
+    let (mut live, mut copy, mut replica) = (Known::new(0), Known::new(1), Known::new(1));
+    live.table.begin_precopy(7);
+    let (mut pieces, mut keys) = (Vec::new(), Vec::new());
+    let ask = |table: &mut Table, piece: &[u8]| table.key(piece, &parse(piece, Depth::L4), SECOND);
+    for frame in frames {
+        let both = frame.fragments(48);
+        let (key, direction) = common::key(&frame.build());
+        live.table.find(key, direction, SECOND).unwrap();
+        keys.push(key);
+        pieces.push(both);
+    }
+    // The flows are copied, and replicated, before any fragment comes.
+    let mut all = Vec::new();
+    live.table.precopy(10_000, &mut all).unwrap();
+    copy.table.take_precopied(SECOND, &all).unwrap();
+    copy.table.take_changed(|_, _| {});
+    for (both, key) in pieces.iter().zip(&keys) {
+        assert_eq!(ask(&mut live.table, &both[0]).unwrap().0, *key);
+        assert!(ask(&mut copy.table, &both[1]).is_none_or(|(found, _)| found != *key));
+    }
+    let mut rest = Vec::new();
+    live.table.save_rest(SECOND, &mut rest).unwrap();
+    copy.table.take_rest(SECOND, &rest).unwrap();
+    copy.table.take_changed(|number, record| {
+        replica.table.recover(number, SECOND, record.unwrap()).unwrap();
+    });
+    for (both, key) in pieces.iter().zip(&keys) {
+        assert_eq!(ask(&mut copy.table, &both[1]).unwrap().0, *key);
+        assert_eq!(ask(&mut replica.table, &both[1]).unwrap().0, *key);
+    }
 }

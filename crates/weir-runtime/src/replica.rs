@@ -303,19 +303,14 @@ impl Job {
                 self.warnings.extend(moves.resume(&found.kept));
             }
             let handed = station.handover.as_ref().filter(|_| committed == 0);
-            match handed.filter(|memory| memory.is_written()).map(handover::read) {
-                None => {}
+            // What is no whole was written by its predecessor itself, for a change that did not come about: who takes a rest has committed.
+            if let Some(Handed::All(states)) = handed.and_then(handover::read)
+                && states.iter().all(|state| !state.rest)
+            {
                 // It died before it had taken over what the generation before had handed on.
-                Some(Some(Handed::All(states))) if states.iter().all(|state| !state.rest) => {
-                    let (_, refused) = self.take_over(station);
-                    self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
-                    return;
-                }
-                // What this goes on from its predecessor had.
-                Some(_) => {
-                    let what = "lost: what the graph before had handed on";
-                    self.warnings.push(what.to_owned());
-                }
+                let (_, refused) = self.take_over(station);
+                self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
+                return;
             }
             self.recovered = Some(found).filter(|_| committed > 0);
         }

@@ -339,11 +339,11 @@ impl Worker<'_> {
                 }
                 command::ORDER => {
                     let (order, _): (Order, _) = link::receive(self.agent)?;
-                    let copies = matches!(order, Order::Precopy { .. });
-                    if copies || matches!(order, Order::EndPrecopy) {
-                        self.idle.has_guest(copies);
+                    if let Order::EndPrecopy = order {
+                        self.idle.has_guest(false);
                     }
                     if let Order::Precopy { ticket, nodes, first, most } = order {
+                        self.idle.has_guest(true);
                         let (first, most) = (first.then_some(ticket), most as usize);
                         let copied = self.job.precopy(&mut self.station, &nodes, first, most);
                         fault::step(Step::Precopied);

@@ -5,8 +5,8 @@
 //! devices: they attach to the new memory beside their own. All that takes time is done then, at full load;
 //! when any of it fails, the new workers are dismissed and nothing has happened.
 //!
-//! While all are ready, flows go ahead (the module `precopy`). Then the switch, the only pause: Rx services take nothing more, what is under way runs out, all workers
-//! rest and hand over what their µNFs know, and the next generation is told to go. Until that word the old
+//! When all are ready flows go ahead (the module `precopy`). Then the switch, the only pause: Rx services take nothing more, what is
+//! under way runs out, all workers rest and hand over what their µNFs know, and the next generation is told to go. Until that word the old
 //! one can go on at any time, and does when something fails. What dies after it is mended as ever.
 //! Why so: docs/decisions/0013-live-relink.md.
 
@@ -432,7 +432,7 @@ impl Agent {
         self.generation.retired = std::mem::take(&mut old.generation.retired);
         self.generation.begun = Some((Instant::now(), relinked));
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
-        self.turns = old.turns.take();
+        self.turns = old.turns;
         self.meanwhile = old.meanwhile.take();
         self.flows = std::mem::take(&mut old.flows);
         self.flows_of_retired();

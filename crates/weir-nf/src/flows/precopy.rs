@@ -1,8 +1,7 @@
 //! Copying a table into another while packets change it (pre-copy: Clark et al., "Live Migration of Virtual Machines",
 //! NSDI 2005): each flow once, some at a time, and again what has changed since; in the end only that is left.
 //!
-//! The copy has numbers of its own. It may lag behind in any way until the rest has come: a flow may be in it that has ended, and
-//! gives way to one that has its key now.
+//! The copy has numbers of its own, and lags behind until the rest has come.
 
 use super::form::{
     Reader, RestoreError, SaveError, read_tcp, read_versioned, read_versions, write_len,

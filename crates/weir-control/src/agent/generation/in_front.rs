@@ -1,19 +1,18 @@
 //! The agent before all others of its core, for as long as all others wait for it.
 
 use crate::setup::Setup;
-use std::rc::Rc;
 use weir_mem::realtime::Turns;
 
 /// While what changes is copied faster than it changes, and in the pause, all wait for the agent: where workers are in the real-time
 /// class it is before them, so that it does not wait for services that poll on its core. It sleeps between two looks.
-pub(super) struct InFront(Option<Rc<Turns>>);
+pub(super) struct InFront(Option<Turns>);
 
 impl InFront {
     /// Steps there, where workers are to be in that class and it is permitted.
-    pub(super) fn step(setup: &Setup, turns: Option<&Rc<Turns>>) -> Self {
+    pub(super) fn step(setup: &Setup, turns: Option<Turns>) -> Self {
         let wanted = setup.workers.iter().any(|worker| worker.schedule.real_time);
         let turns = turns.filter(|turns| wanted && turns.step_in_front().is_ok());
-        InFront(turns.cloned())
+        InFront(turns)
     }
 }
 

@@ -18,7 +18,7 @@ use weir_runtime::moves::Order;
 use weir_runtime::spec::command;
 
 /// Bytes that are copied at a time: some thousands of flows, for which a worker takes half a millisecond. Where as many change meanwhile,
-/// twice as many are copied, and twice again: that takes more of the worker's time from packets, but never more than 2 or 3 ms at a time.
+/// twice as many are copied, and twice again: that takes more of the worker's time from packets, some 2 or 3 ms at a time.
 const MOST: u32 = 256 << 10;
 const MORE: u32 = 4;
 /// So few that have changed of a worker's flows since it was asked before take less time than what is under way needs to run out.
@@ -36,7 +36,6 @@ const LATE: Duration = Duration::from_millis(20);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// An NF whose flows are copied.
-#[derive(Debug, PartialEq, Eq)]
 struct Share {
     name: String,
     kind: String,
@@ -45,7 +44,6 @@ struct Share {
 }
 
 /// What is copied from one worker.
-#[derive(Debug, PartialEq, Eq)]
 struct Task {
     w: usize,
     /// Its process: its successor knows nothing of it.
@@ -192,7 +190,7 @@ impl Precopy {
     fn next(&self) -> Option<usize> {
         // Who was not asked yet is before all, and whose flows were not all copied once before others.
         let rank = |task: &Task| (task.due.is_none(), task.walks, task.due);
-        let is_worth = |task: &Task| task.walks || task.due.is_none_or(|due| due > FEW);
+        let is_worth = |task: &Task| task.walks || task.due > Some(FEW);
         let all = self.tasks.iter().enumerate().filter(|(_, task)| is_worth(task));
         let (at, most) = all.max_by_key(|(_, task)| rank(task))?;
         let vain = IN_VAIN * self.tasks.len() as u32;
@@ -278,7 +276,7 @@ impl Agent {
             next.started = Instant::now();
         }
         if precopy.all_were_copied() {
-            next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns.as_ref()));
+            next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns));
         }
         next.precopy = Some(precopy);
         done

@@ -45,7 +45,7 @@ impl Agent {
     fn try_switch(&mut self, next: &mut Next) -> Switch<Relinked> {
         let prepared = next.since.elapsed();
         let begun = Instant::now();
-        next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns.as_ref()));
+        next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns));
         self.generation.handed.clear();
         self.hold(command::HOLD);
         let rested = self.come_to_rest(begun);

@@ -130,3 +130,56 @@ fn main() -> ExitCode {
     say::flush();
     code
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::{Arg, Command, CommandFactory, Parser};
+
+    /// All commands that have no further ones, with the words that lead to each.
+    fn leaves(command: &Command, path: &[String], found: &mut Vec<(Vec<String>, Command)>) {
+        for next in command.get_subcommands().filter(|next| next.get_name() != "help") {
+            let path = [path, &[next.get_name().to_owned()]].concat();
+            if next.has_subcommands() {
+                leaves(next, &path, found);
+            } else {
+                found.push((path, next.clone()));
+            }
+        }
+    }
+
+    /// A value that an argument may well have.
+    fn likely(arg: &Arg) -> String {
+        let possible = arg.get_possible_values();
+        possible.first().map_or_else(|| "64".to_owned(), |value| value.get_name().to_owned())
+    }
+
+    /// An option whose reader makes another type than its field has is found out only when it is read, and
+    /// then ends the program.
+    #[test]
+    fn every_command_can_be_read_with_its_defaults_and_with_each_option() {
+        let mut top = Cli::command();
+        top.build();
+        let mut found = Vec::new();
+        leaves(&top, &["weir".to_owned()], &mut found);
+        assert!(found.len() > 20, "{} commands", found.len());
+        for (mut words, command) in found {
+            for arg in command.get_arguments().filter(|arg| arg.is_required_set()) {
+                words.extend(arg.get_long().map(|long| format!("--{long}")));
+                words.push(likely(arg));
+            }
+            if words.starts_with(&["weir".into(), "flow".into(), "move".into()]) {
+                words.push("--all".to_owned());
+            }
+            if let Err(error) = Cli::try_parse_from(&words) {
+                panic!("{}: {error}", words.join(" "));
+            }
+            let takes = |arg: &&Arg| arg.get_action().takes_values() && !arg.is_required_set();
+            for arg in command.get_arguments().filter(takes) {
+                let Some(long) = arg.get_long() else { continue };
+                // Not all take this value, or together with what is there: only that it is read counts.
+                let _ = Cli::try_parse_from([&words[..], &[format!("--{long}"), likely(arg)]].concat());
+            }
+        }
+    }
+}

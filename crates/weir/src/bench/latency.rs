@@ -51,7 +51,7 @@ pub struct LatencyArgs {
     #[arg(long, default_value_t = 4, value_parser = asked::length)]
     length: usize,
     /// Packets per kind and round, 1 to 1,000,000.
-    #[arg(long, default_value_t = 2000, value_parser = asked::within(1, 1_000_000))]
+    #[arg(long, default_value_t = 2000, value_parser = asked::within(1_usize, 1_000_000))]
     samples: usize,
     /// Rounds, 1 to 10,000; workers are started anew in each.
     #[arg(long, default_value_t = 5, value_parser = asked::times)]

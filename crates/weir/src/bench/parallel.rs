@@ -27,7 +27,7 @@ pub struct ParallelArgs {
     #[arg(long, value_delimiter = ',', default_value = "1,64", value_parser = clap::value_parser!(u64).range(1..=256))]
     bursts: Vec<u64>,
     /// Bursts per sample of the latency, 1 to 1,000,000.
-    #[arg(long, default_value_t = 1000, value_parser = asked::within(1, 1_000_000))]
+    #[arg(long, default_value_t = 1000, value_parser = asked::within(1_usize, 1_000_000))]
     times: usize,
     /// Cores of the NFs; those side by side are on two of them. Without it the chain's core and the devices'.
     #[arg(long, value_delimiter = ',', value_parser = asked::core)]

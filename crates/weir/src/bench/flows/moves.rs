@@ -106,7 +106,7 @@ pub struct MoveArgs {
     #[arg(long, value_enum, default_value = "firewall")]
     nf: Nf,
     /// Packets a second of each flow, 1 to 10,000.
-    #[arg(long, default_value_t = 10, value_parser = asked::within(1, 10_000))]
+    #[arg(long, default_value_t = 10, value_parser = asked::within(1_u32, 10_000))]
     each: u32,
     /// Writes all samples to this file as JSON.
     #[arg(long)]

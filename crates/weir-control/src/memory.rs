@@ -16,7 +16,7 @@ use weir_mem::{
 };
 use weir_mem::{Muster, Origins, RegionError, ReplicaTable, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
-use weir_runtime::handover::{Handed, NfFlows, NfState};
+use weir_runtime::handover::{Datagrams, Handed, NfFlows, NfState};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{ArenaSpec, RingSpec};
@@ -91,7 +91,8 @@ pub(crate) struct WorkerMemory {
     ledger_region: Region,
     /// What its µNFs remember, for a worker that has any.
     state: Option<Region>,
-    /// What they remember as of each batch, for a worker of which that is replicated.
+    /// What they remember as of each batch, for a worker of which that is replicated; and whose datagrams are that have not come whole, for one
+    /// that sends later fragments where their first went.
     replica: Option<Region>,
     /// What they know on their way from one generation of the graph to the next.
     handover: Option<Region>,
@@ -274,13 +275,17 @@ impl Memory {
         let commands = Ring::new(&format!("weir/w{w}/commands"), 8)?;
         // Sparse: they take memory as they are written.
         let (mut state, mut handover, mut replica) = (None, None, None);
-        if setup.workers[w].runs_nfs() {
+        let worker = &setup.workers[w];
+        let follows = worker.follows_fragments(&setup.groups);
+        if worker.runs_nfs() {
             state = Some(Region::create(&format!("weir/w{w}/state"), KeptState::LEN)?);
+        }
+        if worker.runs_nfs() || follows {
             handover = Some(Region::create(&format!("weir/w{w}/handover"), KeptState::LEN)?);
-            if setup.workers[w].nodes.iter().any(|node| node.replicate.is_some()) {
-                let name = format!("weir/w{w}/replica");
-                replica = Some(Region::create(&name, ReplicaTable::LEN)?);
-            }
+        }
+        let is_replicated = || worker.nodes.iter().any(|node| node.replicate.is_some());
+        if follows || (worker.runs_nfs() && is_replicated()) {
+            replica = Some(Region::create(&format!("weir/w{w}/replica"), ReplicaTable::LEN)?);
         }
         Ok(WorkerMemory {
             ledger: Ledger::attach(&ledger_region, layout.len)?,
@@ -438,10 +443,15 @@ impl Memory {
     }
 
     /// Writes down what worker `w`, which has not begun, is to go on from.
-    pub(crate) fn hand_to(&self, w: usize, states: &[NfState]) -> Result<(), HandError> {
+    pub(crate) fn hand_to(
+        &self,
+        w: usize,
+        states: &[NfState],
+        datagrams: &Datagrams,
+    ) -> Result<(), HandError> {
         let Some(worker) = self.workers.get(w) else { return Ok(()) };
         if let Some(region) = &worker.handover {
-            weir_runtime::handover::write(&mut KeptState::attach(region)?, states)?;
+            weir_runtime::handover::write(&mut KeptState::attach(region)?, states, datagrams)?;
         }
         // Should it die before it has taken that, its successor finds as much as after any death.
         if let Some(region) = &worker.state {

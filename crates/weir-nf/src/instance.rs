@@ -116,6 +116,10 @@ pub trait Instance: Replicate + Precopy + Send {
     /// Whether it has flows or timers at all.
     fn has_flows(&self) -> bool;
 
+    /// Writes down whose the datagrams are that have not come whole, one record ([`weir_packet::FragmentTable::RECORD`]) behind the other, for who
+    /// divides its packets.
+    fn save_datagrams(&self, out: &mut Vec<u8>);
+
     /// Its time: that of the latest packet, in nanoseconds since 1970; 0 before the first.
     fn now_ns(&self) -> u64;
 
@@ -500,6 +504,10 @@ impl<N: Nf> Instance for Running<N> {
 
     fn has_flows(&self) -> bool {
         TypeId::of::<N::Flow>() != TypeId::of::<()>() || N::DESCRIPTOR.timers
+    }
+
+    fn save_datagrams(&self, out: &mut Vec<u8>) {
+        self.flows.save_datagrams(out);
     }
 
     fn save_flows(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {

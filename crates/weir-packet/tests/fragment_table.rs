@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a failing test panics")]
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 use weir_packet::flow::LIFETIME_NS;
 use weir_packet::headers::proto;
 use weir_packet::wire::Frame;
@@ -143,4 +146,80 @@ fn the_capacity_is_never_exceeded_and_never_less_than_asked() {
             .count()
             <= 128
     );
+}
+
+#[test]
+fn what_was_read_back_is_written_down_again_as_it_was() {
+    let start = 1_000_000 * LIFETIME_NS;
+    let mut first = table(64);
+    hash(&mut first, &pieces(1)[0], start);
+    let save = |table: &FragmentTable| {
+        let mut all = Vec::new();
+        table.save_all(&mut all);
+        all
+    };
+    let records = save(&first);
+    assert_eq!(records.len(), FragmentTable::RECORD);
+    let mut second = table(64);
+    assert!(second.restore(records.first_chunk().unwrap()));
+    // No packet has told it how late it is.
+    assert_eq!(save(&second), records);
+    let mut third = table(64);
+    assert!(third.restore(save(&second).first_chunk().unwrap()));
+    assert_eq!(
+        hash(&mut third, &pieces(1)[1], start + 1),
+        hash(&mut first, &pieces(1)[1], start + 1)
+    );
+}
+
+#[test]
+fn what_could_not_have_stood_in_a_place_is_refused_there() {
+    let mut first = table(64);
+    first.follow();
+    hash(&mut first, &pieces(1)[0], 0);
+    let mut kept = Vec::new();
+    first.take_changes(|place, record| kept.push((place, *record)));
+    let [(place, record)] = kept[..] else { panic!("{} changes", kept.len()) };
+    let mut second = table(64);
+    assert!(!second.restore_at(place ^ 8, &record), "another bucket");
+    assert!(!second.restore_at(64 + place, &record), "beyond the table");
+    assert!(!second.restore_at(u32::MAX, &record));
+    assert!(!second.restore_at(place, &[0xff; FragmentTable::RECORD]), "no record");
+    assert_ne!(hash(&mut second, &pieces(1)[1], 1), hash(&mut first, &pieces(1)[1], 1));
+    assert!(second.restore_at(place, &record));
+    assert_eq!(hash(&mut second, &pieces(1)[1], 1), hash(&mut first, &pieces(1)[1], 1));
+}
+
+proptest! {
+    /// Who is told of each change, place by place, knows what the table knows: of whatever comes, also beyond its room.
+    #[test]
+    fn a_table_is_as_it_was_when_it_is_put_together_again_from_its_changes(
+        batches in vec(vec((0_u32..40, 0_usize..3, 0_u64..3), 0..20), 0..20),
+    ) {
+        let mut kept: BTreeMap<u32, [u8; FragmentTable::RECORD]> = BTreeMap::new();
+        let mut first = table(16);
+        first.follow();
+        let mut now = 1_000_000 * LIFETIME_NS;
+        for batch in batches {
+            for (id, piece, later) in batch {
+                now += later * (LIFETIME_NS / 4);
+                hash(&mut first, &pieces(id)[piece], now);
+            }
+            first.take_changes(|place, record| {
+                kept.insert(place, *record);
+            });
+            first.take_changes(|_, _| panic!("it was taken"));
+            let mut second = table(16);
+            for (place, record) in &kept {
+                prop_assert!(second.restore_at(*place, record));
+            }
+            // To look changes what is used longest ago: of copies, which both are.
+            for id in 0..40 {
+                prop_assert_eq!(
+                    hash(&mut second, &pieces(id)[1], now),
+                    hash(&mut first, &pieces(id)[1], now)
+                );
+            }
+        }
+    }
 }

@@ -63,6 +63,12 @@ impl Balance {
         Ok(Balance { rule, weights: weights.to_vec(), buckets, hasher, fragments, turn: 0 })
     }
 
+    /// What it remembers of datagrams that have not come whole, if it looks at ports.
+    #[must_use]
+    pub fn fragments(&mut self) -> Option<&mut FragmentTable> {
+        self.fragments.as_mut()
+    }
+
     /// Changes weights and the number of instances; gives how many buckets moved. A weight of 0: no packets.
     ///
     /// # Errors

@@ -164,6 +164,11 @@ impl Pick {
         });
     }
 
+    /// What it remembers of datagrams that have not come whole.
+    pub(crate) fn fragments(&mut self) -> &mut FragmentTable {
+        &mut self.fragments
+    }
+
     /// How many copies of a packet are made at most.
     pub(crate) fn copies(&self) -> usize {
         self.ports - 1

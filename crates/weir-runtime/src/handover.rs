@@ -18,6 +18,7 @@ use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
 use weir_mem::{KeptState, Seq, TooLarge};
 use weir_nf::{CopyProgress, Instance, Take, Walk};
+use weir_packet::FragmentTable;
 
 /// What one µNF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,20 +85,41 @@ pub struct NfFlows {
     pub flows: Vec<u8>,
 }
 
+/// Whose the datagrams are that have not come whole: records of [`FragmentTable::save`], one behind the other. Whoever sends later fragments
+/// where their first went may go on from what any other knew of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Datagrams(#[serde(with = "serde_bytes")] pub Vec<u8>);
+
+impl Datagrams {
+    /// Most of them that are handed on: more would take of the pause, and a datagram is mostly whole soon.
+    const MOST: usize = 8192;
+
+    /// What several workers know, each datagram once, the latest last.
+    #[must_use]
+    pub fn merge(all: Vec<Datagrams>) -> Self {
+        let records = all.iter().flat_map(|one| one.0.as_chunks::<{ FragmentTable::RECORD }>().0);
+        let mut records: Vec<_> = records.collect();
+        records.sort_unstable_by_key(|record| (FragmentTable::born(record), *record));
+        records.dedup();
+        let last = records.len().saturating_sub(Self::MOST);
+        Datagrams(records.into_iter().skip(last).flatten().copied().collect())
+    }
+}
+
 /// What stands in a worker's memory for what is handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub enum Handed {
     /// Flows, while packets flow.
     Ahead(Vec<NfFlows>),
-    /// All that µNFs know.
-    All(Vec<NfState>),
+    /// All that µNFs know, and who sends packets to them.
+    All(Vec<NfState>, Datagrams),
 }
 
 /// The same to be written.
 #[derive(Serialize)]
 enum Hands<'h> {
     Ahead(&'h [NfFlows]),
-    All(&'h [NfState]),
+    All(&'h [NfState], &'h Datagrams),
 }
 
 /// What became of what was handed over.
@@ -115,12 +137,16 @@ pub fn read(memory: &KeptState) -> Option<Handed> {
     postcard::from_bytes(&memory.read()?).ok()
 }
 
-/// Writes down what the µNFs of one worker are to go on from, or have come to.
+/// Writes down what one worker is to go on from, or has come to.
 ///
 /// # Errors
 /// When it is more than the memory holds; then nothing is written.
-pub fn write(memory: &mut KeptState, states: &[NfState]) -> Result<(), TooLarge> {
-    write_to(memory, &Hands::All(states))
+pub fn write(
+    memory: &mut KeptState,
+    states: &[NfState],
+    datagrams: &Datagrams,
+) -> Result<(), TooLarge> {
+    write_to(memory, &Hands::All(states, datagrams))
 }
 
 /// Writes down flows that are copied while packets flow.
@@ -146,6 +172,26 @@ pub fn as_kept(states: &[NfState]) -> Vec<u8> {
 }
 
 impl Segment {
+    /// Whose the datagrams are that have not come whole, as who sends them on knows, and as µNFs do: their packets may not have been divided.
+    pub(crate) fn save_datagrams(&mut self) -> Datagrams {
+        let mut all = Datagrams::default();
+        self.datagrams().for_each(|fragments| fragments.save_all(&mut all.0));
+        self.nodes.iter().flat_map(|node| &node.nf).for_each(|nf| nf.save_datagrams(&mut all.0));
+        all
+    }
+
+    /// Goes on from what others knew of datagrams that have not come whole. What is no record of one is passed over: its
+    /// fragments go by their addresses.
+    pub(crate) fn restore_datagrams(&mut self, known: &Datagrams) {
+        let (records, _) = known.0.as_chunks::<{ FragmentTable::RECORD }>();
+        for fragments in self.datagrams() {
+            // What is damaged is refused by each alike.
+            records.iter().for_each(|record| {
+                let _ = fragments.restore(record);
+            });
+        }
+    }
+
     /// What its µNFs know; nothing of those that know nothing.
     ///
     /// # Errors

@@ -157,9 +157,9 @@ impl Job {
         let table = station
             .replica
             .take()
-            .filter(|_| matches!(end, End::None | End::Branch { closed: false }));
+            .filter(|_| matches!(end, End::None | End::Rx { .. } | End::Branch { closed: false }));
         let replicator = table.and_then(|table| Replicator::new(table, &mut segment));
-        if replicator.is_some() {
+        if replicator.as_ref().is_some_and(Replicator::has_nfs) {
             moves.iter_mut().for_each(|moves| moves.hold_letters(&segment));
         }
         Job {
@@ -307,7 +307,8 @@ impl Job {
     /// Looks after flows that are moved; `None` when none ever is.
     pub(crate) fn attend(&mut self, station: &mut Station) -> Option<Turn> {
         let moves = self.moves.as_mut()?;
-        let turn = moves.turn(station, &mut self.segment, self.replicator.as_mut());
+        let replicator = self.replicator.as_mut().filter(|replicator| replicator.has_nfs());
+        let turn = moves.turn(station, &mut self.segment, replicator);
         self.answers.extend(self.moves.as_mut()?.notes());
         Some(turn)
     }

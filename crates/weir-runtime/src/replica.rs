@@ -64,6 +64,14 @@ impl Part {
     }
 }
 
+/// Where it is written whose the datagrams are that have not come whole, of one that sends later fragments where their first went.
+struct Datagrams {
+    /// Its first slot.
+    first: u32,
+    /// Its slots.
+    slots: u32,
+}
+
 /// What was found of a predecessor.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
@@ -85,6 +93,8 @@ pub(crate) struct Recovered {
 pub(crate) struct Replicator {
     table: ReplicaTable,
     shelf: Shelf,
+    /// In the order of [`Segment::datagrams`].
+    datagrams: Vec<Datagrams>,
     parts: Vec<Part>,
     /// It was said that there is no room.
     complained: bool,
@@ -92,9 +102,16 @@ pub(crate) struct Replicator {
 }
 
 impl Replicator {
-    /// For those µNFs of a segment that are to be replicated; `None` when there are none. Each is told to note what changes.
+    /// For those µNFs of a segment that are to be replicated, and for what fragments are sent by; `None` when there is neither. Each is
+    /// told to note what changes.
     pub(crate) fn new(table: ReplicaTable, segment: &mut Segment) -> Option<Self> {
-        let (mut parts, mut first) = (Vec::new(), shelf::SLOTS);
+        let (mut parts, mut datagrams, mut first) = (Vec::new(), Vec::new(), shelf::SLOTS);
+        for fragments in segment.datagrams() {
+            fragments.follow();
+            let slots = u32::try_from(fragments.capacity()).unwrap_or(0);
+            datagrams.push(Datagrams { first, slots });
+            first = first.saturating_add(slots);
+        }
         for (node, n) in segment.nodes.iter_mut().enumerate() {
             let Some((pace, nf)) = n.replicate.zip(n.nf.as_mut()).filter(|(_, nf)| nf.has_pieces())
             else {
@@ -113,7 +130,13 @@ impl Replicator {
         }
         let (complained, notice) = (false, None);
         let shelf = Shelf::new();
-        (!parts.is_empty()).then_some(Replicator { table, shelf, parts, complained, notice })
+        let any = !parts.is_empty() || !datagrams.is_empty();
+        any.then_some(Replicator { table, shelf, datagrams, parts, complained, notice })
+    }
+
+    /// True when some µNF is replicated, with its flows if it has any.
+    pub(crate) fn has_nfs(&self) -> bool {
+        !self.parts.is_empty()
     }
 
     /// Gives the µNFs what a predecessor had committed.
@@ -121,9 +144,18 @@ impl Replicator {
         let start = Instant::now();
         let mut all = Recovered::default();
         let (mut why, parts, shelf) = (None, &self.parts, &mut self.shelf);
+        let datagrams = &self.datagrams;
         let found = self.table.reopen(committed, |slot, record| {
             if slot < shelf::SLOTS {
                 return shelf.read(slot, record);
+            }
+            if let Some(at) =
+                datagrams.iter().position(|own| slot.wrapping_sub(own.first) < own.slots)
+            {
+                let place = slot.wrapping_sub(datagrams.get(at).map_or(0, |own| own.first));
+                let fragments = segment.datagrams().nth(at);
+                let known = fragments.zip(record.as_array());
+                return known.is_some_and(|(table, record)| table.restore_at(place, record));
             }
             let at = parts.partition_point(|part| part.first <= slot);
             let part = at.checked_sub(1).and_then(|at| parts.get(at));
@@ -209,6 +241,17 @@ impl Replicator {
                     && !std::mem::replace(complained, true)
                 {
                     *notice = Some(left_out(name, &piece, &e));
+                }
+            });
+        }
+        for (own, fragments) in self.datagrams.iter().zip(segment.datagrams()) {
+            let table = &mut self.table;
+            fragments.take_changes(|place, record| {
+                any = true;
+                let slot = own.first.saturating_add(place);
+                // What is out of date must not be believed.
+                if table.put(slot, record, batch).is_err() {
+                    table.clear(slot, batch);
                 }
             });
         }
@@ -302,17 +345,19 @@ impl Job {
             if let Some(moves) = &mut self.moves {
                 self.warnings.extend(moves.resume(&found.kept));
             }
+            let has_nfs = replicator.has_nfs();
+            // It died before it had taken over what the generation before had handed on.
             let handed = station.handover.as_ref().filter(|_| committed == 0);
-            // What is no whole was written by its predecessor itself, for a change that did not come about: who takes a rest has committed.
-            if let Some(Handed::All(states)) = handed.and_then(handover::read)
-                && states.iter().all(|state| !state.rest)
-            {
-                // It died before it had taken over what the generation before had handed on.
-                let (_, refused) = self.take_over(station);
-                self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
-                return;
+            if let Some(Handed::All(states, datagrams)) = handed.and_then(handover::read) {
+                // What is no whole was written by its predecessor itself, for a change that did not come about: who takes a rest has committed.
+                if has_nfs && states.iter().all(|state| !state.rest) {
+                    let (_, refused) = self.take_over(station);
+                    self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
+                    return;
+                }
+                self.segment.restore_datagrams(&datagrams);
             }
-            self.recovered = Some(found).filter(|_| committed > 0);
+            self.recovered = Some(found).filter(|_| committed > 0 && has_nfs);
         }
         if let Some(keeper) = &mut self.keeper {
             self.warnings.append(&mut keeper.restore(&mut self.segment, &has));

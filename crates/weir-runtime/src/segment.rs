@@ -13,7 +13,7 @@ use std::time::Instant;
 use weir_filter::CompileError;
 use weir_mem::{Arena, Seq};
 use weir_nf::{BuildError, Instance, Outcome, Site, TagError};
-use weir_packet::{BATCH, DropReason, Packet, Verdict};
+use weir_packet::{BATCH, DropReason, FragmentTable, Packet, Verdict};
 use weir_port::Egress;
 use weir_port::balance::FlowDirector;
 
@@ -463,6 +463,13 @@ impl Segment {
     /// Where the flows of a group go, if this worker can be told to send some elsewhere.
     pub(crate) fn director(&mut self, group: u16) -> Option<&mut FlowDirector> {
         self.balances.director(group)
+    }
+
+    /// Whose the datagrams are that have not come whole, of each that sends later fragments where their first went: always in the
+    /// same order.
+    pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = &mut FragmentTable> {
+        let picks = self.picks.iter_mut().map(|(_, pick)| pick.fragments());
+        self.balances.fragments().chain(picks)
     }
 
     /// From now on the packets of a group divide by other weights.

@@ -12,7 +12,7 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 25;
+pub const PROTOCOL_VERSION: u32 = 26;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -395,11 +395,12 @@ pub struct WorkerSpec {
     /// It waits for [`command::GO`] before its first step: another generation of the graph still runs.
     pub standby: bool,
     /// Where the µNFs' whole state is handed over from one generation to the next ([`crate::handover`]);
-    /// `None` for a worker without µNFs.
+    /// `None` for a worker without µNFs that sends no fragments where their first went.
     pub handover: Option<Fd>,
     /// Where the µNFs' shared state is kept for a successor; `None` for a device's worker.
     pub state: Option<Fd>,
-    /// Where what they remember is replicated ([`weir_mem::ReplicaTable`]); `None` when nothing is to be.
+    /// Where what they remember is replicated ([`weir_mem::ReplicaTable`]), and whose the datagrams are whose fragments it sends where their
+    /// first went; `None` when nothing is to be.
     pub replica: Option<Fd>,
     /// The sandbox to go into before the first packet; `None` for debugging only.
     pub sandbox: Option<crate::sandbox::SandboxSpec>,

@@ -7,7 +7,7 @@ use weir_flow::Party;
 use weir_mem::ArenaView;
 use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment, Layers};
-use weir_packet::{FieldsError, FlowFields, FlowHasher, FlowKey, Packet, layers_of};
+use weir_packet::{FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable, Packet, layers_of};
 use weir_port::balance::{Balance, Buckets, BucketsError, FlowDirector, Rule};
 
 /// Why packets cannot be divided.
@@ -115,6 +115,11 @@ impl Balances {
     pub(crate) fn director(&mut self, group: u16) -> Option<&mut FlowDirector> {
         let place = *self.places.get(&group)?;
         self.all.get_mut(place)?.director.as_mut()
+    }
+
+    /// What they remember of datagrams that have not come whole: of those that look at ports.
+    pub(crate) fn fragments(&mut self) -> impl Iterator<Item = &mut FragmentTable> {
+        self.all.iter_mut().filter_map(|one| one.balance.fragments())
     }
 
     /// From now on the packets of a group divide by other weights, of as many instances. Nothing changes where its flows are

@@ -412,6 +412,7 @@ impl Worker<'_> {
         (self.job, self.idle) = (job, Idle::new(&spec.schedule, self.real_time));
         self.before = Some(Box::new(before));
         fault::step(Step::CarriedOver);
+        self.job.take_datagrams(&mut self.station);
         self.begin()?;
         // The agent sees by it that this worker has begun.
         self.station.commit();

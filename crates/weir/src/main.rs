@@ -178,7 +178,8 @@ mod tests {
             for arg in command.get_arguments().filter(takes) {
                 let Some(long) = arg.get_long() else { continue };
                 // Not all take this value, or together with what is there: only that it is read counts.
-                let _ = Cli::try_parse_from([&words[..], &[format!("--{long}"), likely(arg)]].concat());
+                let _ =
+                    Cli::try_parse_from([&words[..], &[format!("--{long}"), likely(arg)]].concat());
             }
         }
     }

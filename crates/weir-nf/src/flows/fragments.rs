@@ -9,6 +9,11 @@ use weir_packet::{FlowKey, FragmentTable};
 const MOST: usize = 16;
 
 impl<F: FlowState> FlowTable<F> {
+    /// Writes down the records alone.
+    pub(crate) fn save_datagrams(&self, out: &mut Vec<u8>) {
+        self.fragments.iter().for_each(|table| table.save_all(out));
+    }
+
     /// Writes those of all flows down.
     pub(super) fn save_fragments(&self, now_ns: u64, out: &mut Vec<u8>) {
         let fragments = out.len();

@@ -71,6 +71,8 @@ pub struct FragmentTable {
     counts: Vec<u16>,
     /// The latest packet's time.
     now: u64,
+    /// Places that have been written since they were asked for; `None`: nobody asks.
+    changed: Option<Vec<u32>>,
 }
 
 impl FragmentTable {
@@ -83,6 +85,33 @@ impl FragmentTable {
             clock: 0,
             counts: vec![0; COUNTS],
             now: 0,
+            changed: None,
+        }
+    }
+
+    /// From now on it is noted what changes, for [`FragmentTable::take_changes`], which is to be called after each batch.
+    pub fn follow(&mut self) {
+        self.changed.get_or_insert_with(Vec::new);
+    }
+
+    /// Gives what has been written since the last call: each place, below [`FragmentTable::capacity`], and what stands there now,
+    /// as [`FragmentTable::restore_at`] takes it. What is read again and again changes nothing.
+    pub fn take_changes(&mut self, mut each: impl FnMut(u32, &[u8; Self::RECORD])) {
+        let Some(changed) = &mut self.changed else { return };
+        if changed.is_empty() {
+            return;
+        }
+        changed.sort_unstable();
+        changed.dedup();
+        let mut record = Vec::with_capacity(Self::RECORD);
+        for place in changed.drain(..) {
+            let bucket = self.buckets.get(place as usize / WAYS);
+            let entry = bucket.and_then(|bucket| bucket.get(place as usize % WAYS));
+            record.clear();
+            entry.iter().copied().flatten().for_each(|entry| entry.write(&mut record));
+            if let Some(record) = record.first_chunk() {
+                each(place, record);
+            }
         }
     }
 
@@ -129,6 +158,11 @@ impl FragmentTable {
         let mut alive: Vec<&Entry> = all.filter(|entry| entry.is_alive(now)).collect();
         alive.sort_by_key(|entry| entry.used);
         alive.into_iter().for_each(|entry| entry.write(out));
+    }
+
+    /// The same as of the latest first fragment.
+    pub fn save_all(&self, out: &mut Vec<u8>) {
+        self.save(self.now, out);
     }
 
     /// Writes down the same of the flow that has these `keys`, of the datagrams that were used last `most` at most; how many it
@@ -189,33 +223,54 @@ impl FragmentTable {
     /// bytes that it does not write.
     #[must_use]
     pub fn restore(&mut self, record: &[u8; Self::RECORD]) -> bool {
-        let read = || {
-            let (zone, rest) = record.split_first_chunk::<8>()?;
-            let (source, rest) = rest.split_first_chunk::<16>()?;
-            let (destination, rest) = rest.split_first_chunk::<16>()?;
-            let (id, rest) = rest.split_first_chunk::<4>()?;
-            let ([proto, v6 @ (0 | 1), down @ (0 | 1)], rest) = rest.split_first_chunk::<3>()?
-            else {
-                return None;
-            };
-            let (key, rest) = rest.split_first_chunk::<{ FlowKey::BYTES }>()?;
-            let (born, _) = rest.split_first_chunk::<8>()?;
-            let datagram = DatagramId {
-                zone: u64::from_le_bytes(*zone),
-                source: u128::from_le_bytes(*source),
-                destination: u128::from_le_bytes(*destination),
-                id: u32::from_le_bytes(*id),
-                proto: *proto,
-                v6: *v6 == 1,
-            };
-            let direction = if *down == 1 { Direction::Down } else { Direction::Up };
-            Some((datagram, (FlowKey::from_bytes(key)?, direction), u64::from_le_bytes(*born)))
-        };
-        let Some((datagram, flow, born)) = read() else { return false };
+        let Some(entry) = Self::read(record) else { return false };
         // What is older than what is here makes none of it look old.
-        let now = self.now.max(born);
-        self.insert(Entry { datagram, flow, born, used: 0 }, now);
+        self.now = self.now.max(entry.born);
+        self.insert(entry, self.now);
         true
+    }
+
+    /// Puts one datagram where a table of the same size and hasher had it ([`FragmentTable::take_changes`]); false, and nothing has
+    /// changed, when it could not have stood there.
+    #[must_use]
+    pub fn restore_at(&mut self, place: u32, record: &[u8; Self::RECORD]) -> bool {
+        let Some(entry) = Self::read(record) else { return false };
+        if self.index(&entry.datagram) != place as usize / WAYS {
+            return false;
+        }
+        self.now = self.now.max(entry.born);
+        self.clock = self.clock.wrapping_add(1);
+        self.put(place as usize, Entry { used: self.clock, ..entry });
+        true
+    }
+
+    fn read(record: &[u8; Self::RECORD]) -> Option<Entry> {
+        let (zone, rest) = record.split_first_chunk::<8>()?;
+        let (source, rest) = rest.split_first_chunk::<16>()?;
+        let (destination, rest) = rest.split_first_chunk::<16>()?;
+        let (id, rest) = rest.split_first_chunk::<4>()?;
+        let ([proto, v6 @ (0 | 1), down @ (0 | 1)], rest) = rest.split_first_chunk::<3>()? else {
+            return None;
+        };
+        let (key, rest) = rest.split_first_chunk::<{ FlowKey::BYTES }>()?;
+        let (born, _) = rest.split_first_chunk::<8>()?;
+        let datagram = DatagramId {
+            zone: u64::from_le_bytes(*zone),
+            source: u128::from_le_bytes(*source),
+            destination: u128::from_le_bytes(*destination),
+            id: u32::from_le_bytes(*id),
+            proto: *proto,
+            v6: *v6 == 1,
+        };
+        let direction = if *down == 1 { Direction::Down } else { Direction::Up };
+        let flow = (FlowKey::from_bytes(key)?, direction);
+        Some(Entry { datagram, flow, born: u64::from_le_bytes(*born), used: 0 })
+    }
+
+    /// Packet time, in nanoseconds, of the first fragment of one that [`FragmentTable::save`] wrote.
+    #[must_use]
+    pub fn born(record: &[u8; Self::RECORD]) -> u64 {
+        record.last_chunk().map_or(0, |born| u64::from_le_bytes(*born))
     }
 
     /// Whose datagram one that [`FragmentTable::save`] wrote is, as far as it is any.
@@ -224,7 +279,8 @@ impl FragmentTable {
         FlowKey::from_bytes(record.get(47..)?.first_chunk()?)
     }
 
-    fn bucket(&mut self, datagram: &DatagramId) -> Option<&mut [Option<Entry>; WAYS]> {
+    /// Which bucket a datagram is in.
+    fn index(&self, datagram: &DatagramId) -> usize {
         let mut input = [0; 46];
         let fields: [&[u8]; 6] = [
             &datagram.source.to_le_bytes(),
@@ -239,8 +295,7 @@ impl FragmentTable {
         }
         // The number of buckets is a power of two.
         let mask = self.buckets.len().wrapping_sub(1);
-        let index = self.hasher.hash_bytes(&input) as usize & mask;
-        self.buckets.get_mut(index)
+        self.hasher.hash_bytes(&input) as usize & mask
     }
 
     fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
@@ -251,10 +306,8 @@ impl FragmentTable {
     fn insert(&mut self, entry: Entry, now: u64) {
         self.clock = self.clock.wrapping_add(1);
         let entry = Entry { used: self.clock, ..entry };
-        let (datagram, flow) = (entry.datagram, entry.flow);
-        let Some(bucket) = self.bucket(&datagram) else {
-            return;
-        };
+        let (datagram, index) = (entry.datagram, self.index(&entry.datagram));
+        let Some(bucket) = self.buckets.get(index) else { return };
         let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
         let oldest = || {
             let age = |slot: &Option<Entry>| {
@@ -262,19 +315,30 @@ impl FragmentTable {
             };
             bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
         };
-        if let Some(slot) = same.or_else(oldest).and_then(|index| bucket.get_mut(index)) {
-            let before = slot.replace(entry);
-            self.count(&flow.0, true);
-            if let Some(before) = before {
-                self.count(&before.flow.0, false);
-            }
+        if let Some(way) = same.or_else(oldest) {
+            self.put(index * WAYS + way, entry);
+        }
+    }
+
+    /// Writes an entry over what stands in a place.
+    fn put(&mut self, place: usize, entry: Entry) {
+        let bucket = self.buckets.get_mut(place / WAYS);
+        let Some(slot) = bucket.and_then(|bucket| bucket.get_mut(place % WAYS)) else { return };
+        let before = slot.replace(entry);
+        self.count(&entry.flow.0, true);
+        if let Some(before) = before {
+            self.count(&before.flow.0, false);
+        }
+        if let Some(changed) = &mut self.changed {
+            changed.push(place as u32);
         }
     }
 
     fn recall(&mut self, datagram: DatagramId, now: u64) -> Option<(FlowKey, Direction)> {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
-        let bucket = self.bucket(&datagram)?;
+        let index = self.index(&datagram);
+        let bucket = self.buckets.get_mut(index)?;
         let entry = bucket.iter_mut().flatten().find(|entry| entry.datagram == datagram)?;
         if !entry.is_alive(now) {
             return None;

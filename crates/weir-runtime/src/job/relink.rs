@@ -42,6 +42,17 @@ impl Job {
         Some(Self::with(end, spec, station, segment))
     }
 
+    /// Goes on from what all workers of the generation before knew of datagrams that have not come whole, and writes it down for a successor
+    /// with the next commit.
+    pub(crate) fn take_datagrams(&mut self, station: &mut Station) {
+        let Some(memory) = &mut station.handover else { return };
+        memory.resync();
+        if let Some(Handed::All(_, datagrams)) = handover::read(memory) {
+            self.segment.restore_datagrams(&datagrams);
+        }
+        self.replicate(station);
+    }
+
     /// Nothing more is taken from the device, or again.
     pub(crate) fn hold(&mut self, hold: bool) {
         if let End::Rx { holds, .. } = &mut self.end {
@@ -69,6 +80,7 @@ impl Job {
             Ok(states) => states,
             Err(why) => return why,
         };
+        let datagrams = self.segment.save_datagrams();
         let mut backlog = self.segment.more.backlog() as u64;
         if let Some(moves) = &self.moves {
             moves.hand_over(&mut states, &self.segment);
@@ -77,7 +89,7 @@ impl Job {
         }
         match &mut station.handover {
             None => Handing::Whole { backlog },
-            Some(memory) => match handover::write(memory, &states) {
+            Some(memory) => match handover::write(memory, &states, &datagrams) {
                 Ok(()) => Handing::Whole { backlog },
                 Err(e) => Handing::Not(e.to_string()),
             },
@@ -100,7 +112,8 @@ impl Job {
             fault::step(Step::CopyTaken);
             return (0, refused);
         }
-        if let Some(Handed::All(mut states)) = handed {
+        if let Some(Handed::All(mut states, datagrams)) = handed {
+            self.segment.restore_datagrams(&datagrams);
             if let Some(moves) = &mut self.moves {
                 refused.extend(moves.take_over(&mut states, &self.segment));
             }

@@ -172,6 +172,9 @@ impl Job {
             station.set(base, so_far + count_refused);
             station.set(station.layout.seq, seq);
             station.set_place(place);
+            if let Some(replicator) = &mut self.replicator {
+                replicator.write(&mut self.segment, station, false);
+            }
             station.commit();
             device.committed();
             let seq = station.seq();

@@ -368,7 +368,7 @@ impl Agent {
         }
         let flows = match self.memory.handed_over(task.w) {
             Some(Handed::Ahead(flows)) => Some(flows),
-            Some(Handed::All(_)) | None => None,
+            Some(Handed::All(..)) | None => None,
         };
         let mut shares: BTreeMap<usize, Vec<NfFlows>> = BTreeMap::new();
         let (mut seen, mut sound) = (BTreeSet::new(), flows.is_some());

@@ -7,8 +7,9 @@ use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
 use crate::setup::WorkerSetup;
 use crate::voice::shortened;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use weir_runtime::handover::{Handed, NfState};
+use weir_runtime::handover::{Datagrams, Handed, NfState};
 use weir_runtime::spec::{EndSpec, Handing, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
@@ -263,7 +264,13 @@ impl Agent {
     fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
         self.finish_precopy(next)?;
         let mut known = Known::new();
-        for w in (0..self.workers.len()).filter(|w| self.setup.workers[*w].runs_nfs()) {
+        // By name of the trust domain: nobody has to believe another domain's workers.
+        let mut open: BTreeMap<&str, Vec<Datagrams>> = BTreeMap::new();
+        let hands_over = |w: &usize| {
+            let setup = &self.setup.workers[*w];
+            setup.runs_nfs() || setup.follows_fragments(&self.setup.groups)
+        };
+        for w in (0..self.workers.len()).filter(hands_over) {
             let states = self.memory.handed_over(w);
             // Its own word, in its own memory: another NF's state it has none of.
             let own = |s: &NfState| {
@@ -279,11 +286,11 @@ impl Agent {
                 names.windows(2).any(|pair| pair[0] == pair[1])
             };
             let states = match states {
-                Some(Handed::All(states)) => Some(states),
+                Some(Handed::All(states, datagrams)) => Some((states, datagrams)),
                 Some(Handed::Ahead(_)) | None => None,
             };
-            let sound = states.filter(|states| states.iter().all(own) && !doubled(states));
-            let Some(states) = sound else {
+            let sound = states.filter(|(states, _)| states.iter().all(own) && !doubled(states));
+            let Some((states, datagrams)) = sound else {
                 self.convict(w, "handed over what is not its own, or nothing that can be read");
                 let why = "it is not to be believed".to_owned();
                 let worker = self.setup.workers[w].name.clone();
@@ -294,6 +301,8 @@ impl Agent {
                 let worker = self.setup.workers[w].name.clone();
                 return Err(RelinkError::State { worker, why });
             }
+            let domain = self.setup.domains[self.setup.workers[w].domain].as_str();
+            open.entry(domain).or_default().push(datagrams);
             for state in states {
                 let key = (state.name.clone(), state.kind.clone());
                 known.entry(key).or_default().push((w, state));
@@ -309,13 +318,25 @@ impl Agent {
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
-        let mut takers = Vec::new();
-        for (w, states) in shares.iter().enumerate().filter(|(_, states)| !states.is_empty()) {
-            to.memory.hand_to(w, states).map_err(|e| {
-                let worker = to.setup.workers[w].name.clone();
+        let merged = |(domain, all)| (domain, Datagrams::merge(all));
+        let open: BTreeMap<&str, Datagrams> = open.into_iter().map(merged).collect();
+        let (mut takers, none) = (Vec::new(), Datagrams::default());
+        for (w, states) in shares.iter().enumerate() {
+            let setup = &to.setup.workers[w];
+            let follows = setup.follows_fragments(&to.setup.groups);
+            let domain = to.setup.domains.get(setup.domain).filter(|_| follows);
+            let datagrams = domain.and_then(|name| open.get(name.as_str())).unwrap_or(&none);
+            if states.is_empty() && datagrams.0.is_empty() {
+                continue;
+            }
+            to.memory.hand_to(w, states, datagrams).map_err(|e| {
+                let worker = setup.name.clone();
                 RelinkError::State { worker, why: e.to_string() }
             })?;
-            takers.push(w);
+            // A service takes up what there is for it when it goes over.
+            if setup.runs_nfs() {
+                takers.push(w);
+            }
         }
         let stayed = self.have_taken_over(next, &takers, TAKING)?;
         let to = &mut next.agent;

@@ -13,6 +13,7 @@ mod hear;
 mod hosted;
 mod liveness;
 mod load;
+mod renew;
 mod scale;
 mod still;
 mod trust;
@@ -24,6 +25,7 @@ pub use event::Event;
 pub use flows::{FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved};
 pub use generation::{RelinkError, Relinked, Retired};
 pub use load::LoadRow;
+pub use renew::{RenewError, Renewed, Renewing};
 
 use crate::census::Census;
 use crate::memory::{Memory, MemoryError};
@@ -160,6 +162,8 @@ struct Worker {
 /// What a worker's successors have got back of what its µNFs remembered of flows, by their own word.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recovered {
+    /// How many successors have told so.
+    pub times: u32,
     /// Flows, of all deaths.
     pub flows: u64,
     /// Records that were refused, as they were damaged.
@@ -175,6 +179,7 @@ pub struct Recovered {
 
 impl Recovered {
     pub(crate) fn add(&mut self, other: Recovered) {
+        self.times = self.times.saturating_add(other.times);
         self.flows = self.flows.saturating_add(other.flows);
         self.refused = self.refused.saturating_add(other.refused);
         self.reading_us = self.reading_us.max(other.reading_us);

@@ -53,7 +53,7 @@ pub mod wiring;
 
 pub use agent::{
     Agent, AgentError, Crash, Event, FlowCount, FlowRow, Listed, LoadRow, MoveError, MoveFlows,
-    Moved, Recovered, RelinkError, Relinked, RestartPolicy, Retired,
+    Moved, Recovered, RelinkError, Relinked, RenewError, Renewed, Renewing, RestartPolicy, Retired,
 };
 pub use instances::InstanceReport;
 pub use report::{Report, Scaling};

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use weir_control::{FlowCount, LoadRow};
+use weir_control::{FlowCount, LoadRow, Relinked, Renewed};
 
 /// Longest question, in bytes.
 pub const LONGEST: u64 = 64 << 10;
@@ -49,6 +49,22 @@ pub enum Ask {
         /// Of one NF only.
         nf: Option<String>,
     },
+    /// Plan with these options in place of those that stand elsewhere, and change the graph.
+    Set {
+        /// As they would stand in the command, a word each.
+        options: Vec<String>,
+        /// Forget those that were set before.
+        #[serde(default)]
+        reset: bool,
+    },
+    /// Start an instance of an NF anew, from what is replicated.
+    Renew {
+        /// The NF.
+        nf: String,
+        /// The instance, from 1, of several.
+        #[serde(default)]
+        instance: Option<u32>,
+    },
 }
 
 /// An answer.
@@ -70,6 +86,10 @@ pub enum Answer {
         /// What was not moved, and why.
         failures: Vec<String>,
     },
+    /// How the graph was changed.
+    Relinked(Relinked),
+    /// What was started anew.
+    Renewed(Renewed),
 }
 
 /// The flows that there are.

@@ -1,6 +1,6 @@
 //! `weir explain`: what becomes of a policy, stage by stage.
 
-use crate::planning::{Planned, PlanningArgs};
+use crate::planning::{PlanArgs, Planned, PlanningArgs};
 use crate::policy::{self, PolicyFailure};
 use crate::run::parse_bind;
 use crate::{BAD_INPUT, FAILED, say, topology};
@@ -115,7 +115,7 @@ fn show(args: &ExplainArgs) -> Result<String, ExplainError> {
         };
     }
     let nics = topology::nics(&args.bind);
-    let planned = args.planning.planned_near(&args.policy, false, nics)?;
+    let planned = args.planning.planned_near(&args.policy, false, nics, PlanArgs::default())?;
     let Planned { loaded, options, consolidate, instances, plan: runs, .. } = &planned;
     // Of one instance of each NF.
     let plan = policy::plan_with(&loaded.graph, &args.policy, options, *consolidate)?;

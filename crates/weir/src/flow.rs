@@ -106,7 +106,7 @@ pub fn main(args: &FlowArgs) -> ExitCode {
     answer(control.as_deref(), &ask, *json)
 }
 
-fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode {
+pub(crate) fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode {
     let answer = match control::ask(control, ask) {
         Ok(answer) => answer,
         Err(e) => {
@@ -124,6 +124,23 @@ fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -> ExitCode 
                 let _ = writeln!(text, "not moved: {why}");
             }
             (failures.is_empty(), text)
+        }
+        Answer::Relinked(relinked) => {
+            let (pause, prepared) = (relinked.pause_ms, relinked.prepared_ms);
+            let text = format!(
+                "relinked in {pause:.1} ms ({prepared:.0} ms of preparation beside the running graph): {} packets missed by devices, \
+                 what {} NFs know went over, {} flows stay where they were\n",
+                relinked.missed, relinked.carried, relinked.stayed
+            );
+            (true, text)
+        }
+        Answer::Renewed(renewed) => {
+            let (worker, ms) = (&renewed.worker, renewed.ms);
+            let text = format!(
+                "worker {worker} runs again after {ms:.1} ms, with {} flows of the replica\n",
+                renewed.flows
+            );
+            (true, text)
         }
         Answer::Error(why) => (false, format!("{why}\n")),
     };

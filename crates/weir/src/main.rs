@@ -19,6 +19,7 @@ mod run;
 mod say;
 mod scaling;
 mod schema;
+mod set;
 mod topology;
 
 use clap::{Parser, Subcommand};
@@ -42,6 +43,10 @@ enum Command {
     Get(flow::GetArgs),
     /// Moves flows of a running graph from one instance of their NF to another.
     Flow(flow::FlowArgs),
+    /// Changes how many instances a running graph's NFs have, what is replicated, and whatever else it is planned by.
+    Set(Box<set::SetArgs>),
+    /// Starts an instance of a running graph's NF anew, from what is replicated.
+    Renew(set::RenewArgs),
     /// Checks a policy, without running it.
     Check(check::CheckArgs),
     /// Shows what becomes of a policy, stage by stage, as text or as a picture.
@@ -71,7 +76,7 @@ impl Command {
             Command::Explain(args) => !args.planning.outside.with.is_empty(),
             Command::Diff(args) => !args.planning.outside.with.is_empty(),
             Command::Nf(args) => !args.outside().with.is_empty(),
-            Command::Get(_) | Command::Flow(_) => false,
+            Command::Get(_) | Command::Flow(_) | Command::Set(_) | Command::Renew(_) => false,
             Command::Schema(_) | Command::Worker { .. } => false,
         }
     }
@@ -119,6 +124,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(&args),
         Command::Get(args) => flow::get(&args),
         Command::Flow(args) => flow::main(&args),
+        Command::Set(args) => set::main(&args),
+        Command::Renew(args) => set::renew(&args),
         Command::Check(args) => check::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Diff(args) => diff::main(&args),

@@ -36,7 +36,7 @@ impl From<IsolateArg> for Isolate {
 }
 
 /// What may change from one plan of a policy to the next, so that a file can have it.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub struct PlanArgs {
     /// Which NFs get a worker process of their own: each, unless a request's objective says otherwise.
     #[arg(long, value_enum)]
@@ -88,6 +88,26 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
+    /// Understands options that were given to a running graph.
+    ///
+    /// # Errors
+    /// Why they are not right, and the cure.
+    pub fn of_words(words: &[String]) -> Result<Self, String> {
+        OptionsFile::try_parse_from(words).map(|options| options.plan).map_err(|e| cured(&e))
+    }
+
+    /// With what `set` says in place of what stands here; of options that name NFs for those NFs only.
+    pub fn with(self, set: PlanArgs) -> Self {
+        let named = PlanArgs {
+            domain: renamed(self.domain.clone(), set.domain.clone()),
+            instances: renamed(self.instances.clone(), set.instances.clone()),
+            scale: renamed(self.scale.clone(), set.scale.clone()),
+            replicate: renamed(self.replicate.clone(), set.replicate.clone()),
+            ..set
+        };
+        self.under(named)
+    }
+
     /// With what `file` says in place of what stands here.
     fn under(self, file: PlanArgs) -> Self {
         PlanArgs {
@@ -106,6 +126,13 @@ impl PlanArgs {
             cores: file.cores.or(self.cores),
         }
     }
+}
+
+/// Those of `new`, and those of `old` that have other names.
+fn renamed<T>(mut old: Vec<(String, T)>, new: Vec<(String, T)>) -> Vec<(String, T)> {
+    old.retain(|(name, _)| new.iter().all(|(other, _)| other != name));
+    old.extend(new);
+    old
 }
 
 /// A file of such options.
@@ -175,14 +202,15 @@ impl PlanningArgs {
         self.planned_under(path, quiet, self.options.as_deref())
     }
 
-    /// The same, for ports whose NICs are at these NUMA nodes.
+    /// The same, for ports whose NICs are at these NUMA nodes, with what was `set` while the graph runs.
     pub fn planned_near(
         &self,
         path: &Path,
         quiet: bool,
         nics: BTreeMap<u16, u32>,
+        set: PlanArgs,
     ) -> Result<Planned, PolicyFailure> {
-        self.planned_as(path, quiet, self.options.as_deref(), nics)
+        self.planned_as(path, quiet, self.options.as_deref(), nics, set)
     }
 
     /// The same, with another file of options.
@@ -192,7 +220,7 @@ impl PlanningArgs {
         quiet: bool,
         file: Option<&Path>,
     ) -> Result<Planned, PolicyFailure> {
-        self.planned_as(path, quiet, file, BTreeMap::new())
+        self.planned_as(path, quiet, file, BTreeMap::new(), PlanArgs::default())
     }
 
     fn planned_as(
@@ -201,11 +229,13 @@ impl PlanningArgs {
         quiet: bool,
         file: Option<&Path>,
         nics: BTreeMap<u16, u32>,
+        set: PlanArgs,
     ) -> Result<Planned, PolicyFailure> {
         let told = match file {
             Some(file) => self.plan.clone().under(read(file)?),
             None => self.plan.clone(),
         };
+        let told = told.with(set);
         let known = self.known()?;
         let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         say::warn(&loaded.warnings);

@@ -13,7 +13,7 @@ use self::live::Live;
 use self::planner::{Planned, Planner};
 use self::reload::Reload;
 use self::signals::{HangUp, Signals};
-use crate::planning::PlanningArgs;
+use crate::planning::{PlanArgs, PlanningArgs};
 use crate::policy::PolicyFailure;
 use crate::{BAD_INPUT, FAILED, limits, say};
 use std::cell::RefCell;
@@ -211,7 +211,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
         );
     }
     let planner = Planner::new(args);
-    let Planned { plan, setup, files } = planner.plan(1)?;
+    let Planned { plan, setup, files } = planner.plan(1, PlanArgs::default())?;
     let policy = RestartPolicy {
         longest: Duration::from_millis(args.restart_delay),
         offences: args.offences,
@@ -249,7 +249,9 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                 return Err(e);
             }
             if let Some(control) = &control {
-                control.borrow_mut().serve(&mut agent);
+                let mut control = control.borrow_mut();
+                control.serve(&mut agent);
+                reload.set(control.settings());
             }
             reload.count_retired(&mut agent, &mut live);
             while let Some(event) = agent.event() {
@@ -278,7 +280,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                 match event {
                     Event::Finished => return Ok(Some(reload.end())),
                     Event::Relinked(relinked) => reload.relinked(relinked),
-                    Event::NotRelinked { .. } => reload.not_relinked(),
+                    Event::NotRelinked { why } => reload.not_relinked(&why),
                     Event::Scaled { nf, decision } => {
                         let at = start.elapsed().as_secs_f64();
                         if scalings.len() >= SCALINGS {

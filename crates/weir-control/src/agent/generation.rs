@@ -46,7 +46,7 @@ const HELD: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// How a relink went.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Relinked {
     /// What was done beside the running graph, in milliseconds.
     pub prepared_ms: f64,

@@ -118,8 +118,9 @@ impl Agent {
             FromWorker::Warning(text) => self.heard_warning(w, text),
             FromWorker::Recovered { flows, refused, micros } => {
                 let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
+                let (times, reading_us) = (1, micros);
                 let recovered =
-                    Recovered { flows, refused, reading_us: micros, away_us, ..Default::default() };
+                    Recovered { times, flows, refused, reading_us, away_us, ..Default::default() };
                 worker.recovered.add(recovered);
                 // It is told in one line, which a worker may say again and again.
                 if worker.allowance.admits(0) {

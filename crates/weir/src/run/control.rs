@@ -1,16 +1,18 @@
 //! The control socket of a run: others ask, the run's loop answers.
 
+use super::reload::Setting;
 use crate::control::{self, Answer, Ask, Flow, Flows};
+use crate::planning::PlanArgs;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::Mode;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use weir_control::{Agent, Event, Listed, MoveFlows};
+use weir_control::{Agent, Event, Listed, MoveFlows, Renewing};
 use weir_filter::Expr;
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
@@ -31,6 +33,9 @@ pub(super) struct Control {
     asked: Receiver<Asked>,
     /// By number of the agent's: who waits.
     waiting: BTreeMap<u64, Sender<Answer>>,
+    /// Workers that are to come back, and who waits for it.
+    renewing: Vec<(Renewing, Sender<Answer>)>,
+    settings: VecDeque<Setting>,
 }
 
 /// Why there is no socket.
@@ -70,7 +75,8 @@ impl Control {
         let listens = move || listen(&listener, &ask, &ring);
         let thread = std::thread::Builder::new().name("weir-control".into());
         thread.spawn(listens).map_err(failed)?;
-        Ok(Control { path, asked, waiting: BTreeMap::new() })
+        let (waiting, renewing, settings) = Default::default();
+        Ok(Control { path, asked, waiting, renewing, settings })
     }
 
     /// Does what was asked for.
@@ -79,9 +85,24 @@ impl Control {
             match begin(agent, &ask) {
                 Ok(Begun::Ordered(ticket)) => drop(self.waiting.insert(ticket, answer)),
                 Ok(Begun::Answered(known)) => drop(answer.send(known)),
+                Ok(Begun::Renews(renewing)) => self.renewing.push((renewing, answer)),
+                Ok(Begun::Sets { reset, options }) => {
+                    self.settings.push_back(Setting { reset, options: *options, answer });
+                }
                 Err(why) => drop(answer.send(Answer::Error(why))),
             }
         }
+        self.renewing.retain_mut(|(renewing, answer)| {
+            let renewed = agent.renewed(renewing);
+            let waits = renewed.is_none();
+            renewed.map(|renewed| answer.send(Answer::Renewed(renewed)));
+            waits
+        });
+    }
+
+    /// What is to be set since that was asked last.
+    pub(super) fn settings(&mut self) -> impl Iterator<Item = Setting> {
+        self.settings.drain(..)
     }
 
     /// The same while the agent is at a change and tells of nothing else.
@@ -98,6 +119,14 @@ impl Control {
                 (ticket, Answer::Moved { flows, ms: moved.took.as_secs_f64() * 1e3, failures })
             }
             Event::FlowsListed { ticket, listed } => (ticket, Answer::Flows(told(listed))),
+            Event::Relinked(_) => {
+                // Their workers are no more.
+                for (_, answer) in self.renewing.drain(..) {
+                    let why = "the graph was changed meanwhile, and has new workers".to_owned();
+                    let _ = answer.send(Answer::Error(why));
+                }
+                return;
+            }
             _ => return,
         };
         if let Some(waiting) = self.waiting.remove(ticket) {
@@ -167,6 +196,13 @@ enum Begun {
     /// The agent answers it later, by this number.
     Ordered(u64),
     Answered(Answer),
+    /// A worker is to come back.
+    Renews(Renewing),
+    /// The graph is to be changed.
+    Sets {
+        reset: bool,
+        options: Box<PlanArgs>,
+    },
 }
 
 fn begin(agent: &mut Agent, ask: &Ask) -> Result<Begun, String> {
@@ -188,6 +224,17 @@ fn begin(agent: &mut Agent, ask: &Ask) -> Result<Begun, String> {
             };
             let order = MoveFlows { nf: nf.clone(), what, from: *from, to: *to };
             agent.move_flows(&order).map(Begun::Ordered).map_err(|e| e.to_string())
+        }
+        Ask::Renew { nf, instance } => {
+            let renewing = agent.renew(nf, *instance);
+            renewing.map(Begun::Renews).map_err(|e| e.to_string())
+        }
+        Ask::Set { options, reset } => {
+            if options.is_empty() && !reset {
+                return Err("say what is to be set, or reset".to_owned());
+            }
+            let options = Box::new(PlanArgs::of_words(options)?);
+            Ok(Begun::Sets { reset: *reset, options })
         }
         Ask::Load { nf } => {
             let rows = agent.load_of(nf.as_deref());

@@ -1,6 +1,7 @@
 //! From what the operator says to what is to run: at the start, and whenever the policy is read again.
 
 use super::{Poll, RunArgs, RunError};
+use crate::planning::PlanArgs;
 use crate::{policy, scaling, topology};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -64,11 +65,11 @@ impl<'a> Planner<'a> {
     }
 
     /// Plans the graph's `generation`, counted from 1, from what its files say now. For the first, devices
-    /// are opened.
-    pub(super) fn plan(&self, generation: u32) -> Result<Planned, RunError> {
+    /// are opened. `set`: what was said at the control socket.
+    pub(super) fn plan(&self, generation: u32, set: PlanArgs) -> Result<Planned, RunError> {
         let args = self.args;
         let nics = topology::nics(&args.bind);
-        let planned = args.planning.planned_near(&args.policy, args.quiet, nics)?;
+        let planned = args.planning.planned_near(&args.policy, args.quiet, nics, set)?;
         policy::has_code(&planned.loaded.graph, &args.policy, &planned.known)?;
         policy::runs(&planned.loaded.graph, &args.policy)?;
         let crate::planning::Planned { told, known, loaded, plan, .. } = planned;

@@ -3,18 +3,29 @@
 use super::RunError;
 use super::live::Live;
 use super::planner::{Planned, Planner};
-use std::collections::BTreeMap;
+use crate::control::Answer;
+use crate::planning::PlanArgs;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
-use weir_control::{Agent, Relinked, Report};
+use weir_control::{Agent, RelinkError, Relinked, Report};
 use weir_plan::Plan;
 
 /// How often files are looked at. A look asks the file system for each file's times, which costs the agent's loop
 /// nothing to speak of, and works for files that are replaced, on any file system.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Options that were given at the control socket: in place of those that stand elsewhere.
+pub(super) struct Setting {
+    /// Forget those that were given before.
+    pub(super) reset: bool,
+    pub(super) options: PlanArgs,
+    /// Who waits for what becomes of it.
+    pub(super) answer: Sender<Answer>,
+}
 
 /// What of the graph is read, planned and running.
 pub(super) struct Reload<'s, 'e, 'a> {
@@ -28,6 +39,12 @@ pub(super) struct Reload<'s, 'e, 'a> {
     reading: Option<Receiver<Result<Planned, RunError>>>,
     /// It was asked for again meanwhile.
     again: bool,
+    /// What is set, as the graph runs by it.
+    set: PlanArgs,
+    /// The same for what is being read or prepared; and who waits for it.
+    trying: Option<(PlanArgs, Option<Sender<Answer>>)>,
+    /// What is to be set.
+    settings: VecDeque<Setting>,
     generation: u32,
     watch: Option<Watch>,
     start: Instant,
@@ -50,6 +67,9 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             next: None,
             reading: None,
             again: false,
+            set: PlanArgs::default(),
+            trying: None,
+            settings: VecDeque::new(),
             generation: 1,
             watch,
             start: Instant::now(),
@@ -73,15 +93,35 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             }
             None => {}
         }
-        // Whatever was asked for while another was under way is done now, once.
-        if self.again && self.reading.is_none() && !agent.is_relinking() {
+        // Whatever was asked for while another was under way is done now, once; what is to be set, one after the other.
+        let is_asked = self.again || !self.settings.is_empty();
+        if is_asked && self.reading.is_none() && !agent.is_relinking() {
             self.again = false;
+            let mut set = self.set.clone();
+            let answer = self.settings.pop_front().map(|Setting { reset, options, answer }| {
+                let before = if reset { PlanArgs::default() } else { std::mem::take(&mut set) };
+                set = before.with(options);
+                answer
+            });
+            self.trying = Some((set.clone(), answer));
             let (say, read) = channel();
             let (planner, generation) = (self.planner, self.generation + 1);
             self.scope.spawn(move || {
-                let _ = say.send(crate::known::again(|| planner.plan(generation)));
+                let _ = say.send(crate::known::again(|| planner.plan(generation, set)));
             });
             self.reading = Some(read);
+        }
+    }
+
+    /// Something is to be set, as soon as nothing else is under way.
+    pub(super) fn set(&mut self, settings: impl Iterator<Item = Setting>) {
+        self.settings.extend(settings);
+    }
+
+    /// What was tried did not come about: what was set before stays.
+    fn failed(&mut self, why: &str) {
+        if let Some((_, Some(answer))) = self.trying.take() {
+            let _ = answer.send(Answer::Error(format!("{why}; the graph goes on as it was")));
         }
     }
 
@@ -90,8 +130,10 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             Ok(planned) => planned,
             Err(e) => {
                 live.clear();
-                crate::complain!("{}", e.to_string().trim_end());
+                let why = e.to_string();
+                crate::complain!("{}", why.trim_end());
                 live.say("not relinked: the graph goes on as it was");
+                self.failed(why.trim_end());
                 return;
             }
         };
@@ -100,7 +142,10 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
         }
         match agent.relink(planned.setup) {
             Ok(()) => self.next = Some(planned.plan),
-            Err(e) => live.say(&format!("not relinked: {e}; the graph goes on as it was")),
+            Err(e) => {
+                live.say(&format!("not relinked: {e}; the graph goes on as it was"));
+                self.failed(&e.to_string());
+            }
         }
     }
 
@@ -121,11 +166,16 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
     }
 
     pub(super) fn relinked(&mut self, relinked: Relinked) {
+        if let Some((set, answer)) = self.trying.take() {
+            self.set = set;
+            answer.map(|answer| answer.send(Answer::Relinked(relinked)));
+        }
         self.relinks.push(relinked);
     }
 
-    pub(super) fn not_relinked(&mut self) {
+    pub(super) fn not_relinked(&mut self, why: &RelinkError) {
         self.next = None;
+        self.failed(&why.to_string());
     }
 
     /// The plan that ran last, and the reports of the generations before.

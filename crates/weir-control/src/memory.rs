@@ -16,7 +16,7 @@ use weir_mem::{
 };
 use weir_mem::{Muster, Origins, RegionError, ReplicaTable, RingInspector, RingShape, StreamEnd};
 use weir_port::{Doorbell, DoorbellError};
-use weir_runtime::handover::{Datagrams, Handed, NfFlows, NfState};
+use weir_runtime::handover::{Handed, NfFlows, NfState, OpenDatagrams};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
 use weir_runtime::spec::{ArenaSpec, RingSpec};
@@ -94,7 +94,7 @@ pub(crate) struct WorkerMemory {
     /// What they remember as of each batch, for a worker of which that is replicated; and whose datagrams are that have not come whole, for one
     /// that sends later fragments where their first went.
     replica: Option<Region>,
-    /// What they know on their way from one generation of the graph to the next.
+    /// What they know, and it knows of datagrams that have not come whole, on the way from one generation of the graph to the next.
     handover: Option<Region>,
     pub(crate) layout: Layout,
     pub(crate) bell: Doorbell,
@@ -447,7 +447,7 @@ impl Memory {
         &self,
         w: usize,
         states: &[NfState],
-        datagrams: &Datagrams,
+        datagrams: &OpenDatagrams,
     ) -> Result<(), HandError> {
         let Some(worker) = self.workers.get(w) else { return Ok(()) };
         if let Some(region) = &worker.handover {

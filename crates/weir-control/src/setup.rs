@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weir_device::DeviceSpec;
 use weir_plan::ProgramId;
-use weir_runtime::spec::{EndSpec, GroupSpec, NodeSpec, ScheduleSpec, SpreadSpec};
+use weir_runtime::spec::{EndSpec, GroupSpec, NodeSpec, ScheduleSpec};
 
 /// A worker to run.
 #[derive(Debug, Clone)]
@@ -70,15 +70,14 @@ impl WorkerSetup {
         matches!(self.end, EndSpec::None)
     }
 
-    /// True when it has to send later fragments where their first went: packets of some edge of its divide by flow, or leave by
+    /// True when it has to send later fragments where their first went: packets of some edge of its divide by ports, among others, or leave by
     /// ports of an array. Gates do not remember that.
     pub fn follows_fragments(&self, groups: &[GroupSpec]) -> bool {
-        let by_flow = |group: u16| {
-            let spread = groups.get(usize::from(group)).map(|group| group.spread);
-            !matches!(spread, None | Some(SpreadSpec::InTurn | SpreadSpec::LeastLoaded))
+        let by_ports = |group: u16| {
+            groups.get(usize::from(group)).is_some_and(|group| group.spread.asks_ports())
         };
         let branches = || self.nodes.iter().flat_map(|node| node.outputs.iter().flatten());
-        let divides = || branches().filter_map(|b| b.share).any(|share| by_flow(share.group));
+        let divides = || branches().filter_map(|b| b.share).any(|share| by_ports(share.group));
         let may = matches!(self.end, EndSpec::None | EndSpec::Rx { .. });
         may && (!self.arrays.is_empty() || divides())
     }

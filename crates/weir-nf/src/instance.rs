@@ -516,7 +516,7 @@ impl<N: Nf> Instance for Running<N> {
         }
         let start = out.len();
         self.save_course(out);
-        let saved = self.flows.save(self.clock.now_ns, out);
+        let saved = self.flows.save(out);
         saved.inspect_err(|_| out.truncate(start))
     }
 

@@ -81,7 +81,7 @@ impl<N: Nf> Precopy for Running<N> {
     fn save_rest(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let start = out.len();
         self.save_course(out);
-        self.flows.save_rest(self.clock.now_ns, out).inspect_err(|_| out.truncate(start))
+        self.flows.save_rest(out).inspect_err(|_| out.truncate(start))
     }
 
     fn take_rest(&mut self, saved: &[u8]) -> Result<usize, RestoreError> {

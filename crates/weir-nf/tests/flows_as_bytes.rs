@@ -30,7 +30,7 @@ fn of(table: &mut Table, frame: &[u8]) -> (FlowKey, Direction) {
 
 fn saved<F: FlowState>(table: &FlowTable<F>) -> Vec<u8> {
     let mut out = Vec::new();
-    table.save(SECOND, &mut out).unwrap();
+    table.save(&mut out).unwrap();
     out
 }
 

@@ -29,7 +29,7 @@ impl Known {
     /// Its flows as records, whatever their numbers.
     fn flows(&self, now: u64) -> Vec<Vec<u8>> {
         let (mut saved, mut all, mut flows) = (Vec::new(), Known::new(1), Vec::new());
-        self.table.save(now, &mut saved).unwrap();
+        self.table.save(&mut saved).unwrap();
         all.table.restore(now, &saved).unwrap();
         all.table.take_changed(|_, record| flows.push(record.unwrap().to_vec()));
         flows.sort();
@@ -186,7 +186,7 @@ proptest! {
                     table.precopy(most, &mut out).unwrap();
                     copy.table.take_precopied(now, &out).unwrap();
                 }
-                Step::Fails if copies => table.save_rest(now, &mut Vec::new()).unwrap(),
+                Step::Fails if copies => table.save_rest(&mut Vec::new()).unwrap(),
                 Step::Anew if copies => {
                     id += 1;
                     table.end_precopy();
@@ -206,7 +206,7 @@ proptest! {
         let (mut last, mut rest) = (Vec::new(), Vec::new());
         live.table.precopy(0, &mut last).unwrap();
         copy.table.take_precopied(now, &last).unwrap();
-        live.table.save_rest(now, &mut rest).unwrap();
+        live.table.save_rest(&mut rest).unwrap();
         copy.table.take_rest(now, &rest).unwrap();
         prop_assert_eq!(live.flows(now), copy.flows(now));
         prop_assert_eq!(live.table.len(), copy.table.len());
@@ -274,7 +274,7 @@ fn a_flow_that_has_begun_anew_under_the_key_of_one_that_has_ended_takes_its_plac
     );
     copy.table.take_precopied(SECOND, &some).unwrap();
     let mut rest = Vec::new();
-    live.table.save_rest(SECOND, &mut rest).unwrap();
+    live.table.save_rest(&mut rest).unwrap();
     assert_eq!(copy.table.take_rest(SECOND, &rest).unwrap(), 0);
     assert_eq!(live.flows(SECOND), copy.flows(SECOND));
     assert_eq!(copy.table.peek(&udp(2).0, SECOND).unwrap().text, "anew");
@@ -292,7 +292,7 @@ fn what_is_of_another_copy_or_comes_out_of_turn_is_refused() {
         live.table.precopy(1, &mut first).unwrap();
         live.table.precopy(1, &mut second).unwrap();
         live.packet(1, SECOND, format!("again of {id}"));
-        live.table.save_rest(SECOND, &mut rest).unwrap();
+        live.table.save_rest(&mut rest).unwrap();
         [first, second, rest]
     };
     let ([first, second, rest], [_, others, others_rest]) = (letters(7), letters(8));
@@ -391,7 +391,7 @@ fn a_later_fragment_finds_its_flow_in_the_copy_and_in_its_replica() {
         assert!(ask(&mut copy.table, &both[1]).is_none_or(|(found, _)| found != *key));
     }
     let mut rest = Vec::new();
-    live.table.save_rest(SECOND, &mut rest).unwrap();
+    live.table.save_rest(&mut rest).unwrap();
     copy.table.take_rest(SECOND, &rest).unwrap();
     copy.table.take_changed(|number, record| {
         replica.table.recover(number, SECOND, record.unwrap()).unwrap();

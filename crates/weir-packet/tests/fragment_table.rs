@@ -155,14 +155,14 @@ fn what_was_read_back_is_written_down_again_as_it_was() {
     hash(&mut first, &pieces(1)[0], start);
     let save = |table: &FragmentTable| {
         let mut all = Vec::new();
-        table.save_all(&mut all);
+        table.save(&mut all);
         all
     };
     let records = save(&first);
     assert_eq!(records.len(), FragmentTable::RECORD);
     let mut second = table(64);
     assert!(second.restore(records.first_chunk().unwrap()));
-    // No packet has told it how late it is.
+    // It has seen no packet yet.
     assert_eq!(save(&second), records);
     let mut third = table(64);
     assert!(third.restore(save(&second).first_chunk().unwrap()));

@@ -1,4 +1,5 @@
-//! What the µNFs of a worker know, from one generation of the graph to the next.
+//! What the µNFs of a worker know, and who sends packets to them of datagrams that have not come whole, from one generation of the graph to the
+//! next.
 //!
 //! A worker that is told to hand over writes all of it down at a batch boundary, in memory of its own, and
 //! rests. The agent reads that, finds out which worker of the next generation has the µNF of each name and
@@ -16,6 +17,8 @@ use crate::segment::{More, Node, Segment};
 use crate::spec::Handing;
 use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use weir_mem::{KeptState, Seq, TooLarge};
 use weir_nf::{CopyProgress, Instance, Take, Walk};
 use weir_packet::FragmentTable;
@@ -86,23 +89,41 @@ pub struct NfFlows {
 }
 
 /// Whose the datagrams are that have not come whole: records of [`FragmentTable::save`], one behind the other. Whoever sends later fragments
-/// where their first went may go on from what any other knew of them.
+/// where their first went may go on from what any other knew of them. A change of the graph does not fail for want of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Datagrams(#[serde(with = "serde_bytes")] pub Vec<u8>);
+pub struct OpenDatagrams(#[serde(with = "serde_bytes")] pub Vec<u8>);
 
-impl Datagrams {
-    /// Most of them that are handed on: more would take of the pause, and a datagram is mostly whole soon.
-    const MOST: usize = 8192;
+impl OpenDatagrams {
+    /// Most of them that are handed on, as many as a table remembers: reading takes of the pause.
+    pub const MOST: usize = 1024;
 
-    /// What several workers know, each datagram once, the latest last.
+    /// What several workers know, each datagram once. `services` run no µNF, and are believed before `others`, who only add what those do not
+    /// know; of one's records the last count, should there be too many.
     #[must_use]
-    pub fn merge(all: Vec<Datagrams>) -> Self {
-        let records = all.iter().flat_map(|one| one.0.as_chunks::<{ FragmentTable::RECORD }>().0);
-        let mut records: Vec<_> = records.collect();
-        records.sort_unstable_by_key(|record| (FragmentTable::born(record), *record));
-        records.dedup();
-        let last = records.len().saturating_sub(Self::MOST);
-        Datagrams(records.into_iter().skip(last).flatten().copied().collect())
+    pub fn merge(services: &[OpenDatagrams], others: &[OpenDatagrams]) -> Self {
+        let mut merged: BTreeMap<&[u8], &[u8; FragmentTable::RECORD]> = BTreeMap::new();
+        for (all, believed) in [(services, true), (others, false)] {
+            let records = all.iter().flat_map(|one| {
+                let (records, _) = one.0.as_chunks::<{ FragmentTable::RECORD }>();
+                records.iter().rev().take(Self::MOST)
+            });
+            for record in records {
+                let is_full = merged.len() >= Self::MOST;
+                match merged.entry(FragmentTable::datagram_of(record)) {
+                    Entry::Vacant(free) if !is_full => drop(free.insert(record)),
+                    Entry::Occupied(mut other)
+                        if believed
+                            && FragmentTable::born(other.get()) < FragmentTable::born(record) =>
+                    {
+                        other.insert(record);
+                    }
+                    Entry::Vacant(_) | Entry::Occupied(_) => {}
+                }
+            }
+        }
+        let mut records: Vec<_> = merged.into_values().collect();
+        records.sort_unstable_by_key(|record| FragmentTable::born(record));
+        OpenDatagrams(records.into_iter().flatten().copied().collect())
     }
 }
 
@@ -111,15 +132,15 @@ impl Datagrams {
 pub enum Handed {
     /// Flows, while packets flow.
     Ahead(Vec<NfFlows>),
-    /// All that µNFs know, and who sends packets to them.
-    All(Vec<NfState>, Datagrams),
+    /// All that µNFs know; and what is known of datagrams that have not come whole.
+    All(Vec<NfState>, OpenDatagrams),
 }
 
 /// The same to be written.
 #[derive(Serialize)]
 enum Hands<'h> {
     Ahead(&'h [NfFlows]),
-    All(&'h [NfState], &'h Datagrams),
+    All(&'h [NfState], &'h OpenDatagrams),
 }
 
 /// What became of what was handed over.
@@ -144,9 +165,11 @@ pub fn read(memory: &KeptState) -> Option<Handed> {
 pub fn write(
     memory: &mut KeptState,
     states: &[NfState],
-    datagrams: &Datagrams,
+    datagrams: &OpenDatagrams,
 ) -> Result<(), TooLarge> {
+    let none = OpenDatagrams::default();
     write_to(memory, &Hands::All(states, datagrams))
+        .or_else(|_| write_to(memory, &Hands::All(states, &none)))
 }
 
 /// Writes down flows that are copied while packets flow.
@@ -173,18 +196,18 @@ pub fn as_kept(states: &[NfState]) -> Vec<u8> {
 
 impl Segment {
     /// Whose the datagrams are that have not come whole, as who sends them on knows, and as µNFs do: their packets may not have been divided.
-    pub(crate) fn save_datagrams(&mut self) -> Datagrams {
-        let mut all = Datagrams::default();
-        self.datagrams().for_each(|fragments| fragments.save_all(&mut all.0));
+    pub(crate) fn save_datagrams(&mut self) -> OpenDatagrams {
+        let mut all = OpenDatagrams::default();
+        self.fragment_tables().for_each(|fragments| fragments.save(&mut all.0));
         self.nodes.iter().flat_map(|node| &node.nf).for_each(|nf| nf.save_datagrams(&mut all.0));
         all
     }
 
     /// Goes on from what others knew of datagrams that have not come whole. What is no record of one is passed over: its
     /// fragments go by their addresses.
-    pub(crate) fn restore_datagrams(&mut self, known: &Datagrams) {
+    pub(crate) fn restore_datagrams(&mut self, known: &OpenDatagrams) {
         let (records, _) = known.0.as_chunks::<{ FragmentTable::RECORD }>();
-        for fragments in self.datagrams() {
+        for fragments in self.fragment_tables() {
             // What is damaged is refused by each alike.
             records.iter().for_each(|record| {
                 let _ = fragments.restore(record);
@@ -401,6 +424,8 @@ fn keep_own(nf: &mut dyn Instance, leased: &Leased) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weir_packet::wire::Frame;
+    use weir_packet::{Depth, FlowHasher, parse};
 
     fn none_yet() -> More {
         let places = vec![Seq::default(); 3];
@@ -444,5 +469,43 @@ mod tests {
         more.take_over(&[7, 8, 9], &[(7, 40)], Some(7), 0b111);
         more.end_taken_over(&[7, 8, 9], &[8]);
         assert_eq!((more.sources, more.over), (0b101, 0b010));
+    }
+
+    /// A record of a table that has seen the first fragment of a datagram, of that flow, at that time.
+    fn record(id: u32, port: u16, ns: u64) -> Vec<u8> {
+        let mut table = FragmentTable::new(8, FlowHasher::new(1));
+        let frame = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).id(id).udp(port, 53);
+        let first = frame.payload(&[0; 80]).fragments(32).remove(0);
+        table.key(&first[..], &parse(&first[..], Depth::L4), ns);
+        let mut out = Vec::new();
+        table.save(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_services_know_of_datagrams_is_believed_before_what_nfs_say() {
+        let service = OpenDatagrams([record(1, 1000, 5), record(2, 2000, 6)].concat());
+        // Another flow for one that is known, though later; one that is not; and what is no record.
+        let nf = [record(1, 6666, u64::MAX), record(3, 3000, 1), vec![7; 30]].concat();
+        let merged = OpenDatagrams::merge(&[service], &[OpenDatagrams(nf)]);
+        let expected = [record(3, 3000, 1), record(1, 1000, 5), record(2, 2000, 6)].concat();
+        assert_eq!(merged, OpenDatagrams(expected));
+    }
+
+    #[test]
+    fn of_two_services_the_later_first_fragment_counts_and_each_datagram_is_there_once() {
+        let all = [record(1, 1000, 5), record(1, 1001, 9), record(1, 1000, 7)].map(OpenDatagrams);
+        assert_eq!(OpenDatagrams::merge(&all, &all), OpenDatagrams(record(1, 1001, 9)));
+    }
+
+    #[test]
+    fn a_flood_of_records_leaves_those_of_services_where_they_are() {
+        let service = OpenDatagrams(record(1, 1000, 5));
+        let flood = (2..3000).flat_map(|id| record(id, 6666, u64::MAX)).collect();
+        let flood = [OpenDatagrams(flood)];
+        let merged = OpenDatagrams::merge(&[service], &flood);
+        assert_eq!(merged.0.len(), OpenDatagrams::MOST * FragmentTable::RECORD);
+        assert_eq!(merged.0.get(..FragmentTable::RECORD), Some(&record(1, 1000, 5)[..]));
+        assert_eq!(OpenDatagrams::merge(&flood, &[]).0.len(), merged.0.len());
     }
 }

@@ -1,5 +1,5 @@
-//! The replica of what a segment's µNFs remember: records in memory that the worker's death does not take away, written
-//! before its packets go out.
+//! The replica of what a segment's µNFs remember, and of whose datagrams those are whose fragments it sends on: records in memory that the
+//! worker's death does not take away, written before its packets go out.
 //!
 //! A batch's packets are published behind the ledger's commit, and the number of the batch whose records count stands in
 //! the ledger. So nobody outside has seen what a flow's record does not say (output commit: NFActor §4.2); and a flow is written
@@ -15,6 +15,7 @@ use crate::job::Job;
 use crate::segment::{More, Segment};
 use crate::spec::ReplicateSpec;
 use crate::station::Station;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 use weir_mem::fault::{self, Step};
 use weir_mem::{PutError, ReplicaTable, Seq};
@@ -64,14 +65,6 @@ impl Part {
     }
 }
 
-/// Where it is written whose the datagrams are that have not come whole, of one that sends later fragments where their first went.
-struct Datagrams {
-    /// Its first slot.
-    first: u32,
-    /// Its slots.
-    slots: u32,
-}
-
 /// What was found of a predecessor.
 #[derive(Debug, Default)]
 pub(crate) struct Recovered {
@@ -93,8 +86,8 @@ pub(crate) struct Recovered {
 pub(crate) struct Replicator {
     table: ReplicaTable,
     shelf: Shelf,
-    /// In the order of [`Segment::datagrams`].
-    datagrams: Vec<Datagrams>,
+    /// The slots of each table that says whose the datagrams are that have not come whole: in the order of [`Segment::fragment_tables`].
+    fragments: Vec<Range<u32>>,
     parts: Vec<Part>,
     /// It was said that there is no room.
     complained: bool,
@@ -105,12 +98,12 @@ impl Replicator {
     /// For those µNFs of a segment that are to be replicated, and for what fragments are sent by; `None` when there is neither. Each is
     /// told to note what changes.
     pub(crate) fn new(table: ReplicaTable, segment: &mut Segment) -> Option<Self> {
-        let (mut parts, mut datagrams, mut first) = (Vec::new(), Vec::new(), shelf::SLOTS);
-        for fragments in segment.datagrams() {
-            fragments.follow();
-            let slots = u32::try_from(fragments.capacity()).unwrap_or(0);
-            datagrams.push(Datagrams { first, slots });
-            first = first.saturating_add(slots);
+        let (mut parts, mut fragments, mut first) = (Vec::new(), Vec::new(), shelf::SLOTS);
+        for table in segment.fragment_tables() {
+            table.follow();
+            let end = first.saturating_add(u32::try_from(table.capacity()).unwrap_or(0));
+            fragments.push(first..end);
+            first = end;
         }
         for (node, n) in segment.nodes.iter_mut().enumerate() {
             let Some((pace, nf)) = n.replicate.zip(n.nf.as_mut()).filter(|(_, nf)| nf.has_pieces())
@@ -130,8 +123,8 @@ impl Replicator {
         }
         let (complained, notice) = (false, None);
         let shelf = Shelf::new();
-        let any = !parts.is_empty() || !datagrams.is_empty();
-        any.then_some(Replicator { table, shelf, datagrams, parts, complained, notice })
+        let any = !parts.is_empty() || !fragments.is_empty();
+        any.then_some(Replicator { table, shelf, fragments, parts, complained, notice })
     }
 
     /// True when some µNF is replicated, with its flows if it has any.
@@ -144,18 +137,16 @@ impl Replicator {
         let start = Instant::now();
         let mut all = Recovered::default();
         let (mut why, parts, shelf) = (None, &self.parts, &mut self.shelf);
-        let datagrams = &self.datagrams;
+        let fragments = &self.fragments;
         let found = self.table.reopen(committed, |slot, record| {
             if slot < shelf::SLOTS {
                 return shelf.read(slot, record);
             }
-            if let Some(at) =
-                datagrams.iter().position(|own| slot.wrapping_sub(own.first) < own.slots)
-            {
-                let place = slot.wrapping_sub(datagrams.get(at).map_or(0, |own| own.first));
-                let fragments = segment.datagrams().nth(at);
-                let known = fragments.zip(record.as_array());
-                return known.is_some_and(|(table, record)| table.restore_at(place, record));
+            let own = fragments.iter().enumerate().find(|(_, own)| own.contains(&slot));
+            if let Some((at, own)) = own {
+                let place = slot.wrapping_sub(own.start);
+                let table = segment.fragment_tables().nth(at).zip(record.as_array());
+                return table.is_some_and(|(table, record)| table.restore_at(place, record));
             }
             let at = parts.partition_point(|part| part.first <= slot);
             let part = at.checked_sub(1).and_then(|at| parts.get(at));
@@ -186,6 +177,8 @@ impl Replicator {
                 }
             }
         });
+        // What was read need not be written again.
+        segment.fragment_tables().for_each(|table| table.take_changes(|_, _| {}));
         all.kept = self.shelf.found();
         (all.refused, all.took) = (found.refused, start.elapsed());
         if found.refused > 0 {
@@ -244,11 +237,11 @@ impl Replicator {
                 }
             });
         }
-        for (own, fragments) in self.datagrams.iter().zip(segment.datagrams()) {
+        for (own, fragments) in self.fragments.iter().zip(segment.fragment_tables()) {
             let table = &mut self.table;
             fragments.take_changes(|place, record| {
                 any = true;
-                let slot = own.first.saturating_add(place);
+                let slot = own.start.saturating_add(place);
                 // What is out of date must not be believed.
                 if table.put(slot, record, batch).is_err() {
                     table.clear(slot, batch);
@@ -342,10 +335,11 @@ impl Job {
             let mut found = replicator.recover(&mut self.segment, committed);
             self.warnings.append(&mut found.warnings);
             has = std::mem::take(&mut found.shared);
-            if let Some(moves) = &mut self.moves {
+            let has_nfs = replicator.has_nfs();
+            // Who replicates no NF keeps no migrations: what stands there was written by nobody sound.
+            if let Some(moves) = self.moves.as_mut().filter(|_| has_nfs) {
                 self.warnings.extend(moves.resume(&found.kept));
             }
-            let has_nfs = replicator.has_nfs();
             // It died before it had taken over what the generation before had handed on.
             let handed = station.handover.as_ref().filter(|_| committed == 0);
             if let Some(Handed::All(states, datagrams)) = handed.and_then(handover::read) {

@@ -467,7 +467,7 @@ impl Segment {
 
     /// Whose the datagrams are that have not come whole, of each that sends later fragments where their first went: always in the
     /// same order.
-    pub(crate) fn datagrams(&mut self) -> impl Iterator<Item = &mut FragmentTable> {
+    pub(crate) fn fragment_tables(&mut self) -> impl Iterator<Item = &mut FragmentTable> {
         let picks = self.picks.iter_mut().map(|(_, pick)| pick.fragments());
         self.balances.fragments().chain(picks)
     }

@@ -133,6 +133,18 @@ pub enum SpreadSpec {
     },
 }
 
+impl SpreadSpec {
+    /// True when ports decide, which later fragments have not.
+    #[must_use]
+    pub fn asks_ports(self) -> bool {
+        match self {
+            SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Source => false,
+            SpreadSpec::Tuple | SpreadSpec::Flow | SpreadSpec::Ends => true,
+            SpreadSpec::Fields { ports, .. } => ports.0 || ports.1,
+        }
+    }
+}
+
 /// A worker's part in a crew: those who move flows among the instances of an NF, or of several that are one segment's replicas.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CrewSpec {

@@ -167,8 +167,8 @@ struct Worker<'a> {
     idle: Idle,
     real_time: bool,
     next: Option<Box<Next>>,
-    /// The memory that it went over from. Unmapping takes as long as a batch or more, so it waits for a rest.
-    before: Option<Box<Station>>,
+    /// The memory that it went over from, its replica among it. Unmapping takes as long as a batch or more, so it waits for a rest.
+    before: Option<Box<(Station, Job)>>,
     #[cfg(feature = "attacks")]
     attack: Option<Attack>,
 }
@@ -409,8 +409,9 @@ impl Worker<'_> {
         station.reload();
         let job = self.job.succeed(&spec, &mut station, segment).ok_or(WorkerError::NoNext)?;
         let before = std::mem::replace(&mut self.station, station);
-        (self.job, self.idle) = (job, Idle::new(&spec.schedule, self.real_time));
-        self.before = Some(Box::new(before));
+        let gone = std::mem::replace(&mut self.job, job);
+        self.idle = Idle::new(&spec.schedule, self.real_time);
+        self.before = Some(Box::new((before, gone)));
         fault::step(Step::CarriedOver);
         self.job.take_datagrams(&mut self.station);
         self.begin()?;

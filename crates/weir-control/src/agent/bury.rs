@@ -223,7 +223,8 @@ impl Agent {
     fn forget(&mut self, w: usize, why: &str) {
         self.workers[w].crashes = 0;
         let (kept, replica) = (self.memory.clear_kept(w), self.memory.clear_replica(w));
-        if kept || replica {
+        // Of a service it was whose datagrams had not come whole.
+        if (kept || replica) && self.setup.workers[w].runs_nfs() {
             self.workers[w].forgotten += 1;
             let name = &self.setup.workers[w].name;
             let text = format!("what the NFs of {name} remembered is dropped, {why}");

@@ -81,10 +81,10 @@ impl<F: FlowState> FlowTable<F> {
     ///
     /// # Errors
     /// When a state has no serialised form; `out` is then as it was.
-    pub fn save(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    pub fn save(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let start = out.len();
         write_versions::<F>(out);
-        self.save_fragments(now_ns, out);
+        self.save_fragments(out);
         write_len(self.len(), out);
         let mut from = Some(0);
         while let Some(at) = from {

@@ -11,15 +11,15 @@ const MOST: usize = 16;
 impl<F: FlowState> FlowTable<F> {
     /// Writes down the records alone.
     pub(crate) fn save_datagrams(&self, out: &mut Vec<u8>) {
-        self.fragments.iter().for_each(|table| table.save_all(out));
+        self.fragments.iter().for_each(|table| table.save(out));
     }
 
     /// Writes those of all flows down.
-    pub(super) fn save_fragments(&self, now_ns: u64, out: &mut Vec<u8>) {
+    pub(super) fn save_fragments(&self, out: &mut Vec<u8>) {
         let fragments = out.len();
         write_len(0, out);
         if let Some(table) = &self.fragments {
-            table.save(now_ns, out);
+            table.save(out);
             let count = (out.len() - fragments - 4) / FragmentTable::RECORD;
             let place = out.get_mut(fragments..).and_then(|o| o.first_chunk_mut());
             place.into_iter().for_each(|p| *p = (count as u32).to_le_bytes());

@@ -180,14 +180,14 @@ impl<F: FlowState> FlowTable<F> {
     ///
     /// # Errors
     /// As [`FlowTable::precopy`].
-    pub fn save_rest(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    pub fn save_rest(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let start = out.len();
-        self.write_rest(now_ns, out).inspect_err(|_| out.truncate(start))
+        self.write_rest(out).inspect_err(|_| out.truncate(start))
     }
 
-    fn write_rest(&self, now_ns: u64, out: &mut Vec<u8>) -> Result<(), SaveError> {
+    fn write_rest(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let Some(copying) = &self.notes.copying else { return Ok(()) };
-        self.save_fragments(now_ns, out);
+        self.save_fragments(out);
         write_head::<F>(copying, out);
         let count = out.len();
         write_len(0, out);

@@ -69,8 +69,6 @@ pub struct FragmentTable {
     clock: u64,
     /// How many datagrams are remembered, by the hash of their flow and of each of its ends.
     counts: Vec<u16>,
-    /// The latest packet's time.
-    now: u64,
     /// Places that have been written since they were asked for; `None`: nobody asks.
     changed: Option<Vec<u32>>,
 }
@@ -84,12 +82,11 @@ impl FragmentTable {
             buckets: vec![[None; WAYS]; count],
             clock: 0,
             counts: vec![0; COUNTS],
-            now: 0,
             changed: None,
         }
     }
 
-    /// From now on it is noted what changes, for [`FragmentTable::take_changes`], which is to be called after each batch.
+    /// From now on it is noted which places change, for [`FragmentTable::take_changes`].
     pub fn follow(&mut self) {
         self.changed.get_or_insert_with(Vec::new);
     }
@@ -151,18 +148,12 @@ impl FragmentTable {
         Some(own)
     }
 
-    /// Writes down what is remembered and has not run out by `now`, the one used longest ago first:
-    /// [`FragmentTable::RECORD`] bytes for each datagram, little-endian.
-    pub fn save(&self, now: u64, out: &mut Vec<u8>) {
-        let all = self.buckets.iter().flatten().flatten();
-        let mut alive: Vec<&Entry> = all.filter(|entry| entry.is_alive(now)).collect();
-        alive.sort_by_key(|entry| entry.used);
-        alive.into_iter().for_each(|entry| entry.write(out));
-    }
-
-    /// The same as of the latest first fragment.
-    pub fn save_all(&self, out: &mut Vec<u8>) {
-        self.save(self.now, out);
+    /// Writes down what is remembered, the one used longest ago first: [`FragmentTable::RECORD`] bytes for each datagram, little-endian. What
+    /// has run out is among it, as it depends on whose clock that is: packets of several captures may have their own.
+    pub fn save(&self, out: &mut Vec<u8>) {
+        let mut all: Vec<&Entry> = self.buckets.iter().flatten().flatten().collect();
+        all.sort_by_key(|entry| entry.used);
+        all.into_iter().for_each(|entry| entry.write(out));
     }
 
     /// Writes down the same of the flow that has these `keys`, of the datagrams that were used last `most` at most; how many it
@@ -177,9 +168,7 @@ impl FragmentTable {
             return 0;
         }
         let all = self.buckets.iter().flatten().flatten();
-        let is_own = |entry: &&Entry| {
-            entry.is_alive(self.now) && keys.clone().any(|key| key.covers(&entry.flow.0))
-        };
+        let is_own = |entry: &&Entry| keys.clone().any(|key| key.covers(&entry.flow.0));
         let mut own: Vec<&Entry> = all.filter(is_own).collect();
         own.sort_by_key(|entry| entry.used);
         let last = own.get(own.len().saturating_sub(most)..).unwrap_or_default();
@@ -224,21 +213,18 @@ impl FragmentTable {
     #[must_use]
     pub fn restore(&mut self, record: &[u8; Self::RECORD]) -> bool {
         let Some(entry) = Self::read(record) else { return false };
-        // What is older than what is here makes none of it look old.
-        self.now = self.now.max(entry.born);
-        self.insert(entry, self.now);
+        self.insert(entry, None);
         true
     }
 
     /// Puts one datagram where a table of the same size and hasher had it ([`FragmentTable::take_changes`]); false, and nothing has
-    /// changed, when it could not have stood there.
+    /// changed, when it could not have stood there. Which were used longest ago is not known then: those that are put first count as such.
     #[must_use]
     pub fn restore_at(&mut self, place: u32, record: &[u8; Self::RECORD]) -> bool {
         let Some(entry) = Self::read(record) else { return false };
         if self.index(&entry.datagram) != place as usize / WAYS {
             return false;
         }
-        self.now = self.now.max(entry.born);
         self.clock = self.clock.wrapping_add(1);
         self.put(place as usize, Entry { used: self.clock, ..entry });
         true
@@ -265,6 +251,12 @@ impl FragmentTable {
         let direction = if *down == 1 { Direction::Down } else { Direction::Up };
         let flow = (FlowKey::from_bytes(key)?, direction);
         Some(Entry { datagram, flow, born: u64::from_le_bytes(*born), used: 0 })
+    }
+
+    /// Which datagram one that [`FragmentTable::save`] wrote is: as bytes, alike for the same.
+    #[must_use]
+    pub fn datagram_of(record: &[u8; Self::RECORD]) -> &[u8] {
+        record.get(..46).unwrap_or_default()
     }
 
     /// Packet time, in nanoseconds, of the first fragment of one that [`FragmentTable::save`] wrote.
@@ -299,11 +291,11 @@ impl FragmentTable {
     }
 
     fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
-        self.now = now;
-        self.insert(Entry { datagram, flow, born: now, used: 0 }, now);
+        self.insert(Entry { datagram, flow, born: now, used: 0 }, Some(now));
     }
 
-    fn insert(&mut self, entry: Entry, now: u64) {
+    /// `now`: by it others have run out; without it none has.
+    fn insert(&mut self, entry: Entry, now: Option<u64>) {
         self.clock = self.clock.wrapping_add(1);
         let entry = Entry { used: self.clock, ..entry };
         let (datagram, index) = (entry.datagram, self.index(&entry.datagram));
@@ -311,7 +303,8 @@ impl FragmentTable {
         let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
         let oldest = || {
             let age = |slot: &Option<Entry>| {
-                slot.filter(|old| old.is_alive(now)).map_or(0, |old| old.used)
+                let counts = |old: &Entry| now.is_none_or(|now| old.is_alive(now));
+                slot.filter(counts).map_or(0, |old| old.used)
             };
             bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
         };
@@ -330,6 +323,11 @@ impl FragmentTable {
             self.count(&before.flow.0, false);
         }
         if let Some(changed) = &mut self.changed {
+            // Each place need be there but once, should nobody ask for long.
+            if changed.len() >= 2 * WAYS * self.buckets.len() {
+                changed.sort_unstable();
+                changed.dedup();
+            }
             changed.push(place as u32);
         }
     }

@@ -9,7 +9,7 @@ use crate::setup::WorkerSetup;
 use crate::voice::shortened;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use weir_runtime::handover::{Datagrams, Handed, NfState};
+use weir_runtime::handover::{Handed, NfState, OpenDatagrams};
 use weir_runtime::spec::{EndSpec, Handing, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
@@ -265,7 +265,7 @@ impl Agent {
         self.finish_precopy(next)?;
         let mut known = Known::new();
         // By name of the trust domain: nobody has to believe another domain's workers.
-        let mut open: BTreeMap<&str, Vec<Datagrams>> = BTreeMap::new();
+        let mut open: BTreeMap<&str, [Vec<OpenDatagrams>; 2]> = BTreeMap::new();
         let hands_over = |w: &usize| {
             let setup = &self.setup.workers[*w];
             setup.runs_nfs() || setup.follows_fragments(&self.setup.groups)
@@ -301,8 +301,13 @@ impl Agent {
                 let worker = self.setup.workers[w].name.clone();
                 return Err(RelinkError::State { worker, why });
             }
-            let domain = self.setup.domains[self.setup.workers[w].domain].as_str();
-            open.entry(domain).or_default().push(datagrams);
+            let setup = &self.setup.workers[w];
+            let [services, others] = open.entry(&self.setup.domains[setup.domain]).or_default();
+            if setup.runs_nfs() {
+                others.push(datagrams)
+            } else {
+                services.push(datagrams)
+            }
             for state in states {
                 let key = (state.name.clone(), state.kind.clone());
                 known.entry(key).or_default().push((w, state));
@@ -318,9 +323,11 @@ impl Agent {
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
-        let merged = |(domain, all)| (domain, Datagrams::merge(all));
-        let open: BTreeMap<&str, Datagrams> = open.into_iter().map(merged).collect();
-        let (mut takers, none) = (Vec::new(), Datagrams::default());
+        let open: BTreeMap<&str, OpenDatagrams> = open
+            .into_iter()
+            .map(|(domain, [services, others])| (domain, OpenDatagrams::merge(&services, &others)))
+            .collect();
+        let (mut takers, none) = (Vec::new(), OpenDatagrams::default());
         for (w, states) in shares.iter().enumerate() {
             let setup = &to.setup.workers[w];
             let follows = setup.follows_fragments(&to.setup.groups);

@@ -12,6 +12,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// Downloads at the same time, and inner hosts that they are of.
 const DOWNLOADS: usize = 1000;
@@ -228,11 +229,17 @@ fn a_thousand_downloads_survive_the_death_of_every_replica_of_firewall_and_trans
     assert!(fw > 0 && nat > 0, "{reports:#?}");
 }
 
-/// Has flows moved; how many were.
-fn move_all(socket: &Path, nf: &str, to: u32) -> u64 {
+/// Orders flows to be moved.
+fn order_all(socket: &Path, nf: &str, to: u32) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     command.args(["flow", "move", nf, "--all", "--to", &to.to_string(), "--json"]);
-    let output = command.arg("--control").arg(socket).output().unwrap();
+    command.arg("--control").arg(socket);
+    command
+}
+
+/// Has flows moved; how many were.
+fn move_all(socket: &Path, nf: &str, to: u32) -> u64 {
+    let output = order_all(socket, nf, to).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{nf} to {to}: {said}");
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -270,4 +277,51 @@ fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_firewall_and_t
     let nat = nat["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "nat").unwrap();
     let lost = ["no_port", "fragments"].map(|what| nat["report"][what].as_u64().unwrap());
     assert_eq!(lost, [0, 0], "{nat:#}");
+}
+
+#[test]
+fn a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_firewall_and_translator() {
+    if skipped("a_thousand_downloads_survive_deaths_in_the_middle_of_migrations") {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (scratch, site) = (Scratch::new("nat-moves-deaths"), Site::new());
+    let (_nginx, page) = page(&site, &scratch);
+    let args = ["--replicate", "NF=batch", "--patience", "20"];
+    let mut chain = Chain::start(&site, &scratch, &args);
+    let (mut deaths, mut faults, mut both) = (0, Vec::new(), [0, 0]);
+    // Who dies: who gives flows away, who gets them, and who divides packets.
+    while deaths < 12 && faults.is_empty() {
+        let mut curls = site.download(&scratch);
+        wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
+        while deaths < 12 && is_under_way(&mut curls) {
+            let (nf, (run, socket)) = match deaths % 2 {
+                0 => ("fw", &mut chain.fw),
+                _ => ("nat", &mut chain.nat),
+            };
+            let to = deaths / 6 % 2 + 1;
+            let who = match deaths / 2 % 3 {
+                0 => format!("{nf}#{}", 3 - to),
+                1 => format!("{nf}#{to}"),
+                _ => "rx:lan".to_owned(),
+            };
+            let mut order = order_all(socket, nf, to);
+            let order = order.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            // Some are asked sooner, some later.
+            std::thread::sleep(Duration::from_millis(u64::from(deaths) * 3));
+            kill_process(run.workers()[&who], Signal::KILL).unwrap();
+            let again = format!("worker {who} runs again after ");
+            run.wait_for_line("the successor", |line| line.contains(&again));
+            // Whether or not all have gone: it may say that somebody died meanwhile.
+            let said: Value =
+                serde_json::from_slice(&order.wait_with_output().unwrap().stdout).unwrap();
+            both[usize::from(nf == "nat")] += said["moved"]["flows"].as_u64().unwrap_or(0);
+            deaths += u32::from(is_under_way(&mut curls));
+        }
+        faults = site.faults(&scratch, curls, &page);
+    }
+    let reports = chain.finish();
+    println!("{deaths} deaths, {both:?} flows of firewall and translator moved beside them");
+    assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
+    assert!(both.iter().all(|flows| *flows > 0), "{both:?}");
 }

@@ -1,7 +1,9 @@
 //! The reports of a graph's generations as one.
 
 use crate::census::Census;
+use crate::instances::InstanceReport;
 use crate::report::{Balance, EdgeReport, NodeReport, Report, VnfReport, WorkerReport};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 impl Report {
@@ -61,9 +63,37 @@ fn add_node(nodes: &mut Vec<NodeReport>, earlier: NodeReport) {
     own.packets = own.packets.wrapping_add(earlier.packets);
     own.bytes = own.bytes.wrapping_add(earlier.bytes);
     own.ns_per_packet = own.ns_per_packet.or(earlier.ns_per_packet);
+    // Also of one that was alone then.
+    let mut instances = earlier.instances;
+    if instances.is_empty() && !own.instances.is_empty() {
+        instances.push(InstanceReport {
+            worker: earlier.worker,
+            packets: earlier.packets,
+            bytes: earlier.bytes,
+            drops: earlier.drops.clone(),
+            ns_per_packet: earlier.ns_per_packet,
+            report: Value::Null,
+        });
+    }
+    if !own.instances.is_empty() {
+        instances.into_iter().for_each(|instance| add_instance(&mut own.instances, instance));
+    }
     add_drops(&mut own.drops, earlier.drops);
     if own.kind == "rx" {
         crate::early::add(&mut own.report, earlier.report);
+    }
+}
+
+fn add_instance(instances: &mut Vec<InstanceReport>, earlier: InstanceReport) {
+    match instances.iter_mut().find(|own| own.worker == earlier.worker) {
+        Some(own) => {
+            own.packets = own.packets.wrapping_add(earlier.packets);
+            own.bytes = own.bytes.wrapping_add(earlier.bytes);
+            own.ns_per_packet = own.ns_per_packet.or(earlier.ns_per_packet);
+            add_drops(&mut own.drops, earlier.drops);
+        }
+        // What it remembered is in the others' reports.
+        None => instances.push(InstanceReport { report: Value::Null, ..earlier }),
     }
 }
 

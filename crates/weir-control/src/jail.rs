@@ -9,10 +9,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal, setrlimit};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 use seccompiler::BpfProgram;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use weir_mem::realtime::WORKER_PRIORITY;
 use weir_runtime::sandbox::{self, SandboxError};
 
@@ -115,9 +116,9 @@ impl Jail {
         let filter = sandbox::starting()?;
         // Workers of the same user (where there is no other) must not read the agent's memory.
         let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-        let Permitted { user, network, bounded } = try_out(options.user);
+        let Permitted { user, network, bounded } = permitted(options.user);
         let root = rustix::process::geteuid().is_root();
-        let (memory, network) = (options.memory, network.map(Arc::new));
+        let memory = options.memory;
         Ok(Jail { filter, user, root, memory, bounded, network })
     }
 
@@ -251,11 +252,19 @@ impl Jail {
 }
 
 /// What the agent may do for its workers.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Permitted {
     user: Option<u32>,
-    network: Option<OwnedFd>,
+    network: Option<Arc<OwnedFd>>,
     bounded: bool,
+}
+
+/// What is permitted for workers of this user, as it was found out the first time: to make a network namespace takes seconds while the
+/// kernel takes others apart, for which a graph that is changed must not wait.
+fn permitted(user: u32) -> Permitted {
+    static FOUND: Mutex<BTreeMap<u32, Permitted>> = Mutex::new(BTreeMap::new());
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    found.entry(user).or_insert_with(|| try_out(user)).clone()
 }
 
 /// Becomes the workers' user, in a thread that ends then: the kernel keeps users, namespaces and capabilities per
@@ -263,7 +272,7 @@ struct Permitted {
 fn try_out(user: u32) -> Permitted {
     let root = rustix::process::geteuid().is_root();
     let tried = std::thread::Builder::new().spawn(move || {
-        let network = if root { own_network().ok() } else { None };
+        let network = if root { own_network().ok().map(Arc::new) } else { None };
         let bounded = sandbox::bound_capabilities().is_ok();
         let user = Some(user).filter(|user| root && sandbox::become_user(*user).is_ok());
         Permitted { user, network, bounded }

@@ -49,6 +49,17 @@ pub enum WiringError {
         /// The policy's name for it.
         name: String,
     },
+    /// The same, of a port that has another device.
+    #[error(
+        "packets leave by port {port} (`{name}`), bound to a device that sends nothing: bind an interface (afp:, tap:), or a capture to read and one to write \
+         (--bind {port}=pcap:rx=FILE,tx=FILE), or let them leave by a port of their own"
+    )]
+    SendsNothing {
+        /// The number.
+        port: u16,
+        /// The policy's name for it.
+        name: String,
+    },
     /// No port has a device that receives.
     #[error(
         "no packets come in: bind a port that the policy receives by ({ports}) to afp:INTERFACE, pcap:rx=FILE or gen:..."
@@ -274,7 +285,11 @@ pub fn wire(
                     let tells = !plan.segments.iter().any(received);
                     EndSpec::Tx { device: device.clone(), port, nanoseconds, tells }
                 }
-                _ => {
+                Some(_) => {
+                    let name = port_name(plan, segment);
+                    return Err(WiringError::SendsNothing { port, name });
+                }
+                None => {
                     let name = port_name(plan, segment);
                     return Err(WiringError::Unbound { port, name });
                 }

@@ -173,12 +173,47 @@ fn what_was_read_back_is_written_down_again_as_it_was() {
 }
 
 #[test]
+fn a_datagram_that_has_come_whole_gives_room_and_is_not_written_down() {
+    for frame in [Frame::ipv4(A4, B4), Frame::ipv6(A6, B6), Frame::ipv4(A4, B4).vlan(6)] {
+        let pieces =
+            |id: u32| frame.id(id).udp(1000 + id as u16, 80).payload(&[0; 80]).fragments(32);
+        let mut table = table(8);
+        table.follow();
+        let open = hash(&mut table, &pieces(0)[0], 0);
+        let changes = |table: &mut FragmentTable| {
+            let mut all = Vec::new();
+            table.take_changes(|_, record| all.push(record.is_some()));
+            all
+        };
+        assert_eq!(changes(&mut table), [true]);
+        // The last one comes before the one in the middle.
+        for at in [0, 2] {
+            hash(&mut table, &pieces(1)[at], 1);
+        }
+        assert_eq!(changes(&mut table), [true]);
+        let first = hash(&mut table, &pieces(1)[1], 1);
+        assert_eq!(changes(&mut table), [false], "it is whole");
+        assert_eq!(hash(&mut table, &pieces(1)[1], 1), first, "what comes twice is known yet");
+        let mut saved = Vec::new();
+        table.save(&mut saved);
+        assert_eq!(saved.len(), FragmentTable::RECORD);
+        // More than there is room for, which come whole one after the other: the open one stays.
+        for id in 2..50 {
+            for piece in pieces(id) {
+                hash(&mut table, &piece, 1);
+            }
+        }
+        assert_eq!(hash(&mut table, &pieces(0)[1], 2), open);
+    }
+}
+
+#[test]
 fn what_could_not_have_stood_in_a_place_is_refused_there() {
     let mut first = table(64);
     first.follow();
     hash(&mut first, &pieces(1)[0], 0);
     let mut kept = Vec::new();
-    first.take_changes(|place, record| kept.push((place, *record)));
+    first.take_changes(|place, record| kept.push((place, *record.unwrap())));
     let [(place, record)] = kept[..] else { panic!("{} changes", kept.len()) };
     let mut second = table(64);
     assert!(!second.restore_at(place ^ 8, &record), "another bucket");
@@ -188,6 +223,43 @@ fn what_could_not_have_stood_in_a_place_is_refused_there() {
     assert_ne!(hash(&mut second, &pieces(1)[1], 1), hash(&mut first, &pieces(1)[1], 1));
     assert!(second.restore_at(place, &record));
     assert_eq!(hash(&mut second, &pieces(1)[1], 1), hash(&mut first, &pieces(1)[1], 1));
+}
+
+#[test]
+fn of_what_is_read_back_those_stay_that_began_last_in_whatever_order_they_come() {
+    let mut first = table(8);
+    for id in 0..8 {
+        hash(&mut first, &pieces(id)[0], 100 + u64::from(id));
+    }
+    let mut second = table(8);
+    for id in 8..16 {
+        hash(&mut second, &pieces(id)[0], 10 + u64::from(id));
+    }
+    let records = |table: &FragmentTable| {
+        let mut all = Vec::new();
+        table.save(&mut all);
+        all
+    };
+    let (later, earlier) = (records(&first), records(&second));
+    for order in [[&later, &earlier], [&earlier, &later]] {
+        let mut both = table(8);
+        for records in order {
+            let (records, _) = records.as_chunks();
+            assert!(records.iter().all(|record| both.restore(record)));
+        }
+        for id in 0..8 {
+            assert_eq!(hash(&mut both, &pieces(id)[1], 110), hash(&mut first, &pieces(id)[1], 110));
+        }
+    }
+    // One's own come before others', whenever those began.
+    let mut own = table(8);
+    let (records, _) = later.as_chunks();
+    assert!(records.iter().all(|record| own.restore(record)));
+    let (records, _) = earlier.as_chunks();
+    assert!(records.iter().all(|record| own.restore_own(record)));
+    for id in 8..16 {
+        assert_eq!(hash(&mut own, &pieces(id)[1], 110), hash(&mut second, &pieces(id)[1], 110));
+    }
 }
 
 proptest! {
@@ -206,20 +278,27 @@ proptest! {
                 hash(&mut first, &pieces(id)[piece], now);
             }
             first.take_changes(|place, record| {
-                kept.insert(place, *record);
+                match record {
+                    Some(record) => drop(kept.insert(place, *record)),
+                    None => drop(kept.remove(&place)),
+                }
             });
             first.take_changes(|_, _| panic!("it was taken"));
             let mut second = table(16);
+            second.follow();
             for (place, record) in &kept {
                 prop_assert!(second.restore_at(*place, record));
             }
-            // To look changes what is used longest ago: of copies, which both are.
-            for id in 0..40 {
-                prop_assert_eq!(
-                    hash(&mut second, &pieces(id)[1], now),
-                    hash(&mut first, &pieces(id)[1], now)
-                );
-            }
+            second.is_restored();
+            second.take_changes(|_, _| panic!("it was there"));
+            let records = |table: &FragmentTable| {
+                let mut all = Vec::new();
+                table.save(&mut all);
+                let mut all: Vec<_> = all.as_chunks::<{ FragmentTable::RECORD }>().0.to_vec();
+                all.sort_unstable();
+                all
+            };
+            prop_assert_eq!(records(&second), records(&first));
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct NfState {
     pub flows: Vec<u8>,
     /// Of flows only what was not copied before: as `Precopy::save_rest` writes it.
     pub rest: bool,
+    /// How many flows it has, copied before or not.
+    pub count: u64,
     /// Policy ports of the sources whose end it is to be told of, as packets of them have come; and the place of
     /// the last of each.
     pub ports: Vec<(u16, u64)>,
@@ -61,6 +63,7 @@ impl NfState {
             shared: Vec::new(),
             flows: Vec::new(),
             rest: false,
+            count: 0,
             ports: Vec::new(),
             last: None,
             placed: None,
@@ -91,23 +94,31 @@ pub struct NfFlows {
 /// Whose the datagrams are that have not come whole: records of [`FragmentTable::save`], one behind the other. Whoever sends later fragments
 /// where their first went may go on from what any other knew of them. A change of the graph does not fail for want of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenDatagrams(#[serde(with = "serde_bytes")] pub Vec<u8>);
+pub struct OpenDatagrams {
+    /// As who sends them on knows by himself; for the next generation, who had his name.
+    #[serde(with = "serde_bytes")]
+    pub own: Vec<u8>,
+    /// As others know: a worker's µNFs; for the next generation, all of its trust domain.
+    #[serde(with = "serde_bytes")]
+    pub others: Vec<u8>,
+}
 
 impl OpenDatagrams {
-    /// Most of them that are handed on, as many as a table remembers: reading takes of the pause.
+    /// Most that all together know and each is given, as many as a table remembers: reading takes of the pause.
     pub const MOST: usize = 1024;
 
-    /// What several workers know, each datagram once. `services` run no µNF, and are believed before `others`, who only add what those do not
-    /// know; of one's records the last count, should there be too many.
+    /// What several know, each datagram once, of those that were written last. `services` run no µNF, and are believed before `others`, who
+    /// only add what those do not know.
     #[must_use]
-    pub fn merge(services: &[OpenDatagrams], others: &[OpenDatagrams]) -> Self {
+    pub fn merge(services: &[&[u8]], others: &[&[u8]]) -> Vec<u8> {
         let mut merged: BTreeMap<&[u8], &[u8; FragmentTable::RECORD]> = BTreeMap::new();
         for (all, believed) in [(services, true), (others, false)] {
-            let records = all.iter().flat_map(|one| {
-                let (records, _) = one.0.as_chunks::<{ FragmentTable::RECORD }>();
-                records.iter().rev().take(Self::MOST)
-            });
-            for record in records {
+            let all: Vec<_> =
+                all.iter().map(|one| one.as_chunks::<{ FragmentTable::RECORD }>().0).collect();
+            // In turn, so that nobody's many leave no room for another's few.
+            let in_turn = (1..=Self::MOST)
+                .flat_map(|n| all.iter().filter_map(move |one| one.get(one.len().checked_sub(n)?)));
+            for record in in_turn {
                 let is_full = merged.len() >= Self::MOST;
                 match merged.entry(FragmentTable::datagram_of(record)) {
                     Entry::Vacant(free) if !is_full => drop(free.insert(record)),
@@ -123,7 +134,7 @@ impl OpenDatagrams {
         }
         let mut records: Vec<_> = merged.into_values().collect();
         records.sort_unstable_by_key(|record| FragmentTable::born(record));
-        OpenDatagrams(records.into_iter().flatten().copied().collect())
+        records.into_iter().flatten().copied().collect()
     }
 }
 
@@ -198,19 +209,26 @@ impl Segment {
     /// Whose the datagrams are that have not come whole, as who sends them on knows, and as µNFs do: their packets may not have been divided.
     pub(crate) fn save_datagrams(&mut self) -> OpenDatagrams {
         let mut all = OpenDatagrams::default();
-        self.fragment_tables().for_each(|fragments| fragments.save(&mut all.0));
-        self.nodes.iter().flat_map(|node| &node.nf).for_each(|nf| nf.save_datagrams(&mut all.0));
+        self.fragment_tables().for_each(|fragments| fragments.save(&mut all.own));
+        self.nodes
+            .iter()
+            .flat_map(|node| &node.nf)
+            .for_each(|nf| nf.save_datagrams(&mut all.others));
         all
     }
 
     /// Goes on from what others knew of datagrams that have not come whole. What is no record of one is passed over: its
     /// fragments go by their addresses.
     pub(crate) fn restore_datagrams(&mut self, known: &OpenDatagrams) {
-        let (records, _) = known.0.as_chunks::<{ FragmentTable::RECORD }>();
+        let (others, _) = known.others.as_chunks::<{ FragmentTable::RECORD }>();
+        let (own, _) = known.own.as_chunks::<{ FragmentTable::RECORD }>();
         for fragments in self.fragment_tables() {
             // What is damaged is refused by each alike.
-            records.iter().for_each(|record| {
+            others.iter().for_each(|record| {
                 let _ = fragments.restore(record);
+            });
+            own.iter().for_each(|record| {
+                let _ = fragments.restore_own(record);
             });
         }
     }
@@ -253,7 +271,8 @@ impl Segment {
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
                 let none = NfState::nothing(&node.name, nf.descriptor().name);
-                all.push(NfState { shared, flows, rest, ports, last, over, ..none });
+                let count = nf.flows().0 as u64;
+                all.push(NfState { shared, flows, rest, count, ports, last, over, ..none });
             }
         }
         Ok(all)
@@ -484,28 +503,30 @@ mod tests {
 
     #[test]
     fn what_services_know_of_datagrams_is_believed_before_what_nfs_say() {
-        let service = OpenDatagrams([record(1, 1000, 5), record(2, 2000, 6)].concat());
+        let service = [record(1, 1000, 5), record(2, 2000, 6)].concat();
         // Another flow for one that is known, though later; one that is not; and what is no record.
         let nf = [record(1, 6666, u64::MAX), record(3, 3000, 1), vec![7; 30]].concat();
-        let merged = OpenDatagrams::merge(&[service], &[OpenDatagrams(nf)]);
         let expected = [record(3, 3000, 1), record(1, 1000, 5), record(2, 2000, 6)].concat();
-        assert_eq!(merged, OpenDatagrams(expected));
+        assert_eq!(OpenDatagrams::merge(&[&service], &[&nf]), expected);
     }
 
     #[test]
     fn of_two_services_the_later_first_fragment_counts_and_each_datagram_is_there_once() {
-        let all = [record(1, 1000, 5), record(1, 1001, 9), record(1, 1000, 7)].map(OpenDatagrams);
-        assert_eq!(OpenDatagrams::merge(&all, &all), OpenDatagrams(record(1, 1001, 9)));
+        let all = [record(1, 1000, 5), record(1, 1001, 9), record(1, 1000, 7)];
+        let all = all.each_ref().map(Vec::as_slice);
+        assert_eq!(OpenDatagrams::merge(&all, &all), record(1, 1001, 9));
     }
 
     #[test]
-    fn a_flood_of_records_leaves_those_of_services_where_they_are() {
-        let service = OpenDatagrams(record(1, 1000, 5));
-        let flood = (2..3000).flat_map(|id| record(id, 6666, u64::MAX)).collect();
-        let flood = [OpenDatagrams(flood)];
-        let merged = OpenDatagrams::merge(&[service], &flood);
-        assert_eq!(merged.0.len(), OpenDatagrams::MOST * FragmentTable::RECORD);
-        assert_eq!(merged.0.get(..FragmentTable::RECORD), Some(&record(1, 1000, 5)[..]));
-        assert_eq!(OpenDatagrams::merge(&flood, &[]).0.len(), merged.0.len());
+    fn a_flood_of_records_leaves_those_of_services_where_they_are_and_room_for_each() {
+        let service = record(1, 1000, 5);
+        let flood: Vec<u8> = (2..3000).flat_map(|id| record(id, 6666, u64::MAX)).collect();
+        let full = OpenDatagrams::MOST * FragmentTable::RECORD;
+        let has_service = |merged: &[u8]| {
+            assert_eq!(merged.len(), full);
+            merged.starts_with(&service)
+        };
+        assert!(has_service(&OpenDatagrams::merge(&[&service], &[&flood])));
+        assert!(has_service(&OpenDatagrams::merge(&[&flood, &service], &[])));
     }
 }

@@ -177,8 +177,7 @@ impl Replicator {
                 }
             }
         });
-        // What was read need not be written again.
-        segment.fragment_tables().for_each(|table| table.take_changes(|_, _| {}));
+        segment.fragment_tables().for_each(|table| table.is_restored());
         all.kept = self.shelf.found();
         (all.refused, all.took) = (found.refused, start.elapsed());
         if found.refused > 0 {
@@ -242,8 +241,8 @@ impl Replicator {
             fragments.take_changes(|place, record| {
                 any = true;
                 let slot = own.start.saturating_add(place);
-                // What is out of date must not be believed.
-                if table.put(slot, record, batch).is_err() {
+                // What is whole need not be known, and what is out of date must not be believed.
+                if record.is_none_or(|record| table.put(slot, record, batch).is_err()) {
                     table.clear(slot, batch);
                 }
             });

@@ -135,6 +135,8 @@ pub enum ControlError {
     Talk { path: PathBuf, source: io::Error },
     #[error("{}: what it answers is no answer: {source}", path.display())]
     Form { path: PathBuf, source: serde_json::Error },
+    #[error("{}: it has not answered; its graph has ended", .0.display())]
+    Ended(PathBuf),
     #[error("{0}")]
     Refused(String),
 }
@@ -184,6 +186,9 @@ pub fn ask(named: Option<&Path>, question: &Ask) -> Result<Answer, ControlError>
     stream.write_all(line.as_bytes()).map_err(talk)?;
     let mut answer = String::new();
     BufReader::new(stream.take(LONGEST_ANSWER)).read_line(&mut answer).map_err(talk)?;
+    if answer.is_empty() {
+        return Err(ControlError::Ended(path));
+    }
     match serde_json::from_str(&answer) {
         Ok(Answer::Error(why)) => Err(ControlError::Refused(why)),
         Ok(answer) => Ok(answer),

@@ -46,6 +46,11 @@ pub fn main(args: &DiffArgs) -> ExitCode {
             } else {
                 actions.iter().map(|action| format!("{action}\n")).collect()
             };
+            if actions.is_empty() && !args.json {
+                crate::complain!(
+                    "weir: the plans are equal; options on the command line are both sides', those of one side stand in --options and --old-options"
+                );
+            }
             // Nobody reads it: no failure.
             let _ = crate::say::tell(&text);
             ExitCode::SUCCESS

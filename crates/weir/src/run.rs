@@ -316,9 +316,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     let census = agent.dismiss();
     live.tell_rest(&mut agent);
     let mut report = Report::of(&plan, &agent, census, seconds);
-    for earlier in earlier.into_iter().rev() {
-        report.add_earlier(earlier);
-    }
+    earlier.into_iter().for_each(|earlier| report.add_earlier(earlier));
     report.relinks = relinks;
     report.scalings = scalings.into();
     print_report(&report, args.json).map_err(RunError::Print)?;

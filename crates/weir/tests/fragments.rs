@@ -17,25 +17,25 @@ use weir_packet::wire::Frame;
 /// Datagrams of a flow each, half of them of IPv4: their first fragments come first, the others at the end.
 const DATAGRAMS: u16 = 100;
 /// Whole packets in between.
-const BETWEEN: u64 = 60_000;
+const BETWEEN: u64 = 90_000;
 const FLOWS_IN_ALL: u64 = DATAGRAMS as u64 + FLOWS as u64;
 
 /// `head` divides, where it is alone. `slow` gives time; flows that begin leave by a port of their own.
 const GRAPH: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> first;
-MacSwap head;  FlowMonitor mon;  Busy slow { cycles: 40000 };
+MacSwap head;  FlowMonitor mon;  Busy slow { cycles: 60000 };
 pipelet { lan -> head -> mon -> slow;  slow [mon.packets == 1] -> first;  slow [!(mon.packets == 1)] -> wan; }";
 
 /// The same; the service of the port divides.
 const AT_PORT: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> first;
-FlowMonitor mon;  Busy slow { cycles: 40000 };
+FlowMonitor mon;  Busy slow { cycles: 60000 };
 pipelet { lan -> mon -> slow;  slow [mon.packets == 1] -> first;  slow [!(mon.packets == 1)] -> wan; }";
 
 /// `slow` chooses by which of two ports packets leave.
 const ARRAY: &str = "
 Port<0> lan;  Port<1-2> out;
-MacSwap head;  Busy slow { cycles: 40000 };
+MacSwap head;  Busy slow { cycles: 60000 };
 pipelet { lan -> head -> slow -> out; }";
 
 /// The graphs in which somebody divides, and who.
@@ -71,19 +71,34 @@ fn fragment(bytes: &[u8]) -> Option<(u16, bool)> {
     all.get(&bytes[12..]).copied()
 }
 
+/// Datagrams of other flows, more than are remembered.
+const WHOLE: std::ops::Range<u16> = 1_000..2_500;
+
 struct Fragmented {
     graph: Changing,
     second: PathBuf,
+    flows: u64,
+    /// Bytes of all packets before the later fragments.
+    before: u64,
 }
 
 impl Fragmented {
     /// Packets flow. `options`: those of the file.
     fn start(name: &str, policy: &str, args: &[&str]) -> Self {
+        Self::start_behind(name, policy, 0..0, args)
+    }
+
+    /// The same behind datagrams that have come whole.
+    fn start_behind(name: &str, policy: &str, whole: std::ops::Range<u16>, args: &[&str]) -> Self {
         let scratch = Scratch::new(&format!("fragments-{name}"));
+        let flows = FLOWS_IN_ALL + whole.len() as u64;
+        let whole = whole.flat_map(fragments);
         let firsts = (0..DATAGRAMS).map(|flow| fragments(flow).remove(0));
         let between = (0..BETWEEN).map(|number| frame(number, flow_of(number)).to_vec());
         let later = (0..DATAGRAMS).flat_map(|flow| fragments(flow).split_off(1));
-        write_frames(&scratch.file("in.pcap"), firsts.chain(between).chain(later));
+        let before: Vec<Vec<u8>> = whole.chain(firsts).chain(between).collect();
+        let bytes = before.iter().map(|frame| 16 + frame.len() as u64).sum();
+        write_frames(&scratch.file("in.pcap"), before.into_iter().chain(later));
         let rx = format!("pcap:rx={}", scratch.file("in.pcap").display());
         let second = scratch.file("second.pcap");
         let other = format!("2=pcap:tx={}", second.display());
@@ -91,7 +106,7 @@ impl Fragmented {
         let args = [&own[..], args].concat();
         let graph = Changing::start_on(scratch, Command::new("env"), &rx, policy, &args);
         graph.wait_for_traffic();
-        Fragmented { graph, second }
+        Fragmented { graph, second, flows, before: bytes }
     }
 
     /// Changes it to other options.
@@ -117,9 +132,10 @@ impl Fragmented {
 
     /// Fails if later fragments may have come already: then it says nothing that they are known.
     fn assert_none_came(&self) {
-        let most = (u64::from(DATAGRAMS) + BETWEEN) * RECORD;
-        let (out, second) = (written(&self.graph.out()), written(&self.second));
-        assert!(out + second < most * 9 / 10, "it was too late: {out} + {second} of {most} bytes");
+        let (out, second, most) = (written(&self.graph.out()), written(&self.second), self.before);
+        // Some are under way.
+        let under_way = 2_000 * RECORD;
+        assert!(out + second + under_way < most, "too late: {out} + {second} of {most} bytes");
     }
 
     /// At its end each flow began once, with the first packet that came of it: what does not is a fragment that somebody did not know.
@@ -141,7 +157,7 @@ impl Fragmented {
         assert!(lost <= finished.number("/balance/lost"), "{what}: {lost} first ones are missing");
         if lost == 0 {
             let seen = node(&finished, "mon")["report"]["flows"].as_u64().unwrap();
-            assert_eq!((began.len() as u64, seen), (FLOWS_IN_ALL, FLOWS_IN_ALL), "{what}");
+            assert_eq!((began.len() as u64, seen), (self.flows, self.flows), "{what}");
         }
         drop(self.graph.scratch);
         finished
@@ -176,6 +192,39 @@ fn they_follow_their_first_through_changes_of_the_graph() {
         let finished = graph.finish(&name);
         assert!(finished.number("/balance/lost") <= BATCH);
     }
+}
+
+#[test]
+fn they_follow_their_first_though_more_datagrams_came_whole_before_than_are_remembered() {
+    let mut graph = Fragmented::start_behind("whole", AT_PORT, WHOLE, &["--instances", "mon=3"]);
+    for options in ["--isolate each\n--instances mon=2\n", "--isolate each\n", THREE] {
+        graph.becomes(options);
+    }
+    graph.kill("rx:lan");
+    graph.assert_none_came();
+    let finished = graph.finish("whole");
+    assert!(finished.number("/balance/lost") <= BATCH);
+}
+
+#[test]
+fn they_follow_their_first_whatever_datagrams_another_port_has_had() {
+    let scratch = Scratch::new("fragments-dmz");
+    write_frames(&scratch.file("dmz.pcap"), WHOLE.flat_map(fragments));
+    let dmz = format!("3=pcap:rx={}", scratch.file("dmz.pcap").display());
+    let policy = AT_PORT.replace("Port<2> first;", "Port<2> first;  Port<3> dmz;");
+    let policy = policy.replace("{ lan -> mon -> slow;", "{ lan -> mon;  dmz -> mon -> slow;");
+    let args = ["--bind", &dmz, "--instances", "mon=3"];
+    let mut graph = Fragmented::start("ports", &policy, &args);
+    graph.flows += WHOLE.len() as u64;
+    let most = u64::from(DATAGRAMS) + 3 * WHOLE.len() as u64;
+    wait_until("the other port's to come", PATIENCE, || {
+        written(&graph.graph.out()) > 2 * most * RECORD
+    });
+    graph.becomes(THREE);
+    graph.becomes("--isolate each\n--instances mon=2\n");
+    graph.assert_none_came();
+    let finished = graph.finish("ports");
+    assert_eq!(finished.number("/balance/lost"), 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const MANY: u16 = 20_000;
 /// The first packet of each flow leaves by a port of its own: the monitor counts them, and who has forgotten a flow begins with one.
 const MONITOR: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> first;
-MacSwap head;  FlowMonitor mon;  ConnTrack fw { default: \"pass\" };  Busy slow { cycles: 30000 };
+MacSwap head;  FlowMonitor mon;  ConnTrack fw { default: \"pass\" };  Busy slow { cycles: 60000 };
 pipelet { lan -> head -> fw -> mon -> slow;  slow [mon.packets == 1] -> first;  slow [!(mon.packets == 1)] -> wan; }";
 
 /// All begin, and then go on in any order.
@@ -119,7 +119,7 @@ fn flows_go_over_while_their_packets_come_and_none_begins_anew() {
 }
 
 #[test]
-fn what_several_instances_remember_goes_to_as_many_and_what_else_goes_over_as_a_whole() {
+fn what_several_instances_remember_is_copied_to_those_of_the_same_place() {
     let mut many = Many::start("instances", &[]);
     for how in ["each\n--instances mon=2", "each\n--instances mon=2:1", "each"] {
         let said = many.becomes(how);
@@ -127,7 +127,23 @@ fn what_several_instances_remember_goes_to_as_many_and_what_else_goes_over_as_a_
     }
     let finished = many.finish_remembered();
     assert_eq!(finished.number("/balance/lost"), 0);
-    assert_eq!(copied(&finished).len(), 3);
+    let copied = copied(&finished);
+    assert_eq!(copied.len(), 3);
+    // Of two instances that become one, those of the first; and the firewall's.
+    assert!(copied[1..].iter().all(|copied| *copied >= u64::from(MANY)), "{copied:?}");
+}
+
+#[test]
+fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out() {
+    let mut many = Many::start("parted", &[]);
+    let said = many.becomes("each\n--instances mon=2\n--instances fw=2");
+    assert!(said.contains("not relinked: "), "{said}");
+    assert!(said.contains(" would be parted from their packets"), "{said}");
+    assert!(said.contains("--instances fw+mon=N"), "{said}");
+    let said = many.becomes("each\n--instances fw+mon=2");
+    assert!(said.contains(": relinked in "), "{said}");
+    let finished = many.finish_remembered();
+    assert_eq!(finished.number("/balance/lost"), 0);
 }
 
 #[test]

@@ -35,6 +35,30 @@ struct Entry {
     born: u64,
     /// Table clock at the last use, for eviction.
     used: u64,
+    came: Came,
+}
+
+/// How much of a datagram has come, as far as it was seen from its first fragment on. What came twice counts twice, so it is a guess.
+#[derive(Clone, Copy, Debug, Default)]
+struct Came {
+    bytes: u32,
+    /// Its length, when its last fragment has come; 0 before.
+    of: u32,
+}
+
+impl Came {
+    /// `extent`: as [`Layers::fragment_extent`] gives it.
+    fn see(&mut self, extent: Option<(u32, u32, bool)>) {
+        let Some((start, len, more)) = extent else { return };
+        self.bytes = self.bytes.saturating_add(len);
+        if !more {
+            self.of = start.saturating_add(len);
+        }
+    }
+
+    fn is_whole(self) -> bool {
+        self.of > 0 && self.bytes >= self.of
+    }
 }
 
 impl Entry {
@@ -55,11 +79,22 @@ impl Entry {
     }
 }
 
+/// Which other gives room, where there is none.
+#[derive(Clone, Copy)]
+enum Room {
+    /// One that has run out by this time, or that was used longest ago.
+    RunOut(u64),
+    /// That which was used longest ago.
+    LeastUsed,
+    /// That which began first, if it began before.
+    Older,
+}
+
 /// Remembers the flow of first fragments, so that later fragments of the same datagram are known to
 /// belong to it, hash alike and meet the same worker as the rest of their connection.
 ///
 /// The capacity is fixed and all memory is taken at creation. A bucket of eight that is full gives up
-/// an expired entry, else the one used longest ago. A later fragment whose first fragment has not
+/// one that is whole by now or expired, else the one used longest ago. A later fragment whose first fragment has not
 /// been seen (it was reordered, lost, or forgotten) gets the hash of its addresses, protocol and a
 /// marker: the same for all such fragments between two hosts, but not that of their connection.
 #[derive(Debug)]
@@ -91,9 +126,9 @@ impl FragmentTable {
         self.changed.get_or_insert_with(Vec::new);
     }
 
-    /// Gives what has been written since the last call: each place, below [`FragmentTable::capacity`], and what stands there now,
-    /// as [`FragmentTable::restore_at`] takes it. What is read again and again changes nothing.
-    pub fn take_changes(&mut self, mut each: impl FnMut(u32, &[u8; Self::RECORD])) {
+    /// Gives what has changed since the last call: each place, below [`FragmentTable::capacity`], and what stands there now,
+    /// as [`FragmentTable::restore_at`] takes it; or `None` for a datagram that is whole.
+    pub fn take_changes(&mut self, mut each: impl FnMut(u32, Option<&[u8; Self::RECORD]>)) {
         let Some(changed) = &mut self.changed else { return };
         if changed.is_empty() {
             return;
@@ -105,10 +140,9 @@ impl FragmentTable {
             let bucket = self.buckets.get(place as usize / WAYS);
             let entry = bucket.and_then(|bucket| bucket.get(place as usize % WAYS));
             record.clear();
-            entry.iter().copied().flatten().for_each(|entry| entry.write(&mut record));
-            if let Some(record) = record.first_chunk() {
-                each(place, record);
-            }
+            let open = entry.iter().copied().flatten().filter(|entry| !entry.came.is_whole());
+            open.for_each(|entry| entry.write(&mut record));
+            each(place, record.first_chunk());
         }
     }
 
@@ -141,19 +175,21 @@ impl FragmentTable {
         let Some(datagram) = datagram(bytes, layers) else {
             return Some(own);
         };
+        let extent = layers.fragment_extent(bytes);
         if layers.fragment() == Fragment::Later {
-            return Some(self.recall(datagram, now).unwrap_or(own));
+            return Some(self.recall(datagram, now, extent).unwrap_or(own));
         }
-        self.remember(datagram, own, now);
+        self.remember(datagram, own, now, extent);
         Some(own)
     }
 
-    /// Writes down what is remembered, the one used longest ago first: [`FragmentTable::RECORD`] bytes for each datagram, little-endian. What
-    /// has run out is among it, as it depends on whose clock that is: packets of several captures may have their own.
+    /// Writes down which datagrams have not come whole, the one used longest ago first: [`FragmentTable::RECORD`] bytes for each, little-endian.
+    /// What has run out is among them, as it depends on whose clock that is: packets of several captures may have their own.
     pub fn save(&self, out: &mut Vec<u8>) {
-        let mut all: Vec<&Entry> = self.buckets.iter().flatten().flatten().collect();
-        all.sort_by_key(|entry| entry.used);
-        all.into_iter().for_each(|entry| entry.write(out));
+        let all = self.buckets.iter().flatten().flatten();
+        let mut open: Vec<&Entry> = all.filter(|entry| !entry.came.is_whole()).collect();
+        open.sort_by_key(|entry| entry.used);
+        open.into_iter().for_each(|entry| entry.write(out));
     }
 
     /// Writes down the same of the flow that has these `keys`, of the datagrams that were used last `most` at most; how many it
@@ -168,7 +204,9 @@ impl FragmentTable {
             return 0;
         }
         let all = self.buckets.iter().flatten().flatten();
-        let is_own = |entry: &&Entry| keys.clone().any(|key| key.covers(&entry.flow.0));
+        let is_own = |entry: &&Entry| {
+            !entry.came.is_whole() && keys.clone().any(|key| key.covers(&entry.flow.0))
+        };
         let mut own: Vec<&Entry> = all.filter(is_own).collect();
         own.sort_by_key(|entry| entry.used);
         let last = own.get(own.len().saturating_sub(most)..).unwrap_or_default();
@@ -208,17 +246,25 @@ impl FragmentTable {
     /// Length of what [`FragmentTable::save`] writes for each datagram, in bytes.
     pub const RECORD: usize = 47 + FlowKey::BYTES + 8;
 
-    /// Remembers one datagram that [`FragmentTable::save`] wrote, besides those that are remembered already; false for
-    /// bytes that it does not write.
+    /// Remembers one datagram that [`FragmentTable::save`] wrote, besides those that are remembered already; where there is no room, of those
+    /// that began last. False for bytes that it does not write.
     #[must_use]
     pub fn restore(&mut self, record: &[u8; Self::RECORD]) -> bool {
         let Some(entry) = Self::read(record) else { return false };
-        self.insert(entry, None);
+        self.insert(entry, Room::Older);
+        true
+    }
+
+    /// The same before others, which were there before: to be called by the order in which they were written.
+    #[must_use]
+    pub fn restore_own(&mut self, record: &[u8; Self::RECORD]) -> bool {
+        let Some(entry) = Self::read(record) else { return false };
+        self.insert(entry, Room::LeastUsed);
         true
     }
 
     /// Puts one datagram where a table of the same size and hasher had it ([`FragmentTable::take_changes`]); false, and nothing has
-    /// changed, when it could not have stood there. Which were used longest ago is not known then: those that are put first count as such.
+    /// changed, when it could not have stood there. When all are there: [`FragmentTable::is_restored`].
     #[must_use]
     pub fn restore_at(&mut self, place: u32, record: &[u8; Self::RECORD]) -> bool {
         let Some(entry) = Self::read(record) else { return false };
@@ -228,6 +274,18 @@ impl FragmentTable {
         self.clock = self.clock.wrapping_add(1);
         self.put(place as usize, Entry { used: self.clock, ..entry });
         true
+    }
+
+    /// All that there is was put in its place: it need not be told of as a change. Those that began first count as used longest ago, as nobody
+    /// knows which were.
+    pub fn is_restored(&mut self) {
+        self.changed.iter_mut().for_each(Vec::clear);
+        let mut all: Vec<&mut Entry> = self.buckets.iter_mut().flatten().flatten().collect();
+        all.sort_by_key(|entry| entry.born);
+        for (used, entry) in (1..).zip(all) {
+            entry.used = used;
+            self.clock = used;
+        }
     }
 
     fn read(record: &[u8; Self::RECORD]) -> Option<Entry> {
@@ -250,7 +308,8 @@ impl FragmentTable {
         };
         let direction = if *down == 1 { Direction::Down } else { Direction::Up };
         let flow = (FlowKey::from_bytes(key)?, direction);
-        Some(Entry { datagram, flow, born: u64::from_le_bytes(*born), used: 0 })
+        let (born, came) = (u64::from_le_bytes(*born), Came::default());
+        Some(Entry { datagram, flow, born, used: 0, came })
     }
 
     /// Which datagram one that [`FragmentTable::save`] wrote is: as bytes, alike for the same.
@@ -290,12 +349,19 @@ impl FragmentTable {
         self.hasher.hash_bytes(&input) as usize & mask
     }
 
-    fn remember(&mut self, datagram: DatagramId, flow: (FlowKey, Direction), now: u64) {
-        self.insert(Entry { datagram, flow, born: now, used: 0 }, Some(now));
+    fn remember(
+        &mut self,
+        datagram: DatagramId,
+        flow: (FlowKey, Direction),
+        now: u64,
+        extent: Option<(u32, u32, bool)>,
+    ) {
+        let mut came = Came::default();
+        came.see(extent);
+        self.insert(Entry { datagram, flow, born: now, used: 0, came }, Room::RunOut(now));
     }
 
-    /// `now`: by it others have run out; without it none has.
-    fn insert(&mut self, entry: Entry, now: Option<u64>) {
+    fn insert(&mut self, entry: Entry, room: Room) {
         self.clock = self.clock.wrapping_add(1);
         let entry = Entry { used: self.clock, ..entry };
         let (datagram, index) = (entry.datagram, self.index(&entry.datagram));
@@ -303,12 +369,20 @@ impl FragmentTable {
         let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
         let oldest = || {
             let age = |slot: &Option<Entry>| {
-                let counts = |old: &Entry| now.is_none_or(|now| old.is_alive(now));
-                slot.filter(counts).map_or(0, |old| old.used)
+                slot.filter(|old| !old.came.is_whole()).map_or(0, |old| match room {
+                    Room::RunOut(now) if !old.is_alive(now) => 0,
+                    Room::RunOut(_) | Room::LeastUsed => old.used,
+                    Room::Older => old.born.max(1),
+                })
             };
             bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
         };
-        if let Some(way) = same.or_else(oldest) {
+        let Some(way) = same.or_else(oldest) else { return };
+        let before = bucket.get(way).copied().flatten();
+        let is_later = |old: Entry| {
+            matches!(room, Room::Older) && old.born > entry.born && !old.came.is_whole()
+        };
+        if !before.is_some_and(is_later) {
             self.put(index * WAYS + way, entry);
         }
     }
@@ -322,6 +396,11 @@ impl FragmentTable {
         if let Some(before) = before {
             self.count(&before.flow.0, false);
         }
+        self.note(place);
+    }
+
+    /// A place has changed.
+    fn note(&mut self, place: usize) {
         if let Some(changed) = &mut self.changed {
             // Each place need be there but once, should nobody ask for long.
             if changed.len() >= 2 * WAYS * self.buckets.len() {
@@ -332,17 +411,30 @@ impl FragmentTable {
         }
     }
 
-    fn recall(&mut self, datagram: DatagramId, now: u64) -> Option<(FlowKey, Direction)> {
+    fn recall(
+        &mut self,
+        datagram: DatagramId,
+        now: u64,
+        extent: Option<(u32, u32, bool)>,
+    ) -> Option<(FlowKey, Direction)> {
         self.clock = self.clock.wrapping_add(1);
         let clock = self.clock;
         let index = self.index(&datagram);
         let bucket = self.buckets.get_mut(index)?;
-        let entry = bucket.iter_mut().flatten().find(|entry| entry.datagram == datagram)?;
+        let is_same = |slot: &Option<Entry>| slot.is_some_and(|e| e.datagram == datagram);
+        let way = bucket.iter().position(is_same)?;
+        let entry = bucket.get_mut(way)?.as_mut()?;
         if !entry.is_alive(now) {
             return None;
         }
         entry.used = clock;
-        Some(entry.flow)
+        let was_open = !entry.came.is_whole();
+        entry.came.see(extent);
+        let (flow, closes) = (entry.flow, was_open && entry.came.is_whole());
+        if closes {
+            self.note(index * WAYS + way);
+        }
+        Some(flow)
     }
 }
 

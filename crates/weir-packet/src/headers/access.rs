@@ -3,7 +3,7 @@
 //! A field is `None` when the packet does not have it, when it was not captured, or when the
 //! layers do not reach deep enough.
 
-use super::{Fragment, HeaderFault, L3, Layers, proto};
+use super::{Fragment, HeaderFault, L3, Layers, ipv6, proto};
 use crate::Bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -106,6 +106,28 @@ impl Layers {
             (_, L3::Ipv4) => bytes.be16(usize::from(self.l3) + 4).map(u32::from),
             (_, L3::Ipv6) => bytes.be32(usize::from(self.fragment_header) + 4),
             (_, L3::None | L3::Arp | L3::Other) => None,
+        }
+    }
+
+    /// Which bytes of its datagram a fragment brings, as its headers say: the first, how many, and whether more follow. `None` for whole
+    /// datagrams, and where headers contradict themselves.
+    pub fn fragment_extent<B: Bytes + ?Sized>(&self, bytes: &B) -> Option<(u32, u32, bool)> {
+        let l3 = usize::from(self.l3);
+        match (self.fragment(), self.kind) {
+            (Fragment::Whole, _) | (_, L3::None | L3::Arp | L3::Other) => None,
+            (_, L3::Ipv4) => {
+                let word = u32::from(bytes.be16(l3 + 6)?);
+                let header = u32::from(bytes.u8(l3)? & 0x0f) * 4;
+                let len = u32::from(bytes.be16(l3 + 2)?).checked_sub(header)?;
+                Some(((word & 0x1fff) * 8, len, word & 0x2000 != 0))
+            }
+            (_, L3::Ipv6) => {
+                let header = usize::from(self.fragment_header);
+                let word = u32::from(bytes.be16(header + 2)?);
+                let end = l3 + ipv6::FIXED_LEN + usize::from(bytes.be16(l3 + 4)?);
+                let len = end.checked_sub(header + ipv6::FRAGMENT_LEN)?;
+                Some((word & 0xfff8, u32::try_from(len).ok()?, word & 1 != 0))
+            }
         }
     }
 

@@ -5,6 +5,8 @@ use crate::Bytes;
 
 /// Length of the fixed IPv6 header, in bytes.
 pub(super) const FIXED_LEN: usize = 40;
+/// Length of the fragment header.
+pub(super) const FRAGMENT_LEN: usize = 8;
 
 /// What a walk over the extension headers found.
 #[derive(Debug)]

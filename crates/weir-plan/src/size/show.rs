@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::{Estimate, Instances, MAX_INSTANCES, Over, SizedEdge, SizedNf, Way};
+use super::{Estimate, Instances, Key, MAX_INSTANCES, Over, SizedEdge, SizedNf, Way};
 
 impl Instances {
     /// NFs with their instances, then edges with their traffic and how packets find their instance.
@@ -75,8 +75,13 @@ impl fmt::Display for SizedNf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = if self.count == 1 { "" } else { "s" };
         write!(f, "{} instance{plural}", self.count)?;
-        if let Some(split) = self.split {
-            write!(f, ", divided {}", split.key)?;
+        let least = self.asked.as_ref().is_some_and(|asked| asked.least_loaded);
+        match self.split {
+            Some(split) if split.key == Key::Any && least => {
+                f.write_str(", divided to the least loaded")?;
+            }
+            Some(split) => write!(f, ", divided {}", split.key)?,
+            None => {}
         }
         if let Some(asked) = self.asked.as_ref().filter(|asked| asked.scales) {
             let least = asked.weights.iter().filter(|weight| **weight > 0).count();

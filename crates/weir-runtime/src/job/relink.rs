@@ -121,9 +121,8 @@ impl Job {
             let moved = |state: &&NfState| state.placed.as_ref().is_some_and(Placed::is_moved);
             let left = states.iter().filter(moved).map(|state| &state.name);
             refused.extend(left.map(|name| {
-                format!("the flows of {name}: some were moved to other instances, and those of the new graph cannot move any; \
-                         move them back first (weir flow move --all; where --scale moved them, --to 1), or give {name} one \
-                         instance first, to which all go")
+                format!("the flows of {name}: some are at other instances than their packets divide to (they were moved there, or stayed as instances came or went), and those of the new graph \
+                         cannot move any; give {name} one instance first, to which all go, or move them back (weir flow move --all; where --scale moved them, --to 1)")
             }));
             let mut taken = self.segment.take_over(states, station.sources_that_come());
             self.warnings.append(&mut taken.warnings);

@@ -48,7 +48,8 @@ pub(super) struct Reload<'s, 'e, 'a> {
     generation: u32,
     watch: Option<Watch>,
     start: Instant,
-    earlier: Vec<Report>,
+    /// What all generations that have ended counted together.
+    earlier: Option<Report>,
     relinks: Vec<Relinked>,
 }
 
@@ -73,7 +74,7 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             generation: 1,
             watch,
             start: Instant::now(),
-            earlier: Vec::new(),
+            earlier: None,
             relinks: Vec::new(),
         }
     }
@@ -157,7 +158,9 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             live.tell_rest(&mut retired.agent);
             live.retire(&retired.agent);
             let seconds = self.start.elapsed().as_secs_f64();
-            self.earlier.push(Report::of(&self.plan, &retired.agent, retired.census, seconds));
+            let mut report = Report::of(&self.plan, &retired.agent, retired.census, seconds);
+            self.earlier.take().into_iter().for_each(|earlier| report.add_earlier(earlier));
+            self.earlier = Some(report);
             self.generation += 1;
             if let Some(next) = self.next.take() {
                 self.plan = next;
@@ -178,8 +181,8 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
         self.failed(&why.to_string());
     }
 
-    /// The plan that ran last, and the reports of the generations before.
-    pub(super) fn end(self) -> (Plan, Vec<Report>, Vec<Relinked>) {
+    /// The plan that ran last, and the report of the generations before.
+    pub(super) fn end(self) -> (Plan, Option<Report>, Vec<Relinked>) {
         (self.plan, self.earlier, self.relinks)
     }
 }

@@ -5,6 +5,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// The same signal once more within this time is the same wish: `timeout` and terminals send it to the process, and to its group as well.
+const AT_ONCE: Duration = Duration::from_millis(200);
 
 /// SIGINT and SIGTERM: the first drains, the second ends at once. SIGHUP asks for the policy to be read again; from a
 /// terminal that goes away it drains, however often it comes.
@@ -22,19 +26,21 @@ impl Signals {
             let told = signals.hang_up.clone();
             signal_hook::flag::register(signal_hook::consts::SIGHUP, told)?;
         }
-        let (read, write) = std::os::unix::net::UnixStream::pair()?;
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::low_level::pipe::register(signal, write.try_clone()?)?;
+            let (mut read, write) = std::os::unix::net::UnixStream::pair()?;
+            signal_hook::low_level::pipe::register(signal, write)?;
+            let count = signals.ends.clone();
+            std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
+                let (mut byte, mut last) = ([0], None::<Instant>);
+                while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
+                    let again = last.replace(Instant::now()).is_some_and(|l| l.elapsed() < AT_ONCE);
+                    if !again {
+                        // Relaxed: a counter, no data behind it.
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })?;
         }
-        let count = signals.ends.clone();
-        std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
-            let mut byte = [0];
-            let mut read = read;
-            while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
-                // Relaxed: a counter, no data behind it.
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-        })?;
         Ok(signals)
     }
 

@@ -80,8 +80,8 @@ pub(super) struct Precopy {
     /// Fewest that were ever to be copied of all, and how often somebody was asked since.
     fewest: Option<u64>,
     in_vain: u32,
-    /// When somebody answered last.
-    answered: Instant,
+    /// Since when no more is worth it.
+    ended: Option<Instant>,
     /// How many times [`MOST`] is copied at a time.
     times: u32,
     /// Flows that were copied, each as often as it was.
@@ -141,14 +141,13 @@ impl Request {
 }
 
 impl Precopy {
-    /// What can be copied: of each NF that as many workers have in both, so that each has one successor, which gets all its flows.
+    /// What can be copied: of each NF the flows of each instance that has one of the same place in the next generation, which gets all of them.
+    /// What those have that are one too many, goes over in the pause.
     fn new(before: &Setup, next: &Setup) -> Self {
         let (old, new) = (holders(before), holders(next));
         let mut tasks: BTreeMap<usize, BTreeMap<u16, Share>> = BTreeMap::new();
         for (nf, holders) in old {
-            let Some(takers) = new.get(&nf).filter(|takers| takers.len() == holders.len()) else {
-                continue;
-            };
+            let Some(takers) = new.get(&nf) else { continue };
             if super::share::is_divided_anew(before, next, nf, takers.len()) {
                 continue;
             }
@@ -163,14 +162,14 @@ impl Precopy {
     fn of(tasks: Vec<Task>) -> Self {
         let (now, asked, taking) = (Instant::now(), None, None);
         let (fewest, in_vain, times, copied) = (None, 0, 1, 0);
-        let (begun, answered) = (now, now);
-        Precopy { tasks, begun, asked, taking, fewest, in_vain, answered, times, copied }
+        let (begun, ended) = (now, None);
+        Precopy { tasks, begun, asked, taking, fewest, in_vain, ended, times, copied }
     }
 
     /// What was copied is out of date, as the switch has to wait: what has changed is copied again.
     fn go_on_if_late(&mut self) {
-        if self.answered.elapsed() > LATE {
-            (self.fewest, self.in_vain) = (None, 0);
+        if self.ended.is_some_and(|ended| ended.elapsed() > LATE) {
+            (self.fewest, self.in_vain, self.ended) = (None, 0, None);
             self.tasks.iter_mut().for_each(|task| task.due = task.due.map(|_| u64::MAX));
         }
     }
@@ -219,7 +218,6 @@ impl Precopy {
     fn count(&mut self, task: usize, answer: &Answer) {
         self.copied = self.copied.saturating_add(answer.copied);
         let due = answer.copied.saturating_add(answer.left);
-        self.answered = Instant::now();
         let mut is_new = false;
         for task in self.tasks.iter_mut().skip(task).take(1) {
             (is_new, task.walks, task.due) = (task.walks, answer.walks, Some(due));
@@ -309,7 +307,10 @@ impl Agent {
         precopy.go_on_if_late();
         // What was given last is taken while packets that are under way run out.
         let next = precopy.next().filter(|_| precopy.begun.elapsed() < LONGEST);
-        let Some(at) = next else { return Ok(true) };
+        let Some(at) = next else {
+            precopy.ended.get_or_insert_with(Instant::now);
+            return Ok(true);
+        };
         let task = &mut precopy.tasks[at];
         let request = &mut self.generation.request;
         request.forget();
@@ -456,6 +457,20 @@ mod tests {
             precopy.count(w, &Answer { copied, left, walks, why: None });
         }
         MANY
+    }
+
+    #[test]
+    fn what_is_taken_slowly_is_not_copied_anew_but_what_waited_for_the_switch_is() {
+        let mut precopy = Precopy::of(vec![Task::new(0, BTreeMap::new())]);
+        precopy.count(0, &Answer { copied: 700, ..Answer::default() });
+        let before = (precopy.fewest, precopy.tasks[0].due);
+        precopy.begun = Instant::now().checked_sub(2 * LATE).unwrap();
+        precopy.go_on_if_late();
+        assert_eq!((precopy.fewest, precopy.tasks[0].due), before);
+        precopy.ended = Instant::now().checked_sub(2 * LATE);
+        precopy.go_on_if_late();
+        assert_eq!((precopy.fewest, precopy.tasks[0].due), (None, Some(u64::MAX)));
+        assert_eq!(precopy.ended, None);
     }
 
     #[test]

@@ -49,6 +49,41 @@ pub(super) fn parted(next: &Agent, known: &Known) -> Option<String> {
     ))
 }
 
+/// NFs whose packets divide otherwise in the next generation, and whose flows cannot move there: each flow would stay where it is, and its packets
+/// go elsewhere.
+pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<String> {
+    let group = |setup: &Setup, nf: &str| {
+        let mut nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
+        let part = nodes.find_map(|node| node.part.filter(|_| node.name == nf))?;
+        setup.groups.get(usize::from(part.group)).cloned()
+    };
+    next.memory.crews().iter().filter_map(|crew| crew.as_ref().err()).find_map(|why| {
+        why.nf().split('+').find_map(|nf| {
+            let divides = group(&next.setup, nf)?;
+            // Of what need not meet nobody misses a flow, and leases go over with their flows.
+            let meets = match divides.spread {
+                SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
+                SpreadSpec::Source
+                | SpreadSpec::Tuple
+                | SpreadSpec::Flow
+                | SpreadSpec::Fields { .. } => true,
+            };
+            if !meets || group(before, nf).is_some_and(|before| before == divides) {
+                return None;
+            }
+            let own = known.iter().filter(|((name, _), _)| name == nf);
+            let states = own.flat_map(|(_, states)| states);
+            let flows = states.fold(0_u64, |all, (_, state)| all.saturating_add(state.count));
+            (flows > 0).then(|| {
+                format!(
+                    "{flows} flows of {nf} would be parted from their packets, which divide otherwise in the new graph, where flows of {nf} cannot \
+                     move: {why}. Or stop and start, if its flows may begin anew"
+                )
+            })
+        })
+    })
+}
+
 /// For each worker of `setup` what its µNFs go on from, of what is `known` by name and type. Of several instances each gets
 /// that of one: whose flows it was given already, or the next one's; when there are fewer than before, the last gets the rest.
 ///

@@ -1,7 +1,7 @@
 //! The switch: what is under way runs out, all workers rest, state goes over, and the next generation begins.
 
 use super::in_front::InFront;
-use super::share::{Known, parted, share_out};
+use super::share::{Known, parted, share_out, stranded};
 use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::hear::Heard;
 use crate::agent::{Agent, AgentError, State};
@@ -264,8 +264,8 @@ impl Agent {
     fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
         self.finish_precopy(next)?;
         let mut known = Known::new();
-        // By name of the trust domain: nobody has to believe another domain's workers.
-        let mut open: BTreeMap<&str, [Vec<OpenDatagrams>; 2]> = BTreeMap::new();
+        // By names of trust domain and worker, and whether that is a service: nobody has to believe another domain's workers.
+        let mut open: BTreeMap<(&str, &str), (bool, OpenDatagrams)> = BTreeMap::new();
         let hands_over = |w: &usize| {
             let setup = &self.setup.workers[*w];
             setup.runs_nfs() || setup.follows_fragments(&self.setup.groups)
@@ -302,19 +302,15 @@ impl Agent {
                 return Err(RelinkError::State { worker, why });
             }
             let setup = &self.setup.workers[w];
-            let [services, others] = open.entry(&self.setup.domains[setup.domain]).or_default();
-            if setup.runs_nfs() {
-                others.push(datagrams)
-            } else {
-                services.push(datagrams)
-            }
+            let names = (self.setup.domains[setup.domain].as_str(), setup.name.as_str());
+            open.insert(names, (!setup.runs_nfs(), datagrams));
             for state in states {
                 let key = (state.name.clone(), state.kind.clone());
                 known.entry(key).or_default().push((w, state));
             }
         }
         let to = &mut next.agent;
-        if let Some(why) = parted(to, &known) {
+        if let Some(why) = parted(to, &known).or_else(|| stranded(&self.setup, to, &known)) {
             return Err(RelinkError::Parted { why });
         }
         let shares = share_out(&self.setup, &to.setup, known, next.precopy.as_ref());
@@ -323,20 +319,17 @@ impl Agent {
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
-        let open: BTreeMap<&str, OpenDatagrams> = open
-            .into_iter()
-            .map(|(domain, [services, others])| (domain, OpenDatagrams::merge(&services, &others)))
-            .collect();
-        let (mut takers, none) = (Vec::new(), OpenDatagrams::default());
+        let mut takers = Vec::new();
         for (w, states) in shares.iter().enumerate() {
             let setup = &to.setup.workers[w];
             let follows = setup.follows_fragments(&to.setup.groups);
             let domain = to.setup.domains.get(setup.domain).filter(|_| follows);
-            let datagrams = domain.and_then(|name| open.get(name.as_str())).unwrap_or(&none);
-            if states.is_empty() && datagrams.0.is_empty() {
+            let datagrams = domain.map(|domain| open_for(&open, domain, &setup.name));
+            let datagrams = datagrams.unwrap_or_default();
+            if states.is_empty() && datagrams == OpenDatagrams::default() {
                 continue;
             }
-            to.memory.hand_to(w, states, datagrams).map_err(|e| {
+            to.memory.hand_to(w, states, &datagrams).map_err(|e| {
                 let worker = setup.name.clone();
                 RelinkError::State { worker, why: e.to_string() }
             })?;
@@ -388,6 +381,26 @@ impl Agent {
             self.order(old, command::GO);
         }
     }
+}
+
+/// What worker `name` of a trust domain is to know of datagrams that have not come whole.
+fn open_for(
+    open: &BTreeMap<(&str, &str), (bool, OpenDatagrams)>,
+    domain: &str,
+    name: &str,
+) -> OpenDatagrams {
+    let (mut services, mut others) = (Vec::new(), Vec::new());
+    for ((_, own), (is_service, known)) in open.iter().filter(|((of, _), _)| *of == domain) {
+        // Who goes on under this name has all that he knew.
+        match is_service {
+            _ if *own == name => {}
+            true => services.push(known.own.as_slice()),
+            false => others.push(known.own.as_slice()),
+        }
+        others.push(&known.others);
+    }
+    let own = open.get(&(domain, name)).map(|(_, known)| known.own.clone());
+    OpenDatagrams { own: own.unwrap_or_default(), others: OpenDatagrams::merge(&services, &others) }
 }
 
 impl Agent {

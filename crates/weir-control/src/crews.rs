@@ -67,7 +67,7 @@ pub enum Unmovable {
     /// Markers and letters stay within a domain.
     #[error(
         "{0} and who gives it packets are in different trust domains, and what moves flows does not go through the gates between them; \
-         put both into one domain (`--domain`) to move flows. Otherwise they stay where they are until they end, or the graph is changed (SIGHUP)"
+         put both into one domain (`--domain`) to move flows. Otherwise they stay where they are until they end"
     )]
     Domains(String),
     /// Packets are shared there.

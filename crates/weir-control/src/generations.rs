@@ -52,35 +52,41 @@ fn add_drops(own: &mut BTreeMap<&'static str, u64>, earlier: BTreeMap<&'static s
     }
 }
 
-fn add_node(nodes: &mut Vec<NodeReport>, earlier: NodeReport) {
+fn add_node(nodes: &mut Vec<NodeReport>, mut earlier: NodeReport) {
     let same = |n: &&mut NodeReport| n.name == earlier.name && n.kind == earlier.kind;
     let Some(own) = nodes.iter_mut().find(same) else {
         // A gate comes and goes with the plan.
         let removed = earlier.kind != "gate";
-        nodes.push(NodeReport { removed, instances: Vec::new(), ..earlier });
+        nodes.push(NodeReport { removed, ..earlier });
         return;
     };
+    // Where there are several, or were, each has a row: also one that was alone.
+    if own.instances.is_empty() && !earlier.instances.is_empty() {
+        own.instances.push(alone(own));
+    }
+    let mut instances = std::mem::take(&mut earlier.instances);
+    if instances.is_empty() && !own.instances.is_empty() {
+        instances.push(alone(&earlier));
+    }
+    instances.into_iter().for_each(|instance| add_instance(&mut own.instances, instance));
     own.packets = own.packets.wrapping_add(earlier.packets);
     own.bytes = own.bytes.wrapping_add(earlier.bytes);
     own.ns_per_packet = own.ns_per_packet.or(earlier.ns_per_packet);
-    // Also of one that was alone then.
-    let mut instances = earlier.instances;
-    if instances.is_empty() && !own.instances.is_empty() {
-        instances.push(InstanceReport {
-            worker: earlier.worker,
-            packets: earlier.packets,
-            bytes: earlier.bytes,
-            drops: earlier.drops.clone(),
-            ns_per_packet: earlier.ns_per_packet,
-            report: Value::Null,
-        });
-    }
-    if !own.instances.is_empty() {
-        instances.into_iter().for_each(|instance| add_instance(&mut own.instances, instance));
-    }
     add_drops(&mut own.drops, earlier.drops);
     if own.kind == "rx" {
         crate::early::add(&mut own.report, earlier.report);
+    }
+}
+
+/// The row of the only instance of an NF.
+fn alone(node: &NodeReport) -> InstanceReport {
+    InstanceReport {
+        worker: node.worker.clone(),
+        packets: node.packets,
+        bytes: node.bytes,
+        drops: node.drops.clone(),
+        ns_per_packet: node.ns_per_packet,
+        report: Value::Null,
     }
 }
 

@@ -264,7 +264,15 @@ struct Permitted {
 fn permitted(user: u32) -> Permitted {
     static FOUND: Mutex<BTreeMap<u32, Permitted>> = Mutex::new(BTreeMap::new());
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
-    found.entry(user).or_insert_with(|| try_out(user)).clone()
+    if let Some(found) = found.get(&user) {
+        return found.clone();
+    }
+    let tried = try_out(user);
+    // What was refused, as there were too many open files, say, may be permitted the next time.
+    if tried.network.is_some() && tried.user.is_some() {
+        found.insert(user, tried.clone());
+    }
+    tried
 }
 
 /// Becomes the workers' user, in a thread that ends then: the kernel keeps users, namespaces and capabilities per

@@ -17,6 +17,7 @@ use crate::segment::{More, Node, Segment};
 use crate::spec::Handing;
 use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use weir_mem::{KeptState, Seq, TooLarge};
@@ -95,46 +96,53 @@ pub struct NfFlows {
 /// where their first went may go on from what any other knew of them. A change of the graph does not fail for want of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenDatagrams {
-    /// As who sends them on knows by himself; for the next generation, who had his name.
-    #[serde(with = "serde_bytes")]
-    pub own: Vec<u8>,
-    /// As others know: a worker's µNFs; for the next generation, all of its trust domain.
-    #[serde(with = "serde_bytes")]
-    pub others: Vec<u8>,
+    /// As who sends them on knows by himself, by table; for the next generation, who had his name.
+    pub own: Vec<ByteBuf>,
+    /// For the next generation: as services of the same trust domain know.
+    pub services: ByteBuf,
+    /// As a worker's µNFs know; for the next generation, those of the same trust domain, and who else sends packets on there.
+    pub others: ByteBuf,
 }
 
 impl OpenDatagrams {
-    /// Most that all together know and each is given, as many as a table remembers: reading takes of the pause.
-    pub const MOST: usize = 1024;
+    /// Most that are kept of one table, and of all that others know: as many as a table remembers, as reading takes of the pause.
+    const MOST: usize = 1024;
+    /// Most tables of one worker.
+    const TABLES: usize = 64;
 
-    /// What several know, each datagram once, of those that were written last. `services` run no µNF, and are believed before `others`, who
-    /// only add what those do not know.
+    /// No more of what somebody wrote down than he can know.
     #[must_use]
-    pub fn merge(services: &[&[u8]], others: &[&[u8]]) -> Vec<u8> {
+    pub fn bounded(mut self) -> Self {
+        self.own.truncate(Self::TABLES);
+        self.own.iter_mut().for_each(|own| own.truncate(Self::MOST * FragmentTable::RECORD));
+        self
+    }
+
+    /// What several know, each datagram once, of those that each wrote last; the later first fragment counts.
+    #[must_use]
+    pub fn merge<'r>(all: impl Iterator<Item = &'r ByteBuf>) -> ByteBuf {
+        let all = all.map(|one| one.as_chunks::<{ FragmentTable::RECORD }>().0);
+        let all: Vec<_> = all.filter(|one| !one.is_empty()).collect();
+        let longest = all.iter().map(|one| one.len()).max().unwrap_or(0).min(Self::MOST);
         let mut merged: BTreeMap<&[u8], &[u8; FragmentTable::RECORD]> = BTreeMap::new();
-        for (all, believed) in [(services, true), (others, false)] {
-            let all: Vec<_> =
-                all.iter().map(|one| one.as_chunks::<{ FragmentTable::RECORD }>().0).collect();
-            // In turn, so that nobody's many leave no room for another's few.
-            let in_turn = (1..=Self::MOST)
-                .flat_map(|n| all.iter().filter_map(move |one| one.get(one.len().checked_sub(n)?)));
-            for record in in_turn {
-                let is_full = merged.len() >= Self::MOST;
-                match merged.entry(FragmentTable::datagram_of(record)) {
-                    Entry::Vacant(free) if !is_full => drop(free.insert(record)),
-                    Entry::Occupied(mut other)
-                        if believed
-                            && FragmentTable::born(other.get()) < FragmentTable::born(record) =>
-                    {
-                        other.insert(record);
-                    }
-                    Entry::Vacant(_) | Entry::Occupied(_) => {}
+        // In turn, so that nobody's many leave no room for another's few.
+        let in_turn = (1..=longest)
+            .flat_map(|n| all.iter().filter_map(move |one| one.get(one.len().checked_sub(n)?)));
+        for record in in_turn {
+            let is_full = merged.len() >= Self::MOST;
+            match merged.entry(FragmentTable::datagram_of(record)) {
+                Entry::Vacant(free) if !is_full => drop(free.insert(record)),
+                Entry::Occupied(mut other)
+                    if FragmentTable::born(other.get()) < FragmentTable::born(record) =>
+                {
+                    other.insert(record);
                 }
+                Entry::Vacant(_) | Entry::Occupied(_) => {}
             }
         }
         let mut records: Vec<_> = merged.into_values().collect();
         records.sort_unstable_by_key(|record| FragmentTable::born(record));
-        records.into_iter().flatten().copied().collect()
+        ByteBuf::from(records.into_iter().flatten().copied().collect::<Vec<u8>>())
     }
 }
 
@@ -209,27 +217,33 @@ impl Segment {
     /// Whose the datagrams are that have not come whole, as who sends them on knows, and as µNFs do: their packets may not have been divided.
     pub(crate) fn save_datagrams(&mut self) -> OpenDatagrams {
         let mut all = OpenDatagrams::default();
-        self.fragment_tables().for_each(|fragments| fragments.save(&mut all.own));
-        self.nodes
-            .iter()
-            .flat_map(|node| &node.nf)
-            .for_each(|nf| nf.save_datagrams(&mut all.others));
+        for fragments in self.fragment_tables() {
+            let mut own = ByteBuf::new();
+            fragments.save(&mut own);
+            all.own.push(own);
+        }
+        let nfs = self.nodes.iter().flat_map(|node| &node.nf);
+        nfs.for_each(|nf| nf.save_datagrams(&mut all.others));
         all
     }
 
     /// Goes on from what others knew of datagrams that have not come whole. What is no record of one is passed over: its
-    /// fragments go by their addresses.
+    /// fragments go by their addresses. Where there is no room for all, what comes later here stays: what a table had itself is last.
     pub(crate) fn restore_datagrams(&mut self, known: &OpenDatagrams) {
-        let (others, _) = known.others.as_chunks::<{ FragmentTable::RECORD }>();
-        let (own, _) = known.own.as_chunks::<{ FragmentTable::RECORD }>();
-        for fragments in self.fragment_tables() {
+        for (table, fragments) in self.fragment_tables().enumerate() {
+            let records =
+                |bytes: &ByteBuf| bytes.as_chunks::<{ FragmentTable::RECORD }>().0.to_vec();
             // What is damaged is refused by each alike.
-            others.iter().for_each(|record| {
+            records(&known.others).iter().for_each(|record| {
                 let _ = fragments.restore(record);
             });
-            own.iter().for_each(|record| {
-                let _ = fragments.restore_own(record);
-            });
+            let of_others = known.own.iter().enumerate().filter(|(at, _)| *at != table);
+            let own = of_others.map(|(_, own)| own).chain(known.own.get(table));
+            for bytes in std::iter::once(&known.services).chain(own) {
+                records(bytes).iter().for_each(|record| {
+                    let _ = fragments.restore_own(record);
+                });
+            }
         }
     }
 
@@ -501,32 +515,55 @@ mod tests {
         out
     }
 
-    #[test]
-    fn what_services_know_of_datagrams_is_believed_before_what_nfs_say() {
-        let service = [record(1, 1000, 5), record(2, 2000, 6)].concat();
-        // Another flow for one that is known, though later; one that is not; and what is no record.
-        let nf = [record(1, 6666, u64::MAX), record(3, 3000, 1), vec![7; 30]].concat();
-        let expected = [record(3, 3000, 1), record(1, 1000, 5), record(2, 2000, 6)].concat();
-        assert_eq!(OpenDatagrams::merge(&[&service], &[&nf]), expected);
+    fn hash(table: &mut FragmentTable, id: u32) -> Option<u64> {
+        let frame = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).id(id).udp(1, 53);
+        let later = frame.payload(&[0; 80]).fragments(32).remove(1);
+        table.hash(&later[..], &parse(&later[..], Depth::L4), 7)
+    }
+
+    /// A table that has taken over what there is, as [`Segment::restore_datagrams`] does.
+    fn taken(known: &OpenDatagrams) -> FragmentTable {
+        let mut table = FragmentTable::new(1024, FlowHasher::new(1));
+        let records = |bytes: &ByteBuf| bytes.as_chunks::<{ FragmentTable::RECORD }>().0.to_vec();
+        assert!(records(&known.others).iter().all(|record| table.restore(record)));
+        for bytes in std::iter::once(&known.services).chain(&known.own) {
+            assert!(records(bytes).iter().all(|record| table.restore_own(record)));
+        }
+        table
     }
 
     #[test]
-    fn of_two_services_the_later_first_fragment_counts_and_each_datagram_is_there_once() {
-        let all = [record(1, 1000, 5), record(1, 1001, 9), record(1, 1000, 7)];
-        let all = all.each_ref().map(Vec::as_slice);
-        assert_eq!(OpenDatagrams::merge(&all, &all), record(1, 1001, 9));
+    fn what_services_know_of_datagrams_is_believed_before_what_nfs_say_however_much_that_is() {
+        let alone = |bytes: Vec<u8>| OpenDatagrams::merge(std::iter::once(&ByteBuf::from(bytes)));
+        let service = alone([record(1, 1000, 5), record(2, 2000, 6)].concat());
+        let right = [1, 2].map(|id| {
+            hash(&mut taken(&OpenDatagrams { others: service.clone(), ..Default::default() }), id)
+        });
+        // Other flows for those, though later, and more than a table remembers.
+        let flood: Vec<u8> = (1..3000).flat_map(|id| record(id, 6666, u64::MAX)).collect();
+        let others = alone(flood);
+        assert_eq!(others.len(), OpenDatagrams::MOST * FragmentTable::RECORD);
+        let mut table = taken(&OpenDatagrams { services: service, others, ..Default::default() });
+        assert_eq!([1, 2].map(|id| hash(&mut table, id)), right);
     }
 
     #[test]
-    fn a_flood_of_records_leaves_those_of_services_where_they_are_and_room_for_each() {
-        let service = record(1, 1000, 5);
-        let flood: Vec<u8> = (2..3000).flat_map(|id| record(id, 6666, u64::MAX)).collect();
-        let full = OpenDatagrams::MOST * FragmentTable::RECORD;
-        let has_service = |merged: &[u8]| {
-            assert_eq!(merged.len(), full);
-            merged.starts_with(&service)
-        };
-        assert!(has_service(&OpenDatagrams::merge(&[&service], &[&flood])));
-        assert!(has_service(&OpenDatagrams::merge(&[&flood, &service], &[])));
+    fn of_several_the_later_first_fragment_counts_each_datagram_is_there_once_and_nobodys_few_are_left_out()
+     {
+        let all = [record(1, 1000, 5), record(1, 1001, 9), record(1, 1000, 7)].map(ByteBuf::from);
+        assert_eq!(OpenDatagrams::merge(all.iter()), record(1, 1001, 9));
+        let flood: Vec<u8> = (2..3000).flat_map(|id| record(id, 6666, 10)).collect();
+        let merged = OpenDatagrams::merge([ByteBuf::from(flood), all[0].clone()].iter());
+        assert!(merged.starts_with(&record(1, 1000, 5)));
+        assert_eq!(merged.len(), OpenDatagrams::MOST * FragmentTable::RECORD);
+        assert!(OpenDatagrams::merge([ByteBuf::from(vec![7; 30])].iter()).is_empty());
+    }
+
+    #[test]
+    fn nobody_has_more_written_down_than_a_table_remembers() {
+        let own = vec![ByteBuf::from(vec![1; 1 << 20]); 100];
+        let bounded = OpenDatagrams { own, ..Default::default() }.bounded();
+        let most = OpenDatagrams::MOST * FragmentTable::RECORD;
+        assert!(bounded.own.len() <= 64 && bounded.own.iter().all(|own| own.len() <= most));
     }
 }

@@ -177,7 +177,7 @@ impl Replicator {
                 }
             }
         });
-        segment.fragment_tables().for_each(|table| table.is_restored());
+        segment.fragment_tables().for_each(|table| table.end_restore());
         all.kept = self.shelf.found();
         (all.refused, all.took) = (found.refused, start.elapsed());
         if found.refused > 0 {
@@ -241,8 +241,8 @@ impl Replicator {
             fragments.take_changes(|place, record| {
                 any = true;
                 let slot = own.start.saturating_add(place);
-                // What is whole need not be known, and what is out of date must not be believed.
-                if record.is_none_or(|record| table.put(slot, record, batch).is_err()) {
+                // What is out of date must not be believed.
+                if table.put(slot, record, batch).is_err() {
                     table.clear(slot, batch);
                 }
             });

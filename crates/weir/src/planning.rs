@@ -98,14 +98,18 @@ impl PlanArgs {
 
     /// With what `set` says in place of what stands here; of options that name NFs for those NFs only.
     pub fn with(self, set: PlanArgs) -> Self {
+        let PlanArgs { domain, instances, scale, replicate, .. } = self.clone();
+        // An NF has a number of instances, or limits.
+        let (instances, scale) = (others(instances, &set.scale), others(scale, &set.instances));
         let named = PlanArgs {
-            domain: renamed(self.domain.clone(), set.domain.clone()),
-            instances: renamed(self.instances.clone(), set.instances.clone()),
-            scale: renamed(self.scale.clone(), set.scale.clone()),
-            replicate: renamed(self.replicate.clone(), set.replicate.clone()),
+            domain: renamed(domain, set.domain.clone()),
+            instances: renamed(instances, set.instances.clone()),
+            scale: renamed(scale, set.scale.clone()),
+            replicate: renamed(replicate, set.replicate.clone()),
             ..set
         };
-        self.under(named)
+        // Also where nothing is left of what was said before.
+        PlanArgs { instances: Vec::new(), scale: Vec::new(), ..self }.under(named)
     }
 
     /// With what `file` says in place of what stands here.
@@ -128,11 +132,22 @@ impl PlanArgs {
     }
 }
 
-/// Those of `new`, and those of `old` that have other names.
-fn renamed<T>(mut old: Vec<(String, T)>, new: Vec<(String, T)>) -> Vec<(String, T)> {
-    old.retain(|(name, _)| new.iter().all(|(other, _)| other != name));
-    old.extend(new);
+/// Whether two names are of the same NF, or of NFs of which some are the same (`a+b`).
+fn meet(one: &str, other: &str) -> bool {
+    one.split('+').any(|nf| other.split('+').any(|other| other == nf))
+}
+
+/// Those of `old` that are of other NFs than any of `new`.
+fn others<T, U>(mut old: Vec<(String, T)>, new: &[(String, U)]) -> Vec<(String, T)> {
+    old.retain(|(name, _)| new.iter().all(|(other, _)| !meet(name, other)));
     old
+}
+
+/// Those of `new`, and those of `old` that are of other NFs.
+fn renamed<T>(old: Vec<(String, T)>, new: Vec<(String, T)>) -> Vec<(String, T)> {
+    let mut all = others(old, &new);
+    all.extend(new);
+    all
 }
 
 /// A file of such options.
@@ -340,7 +355,28 @@ fn cured(error: &clap::Error) -> String {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
-    use super::parsed;
+    use super::{PlanArgs, parsed};
+
+    #[test]
+    fn what_is_set_displaces_what_was_said_of_the_same_nfs_only() {
+        let of = |text: &str| parsed(text).unwrap();
+        let names = |plan: &PlanArgs| {
+            let of = |all: Vec<&String>| all.into_iter().cloned().collect::<Vec<_>>().join(" ");
+            let instances = plan.instances.iter().map(|(nf, _)| nf).collect();
+            let scale = plan.scale.iter().map(|(nf, _)| nf).collect();
+            [of(instances), of(scale)]
+        };
+        let before = of("--instances a=2 --instances b+c=3 --scale d=1:2");
+        for (set, [instances, scale]) in [
+            ("--isolate none", ["a b+c", "d"]),
+            ("--instances c=1", ["a c", "d"]),
+            ("--instances a+b=2", ["a+b", "d"]),
+            ("--scale a=1:3", ["b+c", "d a"]),
+            ("--instances d=2", ["a b+c d", ""]),
+        ] {
+            assert_eq!(names(&before.clone().with(of(set))), [instances, scale], "{set}");
+        }
+    }
 
     #[test]
     fn a_file_of_options_is_read_as_they_would_stand_in_the_command() {

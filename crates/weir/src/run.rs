@@ -248,12 +248,15 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
                 live.tell_rest(&mut agent);
                 return Err(e);
             }
+            let retired = reload.count_retired(&mut agent, &mut live);
             if let Some(control) = &control {
                 let mut control = control.borrow_mut();
+                if retired {
+                    control.forget_renewing();
+                }
                 control.serve(&mut agent);
                 reload.set(control.settings());
             }
-            reload.count_retired(&mut agent, &mut live);
             while let Some(event) = agent.event() {
                 if let Event::Ready { real_time: granted, after: None, .. } = event {
                     real_time |= granted;

@@ -48,8 +48,8 @@ impl FromArgMatches for Words {
         for arg in PlanArgs::augment_args(Command::new("")).get_arguments() {
             let given = matches.get_raw(arg.get_id().as_str());
             for value in given.into_iter().flatten() {
-                words.extend(arg.get_long().map(|long| format!("--{long}")));
-                words.push(value.to_string_lossy().into_owned());
+                let long = arg.get_long().unwrap_or_default();
+                words.push(format!("--{long}={}", value.to_string_lossy()));
             }
         }
         Ok(Words(words))

@@ -140,6 +140,10 @@ fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out()
     assert!(said.contains("not relinked: "), "{said}");
     assert!(said.contains(" would be parted from their packets"), "{said}");
     assert!(said.contains("--instances fw+mon=N"), "{said}");
+    // Where they come as they were divided for another NF, which remembers nothing.
+    let said =
+        many.becomes("each\n--instances head=2,symmetric\n--instances fw=2\n--instances mon=2");
+    assert!(said.contains("not relinked: "), "{said}");
     let said = many.becomes("each\n--instances fw+mon=2");
     assert!(said.contains(": relinked in "), "{said}");
     let finished = many.finish_remembered();

@@ -122,3 +122,24 @@ fn an_instance_that_is_renewed_goes_on_with_its_flows() {
     assert_eq!(monitor(&finished)["flows"].as_u64(), Some(FLOWS), "none began anew");
     assert!(finished.number("/balance/lost") <= BATCH);
 }
+
+#[test]
+fn settings_that_come_at_the_same_time_are_done_one_after_the_other() {
+    let moving = monitored("set-both", &[]);
+    let ask = |args: &'static [&'static str]| {
+        let socket = moving.socket.clone();
+        std::thread::spawn(move || weir(&socket, args))
+    };
+    let all = [
+        ask(&["set", "--instances", "mon=2"]),
+        ask(&["set", "--replicate", "mon=batch"]),
+        ask(&["set", "--instances", "nobody=2"]),
+    ];
+    let codes = all.map(|asked| asked.join().unwrap()).map(|said| (said.code, said.error));
+    assert_eq!((codes[0].0, codes[1].0), (Some(0), Some(0)), "{codes:?}");
+    assert_eq!(codes[2].0, Some(2), "{codes:?}");
+    assert_eq!(moving.counts(), [FLOWS, 0], "the first holds");
+    let said = moving.ask(&["renew", "mon", "--instance", "1"]);
+    assert_eq!(said.out["renewed"]["flows"].as_u64(), Some(FLOWS), "the second holds: {said:?}");
+    end(moving);
+}

@@ -2,7 +2,9 @@
 //! (§3.1), for whoever finds that one does not do well.
 
 use super::{Agent, State};
+use crate::setup::WorkerSetup;
 use std::time::{Duration, Instant};
+use weir_runtime::spec::NodeSpec;
 
 /// A successor that is ready, and does not tell what it has got back, has nothing to tell.
 const TELLS: Duration = Duration::from_millis(500);
@@ -62,19 +64,17 @@ impl Agent {
         if self.is_relinking() {
             return Err(RenewError::Changing);
         }
-        let mut all: Vec<(Option<usize>, usize)> = Vec::new();
-        for (w, worker) in self.setup.workers.iter().enumerate() {
-            let node = worker.nodes.iter().position(|node| {
-                node.name == nf && node.nf.is_some() && node.instance_of.is_none()
-            });
-            let Some(node) = node else { continue };
-            let crews = self.memory.crews().iter().flatten();
-            let at = u16::try_from(node).ok();
-            let replica = at.and_then(|at| crews.filter_map(|crew| crew.replica_at(w, at)).next());
-            all.push((replica, w));
-        }
+        // One that was stopped for good has no µNF, but its place.
+        let is_own = |node: &&NodeSpec| {
+            let is_nf = node.nf.is_some() || node.part.is_some();
+            node.name == nf && is_nf && node.instance_of.is_none()
+        };
+        let place = |(w, worker): (usize, &WorkerSetup)| {
+            let node = worker.nodes.iter().find(is_own)?;
+            Some((node.part.map_or(0, |part| part.index), w))
+        };
+        let mut all: Vec<_> = self.setup.workers.iter().enumerate().filter_map(place).collect();
         all.sort_unstable();
-        all.dedup_by_key(|(_, w)| *w);
         let w = match (instance, all.as_slice()) {
             (_, []) => return Err(RenewError::NoNf(nf.to_owned())),
             (None, [(_, only)]) => *only,
@@ -106,23 +106,26 @@ impl Agent {
     }
 
     /// Whether that worker runs again, and with what. To be asked of the generation that was told to renew it.
-    pub fn renewed(&self, renewing: &mut Renewing) -> Option<Renewed> {
+    pub fn renewed(&self, renewing: &mut Renewing) -> Option<Result<Renewed, RenewError>> {
         let w = renewing.worker;
         let worker = self.workers.get(w)?;
+        let setup = self.setup.workers.get(w)?;
+        if !setup.runs_nfs() {
+            return Some(Err(RenewError::Away(setup.name.clone())));
+        }
         if worker.restarts == renewing.restarts || !self.liveness.is_ready(w) {
             return None;
         }
         let ready = *renewing.ready.get_or_insert_with(Instant::now);
-        let setup = self.setup.workers.get(w)?;
         let waits = setup.nodes.iter().any(|node| node.replicate.is_some());
         let told = worker.recovered.times != renewing.times;
         if waits && !told && ready.elapsed() < TELLS {
             return None;
         }
-        Some(Renewed {
+        Some(Ok(Renewed {
             worker: setup.name.clone(),
             flows: worker.recovered.flows.saturating_sub(renewing.flows),
             ms: renewing.since.elapsed().as_secs_f64() * 1e3,
-        })
+        }))
     }
 }

@@ -11,6 +11,10 @@ pub const LIFETIME_NS: u64 = 30_000_000_000;
 /// Entries per bucket. A lookup looks at one bucket, so its cost is bounded.
 const WAYS: usize = 8;
 
+/// In a record: the datagram goes downward in its flow; it has come whole.
+const DOWN: u8 = 1;
+const WHOLE: u8 = 2;
+
 /// Counts by which most flows without fragments are known at once.
 const COUNTS: usize = 1 << 15;
 
@@ -56,6 +60,9 @@ impl Came {
         }
     }
 
+    /// One of which nothing else is known.
+    const WHOLE: Self = Came { bytes: 1, of: 1 };
+
     fn is_whole(self) -> bool {
         self.of > 0 && self.bytes >= self.of
     }
@@ -67,13 +74,20 @@ impl Entry {
         self.born.abs_diff(now) <= LIFETIME_NS
     }
 
+    /// What comes first is given up, or left out, first.
+    fn worth(&self) -> (bool, u64) {
+        (!self.came.is_whole(), self.used)
+    }
+
     fn write(&self, out: &mut Vec<u8>) {
         let DatagramId { zone, source, destination, id, proto, v6 } = self.datagram;
         out.extend(zone.to_le_bytes());
         out.extend(source.to_le_bytes());
         out.extend(destination.to_le_bytes());
         out.extend(id.to_le_bytes());
-        out.extend([proto, u8::from(v6), u8::from(self.flow.1 == Direction::Down)]);
+        let down = if self.flow.1 == Direction::Down { DOWN } else { 0 };
+        let whole = if self.came.is_whole() { WHOLE } else { 0 };
+        out.extend([proto, u8::from(v6), down | whole]);
         out.extend(self.flow.0.to_bytes());
         out.extend(self.born.to_le_bytes());
     }
@@ -127,8 +141,8 @@ impl FragmentTable {
     }
 
     /// Gives what has changed since the last call: each place, below [`FragmentTable::capacity`], and what stands there now,
-    /// as [`FragmentTable::restore_at`] takes it; or `None` for a datagram that is whole.
-    pub fn take_changes(&mut self, mut each: impl FnMut(u32, Option<&[u8; Self::RECORD]>)) {
+    /// as [`FragmentTable::restore_at`] takes it. What is looked up again and again changes nothing.
+    pub fn take_changes(&mut self, mut each: impl FnMut(u32, &[u8; Self::RECORD])) {
         let Some(changed) = &mut self.changed else { return };
         if changed.is_empty() {
             return;
@@ -140,9 +154,10 @@ impl FragmentTable {
             let bucket = self.buckets.get(place as usize / WAYS);
             let entry = bucket.and_then(|bucket| bucket.get(place as usize % WAYS));
             record.clear();
-            let open = entry.iter().copied().flatten().filter(|entry| !entry.came.is_whole());
-            open.for_each(|entry| entry.write(&mut record));
-            each(place, record.first_chunk());
+            entry.iter().copied().flatten().for_each(|entry| entry.write(&mut record));
+            if let Some(record) = record.first_chunk() {
+                each(place, record);
+            }
         }
     }
 
@@ -183,16 +198,16 @@ impl FragmentTable {
         Some(own)
     }
 
-    /// Writes down which datagrams have not come whole, the one used longest ago first: [`FragmentTable::RECORD`] bytes for each, little-endian.
-    /// What has run out is among them, as it depends on whose clock that is: packets of several captures may have their own.
+    /// Writes down what is remembered, those that have come whole first, and of both those that were used longest ago:
+    /// [`FragmentTable::RECORD`] bytes for each datagram, little-endian. What has run out is among them, as it depends on whose clock that is:
+    /// packets of several captures may have their own.
     pub fn save(&self, out: &mut Vec<u8>) {
-        let all = self.buckets.iter().flatten().flatten();
-        let mut open: Vec<&Entry> = all.filter(|entry| !entry.came.is_whole()).collect();
-        open.sort_by_key(|entry| entry.used);
-        open.into_iter().for_each(|entry| entry.write(out));
+        let mut all: Vec<&Entry> = self.buckets.iter().flatten().flatten().collect();
+        all.sort_by_key(|entry| entry.worth());
+        all.into_iter().for_each(|entry| entry.write(out));
     }
 
-    /// Writes down the same of the flow that has these `keys`, of the datagrams that were used last `most` at most; how many it
+    /// Writes down the same of the flow that has these `keys`, of the datagrams that would be last `most` at most; how many it
     /// is.
     pub fn save_of<'k>(
         &self,
@@ -204,11 +219,9 @@ impl FragmentTable {
             return 0;
         }
         let all = self.buckets.iter().flatten().flatten();
-        let is_own = |entry: &&Entry| {
-            !entry.came.is_whole() && keys.clone().any(|key| key.covers(&entry.flow.0))
-        };
+        let is_own = |entry: &&Entry| keys.clone().any(|key| key.covers(&entry.flow.0));
         let mut own: Vec<&Entry> = all.filter(is_own).collect();
-        own.sort_by_key(|entry| entry.used);
+        own.sort_by_key(|entry| entry.worth());
         let last = own.get(own.len().saturating_sub(most)..).unwrap_or_default();
         last.iter().for_each(|entry| entry.write(out));
         last.len()
@@ -264,7 +277,7 @@ impl FragmentTable {
     }
 
     /// Puts one datagram where a table of the same size and hasher had it ([`FragmentTable::take_changes`]); false, and nothing has
-    /// changed, when it could not have stood there. When all are there: [`FragmentTable::is_restored`].
+    /// changed, when it could not have stood there. When all are there: [`FragmentTable::end_restore`].
     #[must_use]
     pub fn restore_at(&mut self, place: u32, record: &[u8; Self::RECORD]) -> bool {
         let Some(entry) = Self::read(record) else { return false };
@@ -278,7 +291,7 @@ impl FragmentTable {
 
     /// All that there is was put in its place: it need not be told of as a change. Those that began first count as used longest ago, as nobody
     /// knows which were.
-    pub fn is_restored(&mut self) {
+    pub fn end_restore(&mut self) {
         self.changed.iter_mut().for_each(Vec::clear);
         let mut all: Vec<&mut Entry> = self.buckets.iter_mut().flatten().flatten().collect();
         all.sort_by_key(|entry| entry.born);
@@ -293,7 +306,7 @@ impl FragmentTable {
         let (source, rest) = rest.split_first_chunk::<16>()?;
         let (destination, rest) = rest.split_first_chunk::<16>()?;
         let (id, rest) = rest.split_first_chunk::<4>()?;
-        let ([proto, v6 @ (0 | 1), down @ (0 | 1)], rest) = rest.split_first_chunk::<3>()? else {
+        let ([proto, v6 @ (0 | 1), how @ 0..=3], rest) = rest.split_first_chunk::<3>()? else {
             return None;
         };
         let (key, rest) = rest.split_first_chunk::<{ FlowKey::BYTES }>()?;
@@ -306,9 +319,10 @@ impl FragmentTable {
             proto: *proto,
             v6: *v6 == 1,
         };
-        let direction = if *down == 1 { Direction::Down } else { Direction::Up };
+        let direction = if how & DOWN != 0 { Direction::Down } else { Direction::Up };
         let flow = (FlowKey::from_bytes(key)?, direction);
-        let (born, came) = (u64::from_le_bytes(*born), Came::default());
+        let born = u64::from_le_bytes(*born);
+        let came = if how & WHOLE != 0 { Came::WHOLE } else { Came::default() };
         Some(Entry { datagram, flow, born, used: 0, came })
     }
 
@@ -368,21 +382,28 @@ impl FragmentTable {
         let Some(bucket) = self.buckets.get(index) else { return };
         let same = bucket.iter().position(|slot| slot.is_some_and(|old| old.datagram == datagram));
         let oldest = || {
-            let age = |slot: &Option<Entry>| {
-                slot.filter(|old| !old.came.is_whole()).map_or(0, |old| match room {
-                    Room::RunOut(now) if !old.is_alive(now) => 0,
-                    Room::RunOut(_) | Room::LeastUsed => old.used,
-                    Room::Older => old.born.max(1),
-                })
+            let worth = |slot: &Option<Entry>| match (slot, room) {
+                (None, _) => (0, 0),
+                (Some(old), Room::RunOut(now)) if !old.is_alive(now) => (1, old.used),
+                (Some(old), _) if old.came.is_whole() => (2, old.used),
+                (Some(old), Room::RunOut(_) | Room::LeastUsed) => (3, old.used),
+                (Some(old), Room::Older) => (3, old.born),
             };
-            bucket.iter().enumerate().min_by_key(|(_, slot)| age(slot)).map(|(index, _)| index)
+            bucket.iter().enumerate().min_by_key(|(_, slot)| worth(slot)).map(|(index, _)| index)
         };
         let Some(way) = same.or_else(oldest) else { return };
         let before = bucket.get(way).copied().flatten();
-        let is_later = |old: Entry| {
-            matches!(room, Room::Older) && old.born > entry.born && !old.came.is_whole()
+        // What is read back takes no room from what it is worth less than.
+        let is_worth_more = |old: Entry| {
+            !old.came.is_whole()
+                && match room {
+                    Room::RunOut(_) => false,
+                    Room::LeastUsed => entry.came.is_whole(),
+                    Room::Older => entry.came.is_whole() || old.born > entry.born,
+                }
         };
-        if !before.is_some_and(is_later) {
+        let is_other = |old: &Entry| old.datagram != datagram;
+        if !before.filter(is_other).is_some_and(is_worth_more) {
             self.put(index * WAYS + way, entry);
         }
     }

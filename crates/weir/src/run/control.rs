@@ -93,11 +93,19 @@ impl Control {
             }
         }
         self.renewing.retain_mut(|(renewing, answer)| {
-            let renewed = agent.renewed(renewing);
-            let waits = renewed.is_none();
-            renewed.map(|renewed| answer.send(Answer::Renewed(renewed)));
-            waits
+            let Some(renewed) = agent.renewed(renewing) else { return true };
+            let renewed = renewed.map_or_else(|e| Answer::Error(e.to_string()), Answer::Renewed);
+            let _ = answer.send(renewed);
+            false
         });
+    }
+
+    /// The graph has new workers: of those that were to come back nobody will hear.
+    pub(super) fn forget_renewing(&mut self) {
+        for (_, answer) in self.renewing.drain(..) {
+            let why = "the graph was changed meanwhile, and has new workers".to_owned();
+            let _ = answer.send(Answer::Error(why));
+        }
     }
 
     /// What is to be set since that was asked last.
@@ -119,14 +127,6 @@ impl Control {
                 (ticket, Answer::Moved { flows, ms: moved.took.as_secs_f64() * 1e3, failures })
             }
             Event::FlowsListed { ticket, listed } => (ticket, Answer::Flows(told(listed))),
-            Event::Relinked(_) => {
-                // Their workers are no more.
-                for (_, answer) in self.renewing.drain(..) {
-                    let why = "the graph was changed meanwhile, and has new workers".to_owned();
-                    let _ = answer.send(Answer::Error(why));
-                }
-                return;
-            }
             _ => return,
         };
         if let Some(waiting) = self.waiting.remove(ticket) {

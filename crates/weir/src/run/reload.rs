@@ -87,19 +87,24 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
             Some(Err(TryRecvError::Empty)) => return,
             Some(read) => {
                 self.reading = None;
-                // Its thread has ended without a word only if it panicked, which was said then.
-                if let Ok(read) = read {
-                    self.relink(agent, live, read);
+                match read {
+                    Ok(read) => self.relink(agent, live, read),
+                    // Its thread has ended without a word only if it panicked, which was said then.
+                    Err(_) => self.failed("it could not be planned"),
                 }
             }
             None => {}
         }
         // Whatever was asked for while another was under way is done now, once; what is to be set, one after the other.
         let is_asked = self.again || !self.settings.is_empty();
-        if is_asked && self.reading.is_none() && !agent.is_relinking() {
-            self.again = false;
+        // What was tried last has come about only when that was told, which is later than the switch.
+        let is_idle = self.reading.is_none() && self.trying.is_none() && !agent.is_relinking();
+        if is_asked && is_idle {
+            // What the files say by itself: a setting that is refused takes nothing else along.
+            let from_files = std::mem::take(&mut self.again);
             let mut set = self.set.clone();
-            let answer = self.settings.pop_front().map(|Setting { reset, options, answer }| {
+            let setting = if from_files { None } else { self.settings.pop_front() };
+            let answer = setting.map(|Setting { reset, options, answer }| {
                 let before = if reset { PlanArgs::default() } else { std::mem::take(&mut set) };
                 set = before.with(options);
                 answer
@@ -150,10 +155,12 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
         }
     }
 
-    /// Takes in what generations that have ended counted. To be called after each turn, before its events are
+    /// Takes in what generations that have ended counted; true when any has. To be called after each turn, before its events are
     /// looked at.
-    pub(super) fn count_retired(&mut self, agent: &mut Agent, live: &mut Live) {
-        for mut retired in agent.retired() {
+    pub(super) fn count_retired(&mut self, agent: &mut Agent, live: &mut Live) -> bool {
+        let all = agent.retired();
+        let any = !all.is_empty();
+        for mut retired in all {
             // What was heard during the switch.
             live.tell_rest(&mut retired.agent);
             live.retire(&retired.agent);
@@ -166,6 +173,7 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
                 self.plan = next;
             }
         }
+        any
     }
 
     pub(super) fn relinked(&mut self, relinked: Relinked) {

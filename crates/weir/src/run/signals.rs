@@ -33,8 +33,8 @@ impl Signals {
             std::thread::Builder::new().name("weir-signals".into()).spawn(move || {
                 let (mut byte, mut last) = ([0], None::<Instant>);
                 while matches!(std::io::Read::read(&mut read, &mut byte), Ok(1)) {
-                    let again = last.replace(Instant::now()).is_some_and(|l| l.elapsed() < AT_ONCE);
-                    if !again {
+                    if last.is_none_or(|last| last.elapsed() >= AT_ONCE) {
+                        last = Some(Instant::now());
                         // Relaxed: a counter, no data behind it.
                         count.fetch_add(1, Ordering::Relaxed);
                     }

@@ -148,7 +148,8 @@ impl Precopy {
         let mut tasks: BTreeMap<usize, BTreeMap<u16, Share>> = BTreeMap::new();
         for (nf, holders) in old {
             let Some(takers) = new.get(&nf) else { continue };
-            if super::share::is_divided_anew(before, next, nf, takers.len()) {
+            let counts = (holders.len(), takers.len());
+            if super::share::is_divided_anew(before, next, nf, counts) {
                 continue;
             }
             for ((w, node), (taker, _)) in holders.iter().zip(takers) {
@@ -460,11 +461,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_slowly_is_not_copied_anew_but_what_waited_for_the_switch_is() {
+    fn what_waited_for_the_switch_is_copied_anew() {
         let mut precopy = Precopy::of(vec![Task::new(0, BTreeMap::new())]);
         precopy.count(0, &Answer { copied: 700, ..Answer::default() });
         let before = (precopy.fewest, precopy.tasks[0].due);
-        precopy.begun = Instant::now().checked_sub(2 * LATE).unwrap();
+        precopy.ended = Some(Instant::now());
         precopy.go_on_if_late();
         assert_eq!((precopy.fewest, precopy.tasks[0].due), before);
         precopy.ended = Instant::now().checked_sub(2 * LATE);

@@ -2,10 +2,11 @@
 
 use super::precopy::Precopy;
 use crate::agent::Agent;
-use crate::setup::Setup;
+use crate::scale::Way;
+use crate::setup::{ScaleSetup, Setup};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_runtime::handover::NfState;
-use weir_runtime::spec::{PartSpec, SpreadSpec};
+use weir_runtime::spec::{GroupSpec, PartSpec, SpreadSpec};
 
 /// By name and type of the NF what its instances know, and which worker says so.
 pub(super) type Known = BTreeMap<(String, String), Vec<(usize, NfState)>>;
@@ -21,15 +22,16 @@ fn leased<'s>(setup: &'s Setup, (name, kind): (&str, &str)) -> Option<&'s [u32]>
     (group.spread == SpreadSpec::Ends).then_some(&group.weights)
 }
 
-/// True when the packets of this NF, of so many instances, divide by leases of ports, and otherwise than before.
+/// True when the packets of this NF, which had `had` instances and will have `has`, divide by leases of ports, and otherwise than before; or when
+/// one of them was stopped for good.
 pub(super) fn is_divided_anew(
     before: &Setup,
     next: &Setup,
     nf: (&str, &str),
-    instances: usize,
+    (had, has): (usize, usize),
 ) -> bool {
     let weights = leased(next, nf);
-    instances > 1 && weights.is_some() && weights != leased(before, nf)
+    has > 1 && weights.is_some() && (had != has || weights != leased(before, nf))
 }
 
 /// NFs whose flows are to move together and that had different numbers of instances: what they remember of one flow may be at two places.
@@ -49,38 +51,60 @@ pub(super) fn parted(next: &Agent, known: &Known) -> Option<String> {
     ))
 }
 
+/// How packets divide over the instances of group `group`: by itself; or, where they come as they were divided for others, by all that divide in the
+/// graph, as it is not looked at which of them that are.
+fn divisions(setup: &Setup, group: u16) -> Vec<&GroupSpec> {
+    let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
+    let mut branches = nodes.flat_map(|node| node.outputs.iter().flatten());
+    let own = setup.groups.get(usize::from(group));
+    match branches.any(|branch| branch.share.is_some_and(|share| share.group == group)) {
+        true => own.into_iter().collect(),
+        false => setup.groups.iter().collect(),
+    }
+}
+
 /// NFs whose packets divide otherwise in the next generation, and whose flows cannot move there: each flow would stay where it is, and its packets
 /// go elsewhere.
 pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<String> {
-    let group = |setup: &Setup, nf: &str| {
+    let group = |setup: &Setup, (name, kind): (&str, &str)| {
         let mut nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
-        let part = nodes.find_map(|node| node.part.filter(|_| node.name == nf))?;
-        setup.groups.get(usize::from(part.group)).cloned()
-    };
-    next.memory.crews().iter().filter_map(|crew| crew.as_ref().err()).find_map(|why| {
-        why.nf().split('+').find_map(|nf| {
-            let divides = group(&next.setup, nf)?;
-            // Of what need not meet nobody misses a flow, and leases go over with their flows.
-            let meets = match divides.spread {
-                SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
-                SpreadSpec::Source
-                | SpreadSpec::Tuple
-                | SpreadSpec::Flow
-                | SpreadSpec::Fields { .. } => true,
-            };
-            if !meets || group(before, nf).is_some_and(|before| before == divides) {
-                return None;
-            }
-            let own = known.iter().filter(|((name, _), _)| name == nf);
-            let states = own.flat_map(|(_, states)| states);
-            let flows = states.fold(0_u64, |all, (_, state)| all.saturating_add(state.count));
-            (flows > 0).then(|| {
-                format!(
-                    "{flows} flows of {nf} would be parted from their packets, which divide otherwise in the new graph, where flows of {nf} cannot \
-                     move: {why}. Or stop and start, if its flows may begin anew"
-                )
-            })
+        nodes.find_map(|node| {
+            let is_own = node.name == name && node.nf.as_ref().is_some_and(|nf| nf.0 == kind);
+            node.part.filter(|_| is_own).map(|part| part.group)
         })
+    };
+    let crews = next.memory.crews();
+    known.iter().find_map(|((name, kind), states)| {
+        let nf = (name.as_str(), kind.as_str());
+        let flows = states.iter().fold(0_u64, |all, (_, state)| all.saturating_add(state.count));
+        let own = group(&next.setup, nf)?;
+        let moves = crews.iter().flatten().any(|crew| crew.is_of(name));
+        // Of what need not meet nobody misses a flow, or somebody has said so; and leases go over with their flows.
+        let spread = next.setup.groups.get(usize::from(own))?.spread;
+        let meets = match spread {
+            SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
+            SpreadSpec::Source
+            | SpreadSpec::Tuple
+            | SpreadSpec::Flow
+            | SpreadSpec::Fields { .. } => true,
+        };
+        let parts = |scale: &ScaleSetup| {
+            matches!(scale.rule.way, Way::Rebalance) && scale.crew.is_of(name)
+        };
+        if flows == 0 || moves || !meets || next.setup.scales.iter().any(parts) {
+            return None;
+        }
+        let is_same = |of| divisions(before, of) == divisions(&next.setup, own);
+        if group(before, nf).is_some_and(is_same) {
+            return None;
+        }
+        let why = crews.iter().filter_map(|crew| crew.as_ref().err());
+        let why = why.map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let why = if why.is_empty() { "its packets come as they were divided before".to_owned() } else { why };
+        Some(format!(
+            "{flows} flows of {name} would be parted from their packets, which divide otherwise in the new graph, where they cannot move: {why}. \
+             Or stop and start, if its flows may begin anew"
+        ))
     })
 }
 
@@ -107,11 +131,7 @@ pub(super) fn share_out(
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
         let nf = (key.0.as_str(), key.1.as_str());
-        let counts_differ = takers.len() != states.len();
-        if takers.len() > 1
-            && leased(setup, nf).is_some()
-            && (counts_differ || is_divided_anew(before, setup, nf, takers.len()))
-        {
+        if is_divided_anew(before, setup, nf, (states.len(), takers.len())) {
             // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
             if let Some((giver, _)) = states.iter().find(|(_, state)| state.rest) {
                 return Err(*giver);

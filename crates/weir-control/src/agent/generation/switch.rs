@@ -303,7 +303,7 @@ impl Agent {
             }
             let setup = &self.setup.workers[w];
             let names = (self.setup.domains[setup.domain].as_str(), setup.name.as_str());
-            open.insert(names, (!setup.runs_nfs(), datagrams));
+            open.insert(names, (!setup.runs_nfs(), datagrams.bounded()));
             for state in states {
                 let key = (state.name.clone(), state.kind.clone());
                 known.entry(key).or_default().push((w, state));
@@ -319,12 +319,35 @@ impl Agent {
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
+        // Once for each trust domain: what services know, and what all others do.
+        let mut known: BTreeMap<&str, OpenDatagrams> = BTreeMap::new();
+        for (domain, _) in open.keys() {
+            known.entry(domain).or_insert_with(|| {
+                let of = |services: bool| {
+                    let all = open
+                        .iter()
+                        .filter(move |((of, _), (is, _))| of == domain && *is == services);
+                    all.flat_map(|(_, (_, open))| open.own.iter())
+                };
+                let nfs = open.iter().filter(|((of, _), _)| of == domain);
+                let nfs = nfs.map(|(_, (_, open))| &open.others);
+                OpenDatagrams {
+                    own: Vec::new(),
+                    services: OpenDatagrams::merge(of(true)),
+                    others: OpenDatagrams::merge(of(false).chain(nfs)),
+                }
+            });
+        }
         let mut takers = Vec::new();
         for (w, states) in shares.iter().enumerate() {
             let setup = &to.setup.workers[w];
             let follows = setup.follows_fragments(&to.setup.groups);
             let domain = to.setup.domains.get(setup.domain).filter(|_| follows);
-            let datagrams = domain.map(|domain| open_for(&open, domain, &setup.name));
+            let mut datagrams = domain.and_then(|domain| known.get(domain.as_str()).cloned());
+            let own = domain.and_then(|domain| open.get(&(domain.as_str(), setup.name.as_str())));
+            if let (Some(datagrams), Some((_, own))) = (&mut datagrams, own) {
+                datagrams.own.clone_from(&own.own);
+            }
             let datagrams = datagrams.unwrap_or_default();
             if states.is_empty() && datagrams == OpenDatagrams::default() {
                 continue;
@@ -381,26 +404,6 @@ impl Agent {
             self.order(old, command::GO);
         }
     }
-}
-
-/// What worker `name` of a trust domain is to know of datagrams that have not come whole.
-fn open_for(
-    open: &BTreeMap<(&str, &str), (bool, OpenDatagrams)>,
-    domain: &str,
-    name: &str,
-) -> OpenDatagrams {
-    let (mut services, mut others) = (Vec::new(), Vec::new());
-    for ((_, own), (is_service, known)) in open.iter().filter(|((of, _), _)| *of == domain) {
-        // Who goes on under this name has all that he knew.
-        match is_service {
-            _ if *own == name => {}
-            true => services.push(known.own.as_slice()),
-            false => others.push(known.own.as_slice()),
-        }
-        others.push(&known.others);
-    }
-    let own = open.get(&(domain, name)).map(|(_, known)| known.own.clone());
-    OpenDatagrams { own: own.unwrap_or_default(), others: OpenDatagrams::merge(&services, &others) }
 }
 
 impl Agent {

@@ -458,7 +458,7 @@ fn copied(table: &mut FlowTable<Notes>, changes: Option<FlowKey>) -> Vec<u8> {
     if let Some(found) = changes.and_then(|key| table.find(key, Direction::Up, 1 << 30)) {
         found.state.text = "changed".to_owned();
     }
-    let _ = table.save_rest(1 << 30, &mut all);
+    let _ = table.save_rest(&mut all);
     table.end_precopy();
     all
 }

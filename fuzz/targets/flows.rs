@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     let count = table.len();
     // What was accepted can be written down, read again, and moved one by one.
     let mut saved = Vec::new();
-    table.save(NOW, &mut saved).expect("these states can be written");
+    table.save(&mut saved).expect("these states can be written");
     let mut again = FlowTable::<Notes>::new(64, IDLE);
     assert_eq!(again.restore(NOW, &saved).ok(), Some(count));
     let (mut walk, mut records) = (Walk::default(), Vec::new());
@@ -61,7 +61,7 @@ fn copied(data: &[u8]) {
     }
     // What was accepted can be written down, and ends.
     let (count, mut saved) = (table.len(), Vec::new());
-    table.save(NOW, &mut saved).expect("these states can be written");
+    table.save(&mut saved).expect("these states can be written");
     let mut again = FlowTable::<Notes>::new(64, IDLE);
     assert_eq!(again.restore(NOW, &saved).ok(), Some(count));
     for second in 1..200 {

@@ -395,12 +395,9 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
     assert!(before.len() == 2 && before.iter().all(|n| *n > 200), "{before:?}");
     instances("mon=3");
     moving.relink(TWO);
-    // Whatever flow there was is still there; the new instance has new ones only.
+    // Whatever flow there was is still there, however many new ones have come since.
     let after = moving.counts();
-    assert!(
-        after[0] >= before[0] && after[1] >= before[1] && after[2] < 100,
-        "{before:?} {after:?}"
-    );
+    assert!(after[0] >= before[0] && after[1] >= before[1], "{before:?} {after:?}");
     moving.wait_for_counts("new flows at the new instance", |counts| counts[2] > 20);
     // One goes: what it has the last that is left has, and keeps.
     instances("mon=2");

@@ -118,6 +118,25 @@ impl OpenDatagrams {
         self
     }
 
+    /// Puts it into the table of this place. What is no record is passed over: its fragments go by their addresses. Where there is no
+    /// room for all, what comes later here stays: what the table had itself is last.
+    fn restore_into(&self, at: usize, fragments: &mut FragmentTable) {
+        let records = |bytes: &ByteBuf, restore: &mut dyn FnMut(&[u8; FragmentTable::RECORD])| {
+            bytes.as_chunks().0.iter().for_each(restore);
+        };
+        // What is damaged is refused by each alike.
+        records(&self.others, &mut |record| {
+            let _ = fragments.restore(record);
+        });
+        let of_others = self.own.iter().enumerate().filter(|(of, _)| *of != at);
+        let own = of_others.map(|(_, own)| own).chain(self.own.get(at));
+        for bytes in std::iter::once(&self.services).chain(own) {
+            records(bytes, &mut |record| {
+                let _ = fragments.restore_own(record);
+            });
+        }
+    }
+
     /// What several know, each datagram once, of those that each wrote last; the later first fragment counts.
     #[must_use]
     pub fn merge<'r>(all: impl Iterator<Item = &'r ByteBuf>) -> ByteBuf {
@@ -227,24 +246,10 @@ impl Segment {
         all
     }
 
-    /// Goes on from what others knew of datagrams that have not come whole. What is no record of one is passed over: its
-    /// fragments go by their addresses. Where there is no room for all, what comes later here stays: what a table had itself is last.
+    /// Goes on from what others knew of datagrams that have not come whole.
     pub(crate) fn restore_datagrams(&mut self, known: &OpenDatagrams) {
-        for (table, fragments) in self.fragment_tables().enumerate() {
-            let records =
-                |bytes: &ByteBuf| bytes.as_chunks::<{ FragmentTable::RECORD }>().0.to_vec();
-            // What is damaged is refused by each alike.
-            records(&known.others).iter().for_each(|record| {
-                let _ = fragments.restore(record);
-            });
-            let of_others = known.own.iter().enumerate().filter(|(at, _)| *at != table);
-            let own = of_others.map(|(_, own)| own).chain(known.own.get(table));
-            for bytes in std::iter::once(&known.services).chain(own) {
-                records(bytes).iter().for_each(|record| {
-                    let _ = fragments.restore_own(record);
-                });
-            }
-        }
+        let tables = self.fragment_tables().enumerate();
+        tables.for_each(|(at, fragments)| known.restore_into(at, fragments));
     }
 
     /// What its µNFs know; nothing of those that know nothing.
@@ -521,14 +526,10 @@ mod tests {
         table.hash(&later[..], &parse(&later[..], Depth::L4), 7)
     }
 
-    /// A table that has taken over what there is, as [`Segment::restore_datagrams`] does.
+    /// A table that has taken over what there is.
     fn taken(known: &OpenDatagrams) -> FragmentTable {
         let mut table = FragmentTable::new(1024, FlowHasher::new(1));
-        let records = |bytes: &ByteBuf| bytes.as_chunks::<{ FragmentTable::RECORD }>().0.to_vec();
-        assert!(records(&known.others).iter().all(|record| table.restore(record)));
-        for bytes in std::iter::once(&known.services).chain(&known.own) {
-            assert!(records(bytes).iter().all(|record| table.restore_own(record)));
-        }
+        known.restore_into(0, &mut table);
         table
     }
 
@@ -557,6 +558,20 @@ mod tests {
         assert!(merged.starts_with(&record(1, 1000, 5)));
         assert_eq!(merged.len(), OpenDatagrams::MOST * FragmentTable::RECORD);
         assert!(OpenDatagrams::merge([ByteBuf::from(vec![7; 30])].iter()).is_empty());
+    }
+
+    #[test]
+    fn what_a_table_had_itself_stays_whatever_others_and_other_tables_had() {
+        let many = |ids: std::ops::Range<u32>, port, ns| {
+            ByteBuf::from(ids.flat_map(|id| record(id, port, ns)).collect::<Vec<u8>>())
+        };
+        let own = many(0..50, 1000, 5);
+        let alone = OpenDatagrams { own: vec![own.clone()], ..Default::default() };
+        let right: Vec<_> = (0..50).map(|id| hash(&mut taken(&alone), id)).collect();
+        let (services, others) = (many(50..1_000, 2000, 6), many(1_000..2_000, 3000, 7));
+        let own = vec![own, many(2_000..3_000, 4000, 8)];
+        let mut table = taken(&OpenDatagrams { own, services, others });
+        assert_eq!((0..50).map(|id| hash(&mut table, id)).collect::<Vec<_>>(), right);
     }
 
     #[test]

@@ -126,13 +126,7 @@ pub(crate) fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -
             (failures.is_empty(), text)
         }
         Answer::Relinked(relinked) => {
-            let (pause, prepared) = (relinked.pause_ms, relinked.prepared_ms);
-            let text = format!(
-                "relinked in {pause:.1} ms ({prepared:.0} ms of preparation beside the running graph): {} packets missed by devices, \
-                 what {} NFs know went over, {} flows stay where they were\n",
-                relinked.missed, relinked.carried, relinked.stayed
-            );
-            (true, text)
+            (true, format!("{relinked}, {} flows stay where they were\n", relinked.stayed))
         }
         Answer::Renewed(renewed) => {
             let (worker, ms) = (&renewed.worker, renewed.ms);

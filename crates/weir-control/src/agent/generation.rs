@@ -62,6 +62,17 @@ pub struct Relinked {
     pub stayed: u64,
 }
 
+impl std::fmt::Display for Relinked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Relinked { prepared_ms, pause_ms, missed, carried, .. } = self;
+        write!(
+            f,
+            "relinked in {pause_ms:.1} ms ({prepared_ms:.0} ms of preparation beside the running graph): {missed} packets missed by \
+             devices, what {carried} NFs know went over"
+        )
+    }
+}
+
 /// What a worker of the next generation says of what it was to take over.
 #[derive(Debug, Default)]
 pub(super) struct Taken {

@@ -117,11 +117,7 @@ impl Live {
                 };
                 self.say(&format!("the buffers of {domain} were audited: {voided} entries voided"));
             }
-            Event::Relinked(r) => self.say(&format!(
-                "relinked in {:.1} ms ({:.0} ms of preparation beside the running graph): {} packets missed \
-                 by devices, what {} NFs know went over",
-                r.pause_ms, r.prepared_ms, r.missed, r.carried
-            )),
+            Event::Relinked(relinked) => self.say(&relinked.to_string()),
             Event::FlowsMoved { moved, .. } => {
                 let ms = moved.took.as_secs_f64() * 1e3;
                 self.say(&format!("{} flows moved in {ms:.1} ms", moved.flows));

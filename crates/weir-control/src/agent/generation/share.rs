@@ -2,6 +2,7 @@
 
 use super::precopy::Precopy;
 use crate::agent::Agent;
+use crate::crews::Unmovable;
 use crate::scale::Way;
 use crate::setup::{ScaleSetup, Setup};
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,9 +99,12 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
         if group(before, nf).is_some_and(is_same) {
             return None;
         }
-        let why = crews.iter().filter_map(|crew| crew.as_ref().err());
-        let why = why.map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        let why = if why.is_empty() { "its packets come as they were divided before".to_owned() } else { why };
+        // Where none of them is said of it by name, it comes behind one of those.
+        let all = || crews.iter().filter_map(|crew| crew.as_ref().err());
+        let is_own = |why: &&Unmovable| why.nf().split('+').any(|nf| nf == name);
+        let named = all().any(|why| is_own(&why));
+        let why = all().filter(|why| !named || is_own(why)).map(ToString::to_string);
+        let why = why.collect::<Vec<_>>().join("; ");
         Some(format!(
             "{flows} flows of {name} would be parted from their packets, which divide otherwise in the new graph, where they cannot move: {why}. \
              Or stop and start, if its flows may begin anew"

@@ -17,7 +17,7 @@ const MANY: u16 = 20_000;
 /// The first packet of each flow leaves by a port of its own: the monitor counts them, and who has forgotten a flow begins with one.
 const MONITOR: &str = "
 Port<0> lan;  Port<1> wan;  Port<2> first;
-MacSwap head;  FlowMonitor mon;  ConnTrack fw { default: \"pass\" };  Busy slow { cycles: 60000 };
+MacSwap head;  FlowMonitor mon;  ConnTrack fw { default: \"pass\" };  Busy slow { cycles: 160000 };
 pipelet { lan -> head -> fw -> mon -> slow;  slow [mon.packets == 1] -> first;  slow [!(mon.packets == 1)] -> wan; }";
 
 /// All begin, and then go on in any order.
@@ -44,6 +44,8 @@ impl Many {
         let args = [&["--bind", other.as_str()], args].concat();
         let graph = Changing::start_on(scratch, Command::new("env"), &rx, MONITOR, &args);
         graph.wait_for_traffic();
+        // A disk that is busy may keep the test waiting for seconds, so packets are slow and the capture lasts for half a minute.
+        wait_until("all flows to begin", PATIENCE, || written(&first) > u64::from(MANY) * RECORD);
         Many { graph, first }
     }
 
@@ -114,8 +116,7 @@ fn flows_go_over_while_their_packets_come_and_none_begins_anew() {
     assert_eq!(finished.number("/balance/lost"), 0);
     let copied = copied(&finished);
     assert_eq!(copied.len(), 4);
-    // Some before the first change has begun: who is started first has not seen all flows yet.
-    assert!(copied[1..].iter().all(|copied| *copied >= 2 * u64::from(MANY)), "{copied:?}");
+    assert!(copied.iter().all(|copied| *copied >= 2 * u64::from(MANY)), "{copied:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod flows;
 mod generation;
 mod hear;
 mod hosted;
+mod levels;
 mod liveness;
 mod load;
 mod renew;
@@ -24,6 +25,7 @@ pub use crash::Crash;
 pub use event::Event;
 pub use flows::{FlowCount, FlowRow, Listed, MoveError, MoveFlows, Moved};
 pub use generation::{RelinkError, Relinked, Retired};
+pub use levels::Levelled;
 pub use load::LoadRow;
 pub use renew::{RenewError, Renewed, Renewing};
 
@@ -211,6 +213,7 @@ pub struct Agent {
     generation: generation::Generation,
     flows: flows::Desk,
     scales: scale::Scales,
+    levels: levels::Levels,
     /// Ends a wait when it has something to read.
     wake: Option<OwnedFd>,
     /// Whether the operator wants the graph to end.
@@ -282,6 +285,7 @@ impl Agent {
             generation: generation::Generation::new(setup.workers.len()),
             flows: flows::Desk::default(),
             scales: scale::Scales::new(&setup),
+            levels: levels::Levels::default(),
             wake: None,
             ends_when: None,
             meanwhile: None,
@@ -401,6 +405,8 @@ impl Agent {
         self.feel_pulses();
         self.answer_in_time();
         self.notice_standstill();
+        // Before the other, which takes what is left of answers.
+        self.level();
         self.scale();
         self.end_cycles();
         self.retake_interfaces();

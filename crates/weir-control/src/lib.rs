@@ -52,8 +52,9 @@ mod watchdog;
 pub mod wiring;
 
 pub use agent::{
-    Agent, AgentError, Crash, Event, FlowCount, FlowRow, Listed, LoadRow, MoveError, MoveFlows,
-    Moved, Recovered, RelinkError, Relinked, RenewError, Renewed, Renewing, RestartPolicy, Retired,
+    Agent, AgentError, Crash, Event, FlowCount, FlowRow, Levelled, Listed, LoadRow, MoveError,
+    MoveFlows, Moved, Recovered, RelinkError, Relinked, RenewError, Renewed, Renewing,
+    RestartPolicy, Retired,
 };
 pub use instances::InstanceReport;
 pub use report::{Report, Scaling};

@@ -19,6 +19,7 @@ use weir_port::{Doorbell, DoorbellError};
 use weir_runtime::handover::{Handed, NfFlows, NfState, OpenDatagrams};
 use weir_runtime::layout::Layout;
 use weir_runtime::link::LinkError;
+use weir_runtime::moves::Placing;
 use weir_runtime::spec::{ArenaSpec, RingSpec};
 
 /// Why the graph's memory could not be made.
@@ -448,10 +449,12 @@ impl Memory {
         w: usize,
         states: &[NfState],
         datagrams: &OpenDatagrams,
+        places: &[Placing],
     ) -> Result<(), HandError> {
         let Some(worker) = self.workers.get(w) else { return Ok(()) };
         if let Some(region) = &worker.handover {
-            weir_runtime::handover::write(&mut KeptState::attach(region)?, states, datagrams)?;
+            let mut memory = KeptState::attach(region)?;
+            weir_runtime::handover::write(&mut memory, states, datagrams, places)?;
         }
         // Should it die before it has taken that, its successor finds as much as after any death.
         if let Some(region) = &worker.state {

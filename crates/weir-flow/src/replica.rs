@@ -206,13 +206,14 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         can
     }
 
-    /// What [`Replica::carry_on`] of the other is to be given.
+    /// The highest number of a migration that is known here.
     #[must_use]
-    pub fn to_carry(&self) -> (u64, Vec<(K, MoveId)>) {
-        (self.clock, self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect())
+    pub fn clock(&self) -> u64 {
+        self.clock
     }
 
-    /// Parts that were moved here, in their order, and by which migration each.
+    /// Parts that were moved here, in their order, and by which migration each: with the clock, what [`Replica::carry_on`] of the next is
+    /// to be given.
     pub fn moved_here(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
         self.guests.iter().map(|(part, by)| (part, *by))
     }

@@ -240,8 +240,8 @@ fn who_takes_the_place_of_one_that_rests_has_its_guests_and_gives_later_numbers(
     let id = MoveId { source: 0, life: 0, number: 7 };
     prepare(&mut old, id, 1);
     old.message(Party::Replica(0), Message::State(id, ()));
-    let (clock, guests) = old.to_carry();
-    new.carry_on(clock, guests);
+    let guests = old.moved_here().map(|(part, by)| (*part, by)).collect();
+    new.carry_on(old.clock(), guests);
     assert!(begin(&mut new, 2, 2).number > id.number);
     // A director that knows nothing is told where the part is.
     let (mut director, _) = Director::restarted::<()>(1, 0..3);

@@ -12,7 +12,7 @@
 //! This is more than the module `keep` writes down for a successor after a crash: that is what a worker can
 //! afford to write all the time.
 
-use crate::moves::Placed;
+use crate::moves::{Placed, Placing};
 use crate::segment::{More, Node, Segment};
 use crate::spec::Handing;
 use crate::spread::Leased;
@@ -46,7 +46,8 @@ pub struct NfState {
     pub ports: Vec<(u16, u64)>,
     /// The port of its last packet: what its timers send goes with that source.
     pub last: Option<u16>,
-    /// Which flows and buckets were moved to it and away from it, of one whose flows can be; the same of all whose flows move together.
+    /// Which buckets of the flow hash are with it, and which flows were moved to it, of one whose flows can be; the same of all whose flows move
+    /// together. Of what is given to the next generation that is in its [`Placing`].
     pub placed: Option<Placed>,
     /// Others get the same flows: who takes them keeps those that packets are divided to it for.
     pub divides: bool,
@@ -170,15 +171,15 @@ impl OpenDatagrams {
 pub enum Handed {
     /// Flows, while packets flow.
     Ahead(Vec<NfFlows>),
-    /// All that µNFs know; and what is known of datagrams that have not come whole.
-    All(Vec<NfState>, OpenDatagrams),
+    /// All that µNFs know; and what is known of datagrams that have not come whole. For the next generation where flows are, too, by crew.
+    All(Vec<NfState>, OpenDatagrams, Vec<Placing>),
 }
 
 /// The same to be written.
 #[derive(Serialize)]
 enum Hands<'h> {
     Ahead(&'h [NfFlows]),
-    All(&'h [NfState], &'h OpenDatagrams),
+    All(&'h [NfState], &'h OpenDatagrams, &'h [Placing]),
 }
 
 /// What became of what was handed over.
@@ -204,10 +205,11 @@ pub fn write(
     memory: &mut KeptState,
     states: &[NfState],
     datagrams: &OpenDatagrams,
+    places: &[Placing],
 ) -> Result<(), TooLarge> {
     let none = OpenDatagrams::default();
-    write_to(memory, &Hands::All(states, datagrams))
-        .or_else(|_| write_to(memory, &Hands::All(states, &none)))
+    write_to(memory, &Hands::All(states, datagrams, places))
+        .or_else(|_| write_to(memory, &Hands::All(states, &none, places)))
 }
 
 /// Writes down flows that are copied while packets flow.

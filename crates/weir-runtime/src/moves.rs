@@ -21,7 +21,7 @@ mod post;
 mod sender;
 mod waits;
 
-pub use holder::{MOST_TIMES, Placed};
+pub use holder::{MOST_TIMES, Placed, Placing};
 pub use order::{FlowLine, FlowTotal, Order, What};
 pub use part::{Flows, Part};
 pub use waits::{Awaited, Owed};

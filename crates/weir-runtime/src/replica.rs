@@ -341,10 +341,10 @@ impl Job {
             }
             // It died before it had taken over what the generation before had handed on.
             let handed = station.handover.as_ref().filter(|_| committed == 0);
-            if let Some(Handed::All(states, datagrams)) = handed.and_then(handover::read) {
+            if let Some(Handed::All(states, datagrams, _)) = handed.and_then(handover::read) {
                 // What is no whole was written by its predecessor itself, for a change that did not come about: who takes a rest has committed.
                 if has_nfs && states.iter().all(|state| !state.rest) {
-                    let (_, refused) = self.take_over(station);
+                    let refused = self.take_over(station);
                     self.warnings.extend(refused.into_iter().map(|what| format!("lost: {what}")));
                     return;
                 }

@@ -10,9 +10,10 @@ use weir_device::DeviceSpec;
 use weir_filter::Expr;
 use weir_flow::Party;
 use weir_nf::TagSpec;
+use weir_port::balance::{Buckets, BucketsError};
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 26;
+pub const PROTOCOL_VERSION: u32 = 27;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -103,6 +104,23 @@ pub struct GroupSpec {
     pub weights: Vec<u32>,
     /// What decides.
     pub spread: SpreadSpec,
+    /// Where buckets of the flow hash begin, as [`Buckets::save`] writes it, if not as the weights say: the flows of this NF
+    /// were divided otherwise in the generation before, and stay.
+    #[serde(with = "serde_bytes")]
+    pub table: Option<Vec<u8>>,
+}
+
+impl GroupSpec {
+    /// Where buckets of the flow hash begin.
+    ///
+    /// # Errors
+    /// When the weights, or what was written down, are none.
+    pub fn buckets(&self) -> Result<Buckets, BucketsError> {
+        match &self.table {
+            Some(table) => Buckets::restore(table, self.weights.len()),
+            None => Buckets::new(&self.weights),
+        }
+    }
 }
 
 /// What decides which instance a packet goes to.
@@ -467,8 +485,6 @@ pub enum FromWorker {
     HandedOver(Handing),
     /// It has taken up what the generation before has handed over, and waits for the word to begin.
     TookOver {
-        /// Flows that stay where they are although their packets divide otherwise now.
-        stayed: u64,
         /// What of it could not be taken, and why.
         refused: Vec<String>,
     },

@@ -97,7 +97,10 @@ impl Balances {
             crew.groups.contains(&share.group) && matches!(crew.me, Party::Director(_))
         };
         let director = match spec.crews.iter().any(directs) {
-            true => Some(FlowDirector::new(&group.weights, u128::from(spec.seed), 0)?),
+            true => {
+                let (buckets, instances) = (group.buckets()?, group.weights.len());
+                Some(FlowDirector::over(buckets, instances, u128::from(spec.seed), 0))
+            }
             false => None,
         };
         let instances = group.weights.len();

@@ -115,8 +115,8 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     if spec.standby {
         while station.stand_by(agent)? == StoodBy::Take {
             // While all can still go back: what this one cannot read is not lost.
-            let (stayed, refused) = job.take_over(&mut station);
-            link::send(agent, &FromWorker::TookOver { stayed, refused }, &[])?;
+            let refused = job.take_over(&mut station);
+            link::send(agent, &FromWorker::TookOver { refused }, &[])?;
         }
         fault::step(Step::Begun);
         // Should it die now, its successor knows as much.

@@ -126,7 +126,13 @@ pub(crate) fn answer(control: Option<&std::path::Path>, ask: &Ask, json: bool) -
             (failures.is_empty(), text)
         }
         Answer::Relinked(relinked) => {
-            (true, format!("{relinked}, {} flows stay where they were\n", relinked.stayed))
+            let uneven = match relinked.uneven {
+                0 => String::new(),
+                n => format!(
+                    "; {n} of 65,536 parts of the flow hash go to other instances as soon as they have no flows"
+                ),
+            };
+            (true, format!("{relinked}{uneven}\n"))
         }
         Answer::Renewed(renewed) => {
             let (worker, ms) = (&renewed.worker, renewed.ms);

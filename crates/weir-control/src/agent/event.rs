@@ -1,6 +1,6 @@
 //! What the agent tells of a running graph.
 
-use super::{Crash, Listed, Moved, Recovered, RelinkError, Relinked};
+use super::{Crash, Levelled, Listed, Moved, Recovered, RelinkError, Relinked};
 use crate::scale::Decision;
 use std::time::Duration;
 use weir_runtime::moves::Owed;
@@ -123,6 +123,8 @@ pub enum Event {
         /// What and why.
         decision: Decision,
     },
+    /// Instances had come or gone: what could go where it is to be has gone there; told once more when nothing is left.
+    Levelled(Levelled),
     /// What was asked by [`Agent::list_flows`](super::Agent::list_flows).
     FlowsListed {
         /// The question's number.

@@ -12,18 +12,21 @@
 
 mod error;
 mod in_front;
+mod places;
 mod precopy;
 mod share;
 mod switch;
 mod take;
 
 use super::hear::Heard;
+use super::levels::Levels;
 use super::{Agent, AgentError, Event, Start, State};
 use crate::census::Census;
 use crate::recover::recover;
 use crate::setup::Setup;
 pub use error::RelinkError;
 use in_front::InFront;
+pub(super) use places::levels;
 pub(super) use precopy::{Answer, Answered};
 use precopy::{Precopy, Request};
 use std::collections::{BTreeMap, VecDeque};
@@ -58,8 +61,9 @@ pub struct Relinked {
     pub carried: usize,
     /// Flows that were copied before the pause, each as often as it was: what had changed since then went over in it.
     pub copied: u64,
-    /// Flows that stay with their instance although their packets divide otherwise now, as there are more or fewer instances.
-    pub stayed: u64,
+    /// Parts of the flow hash, of 65,536, that are with another instance than they are to be with now, as instances have come or gone: flows stay
+    /// where they are, and these go as soon as they have none.
+    pub uneven: u32,
 }
 
 impl std::fmt::Display for Relinked {
@@ -71,15 +75,6 @@ impl std::fmt::Display for Relinked {
              devices, what {carried} NFs know went over"
         )
     }
-}
-
-/// What a worker of the next generation says of what it was to take over.
-#[derive(Debug, Default)]
-pub(super) struct Taken {
-    /// Flows that stay although their packets divide otherwise now.
-    pub(super) stayed: u64,
-    /// What it could not take, and why.
-    pub(super) refused: Vec<String>,
 }
 
 /// A generation that has ended: its counters stay to be read.
@@ -107,7 +102,7 @@ pub(super) struct Generation {
     /// What was asked for of flows that are being copied.
     pub(super) request: Request,
     /// Workers that were told to take over, until they are told to begin; and what of it they could not.
-    taking: BTreeMap<usize, Option<Taken>>,
+    taking: BTreeMap<usize, Option<Vec<String>>>,
     /// By worker: how many answers are still to come that nobody waits for any more.
     stale: BTreeMap<usize, u32>,
     retired: Vec<Retired>,
@@ -169,10 +164,10 @@ impl Generation {
     }
 
     /// Worker `w` has taken over; false if it was not told to.
-    pub(super) fn took_over(&mut self, w: usize, taken: Taken) -> bool {
+    pub(super) fn took_over(&mut self, w: usize, refused: Vec<String>) -> bool {
         match self.taking.get_mut(&w) {
             Some(answer @ None) => {
-                *answer = Some(taken);
+                *answer = Some(refused);
                 true
             }
             _ => false,
@@ -424,14 +419,17 @@ impl Agent {
     }
 
     /// The next generation has taken over: this agent is its agent from now on, and what it was retires.
-    fn become_next(&mut self, next: Next, relinked: Relinked) {
+    fn become_next(&mut self, next: Next, mut relinked: Relinked) {
         let mut old = std::mem::replace(self, next.agent);
         // Somebody may wait for what was answered while all workers were brought to rest; what happened to workers is the old
         // generation's to tell, as they have its numbers.
         let is_of_graph = |event: &Event| {
             matches!(
                 event,
-                Event::FlowsMoved { .. } | Event::FlowsListed { .. } | Event::Scaled { .. }
+                Event::FlowsMoved { .. }
+                    | Event::FlowsListed { .. }
+                    | Event::Scaled { .. }
+                    | Event::Levelled(_)
             )
         };
         let heard = std::mem::take(&mut old.events);
@@ -441,7 +439,6 @@ impl Agent {
         // Who died since it was launched is remembered as well; those that began learn it when they die of it.
         self.crashes = old.crashes.for_next(&old.setup, &self.setup);
         self.generation.retired = std::mem::take(&mut old.generation.retired);
-        self.generation.begun = Some((Instant::now(), relinked));
         (self.wake, self.ends_when) = (old.wake.take(), old.ends_when.take());
         self.turns = old.turns;
         self.meanwhile = old.meanwhile.take();
@@ -449,6 +446,9 @@ impl Agent {
         self.flows_of_retired();
         let told = self.scales.go_on_from(&mut old.scales);
         self.events.extend(told);
+        self.levels = Levels::new(&self.setup, self.memory.crews());
+        relinked.uneven = self.levels.uneven();
+        self.generation.begun = Some((Instant::now(), relinked));
         // One dog for all generations: that of a graph which is not looked after yet would bark.
         self.watchdog = old.watchdog.take().or_else(|| self.start_watchdog());
         self.claim_what_is_permitted();

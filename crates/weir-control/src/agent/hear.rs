@@ -1,6 +1,6 @@
 //! What workers say, and whether what they say can be true.
 
-use super::generation::{Answer, Answered, Taken};
+use super::generation::{Answer, Answered};
 use super::{Agent, AgentError, Event, Recovered, State};
 use crate::voice::shortened;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -140,12 +140,10 @@ impl Agent {
             FromWorker::Adopted => self.generation.adopted(w, Ok(())),
             FromWorker::NotAdopted(why) => self.generation.adopted(w, Err(shortened(why))),
             FromWorker::HandedOver(handing) => self.generation.handed(w, handing),
-            FromWorker::TookOver { stayed, refused } => {
-                match self.generation.took_over(w, Taken { stayed, refused }) {
-                    true => self.trust.forgive_message(w),
-                    false => self.convict(w, "said that it had taken over what it was not given"),
-                }
-            }
+            FromWorker::TookOver { refused } => match self.generation.took_over(w, refused) {
+                true => self.trust.forgive_message(w),
+                false => self.convict(w, "said that it had taken over what it was not given"),
+            },
             FromWorker::Precopied { ticket, copied, left, walks, why } => {
                 let answer = Answer { copied, left, walks, why };
                 match self.generation.request.answered(w, ticket, answer) {

@@ -75,7 +75,7 @@ impl Agent {
     /// is about to be another: then all stays where it is.
     pub(super) fn scale(&mut self) {
         if self.scales.all.is_empty() {
-            return;
+            return self.flows.scaled.clear();
         }
         let now = self.scales.begun.elapsed();
         let mut scales = std::mem::take(&mut self.scales.all);

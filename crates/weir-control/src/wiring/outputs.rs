@@ -25,7 +25,7 @@ pub(super) fn group(group: &Group) -> GroupSpec {
             symmetric,
         },
     };
-    GroupSpec { weights: group.weights.clone(), spread }
+    GroupSpec { weights: group.weights.clone(), spread, table: None }
 }
 
 impl Wiring<'_> {

@@ -32,7 +32,8 @@ impl World {
                 taken.clear();
             }
             table = old.table.clone();
-            let (_, mut guests) = old.machine.to_carry();
+            let moved = old.machine.moved_here();
+            let mut guests: Vec<_> = moved.map(|(part, by)| (part.clone(), by)).collect();
             // What has come home is no guest there; who would have said so may have said it to the earlier life.
             guests.retain(|_| me != self.home() && self.broken != Some(Broken::LosesGuests));
             here |= !guests.is_empty();

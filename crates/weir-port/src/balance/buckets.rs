@@ -9,6 +9,9 @@ pub const BUCKETS: usize = 1 << 16;
 /// The most instances of one balance port.
 pub const MOST_INSTANCES: usize = 64;
 
+/// Bytes of a run of buckets in what is written down: its instance, and how many follow the first.
+const RUN: usize = 3;
+
 /// Why there is no such table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -16,6 +19,11 @@ pub enum BucketsError {
     /// Too many instances.
     #[error("{0} instances; at most {MOST_INSTANCES} can share the packets of an NF")]
     TooMany(usize),
+    /// What was written down is no such table.
+    #[error(
+        "a table of {0} buckets, or of instances that there are not, is none; there are {BUCKETS}"
+    )]
+    Damaged(usize),
     /// Nobody would get packets.
     #[error("no instance has a weight above 0; give one to at least one of them")]
     NoWeight,
@@ -37,6 +45,60 @@ impl Buckets {
         let mut buckets = Buckets { instances: vec![u8::MAX; BUCKETS].into_boxed_slice() };
         buckets.reweigh(weights)?;
         Ok(buckets)
+    }
+
+    /// The table in which each bucket has this instance, of so many.
+    ///
+    /// # Errors
+    /// When there is no such table.
+    pub fn of(table: Vec<u8>, instances: usize) -> Result<Self, BucketsError> {
+        let highest = table.iter().max().copied().unwrap_or(u8::MAX);
+        match table.len() == BUCKETS && usize::from(highest) < instances {
+            true => Ok(Buckets { instances: table.into_boxed_slice() }),
+            false => Err(BucketsError::Damaged(table.len())),
+        }
+    }
+
+    /// Reads what [`Buckets::save`] wrote, of so many instances.
+    ///
+    /// # Errors
+    /// When it is no such table.
+    pub fn restore(saved: &[u8], instances: usize) -> Result<Self, BucketsError> {
+        if saved.len() == BUCKETS {
+            return Self::of(saved.to_vec(), instances);
+        }
+        let (runs, []) = saved.as_chunks::<RUN>() else {
+            return Err(BucketsError::Damaged(saved.len()));
+        };
+        let mut table = Vec::with_capacity(BUCKETS);
+        for [instance, low, high] in runs {
+            let longer = table.len() + usize::from(u16::from_le_bytes([*low, *high])) + 1;
+            table.resize(longer.min(BUCKETS + 1), *instance);
+        }
+        Self::of(table, instances)
+    }
+
+    /// The instance of each bucket, in order.
+    pub fn instances(&self) -> impl Iterator<Item = u8> {
+        self.instances.iter().copied()
+    }
+
+    /// Writes down which instance each bucket has: mostly few bytes, as many have the same as the one before them.
+    #[must_use]
+    pub fn save(&self) -> Vec<u8> {
+        let mut saved = Vec::new();
+        for run in self.instances.chunk_by(|a, b| a == b) {
+            let (Some(instance), Ok(more)) = (run.first(), u16::try_from(run.len() - 1)) else {
+                continue;
+            };
+            saved.push(*instance);
+            saved.extend(more.to_le_bytes());
+            // Then the table itself is shorter; runs never have just as many bytes as it.
+            if saved.len() >= BUCKETS {
+                return self.instances.to_vec();
+            }
+        }
+        saved
     }
 
     /// The instance that a hash belongs to.
@@ -170,6 +232,29 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         /// Every instance has its share to within one bucket, and no more move than have to.
+        #[test]
+        fn what_is_written_down_is_read_back(of in 1..=MOST_INSTANCES, length in 1..5_usize, seed: u64) {
+            // In runs of about that length, and one by one.
+            let mut state = seed | 1;
+            let mut table = Vec::new();
+            while table.len() < BUCKETS {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let run = 1 + (state >> 40) as usize % length.pow(6);
+                table.resize((table.len() + run).min(BUCKETS), (state >> 33) as u8 % of as u8);
+            }
+            let buckets = Buckets::of(table, of).unwrap();
+            let saved = buckets.save();
+            prop_assert!(saved.len() <= BUCKETS);
+            prop_assert_eq!(Buckets::restore(&saved, of), Ok(buckets));
+        }
+
+        #[test]
+        fn what_is_damaged_is_no_table(saved in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Ok(buckets) = Buckets::restore(&saved, 3) {
+                prop_assert!((0..=u16::MAX).all(|bucket| buckets.at(bucket) < 3));
+            }
+        }
+
         #[test]
         fn shares_follow_weights_and_few_buckets_move(first in weights(), second in weights()) {
             let mut buckets = Buckets::new(&first).unwrap();

@@ -61,13 +61,25 @@ impl FlowDirector {
     /// # Errors
     /// As [`Buckets::new`].
     pub fn new(weights: &[u32], seed: u128, most: usize) -> Result<Self, BucketsError> {
-        Ok(FlowDirector {
-            buckets: Buckets::new(weights)?,
-            instances: weights.len(),
+        Ok(Self::over(Buckets::new(weights)?, weights.len(), seed, most))
+    }
+
+    /// The same, where buckets are as these, of so many instances.
+    #[must_use]
+    pub fn over(buckets: Buckets, instances: usize, seed: u128, most: usize) -> Self {
+        FlowDirector {
+            buckets,
+            instances,
             hasher: FlowHasher::new(seed),
             exceptions: HashMap::with_capacity_and_hasher(most, BuildHasherDefault::default()),
             most,
-        })
+        }
+    }
+
+    /// Begins anew, with buckets where these are and without an exception.
+    pub fn begin_at(&mut self, buckets: &Buckets) {
+        self.buckets.clone_from(buckets);
+        self.exceptions.clear();
     }
 
     /// The instance that a flow's packets go to.

@@ -2,8 +2,7 @@
 
 use super::{End, Job, early};
 use crate::arrays::Learner;
-use crate::handover::{self, Handed, NfState};
-use crate::moves::Placed;
+use crate::handover::{self, Handed};
 use crate::segment::Segment;
 use crate::spec::{EndSpec, Handing, WorkerSpec};
 use crate::station::Station;
@@ -47,8 +46,12 @@ impl Job {
     pub(crate) fn take_datagrams(&mut self, station: &mut Station) {
         let Some(memory) = &mut station.handover else { return };
         memory.resync();
-        if let Some(Handed::All(_, datagrams)) = handover::read(memory) {
+        if let Some(Handed::All(_, datagrams, places)) = handover::read(memory) {
             self.segment.restore_datagrams(&datagrams);
+            if let Some(moves) = &mut self.moves {
+                // What the agent writes can be read; with another table than others have it would be the buckets that others ask for.
+                self.warnings.extend(moves.begin_at(&places, &mut self.segment));
+            }
         }
         self.replicate(station);
     }
@@ -89,19 +92,18 @@ impl Job {
         }
         match &mut station.handover {
             None => Handing::Whole { backlog },
-            Some(memory) => match handover::write(memory, &states, &datagrams) {
+            Some(memory) => match handover::write(memory, &states, &datagrams, &[]) {
                 Ok(()) => Handing::Whole { backlog },
                 Err(e) => Handing::Not(e.to_string()),
             },
         }
     }
 
-    /// Takes up what the generation before has handed over: how many flows stay although their packets divide otherwise now, and what
-    /// of it could not be taken, and why.
-    pub(crate) fn take_over(&mut self, station: &mut Station) -> (u64, Vec<String>) {
-        let Some(memory) = &mut station.handover else { return (0, Vec::new()) };
+    /// Takes up what the generation before has handed over; what of it could not be taken, and why.
+    pub(crate) fn take_over(&mut self, station: &mut Station) -> Vec<String> {
+        let Some(memory) = &mut station.handover else { return Vec::new() };
         memory.resync();
-        let (mut stayed, mut refused) = (0, Vec::new());
+        let mut refused = Vec::new();
         let handed = handover::read(memory);
         if let Some(Handed::Ahead(flows)) = handed {
             let refused = self.segment.take_ahead(flows);
@@ -110,27 +112,15 @@ impl Job {
                 replicator.write(&mut self.segment, station, true);
             }
             fault::step(Step::CopyTaken);
-            return (0, refused);
+            return refused;
         }
-        if let Some(Handed::All(mut states, datagrams)) = handed {
+        if let Some(Handed::All(states, datagrams, places)) = handed {
             self.segment.restore_datagrams(&datagrams);
-            if let Some(moves) = &mut self.moves {
-                refused.extend(moves.take_over(&mut states, &self.segment));
-            }
-            // Nobody here keeps them where they are: their packets would go to others.
-            let moved = |state: &&NfState| state.placed.as_ref().is_some_and(Placed::is_moved);
-            let left = states.iter().filter(moved).map(|state| &state.name);
-            refused.extend(left.map(|name| {
-                format!("the flows of {name}: some are at other instances than their packets divide to (they were moved there, or stayed as instances came or went), and those of the new graph \
-                         cannot move any; give {name} one instance first, to which all go, or move them back (weir flow move --all; where --scale moved them, --to 1)")
-            }));
             let mut taken = self.segment.take_over(states, station.sources_that_come());
             self.warnings.append(&mut taken.warnings);
             refused.extend(taken.refused);
             if let Some(moves) = &mut self.moves {
-                let (flows, too_many) = moves.keep_in_place(&self.segment);
-                stayed = flows;
-                refused.extend(too_many);
+                refused.extend(moves.begin_at(&places, &mut self.segment));
             }
         }
         if let Some(keeper) = &mut self.keeper {
@@ -148,6 +138,6 @@ impl Job {
             station.commit();
         }
         fault::step(Step::TakenOver);
-        (stayed, refused)
+        refused
     }
 }

@@ -10,12 +10,11 @@ mod table;
 mod waits;
 mod wants;
 
-pub use self::placed::Placed;
+pub use self::placed::{Placed, Placing};
 pub use self::wants::MOST_TIMES;
 
 use self::claim::Claim;
 use self::kept::Kept;
-use self::placed::Handed;
 use self::sorted::Sorted;
 use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
@@ -62,8 +61,9 @@ pub(super) struct Holder {
     keyer: Balance,
     seed: u64,
     weights: Vec<u32>,
-    /// Where buckets are when none was moved, and which are here.
+    /// Where buckets are when none was moved, where they are to be by the weights, once that was asked, and which are here.
     initial: Buckets,
+    level: Option<Buckets>,
     owned: Vec<bool>,
     /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
     /// go along when their bucket does.
@@ -75,8 +75,6 @@ pub(super) struct Holder {
     /// Instances that are gone for good, and what may be here again for that.
     gone: BTreeSet<u16>,
     claim: Option<Claim>,
-    /// It was handed over nothing by the generation before.
-    is_new: bool,
     /// Who announced what did not come, and until when nothing is taken from him.
     shunned: BTreeMap<u16, Instant>,
     /// What goes.
@@ -97,8 +95,6 @@ pub(super) struct Holder {
     /// Instances of which an earlier life's migrations may go on, as far as is known here; all, for one that was itself
     /// started anew.
     restarted: BTreeSet<u16>,
-    /// What was handed over to it, until its µNF has its flows.
-    handed: Handed,
     kept: Kept,
 }
 
@@ -168,7 +164,7 @@ impl Holder {
                 machine
             }
         };
-        let initial = Buckets::new(&group.weights).ok()?;
+        let initial = group.buckets().ok()?;
         let mut all = Vec::with_capacity(BUCKETS);
         all.extend((0..=u16::MAX).map(|bucket| u16::from(initial.at(bucket)) == me));
         let rule = crate::spread::rule(group).ok()?;
@@ -193,13 +189,13 @@ impl Holder {
             seed,
             weights: group.weights.clone(),
             initial,
+            level: None,
             owned: all,
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),
             waits: Waits::default(),
             gone: (0..count).filter(|replica| gone(Party::Replica(*replica))).collect(),
             claim: None,
-            is_new: false,
             shunned: BTreeMap::new(),
             leaving: BTreeMap::new(),
             orders: VecDeque::new(),
@@ -211,7 +207,6 @@ impl Holder {
             lost: 0,
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
-            handed: Handed::None,
             kept: Kept::default(),
         })
     }
@@ -287,7 +282,6 @@ impl Holder {
         segment: &mut Segment,
     ) -> bool {
         let mut did = self.sort(segment);
-        self.ask_if_new(post);
         for copy in std::mem::take(&mut self.returning) {
             self.kept.dirty = true;
             self.lost += self.put(&copy, segment);

@@ -83,6 +83,11 @@ pub enum What {
         /// Buckets.
         keep: u32,
     },
+    /// Its buckets that are to be at that instance by the weights; how many of them stay, the answer says.
+    Home {
+        /// Also those that have flows, with them; else only those without.
+        flows: bool,
+    },
 }
 
 /// How many flows a node has.

@@ -21,6 +21,7 @@ const ROUTES: usize = 2 * (GUESTS + BUCKETS);
 pub(super) struct Sender {
     /// What it divides packets for, the first one first.
     groups: Vec<u16>,
+    replicas: u16,
     machine: Director<Part>,
     /// Lanes out, each with the instance that it leads to.
     lanes: Vec<(usize, u16)>,
@@ -55,9 +56,10 @@ impl Sender {
         let lanes = crew.lanes.iter().map(|(lane, replica)| (usize::from(*lane), *replica));
         Some(Sender {
             groups: crew.groups.clone(),
+            replicas: count,
             machine: machine.with_most(ROUTES),
             lanes: lanes.collect(),
-            initial: Buckets::new(&group.weights).ok()?,
+            initial: group.buckets().ok()?,
             marks: VecDeque::new(),
             undone: Vec::new(),
             waits: Waits::default(),
@@ -67,6 +69,17 @@ impl Sender {
 
     pub(super) fn group(&self) -> u16 {
         self.groups.first().copied().unwrap_or(u16::MAX)
+    }
+
+    /// How many instances there are.
+    pub(super) fn replicas(&self) -> u16 {
+        self.replicas
+    }
+
+    /// It has sent nothing and heard nothing yet, and buckets begin where these are.
+    pub(super) fn begin_at(&mut self, buckets: Buckets, segment: &mut Segment) {
+        self.direct(segment, |director| director.begin_at(&buckets));
+        self.initial = buckets;
     }
 
     /// False also while markers wait: packets that go before them would keep the room from them.

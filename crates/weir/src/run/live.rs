@@ -125,6 +125,10 @@ impl Live {
             }
             Event::FlowsListed { .. } => {}
             Event::Scaled { nf, decision } => self.say(&scaling::told(nf, decision)),
+            Event::Levelled(levelled) => {
+                self.say(&levelled.to_string());
+                levelled.failures.iter().for_each(|why| self.say(&format!("not moved: {why}")));
+            }
             Event::NotRelinked { why } => {
                 self.say(&format!("not relinked: {why}; the graph goes on as it was"));
             }

@@ -143,8 +143,8 @@ impl Request {
 impl Precopy {
     /// What can be copied: of each NF the flows of each instance that has one of the same place in the next generation, which gets all of them.
     /// What those have that are one too many, goes over in the pause.
-    fn new(before: &Setup, next: &Setup) -> Self {
-        let (old, new) = (holders(before), holders(next));
+    fn new(before: &Setup, next: &Agent) -> Self {
+        let (old, new) = (holders(before), holders(&next.setup));
         let mut tasks: BTreeMap<usize, BTreeMap<u16, Share>> = BTreeMap::new();
         for (nf, holders) in old {
             let Some(takers) = new.get(&nf) else { continue };
@@ -266,7 +266,7 @@ impl Agent {
                     None => Ok(false),
                 };
             }
-            None => Precopy::new(&self.setup, &next.agent.setup),
+            None => Precopy::new(&self.setup, &next.agent),
         };
         let (was_asked, before) = (precopy.asked.is_some(), precopy.copied);
         let done = self.copy_some(&mut precopy, &mut next.agent);
@@ -416,7 +416,7 @@ impl Agent {
             }
             std::thread::sleep(LOOK);
         }
-        self.all_taken().map(|_| true)
+        self.all_taken().map(|()| true)
     }
 
     /// Nothing is copied any more.

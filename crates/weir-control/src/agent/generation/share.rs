@@ -7,6 +7,7 @@ use crate::scale::Way;
 use crate::setup::{ScaleSetup, Setup};
 use std::collections::{BTreeMap, BTreeSet};
 use weir_runtime::handover::NfState;
+use weir_runtime::moves::Placed;
 use weir_runtime::spec::{GroupSpec, PartSpec, SpreadSpec};
 
 /// By name and type of the NF what its instances know, and which worker says so.
@@ -23,16 +24,17 @@ fn leased<'s>(setup: &'s Setup, (name, kind): (&str, &str)) -> Option<&'s [u32]>
     (group.spread == SpreadSpec::Ends).then_some(&group.weights)
 }
 
-/// True when the packets of this NF, which had `had` instances and will have `has`, divide by leases of ports, and otherwise than before; or when
-/// one of them was stopped for good.
+/// True when the packets of this NF, which had `had` instances and will have `has`, divide by leases of ports, and otherwise than before, or
+/// one of them was stopped for good; and its flows cannot move, so that they would have to be where they are.
 pub(super) fn is_divided_anew(
     before: &Setup,
-    next: &Setup,
+    next: &Agent,
     nf: (&str, &str),
     (had, has): (usize, usize),
 ) -> bool {
-    let weights = leased(next, nf);
-    has > 1 && weights.is_some() && (had != has || weights != leased(before, nf))
+    let weights = leased(&next.setup, nf);
+    let moves = next.memory.crews().iter().flatten().any(|crew| crew.is_of(nf.0));
+    has > 1 && !moves && weights.is_some() && (had != has || weights != leased(before, nf))
 }
 
 /// NFs whose flows are to move together and that had different numbers of instances: what they remember of one flow may be at two places.
@@ -52,15 +54,18 @@ pub(super) fn parted(next: &Agent, known: &Known) -> Option<String> {
     ))
 }
 
-/// How packets divide over the instances of group `group`: by itself; or, where they come as they were divided for others, by all that divide in the
-/// graph, as it is not looked at which of them that are.
-fn divisions(setup: &Setup, group: u16) -> Vec<&GroupSpec> {
+/// How packets divide over the instances of group `group`, by weights and rule: by itself; or, where they come as they were divided for others, by all
+/// that divide in the graph, as it is not looked at which of them that are.
+fn divisions(setup: &Setup, group: u16) -> Vec<(&[u32], SpreadSpec)> {
     let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
     let mut branches = nodes.flat_map(|node| node.outputs.iter().flatten());
     let own = setup.groups.get(usize::from(group));
+    fn by(group: &GroupSpec) -> (&[u32], SpreadSpec) {
+        (&group.weights, group.spread)
+    }
     match branches.any(|branch| branch.share.is_some_and(|share| share.group == group)) {
-        true => own.into_iter().collect(),
-        false => setup.groups.iter().collect(),
+        true => own.into_iter().map(by).collect(),
+        false => setup.groups.iter().map(by).collect(),
     }
 }
 
@@ -112,17 +117,28 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
     })
 }
 
-/// For each worker of `setup` what its µNFs go on from, of what is `known` by name and type. Of several instances each gets
+/// Where what one instance knew has gone.
+pub(super) struct Went {
+    pub(super) nf: String,
+    /// Workers, of this generation and of the next.
+    pub(super) from: usize,
+    pub(super) to: usize,
+    /// Where its flows were, of one whose flows could move.
+    pub(super) placed: Option<Placed>,
+}
+
+/// For each worker of `next` what its µNFs go on from, of what is `known` by name and type, and what has gone where. Of several instances each gets
 /// that of one: whose flows it was given already, or the next one's; when there are fewer than before, the last gets the rest.
 ///
 /// # Errors
 /// Which worker left out flows as if they had been copied, when none of it are.
 pub(super) fn share_out(
     before: &Setup,
-    setup: &Setup,
+    next: &Agent,
     mut known: Known,
     copied: Option<&Precopy>,
-) -> Result<Vec<Vec<NfState>>, usize> {
+) -> Result<(Vec<Vec<NfState>>, Vec<Went>), usize> {
+    let setup = &next.setup;
     let mut takers: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
     for (w, worker) in setup.workers.iter().enumerate().filter(|(_, w)| w.runs_nfs()) {
         for node in &worker.nodes {
@@ -131,11 +147,11 @@ pub(super) fn share_out(
             }
         }
     }
-    let mut shares = vec![Vec::new(); setup.workers.len()];
+    let (mut shares, mut went) = (vec![Vec::new(); setup.workers.len()], Vec::new());
     for (key, takers) in takers {
         let states = known.remove(&key).unwrap_or_default();
         let nf = (key.0.as_str(), key.1.as_str());
-        if is_divided_anew(before, setup, nf, (states.len(), takers.len())) {
+        if is_divided_anew(before, next, nf, (states.len(), takers.len())) {
             // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
             if let Some((giver, _)) = states.iter().find(|(_, state)| state.rest) {
                 return Err(*giver);
@@ -151,14 +167,14 @@ pub(super) fn share_out(
             continue;
         }
         for (i, (giver, mut state)) in states.into_iter().enumerate() {
-            // One instance has all flows, wherever they were.
-            state.placed = state.placed.filter(|_| takers.len() > 1);
             let has_copies = copied.and_then(|copied| copied.taker(giver, nf));
             if state.rest && has_copies.is_none() {
                 return Err(giver);
             }
             let taker = has_copies.or(takers.get(i).or(takers.last()).copied());
-            if let Some(share) = taker.and_then(|w| shares.get_mut(w)) {
+            if let Some((w, share)) = taker.and_then(|w| Some((w, shares.get_mut(w)?))) {
+                let placed = state.placed.take();
+                went.push(Went { nf: key.0.clone(), from: giver, to: w, placed });
                 share.push(state);
             }
         }
@@ -170,5 +186,5 @@ pub(super) fn share_out(
             share.push(NfState::nothing(name, kind));
         }
     }
-    Ok(shares)
+    Ok((shares, went))
 }

@@ -1,6 +1,7 @@
 //! The switch: what is under way runs out, all workers rest, state goes over, and the next generation begins.
 
 use super::in_front::InFront;
+use super::places::Places;
 use super::share::{Known, parted, share_out, stranded};
 use super::{HELD, Next, RelinkError, Relinked};
 use crate::agent::hear::Heard;
@@ -62,14 +63,16 @@ impl Agent {
             }
         };
         match ready {
-            Ok((carried, stayed)) => {
+            Ok(carried) => {
                 self.commit(next);
                 next.agent.wait_until_received();
                 let ms = |d: Duration| d.as_secs_f64() * 1e3;
                 let pause_ms = ms(begun.elapsed());
                 let prepared_ms = ms(prepared);
                 let copied = next.precopy.as_ref().map_or(0, |precopy| precopy.copied);
-                Ok(Ok(Relinked { prepared_ms, pause_ms, missed: 0, carried, copied, stayed }))
+                // The rest is found out when the pause is over.
+                let (missed, uneven) = (0, 0);
+                Ok(Ok(Relinked { prepared_ms, pause_ms, missed, carried, copied, uneven }))
             }
             Err(why) => {
                 self.go_back();
@@ -259,9 +262,9 @@ impl Agent {
         self.hold(command::RECEIVE);
     }
 
-    /// Writes down for the next generation where it begins; says how many µNFs it has something from, and how many flows stay although
-    /// their packets divide otherwise now. Nobody of it has begun, and of this one all rest.
-    fn hand_over(&mut self, next: &mut Next) -> Result<(usize, u64), RelinkError> {
+    /// Writes down for the next generation where it begins; says how many µNFs it has something from. Nobody of it has begun, and of
+    /// this one all rest.
+    fn hand_over(&mut self, next: &mut Next) -> Result<usize, RelinkError> {
         self.finish_precopy(next)?;
         let mut known = Known::new();
         // By names of trust domain and worker, and whether that is a service: nobody has to believe another domain's workers.
@@ -286,7 +289,7 @@ impl Agent {
                 names.windows(2).any(|pair| pair[0] == pair[1])
             };
             let states = match states {
-                Some(Handed::All(states, datagrams)) => Some((states, datagrams)),
+                Some(Handed::All(states, datagrams, _)) => Some((states, datagrams)),
                 Some(Handed::Ahead(_)) | None => None,
             };
             let sound = states.filter(|(states, _)| states.iter().all(own) && !doubled(states));
@@ -313,11 +316,17 @@ impl Agent {
         if let Some(why) = parted(to, &known).or_else(|| stranded(&self.setup, to, &known)) {
             return Err(RelinkError::Parted { why });
         }
-        let shares = share_out(&self.setup, &to.setup, known, next.precopy.as_ref());
-        let shares = shares.map_err(|w| {
+        let shares = share_out(&self.setup, to, known, next.precopy.as_ref());
+        let (shares, went) = shares.map_err(|w| {
             let why = "it leaves out flows that were copied, and instances have come or gone since then; try again".to_owned();
             RelinkError::State { worker: self.setup.workers[w].name.clone(), why }
         })?;
+        let Places { of_workers: places, tables } = Places::new(&self.setup, to, &went)?;
+        // Who is started again begins there, too.
+        for (group, table) in tables {
+            let group = to.setup.groups.get_mut(usize::from(group));
+            group.into_iter().for_each(|group| group.table = Some(table.clone()));
+        }
         let carried = shares.iter().flatten().filter(|state| !state.is_nothing()).count();
         // Once for each trust domain: what services know, and what all others do.
         let mut known: BTreeMap<&str, OpenDatagrams> = BTreeMap::new();
@@ -349,10 +358,11 @@ impl Agent {
                 datagrams.own.clone_from(&own.own);
             }
             let datagrams = datagrams.unwrap_or_default();
-            if states.is_empty() && datagrams == OpenDatagrams::default() {
+            let places = places.get(w).map_or(&[][..], Vec::as_slice);
+            if states.is_empty() && places.is_empty() && datagrams == OpenDatagrams::default() {
                 continue;
             }
-            to.memory.hand_to(w, states, &datagrams).map_err(|e| {
+            to.memory.hand_to(w, states, &datagrams, places).map_err(|e| {
                 let worker = setup.name.clone();
                 RelinkError::State { worker, why: e.to_string() }
             })?;
@@ -361,7 +371,7 @@ impl Agent {
                 takers.push(w);
             }
         }
-        let stayed = self.have_taken_over(next, &takers, TAKING)?;
+        self.have_taken_over(next, &takers, TAKING)?;
         let to = &mut next.agent;
         for &(old, new) in &next.services {
             let from = &self.memory.workers[old];
@@ -380,7 +390,7 @@ impl Agent {
                 *inherited = place;
             }
         }
-        Ok((carried, stayed))
+        Ok(carried)
     }
 
     /// The word to begin. From here on there is no way back.

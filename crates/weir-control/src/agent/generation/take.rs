@@ -9,14 +9,13 @@ use weir_runtime::spec::command;
 const LOOK: Duration = Duration::from_micros(50);
 
 impl Agent {
-    /// Has these workers of the next generation take over what was handed to them, and waits until all have; how many flows stay
-    /// although their packets divide otherwise now.
+    /// Has these workers of the next generation take over what was handed to them, and waits until all have.
     pub(super) fn have_taken_over(
         &mut self,
         next: &mut Next,
         workers: &[usize],
         patience: Duration,
-    ) -> Result<u64, RelinkError> {
+    ) -> Result<(), RelinkError> {
         let to = &mut next.agent;
         to.generation.taking.clear();
         for &w in workers {
@@ -40,17 +39,15 @@ impl Agent {
         to.all_taken()
     }
 
-    /// Of the next generation: all have answered; how many flows stay.
-    pub(super) fn all_taken(&mut self) -> Result<u64, RelinkError> {
-        let mut stayed = 0_u64;
-        for (w, taken) in std::mem::take(&mut self.generation.taking) {
-            let taken = taken.unwrap_or_default();
-            if !taken.refused.is_empty() {
-                let (worker, what) = (self.setup.workers[w].name.clone(), taken.refused.join("; "));
+    /// Of the next generation: all have answered.
+    pub(super) fn all_taken(&mut self) -> Result<(), RelinkError> {
+        for (w, refused) in std::mem::take(&mut self.generation.taking) {
+            let refused = refused.unwrap_or_default();
+            if !refused.is_empty() {
+                let (worker, what) = (self.setup.workers[w].name.clone(), refused.join("; "));
                 return Err(RelinkError::NotTaken { worker, what });
             }
-            stayed = stayed.saturating_add(taken.stayed);
         }
-        Ok(stayed)
+        Ok(())
     }
 }

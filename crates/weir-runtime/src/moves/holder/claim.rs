@@ -32,18 +32,7 @@ impl Holder {
         if lacking.is_empty() {
             return;
         }
-        let directors = (0..self.directors).map(Party::Director);
-        self.ask_others(directors.collect(), lacking, post);
-    }
-
-    /// It was handed over nothing, as one that was gone had been in its place: it asks what the others have of what was here at first.
-    pub(super) fn ask_if_new(&mut self, post: &mut Post) {
-        if self.machine.is_ready() && std::mem::take(&mut self.is_new) {
-            self.ask_others(BTreeSet::new(), BTreeSet::new(), post);
-        }
-    }
-
-    fn ask_others(&mut self, mut of: BTreeSet<Party>, lacking: BTreeSet<u16>, post: &mut Post) {
+        let mut of: BTreeSet<Party> = (0..self.directors).map(Party::Director).collect();
         let there = |own: &u16| *own != self.me && !self.gone.contains(own);
         of.extend((0..self.replicas).filter(there).map(Party::Replica));
         for other in &of {

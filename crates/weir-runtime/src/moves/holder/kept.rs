@@ -215,7 +215,7 @@ mod tests {
                 prop_assert!(count <= limits.moves);
                 prop_assert!(machine.handing().all(|(id, going)| id.source == 0 && id.life < 2 && going.to != 0));
                 prop_assert_eq!(machine.taken(), &taken);
-                prop_assert_eq!(machine.to_carry().1, guests.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
+                prop_assert_eq!(machine.moved_here().map(|(part, by)| (*part, by)).collect::<Vec<_>>(), guests.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect::<Vec<_>>());
             } else {
                 prop_assert_eq!((machine.handing().count(), machine.taken().len(), machine.guests()), (0, 0, 0));
             }

@@ -1,11 +1,11 @@
-//! Where moved flows are, from one generation of the graph to the next.
+//! Where flows are, from one generation of the graph to the next.
 //!
-//! Each instance hands over what was moved to it and away from it. Those who divide packets know nothing then and ask, as one
-//! that was started anew does: they send nothing before all instances have told them.
+//! Each instance hands over which buckets of the flow hash are with it, and what was moved to it one by one. The agent makes of that one table for
+//! the next generation, in which buckets are where they were: an instance's successor has what it had, and with it its flows. Those who divide
+//! packets begin with that table, too, and ask for the rest, as one that was started anew does: they send nothing before all instances have told them.
 //!
-//! With another number of instances, or other weights, buckets are elsewhere. Then each instance looks through the flows that it has taken
-//! over, and those whose packets would go to others now are guests: they stay where they are until they end or are moved, and new flows
-//! divide as the buckets say (E2 §5.4, migration avoidance).
+//! So it is also with another number of instances, or other weights: flows stay where they are (E2 §5.4, migration avoidance), and what is to
+//! be elsewhere now goes there as soon as it has no flows ([`What::Home`](crate::moves::What::Home)).
 
 use super::Holder;
 use crate::handover::NfState;
@@ -17,51 +17,59 @@ use std::collections::{BTreeSet, HashSet};
 use weir_flow::MoveId;
 use weir_nf::{Instance, Walk};
 use weir_packet::FlowHasher;
+use weir_port::balance::{BUCKETS, Buckets};
 
-/// What an instance has that is not where its bucket is, and what it lacks of its buckets.
+/// Of fewer flows it is looked which have ended of those that were moved here one by one; of more not in the pause, unless they are so many
+/// that there may soon be no room for others.
+const FEW: usize = 1 << 12;
+/// One part in so many of the room.
+const MUCH: usize = 4;
+
+/// What an instance has when it hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    me: u16,
-    /// The weights of all instances: with others, buckets are elsewhere.
-    weights: Vec<u32>,
-    clock: u64,
-    guests: Vec<(Part, MoveId)>,
-    away: Vec<u16>,
+    /// Its buckets: of each a bit, the lowest first.
+    #[serde(with = "serde_bytes")]
+    buckets: Vec<u8>,
+    /// Hashes of flows that were moved here one by one, in order.
+    pub moved: Vec<u64>,
+    /// The highest number of a migration that is known here.
+    pub clock: u64,
 }
 
-/// What a holder has been handed over.
-#[derive(Default)]
-pub(super) enum Handed {
-    /// Nothing.
-    #[default]
-    None,
-    /// Where everything was, which is where it is.
-    As(Placed),
-    /// What was divided otherwise.
-    Otherwise,
+/// What a worker of the next generation begins with, of one crew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placing {
+    /// The first of its groups.
+    pub group: u16,
+    /// Where buckets are ([`Buckets::save`]).
+    #[serde(with = "serde_bytes")]
+    pub table: Vec<u8>,
+    /// Of an instance, hashes of flows that are there wherever their buckets are.
+    pub moved: Vec<u64>,
+    /// At least the highest number of a migration that anybody knew.
+    pub clock: u64,
+    /// Flows that an instance takes over may have other buckets than it has: they were not divided by them.
+    pub scattered: bool,
 }
 
 impl Placed {
-    /// True when something is elsewhere than its bucket says.
-    pub(crate) fn is_moved(&self) -> bool {
-        !self.guests.is_empty() || !self.away.is_empty()
+    /// `owned`: by bucket whether it is with it.
+    fn new(owned: &[bool], moved: Vec<u64>, clock: u64) -> Self {
+        let bits =
+            |owned: &[bool]| owned.iter().rev().fold(0, |bits, own| bits << 1 | u8::from(*own));
+        Placed { buckets: owned.chunks(8).map(bits).collect(), moved, clock }
     }
 
-    /// True when the same is elsewhere, whichever migrations brought it there.
-    fn is_as(&self, other: &Placed) -> bool {
-        let parts =
-            |placed: &Placed| placed.guests.iter().map(|(part, _)| *part).collect::<Vec<_>>();
-        self.away == other.away && parts(self) == parts(other)
-    }
-}
-
-/// True when what two µNFs, or two instances of one, had been moved was the same, as far as one instance of each is concerned.
-fn agree(one: Option<&Placed>, other: Option<&Placed>) -> bool {
-    match (one, other) {
-        (Some(a), Some(b)) => a.me != b.me || (a.weights == b.weights && a.is_as(b)),
-        // One whose flows could not move had none moved.
-        (Some(placed), None) | (None, Some(placed)) => !placed.is_moved(),
-        (None, None) => true,
+    /// By bucket whether it is with it.
+    #[must_use]
+    pub fn owned(&self) -> Vec<bool> {
+        let bits = self.buckets.iter().take(BUCKETS / 8);
+        let mut owned: Vec<bool> = bits
+            .flat_map(|bits| std::array::from_fn::<_, 8, _>(|at| bits >> at & 1 == 1))
+            .collect();
+        owned.resize(BUCKETS, false);
+        owned
     }
 }
 
@@ -86,85 +94,41 @@ impl Moves {
         }
     }
 
-    /// Takes up what µNFs have handed over, before they have their flows ([`Moves::keep_in_place`] has to follow); what of it cannot be, and
-    /// why.
-    pub(crate) fn take_over(&mut self, states: &mut [NfState], segment: &Segment) -> Vec<String> {
+    /// Begins where the generation before was, with the flows that have been taken over; what of it cannot be, and why.
+    pub(crate) fn begin_at(&mut self, places: &[Placing], segment: &mut Segment) -> Vec<String> {
         let mut refused = Vec::new();
         for crew in &mut self.crews {
-            let Role::Holder(holder) = &mut crew.role else { continue };
-            // Of instances that have become one the state of each is there.
-            // Of an instance that was stopped for good nothing is said: where its flows went is asked for.
-            let says = |state: &&mut NfState| state.placed.is_some() || !state.is_nothing();
-            let own = states.iter_mut().filter(|state| holder.keeps(segment, &state.name));
-            let own = own.filter(says);
-            let own: Vec<(&str, Option<Placed>)> =
-                own.map(|state| (state.name.as_str(), state.placed.take())).collect();
-            if own.is_empty() {
-                continue;
-            }
-            let agree = |i: usize, j: usize| match (own.get(i), own.get(j)) {
-                (Some((_, a)), Some((_, b))) => agree(a.as_ref(), b.as_ref()),
-                _ => true,
+            let group = match &crew.role {
+                Role::Holder(holder) => holder.group(),
+                Role::Sender(sender) => sender.group(),
             };
-            let pairs = (1..own.len()).flat_map(|j| (0..j).map(move |i| (i, j)));
-            if let Some((i, j)) = pairs.into_iter().find(|(i, j)| !agree(*i, *j)) {
-                let name = |i: usize| own.get(i).map_or("?", |(name, _)| *name);
-                refused.push(format!(
-                    "the flows of {} and {}: they were moved or divided apart, and those of the new graph move together; move them \
-                     back first (weir flow move --all; where --scale moved them, --to 1), or give both one instance first",
-                    name(i),
-                    name(j)
-                ));
-                continue;
-            }
-            let suiting = own.iter().map(|(_, placed)| placed.as_ref().filter(|p| holder.suits(p)));
-            // Where one does not suit, instances have come or gone, or that µNF had no part in this.
-            let Some(suiting) = suiting.collect::<Option<Vec<&Placed>>>() else {
-                holder.handed = Handed::Otherwise;
-                continue;
+            let place = places.iter().find(|place| place.group == group);
+            let replicas = match &crew.role {
+                Role::Holder(holder) => holder.replicas,
+                Role::Sender(sender) => sender.replicas(),
             };
-            let Some(placed) = suiting.first() else { continue };
-            holder.handed = Handed::As(Placed::clone(placed));
-        }
-        refused
-    }
-
-    /// Lets flows that were taken over stay where they are, wherever their buckets are now: how many would have gone elsewhere, and of
-    /// which NFs they are too many for that.
-    pub(crate) fn keep_in_place(&mut self, segment: &Segment) -> (u64, Vec<String>) {
-        let (mut stay, mut refused) = (0, Vec::new());
-        for crew in &mut self.crews {
-            let Role::Holder(holder) = &mut crew.role else { continue };
-            let nodes = || holder.nodes.iter().filter_map(|node| segment.nodes.get(*node));
-            let names: Vec<&str> = nodes().map(|node| node.name.as_str()).collect();
-            let nfs: Vec<&dyn Instance> = nodes().filter_map(|node| node.nf.as_deref()).collect();
-            let kept = match std::mem::take(&mut holder.handed) {
-                Handed::None => {
-                    holder.is_new = true;
-                    Ok(0)
+            let table = |place: &Placing| Buckets::restore(&place.table, replicas.into());
+            match (&mut crew.role, place.map(|place| (place, table(place)))) {
+                (_, Some((_, Err(why)))) => refused.push(format!("where flows are: {why}")),
+                (_, None) => {}
+                (Role::Sender(sender), Some((_, Ok(buckets)))) => {
+                    sender.begin_at(buckets, segment);
                 }
-                Handed::As(placed) => {
-                    if let Err(guests) = holder.take_over(placed, &nfs) {
+                (Role::Holder(holder), Some((place, Ok(buckets)))) => {
+                    if let Err(most) = holder.begin_at(place, buckets, segment) {
+                        let nodes = holder.nodes.iter();
+                        let nodes = nodes.filter_map(|node| segment.nodes.get(*node));
+                        let names: Vec<&str> = nodes.map(|node| node.name.as_str()).collect();
                         refused.push(format!(
-                            "the flows of {}: that {guests} flows or buckets were moved here cannot be, by what was handed over",
+                            "the flows of {}: more than {most} of an instance would have to be where their packets do not divide to; give it \
+                             one instance first, to which all go",
                             names.join(", ")
                         ));
                     }
-                    Ok(0)
                 }
-                Handed::Otherwise => holder.keep_in_place(&nfs),
-            };
-            match kept {
-                Ok(flows) => stay += flows,
-                Err(most) => refused.push(format!(
-                    "the flows of {}: more than {most} of an instance would have to stay where they are although their packets divide \
-                     otherwise now; leave the number of instances, their weights and the limits of --scale as they are, or give \
-                     them one instance, to which all go",
-                    names.join(", ")
-                )),
             }
         }
-        (stay, refused)
+        refused
     }
 }
 
@@ -180,24 +144,18 @@ impl Holder {
     }
 
     fn placed(&self) -> Placed {
-        let (clock, guests) = self.machine.to_carry();
-        let is_away = |bucket: &u16| {
-            let here = Part::Bucket(*bucket);
-            u16::from(self.initial.at(*bucket)) == self.me && !self.is_here(&here)
-        };
-        let away = (0..=u16::MAX).filter(is_away).collect();
-        Placed { me: self.me, weights: self.weights.clone(), clock, guests, away }
+        // Buckets stand behind flows.
+        let moved = self.machine.moved_here().map_while(|(part, _)| match part {
+            Part::Flow(hash) => Some(*hash),
+            Part::Bucket(_) => None,
+        });
+        Placed::new(&self.owned, moved.collect(), self.machine.clock())
     }
 
     /// True for an NF whose flows it keeps.
     fn keeps(&self, segment: &Segment, nf: &str) -> bool {
         let node = |node: &usize| segment.nodes.get(*node);
         self.nodes.iter().filter_map(node).any(|node| node.name == nf)
-    }
-
-    /// False when instances have come or gone: packets divide anew.
-    fn suits(&self, placed: &Placed) -> bool {
-        placed.me == self.me && placed.weights == self.weights
     }
 
     /// Shows the hashes of all keys of each flow of these µNFs, flow by flow, until the answer is false.
@@ -216,60 +174,76 @@ impl Holder {
         }
     }
 
-    /// All is where it was; but what was moved alone and has ended since goes where its bucket goes from here on. Or nothing
-    /// has changed, and so many guests were too many, or of migrations that nobody can have come to.
-    fn take_over(&mut self, mut placed: Placed, nfs: &[&dyn Instance]) -> Result<(), usize> {
-        let hash = |part: &Part| match part {
-            Part::Flow(hash) => Some(*hash),
-            Part::Bucket(_) => None,
-        };
-        let moved: HashSet<u64> = placed.guests.iter().filter_map(|(part, _)| hash(part)).collect();
-        if !moved.is_empty() {
-            let mut here: HashSet<u64> = HashSet::new();
-            self.each_flow(nfs, |hashes| {
-                here.extend(hashes.iter().filter(|hash| moved.contains(*hash)));
-                here.len() < moved.len()
-            });
-            placed.guests.retain(|(part, _)| hash(part).is_none_or(|hash| here.contains(&hash)));
+    /// Begins with buckets where these are, and as guests the flows that were moved here; or how many it can have at most.
+    fn begin_at(
+        &mut self,
+        place: &Placing,
+        buckets: Buckets,
+        segment: &Segment,
+    ) -> Result<(), usize> {
+        // Of all instances together no more than directors can remember.
+        let most = GUESTS / usize::from(self.replicas).max(1);
+        for (owned, instance) in self.owned.iter_mut().zip(buckets.instances()) {
+            *owned = u16::from(instance) == self.me;
         }
+        (self.initial, self.level) = (buckets, None);
+        let nfs = self.nodes.iter().filter_map(|node| segment.nodes.get(*node));
+        let nfs: Vec<&dyn Instance> = nfs.filter_map(|node| node.nf.as_deref()).collect();
+        let mut moved: BTreeSet<u64> = place.moved.iter().copied().collect();
+        let flows = nfs.iter().map(|nf| nf.flows().0).sum::<usize>();
+        if !moved.is_empty() && (flows <= FEW || moved.len() > most / MUCH) {
+            self.forget_ended(&mut moved, &nfs);
+        }
+        if place.scattered {
+            self.find_scattered(&mut moved, most, &nfs);
+        }
+        // The first migration of all that come from here on is later.
+        let number = place.clock.max(1);
+        let by = MoveId { source: self.me, life: self.life, number };
+        let guests = moved.iter().map(|hash| (Part::Flow(*hash), by)).collect();
         self.kept.dirty = true;
         // Nobody sound has more, or has come so far: what was handed over may be anybody's word.
-        if !self.machine.carry_on(placed.clock, placed.guests.clone()) {
-            return Err(placed.guests.len());
+        if moved.len() > most || !self.machine.carry_on(number, guests) {
+            return Err(most);
         }
-        for bucket in placed.away {
-            self.own(bucket, false);
-        }
-        for (part, _) in &placed.guests {
-            match part {
-                Part::Bucket(bucket) => self.own(*bucket, true),
-                Part::Flow(hash) => drop(self.visitors.insert(*hash)),
-            }
-        }
+        self.visitors = moved;
         Ok(())
     }
 
-    /// Takes in as guests all flows that are here and whose buckets are not; how many, or how many keys of such there may be at most.
-    /// Nobody sends a packet meanwhile.
-    fn keep_in_place(&mut self, nfs: &[&dyn Instance]) -> Result<u64, usize> {
-        // Of all instances together no more than directors can remember.
-        let most = GUESTS / self.weights.len().max(1);
-        let (mut guests, mut flows) = (BTreeSet::new(), 0);
+    /// What was moved alone and has ended since goes where its bucket goes from here on.
+    fn forget_ended(&self, moved: &mut BTreeSet<u64>, nfs: &[&dyn Instance]) {
+        let mut here: HashSet<u64> = HashSet::new();
+        self.each_flow(nfs, |hashes| {
+            here.extend(hashes.iter().filter(|hash| moved.contains(*hash)));
+            here.len() < moved.len()
+        });
+        moved.retain(|hash| here.contains(hash));
+    }
+
+    /// Adds all flows that are here and whose buckets are not, until they are more than `most`.
+    fn find_scattered(&self, moved: &mut BTreeSet<u64>, most: usize, nfs: &[&dyn Instance]) {
         let is_away = |hash: &u64| u16::from(self.initial.instance(*hash)) != self.me;
         self.each_flow(nfs, |hashes| {
-            let before = guests.len();
-            guests.extend(hashes.iter().copied().filter(is_away));
-            flows += u64::from(guests.len() > before);
-            guests.len() <= most
+            moved.extend(hashes.iter().copied().filter(is_away));
+            moved.len() <= most
         });
-        // The first migration of all: whatever moves a flow from here on is later.
-        let by = MoveId { source: self.me, life: self.life, number: 1 };
-        let parts = guests.iter().map(|hash| (Part::Flow(*hash), by)).collect();
-        if guests.len() > most || !self.machine.carry_on(by.number, parts) {
-            return Err(most);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_instance_has_is_written_down_bucket_by_bucket() {
+        let has = |bucket: &u16| bucket.is_multiple_of(3) || *bucket == u16::MAX - 1;
+        let owned: Vec<bool> = (0..=u16::MAX).map(|bucket| has(&bucket)).collect();
+        let placed = Placed::new(&owned, vec![7], 9);
+        assert_eq!(placed.owned(), owned);
+        // Whoever wrote it.
+        for damaged in [Vec::new(), vec![u8::MAX; BUCKETS]] {
+            let placed = Placed { buckets: damaged, ..placed.clone() };
+            assert_eq!(placed.owned().len(), BUCKETS);
         }
-        self.kept.dirty = true;
-        self.visitors.extend(guests);
-        Ok(flows)
     }
 }

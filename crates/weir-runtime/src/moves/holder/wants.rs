@@ -277,9 +277,7 @@ impl Holder {
                     return None;
                 }
                 let here = self.buckets_here();
-                let of = |bucket| {
-                    self.sorted.iter().map(|sorted| sorted.count(bucket)).max().unwrap_or(0)
-                };
+                let of = |bucket| self.flows_in(bucket);
                 let all = self.most_flows(segment);
                 if let What::Some { flows, .. } = order.what {
                     let going = some_of(&here, of, all, flows, keep);
@@ -289,6 +287,31 @@ impl Holder {
                 let (going, stay) = free_of(&here, of, keep);
                 order.stay = stay;
                 Some(self.pieces(&here, &going, order.to, 0))
+            }
+            What::Home { flows } => {
+                let flows = *flows;
+                let level = self.level.get_or_insert_with(|| {
+                    let mut level = self.initial.clone();
+                    // It was made with as many weights.
+                    let _ = level.reweigh(&self.weights);
+                    level
+                });
+                let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
+                let here = here.map(|(_, bucket)| bucket);
+                let mut due: Vec<u16> =
+                    here.filter(|bucket| u16::from(level.at(*bucket)) == order.to).collect();
+                if due.is_empty() {
+                    return Some(Vec::new());
+                }
+                if !self.is_sorted(segment) {
+                    return None;
+                }
+                let all = self.most_flows(segment);
+                if !flows {
+                    (due, order.stay) = free_of(&due, |bucket| self.flows_in(bucket), 0);
+                    return Some(self.pieces(&due, &due, order.to, 0));
+                }
+                Some(self.pieces(&due, &due, order.to, all))
             }
         }
     }
@@ -311,6 +334,11 @@ impl Holder {
             }
         }
         wanted
+    }
+
+    /// How many flows a bucket has, about: of the µNF that remembers the most.
+    fn flows_in(&self, bucket: u16) -> u64 {
+        self.sorted.iter().map(|sorted| sorted.count(bucket)).max().unwrap_or(0)
     }
 
     fn buckets_here(&self) -> Vec<u16> {

@@ -1,0 +1,213 @@
+//! Where buckets of the flow hash begin in the next generation: with those who have their flows.
+
+use super::RelinkError;
+use super::share::Went;
+use crate::agent::Agent;
+use crate::crews::Crew;
+use crate::setup::Setup;
+use std::collections::{BTreeMap, BTreeSet};
+use weir_port::balance::{BUCKETS, Buckets};
+use weir_runtime::moves::{Placed, Placing};
+use weir_runtime::spec::GroupSpec;
+
+/// What nobody has.
+const NOBODY: u8 = u8::MAX;
+
+/// What all of the next generation begin with whose flows can move.
+#[derive(Default)]
+pub(super) struct Places {
+    /// By worker.
+    pub(super) of_workers: Vec<Vec<Placing>>,
+    /// By group where buckets are.
+    pub(super) tables: BTreeMap<u16, Vec<u8>>,
+}
+
+/// Where flows of one NF are, by the instances of the next generation.
+struct Found {
+    /// By bucket its instance, or [`NOBODY`].
+    table: Vec<u8>,
+    /// By instance what was moved there.
+    moved: Vec<BTreeSet<u64>>,
+    clock: u64,
+    /// Packets were divided by something else.
+    scattered: bool,
+}
+
+impl Places {
+    /// By what has gone where.
+    ///
+    /// # Errors
+    /// When flows would be parted from their packets, or who says where they are is not to be believed.
+    pub(super) fn new(before: &Setup, next: &Agent, went: &[Went]) -> Result<Self, RelinkError> {
+        let mut all =
+            Places { of_workers: vec![Vec::new(); next.setup.workers.len()], ..Places::default() };
+        let crews = || next.memory.crews().iter().flatten();
+        for crew in crews() {
+            all.add(before, next, crew, went)?;
+        }
+        for own in went {
+            let moves = crews().any(|crew| crew.is_of(&own.nf));
+            if let Some(placed) = own.placed.as_ref().filter(|_| !moves)
+                && !divides_as(&next.setup, own, placed)
+            {
+                let name = &own.nf;
+                let why = format!(
+                    "the flows of {name}: some are at other instances than their packets divide to (they were moved there, or stayed as instances came or went), and those of the new graph \
+                     cannot move any; give {name} one instance first, to which all go, or move them back (weir flow move --all; where --scale moved them, --to 1)"
+                );
+                return Err(RelinkError::Parted { why });
+            }
+        }
+        Ok(all)
+    }
+
+    fn add(
+        &mut self,
+        before: &Setup,
+        next: &Agent,
+        crew: &Crew,
+        went: &[Went],
+    ) -> Result<(), RelinkError> {
+        let Some(group) = next.setup.groups.get(usize::from(crew.group())) else { return Ok(()) };
+        let mut all: Option<(&str, Found)> = None;
+        for nf in crew.name.split('+') {
+            let of: Vec<&Went> = went.iter().filter(|went| went.nf == nf).collect();
+            if of.is_empty() {
+                continue;
+            }
+            let found = find(before, crew, group, &of)?;
+            let Some((other, known)) = &mut all else {
+                all = Some((nf, found));
+                continue;
+            };
+            match known.meet(&found) {
+                true => {}
+                false => {
+                    let why = format!(
+                        "the flows of {other} and {nf}: they were moved or divided apart, and those of the new graph move together; move them \
+                         back first (weir flow move --all; where --scale moved them, --to 1), or give both one instance first"
+                    );
+                    return Err(RelinkError::Parted { why });
+                }
+            }
+        }
+        let Some((_, Found { mut table, moved, clock, scattered })) = all else { return Ok(()) };
+        if table.contains(&NOBODY) {
+            // The weights are those that the graph was built with.
+            let Ok(by_weights) = Buckets::new(&group.weights) else { return Ok(()) };
+            let lacking = table.iter_mut().zip(by_weights.instances());
+            lacking.filter(|(own, _)| **own == NOBODY).for_each(|(own, by)| *own = by);
+        }
+        // Of instances that there are.
+        let Ok(buckets) = Buckets::of(table, group.weights.len()) else { return Ok(()) };
+        let table = buckets.save();
+        let place = |moved: &BTreeSet<u64>| Placing {
+            group: crew.group(),
+            table: table.clone(),
+            moved: moved.iter().copied().collect(),
+            clock,
+            scattered,
+        };
+        let instances = crew.instances.iter().zip(&moved);
+        let instances = instances.map(|(instance, moved)| (instance.worker, place(moved)));
+        let none = BTreeSet::new();
+        let senders = crew.senders.iter().map(|w| (*w, place(&none)));
+        for (w, place) in instances.chain(senders) {
+            if let Some(own) = self.of_workers.get_mut(w) {
+                own.push(place);
+            }
+        }
+        self.tables.extend(crew.groups.iter().map(|group| (*group, table.clone())));
+        Ok(())
+    }
+}
+
+/// True when buckets are to go where the weights say. Those of an NF whose instances become more and fewer go where that says.
+pub(in crate::agent) fn levels(setup: &Setup, crew: &Crew) -> bool {
+    !setup.scales.iter().any(|scale| scale.crew.groups == crew.groups)
+}
+
+/// Where flows of an NF are, as those say who had them.
+fn find(
+    before: &Setup,
+    crew: &Crew,
+    group: &GroupSpec,
+    went: &[&Went],
+) -> Result<Found, RelinkError> {
+    let mut found = Found {
+        table: vec![NOBODY; BUCKETS],
+        moved: vec![BTreeSet::new(); crew.instances.len()],
+        clock: 0,
+        scattered: false,
+    };
+    for own in went {
+        let index = crew.instances.iter().position(|instance| instance.worker == own.to);
+        let Some(index) = index.and_then(|index| u8::try_from(index).ok()) else { continue };
+        let Some(had) = had(before, group, own) else {
+            found.scattered = true;
+            continue;
+        };
+        let mut doubled = false;
+        for (instance, had) in found.table.iter_mut().zip(had) {
+            doubled |= had & (*instance != NOBODY) & (*instance != index);
+            *instance = if had { index } else { *instance };
+        }
+        if doubled {
+            let why = format!(
+                "two instances of {} say that the same flows are with them, and one of them is not to be believed",
+                own.nf
+            );
+            return Err(RelinkError::Parted { why });
+        }
+        if let Some(placed) = &own.placed {
+            found.clock = found.clock.max(placed.clock);
+            if let Some(moved) = found.moved.get_mut(usize::from(index)) {
+                moved.extend(&placed.moved);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// By bucket whether an instance had it; `None` when packets were divided by something else than they are now.
+fn had(before: &Setup, group: &GroupSpec, own: &Went) -> Option<Vec<bool>> {
+    if let Some(placed) = &own.placed {
+        return Some(placed.owned());
+    }
+    let part = before.workers.get(own.from)?.nodes.iter().find(|node| node.name == own.nf)?.part;
+    let Some(part) = part else { return Some(vec![true; BUCKETS]) };
+    let old = before.groups.get(usize::from(part.group))?;
+    let buckets = old.buckets().ok().filter(|_| old.spread == group.spread)?;
+    Some(buckets.instances().map(|instance| instance == part.index).collect())
+}
+
+/// True when packets divide over the instances of an NF whose flows cannot move to where its flows are.
+fn divides_as(next: &Setup, own: &Went, placed: &Placed) -> bool {
+    let node = next.workers.get(own.to).into_iter().flat_map(|worker| &worker.nodes);
+    // All go to one instance.
+    let Some(part) = node.filter(|node| node.name == own.nf).find_map(|node| node.part) else {
+        return true;
+    };
+    let group = next.groups.get(usize::from(part.group));
+    let buckets = group.and_then(|group| Buckets::new(&group.weights).ok());
+    let own = |buckets: Buckets| {
+        buckets.instances().map(|instance| instance == part.index).eq(placed.owned())
+    };
+    placed.moved.is_empty() && buckets.is_some_and(own)
+}
+
+impl Found {
+    /// Takes in where flows are of another NF that move together with these; false when they are elsewhere.
+    fn meet(&mut self, other: &Found) -> bool {
+        for (own, other) in self.table.iter_mut().zip(&other.table) {
+            match (*own, *other) {
+                (_, NOBODY) => {}
+                (NOBODY, other) => *own = other,
+                (own, other) if own != other => return false,
+                _ => {}
+            }
+        }
+        self.clock = self.clock.max(other.clock);
+        self.moved == other.moved && self.scattered == other.scattered
+    }
+}

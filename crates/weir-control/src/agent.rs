@@ -405,6 +405,7 @@ impl Agent {
         self.feel_pulses();
         self.answer_in_time();
         self.notice_standstill();
+        self.move_queued();
         // Before the other, which takes what is left of answers.
         self.level();
         self.scale();

@@ -22,7 +22,7 @@ mod sender;
 mod waits;
 
 pub use holder::{MOST_TIMES, Placed, Placing};
-pub use order::{FlowLine, FlowTotal, Order, What};
+pub use order::{BucketSet, FlowLine, FlowTotal, Order, What};
 pub use part::{Flows, Part};
 pub use waits::{Awaited, Owed};
 

@@ -423,6 +423,44 @@ fn flows_stay_where_they_are_when_instances_come_and_go_and_new_ones_divide_anew
     assert_eq!(monitor(&finished)["flows"], OLD + came.min(NEW), "a flow began anew");
 }
 
+/// More flows than could be remembered one by one.
+#[test]
+fn very_many_flows_stay_where_they_are_when_instances_come_and_go() {
+    const MANY: u64 = 300_000;
+    const TRACKED: &str = "
+Port<0> lan;  Port<1> out;  ConnTrack mon { default: \"pass\" };
+pipelet { lan -> mon;  mon -> out; }";
+    let scratch = Scratch::new("moves-very-many");
+    let options = scratch.file("options");
+    let file = options.display().to_string();
+    let instances =
+        |asked: &str| std::fs::write(&options, format!("--instances {asked}\n")).unwrap();
+    instances("mon=2");
+    let first = format!("0=gen:size=64,flows={MANY},rate=300000,seed=1");
+    let args = ["--bind", &first, "--bind", "1=null", "--options", &file];
+    let mut moving = Moving::start_in(scratch, TRACKED, &args);
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    moving.wait_for_counts("all flows to be there", |counts| counts.iter().sum::<u64>() == MANY);
+    let before = moving.counts();
+    instances("mon=3");
+    moving.relink(TRACKED);
+    assert_eq!(moving.counts(), [before[0], before[1], 0]);
+    // They can go there on purpose, and what is not there any more is where it went.
+    moving.moves(&["--share", "30", "--from", "1", "--to", "3"]);
+    let moved = moving.counts();
+    assert!(moved[2] > before[0] / 5 && moved.iter().sum::<u64>() == MANY, "{moved:?}");
+    instances("mon=2");
+    moving.relink(TRACKED);
+    assert_eq!(moving.counts(), [moved[0], moved[1] + moved[2]]);
+    instances("mon=1");
+    moving.relink(TRACKED);
+    assert_eq!(moving.counts(), [MANY]);
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("very-many");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+}
+
 /// Those that were moved stay, wherever their buckets go; of what comes anew each instance gets its share.
 #[test]
 fn flows_that_were_moved_stay_when_an_instance_is_added_and_new_ones_divide_over_all() {

@@ -1,6 +1,7 @@
 //! Flows from outside: which there are, and that some go to another instance.
 
 mod list;
+mod queue;
 mod waits;
 
 pub use self::list::{FlowCount, FlowRow, Listed};
@@ -108,6 +109,8 @@ pub(super) struct Desk {
     looked: Option<Instant>,
     /// What became of orders by which an NF's instances become more or fewer.
     pub(super) scaled: Vec<Scaled>,
+    /// The operator's orders that wait for such a one, by their numbers.
+    queue: Vec<(u64, MoveFlows)>,
 }
 
 /// What became of such an order.
@@ -181,6 +184,21 @@ impl Agent {
     /// # Errors
     /// When it cannot be; nothing is moved then.
     pub fn move_flows(&mut self, order: &MoveFlows) -> Result<u64, MoveError> {
+        let ticket = self.flows.last + 1;
+        self.flows.last = ticket;
+        match self.begin_moving(order, ticket) {
+            // What moves by itself is through with a step soon.
+            Err(MoveError::Busy(_))
+                if self.flows.queue.is_empty() && !self.moves_for_operator() =>
+            {
+                self.flows.queue.push((ticket, order.clone()));
+            }
+            begun => begun?,
+        }
+        Ok(ticket)
+    }
+
+    fn begin_moving(&mut self, order: &MoveFlows, ticket: u64) -> Result<(), MoveError> {
         self.may_move()?;
         let named = |crew: &&Result<Crew, Unmovable>| match crew {
             Ok(crew) => crew.is_of(&order.nf),
@@ -223,7 +241,10 @@ impl Agent {
         if let (What::Count(flows), true) = (&order.what, sources.len() > 1) {
             return Err(MoveError::FromWhich(order.nf.clone(), *flows));
         }
-        self.order_moves(&crew, sources, to, &order.what, false)
+        if !matches!(order.what, What::Flows(_) | What::Count(_)) {
+            self.levels.leave(&crew.name);
+        }
+        self.order_moves(ticket, (&crew, sources, to), &order.what, false)
     }
 
     /// Has flows moved from one instance to another, counted from 0, as the NF's instances become more or fewer. How it went
@@ -237,17 +258,19 @@ impl Agent {
     ) -> Result<u64, MoveError> {
         self.may_move()?;
         let source = crew.instances.get(usize::from(from)).map(|own| own.worker);
-        self.order_moves(crew, source.into_iter().collect(), to, &what, true)
+        let ticket = self.flows.last + 1;
+        self.order_moves(ticket, (crew, source.into_iter().collect(), to), &what, true)?;
+        self.flows.last = ticket;
+        Ok(ticket)
     }
 
     fn order_moves(
         &mut self,
-        crew: &Crew,
-        sources: Vec<usize>,
-        to: u16,
+        ticket: u64,
+        (crew, sources, to): (&Crew, Vec<usize>, u16),
         what: &What,
         scales: bool,
-    ) -> Result<u64, MoveError> {
+    ) -> Result<(), MoveError> {
         let is_same = |open: &Open| matches!(open.answer, Answer::Moved { group, .. } if group == crew.group());
         if self.flows.open.values().any(is_same) {
             return Err(MoveError::Busy(crew.name.clone()));
@@ -255,10 +278,10 @@ impl Agent {
         let group = crew.group();
         let (failures, times) = (Vec::new(), Vec::new());
         let answer = Answer::Moved { group, flows: 0, left: 0, failures, times, scales };
-        let message = |ticket| Order::Move { ticket, group, what: what.clone(), to };
-        let ticket = self.ask(sources, answer, message)?;
+        let order = Order::Move { ticket, group, what: what.clone(), to };
+        self.ask(ticket, sources, answer, order);
         self.flows.excused = Some(Instant::now() + EXCUSED);
-        Ok(ticket)
+        Ok(())
     }
 
     fn may_move(&self) -> Result<(), MoveError> {
@@ -271,19 +294,11 @@ impl Agent {
         Ok(())
     }
 
-    /// Gives an order to some workers; its number. Who is just being started gets it when it is ready.
-    fn ask(
-        &mut self,
-        workers: Vec<usize>,
-        answer: Answer,
-        order: impl Fn(u64) -> Order,
-    ) -> Result<u64, MoveError> {
-        self.flows.last += 1;
-        let ticket = self.flows.last;
+    /// Gives an order of this number to some workers. Who is just being started gets it when it is ready.
+    fn ask(&mut self, ticket: u64, workers: Vec<usize>, answer: Answer, order: Order) {
         let (waits, untold) = (BTreeSet::new(), BTreeSet::new());
-        let open = Open { begun: Instant::now(), order: order(ticket), waits, untold, answer };
+        let open = Open { begun: Instant::now(), order, waits, untold, answer };
         self.tell_all(ticket, open, workers);
-        Ok(ticket)
     }
 
     fn tell_all(&mut self, ticket: u64, mut open: Open, workers: Vec<usize>) {
@@ -475,6 +490,9 @@ impl Agent {
         self.flows.later.clear();
         self.flows.late.clear();
         self.flows.waiting = Waiting::default();
+        for (ticket, _) in std::mem::take(&mut self.flows.queue) {
+            self.not_moved(ticket, "the graph was relinked meanwhile; ask again".to_owned());
+        }
         for (ticket, mut open) in std::mem::take(&mut self.flows.open) {
             if matches!(open.answer, Answer::Listed { .. }) {
                 self.list_anew(ticket, open);

@@ -446,7 +446,7 @@ impl Agent {
         self.flows_of_retired();
         let told = self.scales.go_on_from(&mut old.scales);
         self.events.extend(told);
-        self.levels = Levels::new(&self.setup, self.memory.crews());
+        self.levels = Levels::new(&old.levels, &old.setup, self);
         relinked.uneven = self.levels.uneven();
         self.generation.begun = Some((Instant::now(), relinked));
         // One dog for all generations: that of a graph which is not looked after yet would bark.

@@ -4,12 +4,12 @@
 use super::flows::Scaled;
 use super::generation::levels;
 use super::{Agent, Event};
-use crate::crews::{Crew, Unmovable};
+use crate::crews::Crew;
 use crate::setup::Setup;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use weir_port::balance::Buckets;
-use weir_runtime::moves::What;
+use weir_runtime::moves::{BucketSet, What};
 use weir_runtime::spec::SpreadSpec;
 
 /// Time until it is looked again whether flows have ended, at first and at most: each look is one at the whole table. It grows with the time that
@@ -57,8 +57,9 @@ struct One {
     crew: Crew,
     /// With their flows.
     flows: bool,
-    /// Parts of the flow hash that were elsewhere when it began.
-    uneven: u32,
+    /// Where buckets were when it began, and where they are to be.
+    begins: Buckets,
+    due: Buckets,
     /// From which instance to which some are to go yet: those that were not asked for longest first.
     pairs: VecDeque<(u16, u16)>,
     /// How many of them were not asked for in this round.
@@ -73,55 +74,96 @@ struct One {
 }
 
 impl Levels {
-    pub(super) fn new(setup: &Setup, crews: &[Result<Crew, Unmovable>]) -> Self {
-        let all = crews.iter().flatten().filter(|crew| levels(setup, crew));
-        Levels { all: all.filter_map(|crew| One::new(setup, crew)).collect() }
+    /// Of the next generation: of NFs whose instances or weights are others than `before`, all that the weights say; of others what was to go
+    /// already and has not. What somebody moved on purpose stays where it is.
+    pub(super) fn new(before: &Levels, old: &Setup, new: &Agent) -> Self {
+        let crews = new.memory.crews().iter().flatten().filter(|crew| levels(&new.setup, crew));
+        Levels { all: crews.filter_map(|crew| One::new(before, old, &new.setup, crew)).collect() }
+    }
+
+    /// Somebody moves parts of the flow hash of this NF on purpose: they stay where they are from here on.
+    pub(super) fn leave(&mut self, nf: &str) {
+        self.all.retain(|one| one.crew.name != nf);
     }
 
     /// How many parts of the flow hash are elsewhere than they are to be.
     pub(super) fn uneven(&self) -> u32 {
-        self.all.iter().map(|one| one.uneven).sum()
+        let count = |one: &One| {
+            one.begins.instances().zip(one.due.instances()).filter(|(a, b)| a != b).count()
+        };
+        self.all.iter().map(|one| count(one) as u32).sum()
     }
+}
+
+/// The weights of an NF's instances; nothing of one that has a single one.
+fn weights<'s>(setup: &'s Setup, nf: &str) -> &'s [u32] {
+    let mut nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
+    let part = nodes.find(|node| node.name == nf).and_then(|node| node.part);
+    let group = part.and_then(|part| setup.groups.get(usize::from(part.group)));
+    group.map_or(&[], |group| &group.weights)
+}
+
+/// Where buckets are to be that are here `now`, when they `began` there and were to be where `due` says: what is not where it was has gone, or somebody
+/// has moved it.
+fn still_due(now: &Buckets, began: &Buckets, due: &Buckets) -> Vec<u8> {
+    let each = now.instances().zip(began.instances()).zip(due.instances());
+    each.map(|((now, began), due)| if now == began { due } else { now }).collect()
+}
+
+/// From which instances to which.
+fn pairs(begins: &Buckets, due: &Buckets) -> VecDeque<(u16, u16)> {
+    let mut pairs = VecDeque::new();
+    for (from, to) in begins.instances().zip(due.instances()).filter(|(from, to)| from != to) {
+        let pair = (u16::from(from), u16::from(to));
+        if !pairs.contains(&pair) {
+            pairs.push_back(pair);
+        }
+    }
+    pairs
 }
 
 impl One {
     /// `None` when all is where it is to be.
-    fn new(setup: &Setup, crew: &Crew) -> Option<Self> {
-        let group = setup.groups.get(usize::from(crew.group()))?;
+    fn new(before: &Levels, old: &Setup, new: &Setup, crew: &Crew) -> Option<Self> {
+        let group = new.groups.get(usize::from(crew.group()))?;
         let table = group.table.as_ref()?;
         let begins = Buckets::restore(table, group.weights.len()).ok()?;
-        let mut level = begins.clone();
-        level.reweigh(&group.weights).ok()?;
-        let mut pairs = VecDeque::new();
-        let mut uneven = 0;
-        for (from, to) in begins.instances().zip(level.instances()).filter(|(from, to)| from != to)
-        {
-            uneven += 1;
-            let pair = (u16::from(from), u16::from(to));
-            if !pairs.contains(&pair) {
-                pairs.push_back(pair);
+        let is_same = |nf: &String| weights(old, nf) == weights(new, nf);
+        let due = match crew.nfs.iter().all(is_same) {
+            false => {
+                let mut due = begins.clone();
+                due.reweigh(&group.weights).ok()?;
+                due
             }
-        }
-        let now = Instant::now();
+            true => {
+                let one = before.all.iter().find(|one| one.crew.name == crew.name)?;
+                let due = still_due(&begins, &one.begins, &one.due);
+                Buckets::of(due, group.weights.len()).ok()?
+            }
+        };
+        let one = Self::of(crew.clone(), begins, due, group.spread == SpreadSpec::Ends);
+        (!one.pairs.is_empty()).then_some(one)
+    }
+
+    fn of(crew: Crew, begins: Buckets, due: Buckets, flows: bool) -> Self {
+        let pairs = pairs(&begins, &due);
+        let (now, round) = (Instant::now(), pairs.len());
         let nf = crew.name.clone();
         let told = Levelled { nf, flows: 0, left: 0, failures: Vec::new() };
-        let round = pairs.len();
-        (round > 0).then(|| One {
-            crew: crew.clone(),
-            flows: group.spread == SpreadSpec::Ends,
-            uneven,
-            pairs,
-            round,
-            waits: None,
-            begun: now,
-            not_before: now,
-            told,
-            said: false,
-        })
+        let (waits, begun, not_before, said) = (None, now, now, false);
+        One { crew, flows, begins, due, pairs, round, waits, begun, not_before, told, said }
+    }
+
+    /// What is asked for of what goes from one instance to another.
+    fn what(&self, (from, to): (u16, u16)) -> What {
+        let each = self.begins.instances().zip(self.due.instances());
+        let goes = each.map(|(began, due)| (u16::from(began), u16::from(due)) == (from, to));
+        let set = BucketSet::new(&goes.collect::<Vec<bool>>());
+        if self.flows { What::Buckets(set) } else { What::FreeOf(set) }
     }
 
     /// What became of an order.
-    fn answered(&mut self, Scaled { flows, left, failures, .. }: Scaled) -> Option<Event> {
+    fn answered(&mut self, Scaled { flows, left, failures, .. }: Scaled) -> Option<Levelled> {
         self.waits = None;
         self.told.flows = self.told.flows.saturating_add(flows);
         self.told.left = self.told.left.saturating_add(left);
@@ -141,7 +183,7 @@ impl One {
         (self.told.left, self.told.failures) = (0, Vec::new());
         let is_news = !self.said || self.pairs.is_empty();
         self.said = true;
-        is_news.then_some(Event::Levelled(told))
+        is_news.then_some(told)
     }
 }
 
@@ -156,7 +198,7 @@ impl Agent {
             let is_its = |scaled: &mut Scaled| one.waits == Some(scaled.ticket);
             let answer = self.flows.scaled.extract_if(.., is_its).next();
             let told = answer.and_then(|answer| one.answered(answer));
-            self.events.extend(told);
+            self.events.extend(told.map(Event::Levelled));
         }
         // Nothing comes from one that was stopped for good, or goes there.
         let runs = |one: &One, i: u16| {
@@ -177,11 +219,102 @@ impl Agent {
             let Some(&(from, to)) = one.pairs.front().filter(|_| one.not_before <= now) else {
                 continue;
             };
-            match self.move_for_scaling(&one.crew, from, to, What::Home { flows: one.flows }) {
+            match self.move_for_scaling(&one.crew, from, to, one.what((from, to))) {
                 Ok(ticket) => one.waits = Some(ticket),
                 Err(_) => one.not_before = now + SOON,
             }
         }
         self.levels.all = all;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+mod tests {
+    use super::*;
+    use weir_port::balance::BUCKETS;
+
+    fn one(begins: &Buckets, due: &Buckets, flows: bool) -> One {
+        let name = "fw".to_owned();
+        let (nfs, groups) = (vec![name.clone()], vec![0]);
+        let (instances, senders) = (Vec::new(), Vec::new());
+        let crew = Crew { groups, name, nfs, instances, senders };
+        One::of(crew, begins.clone(), due.clone(), flows)
+    }
+
+    fn answer(flows: u64, left: u32) -> Scaled {
+        Scaled { ticket: 0, flows, left, failures: Vec::new() }
+    }
+
+    fn buckets(what: What) -> usize {
+        let (What::Buckets(set) | What::FreeOf(set)) = what else { return 0 };
+        set.to_vec().into_iter().filter(|has| *has).count()
+    }
+
+    /// Two become three.
+    fn grown() -> (Buckets, Buckets) {
+        let begins = Buckets::new(&[1, 1]).unwrap();
+        let begins = Buckets::restore(&begins.save(), 3).unwrap();
+        let mut due = begins.clone();
+        due.reweigh(&[1, 1, 1]).unwrap();
+        (begins, due)
+    }
+
+    #[test]
+    fn each_of_two_instances_gives_a_third_that_has_come_its_share_and_what_has_flows_is_asked_for_again()
+     {
+        let (begins, due) = grown();
+        let mut one = one(&begins, &due, false);
+        assert_eq!(one.pairs, [(0, 2), (1, 2)]);
+        assert!(matches!(one.what((0, 2)), What::FreeOf(_)));
+        let asked = [(0, 2), (1, 2)].map(|pair| buckets(one.what(pair)));
+        assert_eq!(asked.iter().sum::<usize>(), BUCKETS / 3);
+        // Of the first all went, of the other not.
+        assert_eq!(one.answered(answer(0, 0)), None);
+        let told =
+            |flows, left| Some(Levelled { nf: "fw".into(), flows, left, failures: Vec::new() });
+        assert_eq!(one.answered(answer(0, 70)), told(0, 70));
+        assert!(one.not_before > Instant::now() && one.pairs == [(1, 2)]);
+        // That is told once, and when it is over.
+        assert_eq!(one.answered(answer(1, 20)), None);
+        assert_eq!(one.answered(answer(0, 0)), told(1, 0));
+        assert!(one.pairs.is_empty());
+    }
+
+    #[test]
+    fn what_failed_is_told_and_asked_for_again() {
+        let (begins, due) = grown();
+        let mut one = one(&begins, &due, true);
+        assert!(matches!(one.what((0, 2)), What::Buckets(_)));
+        let failed = Scaled { failures: vec!["worker fw died".into()], ..answer(5, 0) };
+        assert_eq!(one.answered(failed), None);
+        let Some(told) = one.answered(answer(7, 0)) else { panic!("nothing was told") };
+        assert_eq!((told.flows, told.left, told.failures.len()), (12, 0, 1));
+        assert_eq!(one.pairs, [(0, 2)]);
+    }
+
+    #[test]
+    fn in_the_next_change_what_has_gone_is_there_what_was_moved_on_purpose_stays_and_the_rest_is_still_to_go()
+     {
+        let (began, due) = grown();
+        let elsewhere = |(began, due): (u8, u8)| began != due;
+        let mut now: Vec<u8> = began.instances().collect();
+        let goes: Vec<usize> = began
+            .instances()
+            .zip(due.instances())
+            .enumerate()
+            .filter(|(_, b)| elsewhere(*b))
+            .map(|(at, _)| at)
+            .collect();
+        // The first has gone; the second, and one that was to stay, were moved by somebody.
+        let stays = (0..BUCKETS).find(|at| !goes.contains(at)).unwrap();
+        now[goes[0]] = 2;
+        now[goes[1]] = 1 - now[goes[1]];
+        now[stays] = 2;
+        let now = Buckets::of(now, 3).unwrap();
+        let still = Buckets::of(still_due(&now, &began, &due), 3).unwrap();
+        let left = now.instances().zip(still.instances()).filter(|b| elsewhere(*b)).count();
+        assert_eq!(left, goes.len() - 2);
+        assert_eq!(still.instances().nth(stays), Some(2));
     }
 }

@@ -60,10 +60,8 @@ pub(super) struct Holder {
     /// Hashes packets as directors do.
     keyer: Balance,
     seed: u64,
-    weights: Vec<u32>,
-    /// Where buckets are when none was moved, where they are to be by the weights, once that was asked, and which are here.
+    /// Where buckets are when none was moved, and which are here.
     initial: Buckets,
-    level: Option<Buckets>,
     owned: Vec<bool>,
     /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
     /// go along when their bucket does.
@@ -187,9 +185,7 @@ impl Holder {
             sides,
             keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
             seed,
-            weights: group.weights.clone(),
             initial,
-            level: None,
             owned: all,
             visitors: BTreeSet::new(),
             coming: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use weir_filter::Expr;
+use weir_port::balance::BUCKETS;
 
 /// An order, which goes with [`command::ORDER`](crate::spec::command::ORDER).
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -83,11 +84,38 @@ pub enum What {
         /// Buckets.
         keep: u32,
     },
-    /// Its buckets that are to be at that instance by the weights; how many of them stay, the answer says.
-    Home {
-        /// Also those that have flows, with them; else only those without.
-        flows: bool,
-    },
+    /// Of these buckets those that are there, with the flows that are and will be in them.
+    Buckets(BucketSet),
+    /// The same, of those without flows: none moves but what begins just then. How many stay, the answer says.
+    FreeOf(BucketSet),
+}
+
+/// Buckets of the flow hash.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketSet {
+    /// Of each a bit, the lowest first.
+    #[serde(with = "serde_bytes")]
+    bits: Vec<u8>,
+}
+
+impl BucketSet {
+    /// `has`: by bucket whether it is one of them.
+    #[must_use]
+    pub fn new(has: &[bool]) -> Self {
+        let bits = |has: &[bool]| has.iter().rev().fold(0, |bits, has| bits << 1 | u8::from(*has));
+        BucketSet { bits: has.chunks(8).map(bits).collect() }
+    }
+
+    /// By bucket whether it is one of them.
+    #[must_use]
+    pub fn to_vec(&self) -> Vec<bool> {
+        let bits = self.bits.iter().take(BUCKETS / 8);
+        let mut has: Vec<bool> = bits
+            .flat_map(|bits| std::array::from_fn::<_, 8, _>(|at| bits >> at & 1 == 1))
+            .collect();
+        has.resize(BUCKETS, false);
+        has
+    }
 }
 
 /// How many flows a node has.
@@ -114,4 +142,21 @@ pub struct FlowLine {
     pub age_ns: u64,
     /// Nanoseconds since its last packet.
     pub idle_ns: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_buckets_is_written_down_bit_by_bit() {
+        let has = |bucket: u16| bucket.is_multiple_of(3) || bucket == u16::MAX - 1;
+        let all: Vec<bool> = (0..=u16::MAX).map(has).collect();
+        let set = BucketSet::new(&all);
+        assert_eq!((set.bits.len(), set.to_vec()), (BUCKETS / 8, all));
+        // Whoever wrote it.
+        for bits in [Vec::new(), vec![u8::MAX; BUCKETS]] {
+            assert_eq!(BucketSet { bits }.to_vec().len(), BUCKETS);
+        }
+    }
 }

@@ -84,7 +84,10 @@ impl Agent {
         let (nf, listed) = (nf.map(str::to_owned), Listed::default());
         let answer = Answer::Listed { listed, nf, most: most as usize };
         let filter = filter.cloned();
-        self.ask(workers, answer, |ticket| Order::List { ticket, filter: filter.clone(), most })
+        self.flows.last += 1;
+        let ticket = self.flows.last;
+        self.ask(ticket, workers, answer, Order::List { ticket, filter, most });
+        Ok(ticket)
     }
 
     /// Workers that may keep flows of an NF, of several, joined by `+`, or of any.

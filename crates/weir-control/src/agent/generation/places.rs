@@ -75,7 +75,7 @@ impl Places {
             if of.is_empty() {
                 continue;
             }
-            let found = find(before, crew, group, &of)?;
+            let found = find(crew, &of, |own| had(before, group, own))?;
             let Some((other, known)) = &mut all else {
                 all = Some((nf, found));
                 continue;
@@ -127,12 +127,11 @@ pub(in crate::agent) fn levels(setup: &Setup, crew: &Crew) -> bool {
     !setup.scales.iter().any(|scale| scale.crew.groups == crew.groups)
 }
 
-/// Where flows of an NF are, as those say who had them.
+/// Where flows of an NF are, as those say who had them; `had` says it by bucket.
 fn find(
-    before: &Setup,
     crew: &Crew,
-    group: &GroupSpec,
     went: &[&Went],
+    had: impl Fn(&Went) -> Option<Vec<bool>>,
 ) -> Result<Found, RelinkError> {
     let mut found = Found {
         table: vec![NOBODY; BUCKETS],
@@ -143,7 +142,7 @@ fn find(
     for own in went {
         let index = crew.instances.iter().position(|instance| instance.worker == own.to);
         let Some(index) = index.and_then(|index| u8::try_from(index).ok()) else { continue };
-        let Some(had) = had(before, group, own) else {
+        let Some(had) = had(own) else {
             found.scattered = true;
             continue;
         };
@@ -172,7 +171,7 @@ fn find(
 /// By bucket whether an instance had it; `None` when packets were divided by something else than they are now.
 fn had(before: &Setup, group: &GroupSpec, own: &Went) -> Option<Vec<bool>> {
     if let Some(placed) = &own.placed {
-        return Some(placed.owned());
+        return Some(placed.buckets.to_vec());
     }
     let part = before.workers.get(own.from)?.nodes.iter().find(|node| node.name == own.nf)?.part;
     let Some(part) = part else { return Some(vec![true; BUCKETS]) };
@@ -191,7 +190,7 @@ fn divides_as(next: &Setup, own: &Went, placed: &Placed) -> bool {
     let group = next.groups.get(usize::from(part.group));
     let buckets = group.and_then(|group| Buckets::new(&group.weights).ok());
     let own = |buckets: Buckets| {
-        buckets.instances().map(|instance| instance == part.index).eq(placed.owned())
+        buckets.instances().map(|instance| instance == part.index).eq(placed.buckets.to_vec())
     };
     placed.moved.is_empty() && buckets.is_some_and(own)
 }
@@ -209,5 +208,69 @@ impl Found {
         }
         self.clock = self.clock.max(other.clock);
         self.moved == other.moved && self.scattered == other.scattered
+    }
+}
+
+#[cfg(test)]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+mod tests {
+    use super::*;
+    use crate::crews::Instance;
+    use weir_runtime::moves::BucketSet;
+
+    /// Of two instances, in workers 7 and 8.
+    fn crew() -> Crew {
+        let instance = |worker| Instance { worker, entries: vec![0], nodes: vec![0] };
+        let nfs = vec!["a".to_owned(), "b".to_owned()];
+        let (name, instances) = ("a+b".to_owned(), vec![instance(7), instance(8)]);
+        Crew { groups: vec![0], name, nfs, instances, senders: vec![3] }
+    }
+
+    fn went(nf: &str, to: usize, has: impl Fn(u16) -> bool, moved: &[u64], clock: u64) -> Went {
+        let buckets = BucketSet::new(&(0..=u16::MAX).map(has).collect::<Vec<_>>());
+        let placed = Some(Placed { buckets, moved: moved.to_vec(), clock });
+        Went { nf: nf.to_owned(), from: 1, to, placed }
+    }
+
+    fn found(went: &[&Went]) -> Result<Found, RelinkError> {
+        find(&crew(), went, |own| own.placed.as_ref().map(|placed| placed.buckets.to_vec()))
+    }
+
+    #[test]
+    fn buckets_are_with_who_takes_over_what_had_them_and_what_two_went_to_one_is_together() {
+        let all = [
+            went("a", 7, |b| b < 100, &[1], 4),
+            went("a", 8, |b| (100..200).contains(&b), &[2], 9),
+            went("a", 8, |b| b >= 300, &[3], 2),
+        ];
+        let found = found(&all.iter().collect::<Vec<_>>()).unwrap();
+        let at = |bucket: usize| found.table[bucket];
+        assert_eq!([at(0), at(99), at(100), at(199), at(200), at(300)], [0, 0, 1, 1, NOBODY, 1]);
+        assert_eq!(found.moved, [BTreeSet::from([1]), BTreeSet::from([2, 3])]);
+        assert_eq!((found.clock, found.scattered), (9, false));
+    }
+
+    #[test]
+    fn who_claims_what_another_has_is_not_believed() {
+        let (one, other) = (went("a", 7, |b| b < 100, &[], 0), went("a", 8, |b| b == 99, &[], 0));
+        let Err(RelinkError::Parted { why }) = found(&[&one, &other]) else {
+            panic!("both are believed")
+        };
+        assert!(why.contains("two instances of a say that the same flows are with them"), "{why}");
+    }
+
+    #[test]
+    fn nfs_move_together_whose_flows_are_at_the_same_places() {
+        let a = || found(&[&went("a", 7, |b| b < 100, &[5], 1)]).unwrap();
+        // What is not known of one is known of the other.
+        let mut both = a();
+        assert!(both.meet(&found(&[&went("b", 7, |b| b < 50, &[5], 8)]).unwrap()));
+        assert_eq!((both.clock, both.table[99]), (8, 0));
+        assert!(!a().meet(&found(&[&went("b", 8, |b| b == 5, &[5], 1)]).unwrap()));
+        assert!(!a().meet(&found(&[&went("b", 7, |b| b < 100, &[6], 1)]).unwrap()));
     }
 }

@@ -5,19 +5,19 @@
 //! packets begin with that table, too, and ask for the rest, as one that was started anew does: they send nothing before all instances have told them.
 //!
 //! So it is also with another number of instances, or other weights: flows stay where they are (E2 §5.4, migration avoidance), and what is to
-//! be elsewhere now goes there as soon as it has no flows ([`What::Home`](crate::moves::What::Home)).
+//! be elsewhere now goes there as soon as it has no flows, by order of the agent ([`What::FreeOf`](crate::moves::What::FreeOf)).
 
 use super::Holder;
 use crate::handover::NfState;
 use crate::moves::look::LOOK;
-use crate::moves::{GUESTS, Moves, Part, Role};
+use crate::moves::{BucketSet, GUESTS, Moves, Part, Role};
 use crate::segment::Segment;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use weir_flow::MoveId;
 use weir_nf::{Instance, Walk};
 use weir_packet::FlowHasher;
-use weir_port::balance::{BUCKETS, Buckets};
+use weir_port::balance::Buckets;
 
 /// Of fewer flows it is looked which have ended of those that were moved here one by one; of more not in the pause, unless they are so many
 /// that there may soon be no room for others.
@@ -28,9 +28,8 @@ const MUCH: usize = 4;
 /// What an instance has when it hands over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placed {
-    /// Its buckets: of each a bit, the lowest first.
-    #[serde(with = "serde_bytes")]
-    buckets: Vec<u8>,
+    /// Its buckets.
+    pub buckets: BucketSet,
     /// Hashes of flows that were moved here one by one, in order.
     pub moved: Vec<u64>,
     /// The highest number of a migration that is known here.
@@ -51,26 +50,6 @@ pub struct Placing {
     pub clock: u64,
     /// Flows that an instance takes over may have other buckets than it has: they were not divided by them.
     pub scattered: bool,
-}
-
-impl Placed {
-    /// `owned`: by bucket whether it is with it.
-    fn new(owned: &[bool], moved: Vec<u64>, clock: u64) -> Self {
-        let bits =
-            |owned: &[bool]| owned.iter().rev().fold(0, |bits, own| bits << 1 | u8::from(*own));
-        Placed { buckets: owned.chunks(8).map(bits).collect(), moved, clock }
-    }
-
-    /// By bucket whether it is with it.
-    #[must_use]
-    pub fn owned(&self) -> Vec<bool> {
-        let bits = self.buckets.iter().take(BUCKETS / 8);
-        let mut owned: Vec<bool> = bits
-            .flat_map(|bits| std::array::from_fn::<_, 8, _>(|at| bits >> at & 1 == 1))
-            .collect();
-        owned.resize(BUCKETS, false);
-        owned
-    }
 }
 
 impl Moves {
@@ -149,7 +128,8 @@ impl Holder {
             Part::Flow(hash) => Some(*hash),
             Part::Bucket(_) => None,
         });
-        Placed::new(&self.owned, moved.collect(), self.machine.clock())
+        let (moved, clock) = (moved.collect(), self.machine.clock());
+        Placed { buckets: BucketSet::new(&self.owned), moved, clock }
     }
 
     /// True for an NF whose flows it keeps.
@@ -186,7 +166,7 @@ impl Holder {
         for (owned, instance) in self.owned.iter_mut().zip(buckets.instances()) {
             *owned = u16::from(instance) == self.me;
         }
-        (self.initial, self.level) = (buckets, None);
+        self.initial = buckets;
         let nfs = self.nodes.iter().filter_map(|node| segment.nodes.get(*node));
         let nfs: Vec<&dyn Instance> = nfs.filter_map(|node| node.nf.as_deref()).collect();
         let mut moved: BTreeSet<u64> = place.moved.iter().copied().collect();
@@ -227,23 +207,5 @@ impl Holder {
             moved.extend(hashes.iter().copied().filter(is_away));
             moved.len() <= most
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_instance_has_is_written_down_bucket_by_bucket() {
-        let has = |bucket: &u16| bucket.is_multiple_of(3) || *bucket == u16::MAX - 1;
-        let owned: Vec<bool> = (0..=u16::MAX).map(|bucket| has(&bucket)).collect();
-        let placed = Placed::new(&owned, vec![7], 9);
-        assert_eq!(placed.owned(), owned);
-        // Whoever wrote it.
-        for damaged in [Vec::new(), vec![u8::MAX; BUCKETS]] {
-            let placed = Placed { buckets: damaged, ..placed.clone() };
-            assert_eq!(placed.owned().len(), BUCKETS);
-        }
     }
 }

@@ -288,30 +288,23 @@ impl Holder {
                 order.stay = stay;
                 Some(self.pieces(&here, &going, order.to, 0))
             }
-            What::Home { flows } => {
-                let flows = *flows;
-                let level = self.level.get_or_insert_with(|| {
-                    let mut level = self.initial.clone();
-                    // It was made with as many weights.
-                    let _ = level.reweigh(&self.weights);
-                    level
-                });
-                let here = self.owned.iter().zip(0..=u16::MAX).filter(|(owned, _)| **owned);
-                let here = here.map(|(_, bucket)| bucket);
-                let mut due: Vec<u16> =
-                    here.filter(|bucket| u16::from(level.at(*bucket)) == order.to).collect();
-                if due.is_empty() {
+            What::Buckets(set) | What::FreeOf(set) => {
+                let asked = self.owned.iter().zip(set.to_vec()).zip(0..=u16::MAX);
+                let asked = asked.filter(|((owned, asked), _)| **owned && *asked);
+                let asked: Vec<u16> = asked.map(|(_, bucket)| bucket).collect();
+                if asked.is_empty() {
                     return Some(Vec::new());
                 }
                 if !self.is_sorted(segment) {
                     return None;
                 }
-                let all = self.most_flows(segment);
-                if !flows {
-                    (due, order.stay) = free_of(&due, |bucket| self.flows_in(bucket), 0);
-                    return Some(self.pieces(&due, &due, order.to, 0));
+                if matches!(order.what, What::Buckets(_)) {
+                    let all = self.most_flows(segment);
+                    return Some(self.pieces(&asked, &asked, order.to, all));
                 }
-                Some(self.pieces(&due, &due, order.to, all))
+                let (free, stay) = free_of(&asked, |bucket| self.flows_in(bucket), 0);
+                order.stay = stay;
+                Some(self.pieces(&free, &free, order.to, 0))
             }
         }
     }

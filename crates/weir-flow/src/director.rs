@@ -131,8 +131,8 @@ impl<K: Ord + Clone + Debug> Director<K> {
         let mut effects = Vec::new();
         let Party::Replica(replica) = from else { return effects };
         // These end no migration: what is remembered stays.
-        let mut keeps =
-            self.is_ready() && matches!(message, Message::Switch { .. } | Message::Hello(_));
+        let mut keeps = self.is_ready()
+            && matches!(message, Message::Switch { .. } | Message::Hello(_) | Message::Where(_));
         match message {
             Message::Hello(life) => {
                 let routes = self.routes.iter().map(|(part, route)| {
@@ -165,6 +165,12 @@ impl<K: Ord + Clone + Debug> Director<K> {
                 self.open.remove(&id);
             }
             Message::Settled { id, .. } => keeps = self.settle(id, &home, &mut effects),
+            // Who does not know it yet says nothing: where packets go is asked again.
+            Message::Where(part) if self.is_ready() => {
+                let diverted = |part: &K| self.diverted(part);
+                let to = diverted(&part).unwrap_or_else(|| home(&part, &diverted));
+                effects.push(DirectorEffect::Send(from, Message::There(part, to)));
+            }
             _ => {}
         }
         if self.is_ready() && !keeps {

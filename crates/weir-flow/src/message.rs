@@ -186,4 +186,8 @@ pub enum Message<K: Ord, R> {
     Hello(u32),
     /// The answer to that life's question. A replica answers a director when it is ready itself.
     Tell(u32, Told<K>),
+    /// Replica to director: where does this part go? Nothing changes by it.
+    Where(K),
+    /// Its answer.
+    There(K, u16),
 }

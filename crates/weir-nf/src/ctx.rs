@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::desk::{Desk, What};
-use crate::flows::{AliasError, BatchKeys, FlowTable, Found, Reader, RestoreError};
+use crate::flows::{AliasError, BatchKeys, FlowTable, Found, Reader, RestoreError, Whither};
 use crate::held::Held;
 use crate::nf::Nf;
 use crate::pool::{Fresh, Pool};
@@ -314,6 +314,14 @@ impl<'c, N: Nf> Ctx<'c, N> {
     #[inline]
     pub fn note_flow(&mut self) {
         self.flows.note();
+    }
+
+    /// Asks that the flow that was looked up last goes to another instance of the NF, with what is remembered of it, as if an operator had moved it: its packets are
+    /// processed here until then, none is lost and none overtakes another. False when it has ended or too many wishes wait (a few dozen of a µNF), and then
+    /// nothing comes of it; nor does where the NF has one instance, its flows cannot move or go with leased ports, or that instance is gone. Say it
+    /// once, or now and then: each time it costs a look at the flow.
+    pub fn move_flow(&mut self, to: Whither) -> bool {
+        self.flows.wish(to)
     }
 
     /// Both at once: the flow's state, as [`Ctx::flow`] gives it, and the shared one.

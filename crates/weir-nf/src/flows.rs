@@ -15,6 +15,7 @@ mod state;
 mod table;
 mod tcp;
 mod wheel;
+mod wishes;
 
 pub use batch::BatchKeys;
 pub(crate) use batch::Found;
@@ -25,5 +26,6 @@ pub use seen::{FlowSeen, Walk};
 pub use state::{FlowState, WhenFull};
 pub use table::FlowTable;
 pub use tcp::TcpTimes;
+pub use wishes::{Whither, Wish};
 
 pub(crate) use form::{Appended, Reader, read_versioned, write_len};

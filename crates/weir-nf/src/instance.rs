@@ -4,7 +4,9 @@ use crate::clock::Clock;
 use crate::ctx::{Cause, Ctx, Env};
 use crate::descriptor::Descriptor;
 use crate::desk::{Desk, Leaving};
-use crate::flows::{BatchKeys, FlowSeen, FlowTable, RestoreError, SaveError, Walk, read_versioned};
+use crate::flows::{
+    BatchKeys, FlowSeen, FlowTable, RestoreError, SaveError, Walk, Wish, read_versioned,
+};
 use crate::nf::{ConfigError, Merge, Nf};
 use crate::pool::Pool;
 use crate::precopy::Precopy;
@@ -146,6 +148,12 @@ pub trait Instance: Replicate + Precopy + Send {
     /// When it is of another version or cannot be read, when a flow is twice in it, when there is no room. No flow or
     /// timer has been added then, and none is lost.
     fn restore_flows(&mut self, saved: &[u8]) -> Result<usize, RestoreError>;
+
+    /// Where it wants flows to be, since this was asked last.
+    fn wishes(&mut self) -> Vec<Wish>;
+
+    /// The number ([`FlowSeen::number`]) of the flow that a key leads to.
+    fn flow_number(&self, key: &FlowKey) -> Option<u32>;
 
     /// From now on, or no more, it is remembered which flows begin, come from elsewhere, or get a key.
     fn watch_flows(&mut self, on: bool);
@@ -528,6 +536,14 @@ impl<N: Nf> Instance for Running<N> {
         let flows = self.flows.restore(course.now_ns, flows)?;
         self.go_on(course);
         Ok(flows)
+    }
+
+    fn wishes(&mut self) -> Vec<Wish> {
+        self.flows.take_wishes()
+    }
+
+    fn flow_number(&self, key: &FlowKey) -> Option<u32> {
+        self.flows.number_of(key)
     }
 
     fn watch_flows(&mut self, on: bool) {

@@ -32,7 +32,7 @@ pub use descriptor::{
 pub use desk::{Kind, Leaving};
 pub use flows::{
     AliasError, BatchKeys, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError,
-    SaveError, TcpTimes, Walk, WhenFull, read_state,
+    SaveError, TcpTimes, Walk, WhenFull, Whither, Wish, read_state,
 };
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, Site, Take};

@@ -501,6 +501,13 @@ pub enum FromWorker {
         /// Why they are not, if they are not.
         why: Option<String>,
     },
+    /// Flows go from here to another instance as their µNF wants it, now and for a second or so.
+    Goes {
+        /// The NF, as in an order.
+        group: u16,
+        /// The instance.
+        to: u16,
+    },
     /// What was ordered to be moved from here is.
     Moved {
         /// The order's.

@@ -154,6 +154,7 @@ impl Agent {
                     }
                 }
             }
+            FromWorker::Goes { group, to } => self.flows_go(w, group, to),
             FromWorker::Moved { ticket, flows, times, left, why } => {
                 self.flows_moved(w, ticket, (flows, left), &times, why);
             }

@@ -8,6 +8,7 @@ use super::precopy::Copied;
 use super::state::{FlowState, WhenFull};
 use super::tcp::{Tcp, TcpTimes};
 use super::wheel::Wheel;
+use super::wishes::Wish;
 use crate::ctx::FlowOf;
 use weir_packet::{
     Access, BATCH, Bytes, Depth, Direction, FlowKey, Fragment, FragmentTable, Layers, Pkt,
@@ -111,6 +112,8 @@ pub struct FlowTable<F> {
     pub(super) copied: Option<Copied>,
     /// Flows that came from elsewhere, or went there.
     pub(super) moved: u64,
+    /// Where some are to be.
+    pub(super) wishes: Vec<Wish>,
 }
 
 impl<F: FlowState> FlowTable<F> {
@@ -136,6 +139,7 @@ impl<F: FlowState> FlowTable<F> {
             notes: Notes::default(),
             copied: None,
             moved: 0,
+            wishes: Vec::new(),
         }
     }
 

@@ -71,7 +71,7 @@ fn noise(most: u64, random: Random<'_>) -> Vec<u8> {
 fn letter(random: Random<'_>) -> Letter {
     let id = id(random);
     let to = random(5) as u16;
-    match random(16) {
+    match random(18) {
         0..4 => Message::Prepare {
             id,
             parts: parts(random),
@@ -88,6 +88,8 @@ fn letter(random: Random<'_>) -> Letter {
         12 => Message::Arrived { id, parts: parts(random) },
         13 => Message::Dropped(id),
         14 => Message::Hello(random(4) as u32),
+        15 => Message::Where(Part::Flow(number(random))),
+        16 => Message::There(Part::Flow(number(random)), to),
         _ => Message::Tell(random(4) as u32, told(random)),
     }
 }

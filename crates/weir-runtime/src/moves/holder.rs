@@ -9,6 +9,7 @@ mod sorted;
 mod table;
 mod waits;
 mod wants;
+mod wishes;
 
 pub use self::placed::{Placed, Placing};
 pub use self::wants::MOST_TIMES;
@@ -18,6 +19,7 @@ use self::kept::Kept;
 use self::sorted::Sorted;
 use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
+use self::wishes::Wishes;
 use super::waits::Waits;
 use super::{Flows, GUESTS, Letter, Part, Post, READING, SOON_NS, WAITS_NS};
 use crate::segment::Segment;
@@ -94,6 +96,7 @@ pub(super) struct Holder {
     /// started anew.
     restarted: BTreeSet<u16>,
     kept: Kept,
+    wishes: Wishes,
 }
 
 /// A migration away from here.
@@ -204,6 +207,7 @@ impl Holder {
             refused: 0,
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
             kept: Kept::default(),
+            wishes: Wishes::default(),
         })
     }
 
@@ -302,6 +306,7 @@ impl Holder {
         } else {
             self.waits.rest();
         }
+        did |= self.hear_wishes(post, segment);
         did |= self.cut_orders(segment);
         did | self.begin_wanted(post, segment)
     }
@@ -372,6 +377,7 @@ impl Holder {
                 let flows = flows.iter().take(self.nodes.len()).copied().collect();
                 self.coming.insert(*id, Come::new(parts.clone(), flows));
             }
+            Message::There(part, to) => self.told_where(from, *part, *to),
             Message::Done { id, lost } => {
                 if let Some(leave) = self.leaving.get_mut(id) {
                     leave.lost = (*lost).min(leave.flows);

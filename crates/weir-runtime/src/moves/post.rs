@@ -185,9 +185,11 @@ fn may_say(from: Party, letter: &Letter) -> bool {
         Message::Switch { .. }
         | Message::Prepared(_)
         | Message::Refused(..)
-        | Message::Done { .. } => {
+        | Message::Done { .. }
+        | Message::Where(_) => {
             matches!(from, Party::Replica(_))
         }
+        Message::There(..) => matches!(from, Party::Director(_)),
         Message::Settled { .. }
         | Message::Arrived { .. }
         | Message::Dropped(_)

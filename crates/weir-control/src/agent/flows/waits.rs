@@ -12,6 +12,9 @@ use weir_runtime::moves::{Awaited, Order, Owed};
 /// does for other replicas: so who divides packets waits longer.
 const HEARS: Duration = Duration::from_secs(5);
 const HEARS_ALL: Duration = Duration::from_secs(8);
+/// For so long after a worker has said that flows go elsewhere as their µNF wants it others may wait for them: it says so every second, and nobody else knows
+/// whether it is true.
+const WISHED: Duration = Duration::from_secs(4);
 /// Time between two times that somebody is told the same.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -20,6 +23,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Waiting {
     /// By NF, worker and instance: when an order to move flows from there to there was given, or was over.
     ordered: BTreeMap<(u16, usize, u16), Instant>,
+    /// The same, when a worker said that its µNF wants it.
+    wished: BTreeMap<(u16, usize, u16), Instant>,
     /// Who was told not to wait for what, and when.
     told: BTreeMap<(usize, Awaited), Instant>,
     /// By worker, when it began anew to have to work, as it was told so.
@@ -36,7 +41,10 @@ impl Waiting {
 
     /// True when worker `w` was ordered to move flows to an instance lately.
     fn was_ordered(&self, group: u16, w: usize, to: u16) -> bool {
-        self.ordered.get(&(group, w, to)).is_some_and(|at| at.elapsed() < EXCUSED)
+        let lately = |all: &BTreeMap<_, Instant>, most| {
+            all.get(&(group, w, to)).is_some_and(|at| at.elapsed() < most)
+        };
+        lately(&self.ordered, EXCUSED) || lately(&self.wished, WISHED)
     }
 }
 
@@ -68,6 +76,23 @@ impl Agent {
         };
         if !is_worth_it {
             self.tell_not_to_wait(w, by, awaited);
+        }
+    }
+
+    /// Worker `w` says that flows go from there to an instance, as their µNF wants it.
+    pub(in crate::agent) fn flows_go(&mut self, w: usize, group: u16, to: u16) {
+        let its = |crew: &crate::crews::Crew| {
+            let is_there = usize::from(to) < crew.instances.len();
+            crew.group() == group && is_there && crew.instances.iter().any(|own| own.worker == w)
+        };
+        if !self.memory.crews().iter().flatten().any(its) {
+            return self.convict(w, "said that flows go where none of its can");
+        }
+        let before = self.flows.waiting.wished.insert((group, w, to), Instant::now());
+        self.flows.excused = Some(Instant::now() + EXCUSED);
+        // Who says so all the time floods.
+        if before.is_none_or(|before| before.elapsed() > AGAIN / 2) {
+            self.trust.forgive_message(w);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::some::{free_of, some_of};
 use super::sorted::Sorted;
+use super::wishes::is_own;
 use super::{Holder, Leave};
 use crate::moves::look::{Chooser, LOOK};
 use crate::moves::{MOST_PARTS, Part, Post, What};
@@ -25,18 +26,34 @@ const BUCKETS_AT_ONCE: usize = 4096;
 const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 const STAGGER: Duration = Duration::from_millis(3);
+/// So many times as long at most, by chance, of what a µNF wants.
+const AGAIN_OWN: u32 = 8;
 /// Of so many migrations of an order it is told how long each took, at most: a message has bounds.
 pub const MOST_TIMES: usize = 1024;
 
 /// What the agent wants.
 pub(super) struct Ordered {
     ticket: u64,
-    what: What,
+    what: Asked,
     to: u16,
     /// What has been found, of an order of flows.
     found: Option<Found>,
     /// Buckets that stay as they have flows.
     stay: u32,
+}
+
+/// Which flows.
+pub(super) enum Asked {
+    /// As the agent says.
+    What(What),
+    /// Those with these keys: a µNF wants it.
+    Keys(Vec<FlowKey>),
+}
+
+impl Ordered {
+    pub(super) fn new(ticket: u64, what: Asked, to: u16) -> Self {
+        Ordered { ticket, what, to, found: None, stay: 0 }
+    }
 }
 
 /// Flows that a filter chooses, in any of the µNFs' tables.
@@ -87,7 +104,7 @@ impl Found {
 }
 
 /// Adds a flow with these keys, as µNF `table` of so many has it, to the piece that has one of them already, or to the last.
-fn add(
+pub(super) fn add(
     pieces: &mut Vec<Piece>,
     places: &mut HashMap<u64, usize>,
     keys: Vec<(FlowKey, u64)>,
@@ -137,7 +154,7 @@ fn add(
 
 /// What is to go in one migration.
 #[derive(Default)]
-struct Piece {
+pub(super) struct Piece {
     parts: BTreeSet<Part>,
     /// The flows' keys, where they are named one by one; each with whether a flow begins with it.
     keys: Vec<(bool, FlowKey)>,
@@ -150,6 +167,11 @@ impl Piece {
     /// Its flows, about: of the µNF that remembers the most.
     fn most(&self) -> u64 {
         self.flows.iter().copied().max().unwrap_or(0)
+    }
+
+    /// True when its flows have gone to another.
+    pub(super) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
     }
 
     fn join(&mut self, mut other: Piece) {
@@ -199,7 +221,7 @@ pub(super) struct Ticket {
 impl Holder {
     /// The agent wants flows moved from here.
     pub(in crate::moves) fn order(&mut self, ticket: u64, what: What, to: u16) {
-        self.orders.push_back(Ordered { ticket, what, to, found: None, stay: 0 });
+        self.orders.push_back(Ordered::new(ticket, Asked::What(what), to));
     }
 
     /// Cuts orders into migrations, a step at a time. Not before it is known what is here: one that was just started anew is told that by the
@@ -239,10 +261,14 @@ impl Holder {
         if order.to == self.me || order.to >= self.replicas {
             return Some(Vec::new());
         }
-        match &order.what {
+        let what = match &order.what {
+            Asked::Keys(keys) => return Some(self.with_keys(keys, segment)),
+            Asked::What(what) => what,
+        };
+        match what {
             What::Flows(_) | What::Count(_) => {
                 if order.found.is_none() {
-                    let (filter, most) = match &order.what {
+                    let (filter, most) = match what {
                         What::Flows(filter) => (filter.as_ref(), u32::MAX),
                         What::Count(flows) => (None, *flows),
                         _ => (None, 0),
@@ -259,7 +285,7 @@ impl Holder {
                     return None;
                 }
                 let pieces = order.found.take().map(|found| found.pieces).unwrap_or_default();
-                Some(pieces.into_iter().filter(|piece| !piece.parts.is_empty()).collect())
+                Some(pieces.into_iter().filter(|piece| !piece.is_empty()).collect())
             }
             What::Share(percent) => {
                 if !self.is_sorted(segment) {
@@ -279,8 +305,8 @@ impl Holder {
                 let here = self.buckets_here();
                 let of = |bucket| self.flows_in(bucket);
                 let all = self.most_flows(segment);
-                if let What::Some { flows, .. } = order.what {
-                    let going = some_of(&here, of, all, flows, keep);
+                if let What::Some { flows, .. } = what {
+                    let going = some_of(&here, of, all, *flows, keep);
                     return Some(self.pieces(&here, going, order.to, all));
                 }
                 // What has ended may still be among what was sorted, and what begins from now on moves along.
@@ -298,7 +324,7 @@ impl Holder {
                 if !self.is_sorted(segment) {
                     return None;
                 }
-                if matches!(order.what, What::Buckets(_)) {
+                if matches!(what, What::Buckets(_)) {
                     let all = self.most_flows(segment);
                     return Some(self.pieces(&asked, &asked, order.to, all));
                 }
@@ -452,7 +478,13 @@ impl Holder {
         wanted.tries += 1;
         if wanted.tries < TRIES {
             // Two that refuse each other do not ask again at the same time.
-            wanted.not_before = Some(Instant::now() + AGAIN + STAGGER * u32::from(self.me));
+            let times = match is_own(wanted.ticket) {
+                // All may want something of all: while one waits others get their turn.
+                true => 1 + self.by_chance() % AGAIN_OWN,
+                false => 1,
+            };
+            let wait = AGAIN * times + STAGGER * u32::from(self.me);
+            wanted.not_before = Some(Instant::now() + wait);
             self.wanted.push_back(wanted);
         } else {
             self.over(wanted.ticket, 0, Some(why));
@@ -514,7 +546,12 @@ impl Holder {
         if self.tickets.get(&ticket).is_some_and(|told| told.left == 0)
             && let Some(Ticket { flows, times, stay, why, .. }) = self.tickets.remove(&ticket)
         {
-            self.notes.push(FromWorker::Moved { ticket, flows, times, left: stay, why });
+            match (is_own(ticket), why) {
+                (false, why) => {
+                    self.notes.push(FromWorker::Moved { ticket, flows, times, left: stay, why });
+                }
+                (true, why) => self.wish_is_over(why.as_deref()),
+            }
         }
     }
 }

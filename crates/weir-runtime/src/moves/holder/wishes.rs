@@ -1,0 +1,179 @@
+//! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
+//! runtime's API has that for NFs, too). Nobody outside need know of it: they go by the protocol as those do that the agent orders.
+
+use super::wants::{Asked, Ordered, Piece, add};
+use super::{Holder, Letter};
+use crate::moves::{Part, Post};
+use crate::segment::Segment;
+use crate::spec::FromWorker;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
+use weir_flow::{Message, Party};
+use weir_nf::{Walk, Whither};
+use weir_packet::{FlowHasher, FlowKey};
+
+/// Flows that wait for those before them, at most: all that go to one instance go together.
+const WAITING: usize = 1024;
+/// So many flows of others are asked for at once, at most, and for so long an answer is waited for.
+const OPEN: usize = 64;
+const ANSWER: Duration = Duration::from_secs(1);
+/// Time between two times that the agent is told that flows go to the same instance.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Orders of µNFs have numbers from here on, which no order of the agent has: nobody is told of their end.
+const OWN: u64 = 1 << 63;
+
+/// What µNFs of this replica want.
+#[derive(Default)]
+pub(super) struct Wishes {
+    last: u64,
+    /// Orders that are not over.
+    out: usize,
+    /// What is to go then, and where to.
+    waiting: HashMap<FlowKey, u16>,
+    /// By hash of the flow that others are to be with: those, and since when who divides packets has been asked.
+    open: BTreeMap<u64, (Vec<FlowKey>, Instant)>,
+    /// It was said that some cannot be.
+    told: bool,
+    /// By instance: when the agent was told last that some go there.
+    said: BTreeMap<u16, Instant>,
+    chance: u64,
+}
+
+/// True for the number of an order that nobody is told of.
+pub(super) fn is_own(ticket: u64) -> bool {
+    ticket & OWN != 0
+}
+
+impl Holder {
+    /// Takes in what its µNFs want; true when there was something.
+    pub(super) fn hear_wishes(&mut self, post: &mut Post, segment: &mut Segment) -> bool {
+        let mut any = false;
+        for at in 0..self.nodes.len() {
+            let nf = self.nodes.get(at).and_then(|node| segment.nf(*node));
+            let wishes = nf.map(|nf| nf.wishes()).unwrap_or_default();
+            any |= !wishes.is_empty();
+            for wish in wishes {
+                match wish.to {
+                    Whither::Instance(to) => self.want(to, wish.flow),
+                    Whither::With(other) => self.ask_where(wish.flow, &other, post),
+                }
+            }
+        }
+        if self.wishes.out == 0 && self.is_ready() {
+            let mut goes: BTreeMap<u16, Vec<FlowKey>> = BTreeMap::new();
+            for (flow, to) in self.wishes.waiting.drain() {
+                goes.entry(to).or_default().push(flow);
+            }
+            for (to, flows) in goes {
+                let ticket = OWN | self.wishes.last;
+                self.wishes.last = (self.wishes.last + 1) % OWN;
+                self.wishes.out += 1;
+                self.say_that_some_go(to);
+                self.orders.push_back(Ordered::new(ticket, Asked::Keys(flows), to));
+            }
+        }
+        any
+    }
+
+    /// Those who wait for what goes from here ask the agent whether it is worth it: it has to know.
+    fn say_that_some_go(&mut self, to: u16) {
+        let said = self.wishes.said.get(&to).is_some_and(|said| said.elapsed() < AGAIN);
+        if !said {
+            self.wishes.said.insert(to, Instant::now());
+            self.notes.push(FromWorker::Goes { group: self.group, to });
+        }
+    }
+
+    /// A number that other instances do not have at the same time.
+    pub(super) fn by_chance(&mut self) -> u32 {
+        // A linear congruential generator, whose upper bits are good enough to keep out of each other's way.
+        let chance = self.wishes.chance.wrapping_add(u64::from(self.me) << 20);
+        self.wishes.chance =
+            chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.wishes.chance >> 40) as u32
+    }
+
+    /// An order of a µNF is over.
+    pub(super) fn wish_is_over(&mut self, why: Option<&str>) {
+        self.wishes.out = self.wishes.out.saturating_sub(1);
+        why.into_iter().for_each(|why| self.stays(why));
+    }
+
+    /// Asks who divides packets where those of another flow go.
+    fn ask_where(&mut self, flow: FlowKey, other: &FlowKey, post: &mut Post) {
+        let hash = FlowHasher::new(u128::from(self.seed)).place(other);
+        let open = &mut self.wishes.open;
+        open.retain(|_, (_, since)| since.elapsed() < ANSWER);
+        if let Some((flows, _)) = open.get_mut(&hash) {
+            return flows.push(flow);
+        }
+        if open.len() < OPEN {
+            open.insert(hash, (vec![flow], Instant::now()));
+            // All say the same, and one may have died.
+            for director in 0..self.directors {
+                let ask: Letter = Message::Where(Part::Flow(hash));
+                post.send(Party::Director(director), &ask);
+            }
+        }
+    }
+
+    /// Who divides packets says where those of a flow go.
+    pub(super) fn told_where(&mut self, from: Party, part: Part, to: u16) {
+        let Part::Flow(hash) = part else { return };
+        if matches!(from, Party::Director(_))
+            && let Some((flows, _)) = self.wishes.open.remove(&hash)
+        {
+            flows.into_iter().for_each(|flow| self.want(to, flow));
+        }
+    }
+
+    fn want(&mut self, to: u16, flow: FlowKey) {
+        if self.sides.is_some() {
+            return self.stays("its flows move with leased ports");
+        }
+        if to >= self.replicas || self.gone.contains(&to) {
+            return self.stays("there is no such instance");
+        }
+        // What was said last counts.
+        self.wishes.waiting.remove(&flow);
+        if to != self.me && self.wishes.waiting.len() < WAITING {
+            self.wishes.waiting.insert(flow, to);
+        }
+    }
+
+    /// A flow cannot go where its µNF wants it: said once.
+    fn stays(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.wishes.told, true) {
+            let text = format!("flows that an NF wants to move stay where they are: {why}");
+            self.notes.push(FromWorker::Warning(text));
+        }
+    }
+
+    /// The flows with these keys, with what all µNFs remember of them.
+    pub(super) fn with_keys(&self, keys: &[FlowKey], segment: &Segment) -> Vec<Piece> {
+        let hasher = FlowHasher::new(u128::from(self.seed));
+        let (mut pieces, mut places) = (Vec::new(), HashMap::new());
+        let nfs: Vec<_> = self.nodes.iter().map(|node| segment.nf_ref(*node)).collect();
+        let mut done: BTreeSet<(usize, u32)> = BTreeSet::new();
+        // What another µNF remembers may have more keys, and what they lead to goes along.
+        let mut all: Vec<FlowKey> = keys.to_vec();
+        let mut next = 0;
+        while let Some(key) = all.get(next).copied() {
+            next += 1;
+            for (table, nf) in nfs.iter().enumerate() {
+                let Some(nf) = nf else { continue };
+                let Some(number) = nf.flow_number(&key) else { continue };
+                if !done.insert((table, number)) {
+                    continue;
+                }
+                nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| {
+                    let hashed = seen.keys.iter().map(|key| (*key, hasher.place(key)));
+                    add(&mut pieces, &mut places, hashed.collect(), (table, nfs.len()));
+                    all.extend(seen.keys.iter().filter(|other| **other != key));
+                });
+            }
+        }
+        pieces.retain(|piece: &Piece| !piece.is_empty());
+        pieces
+    }
+}

@@ -31,7 +31,8 @@ pub(crate) const AHEAD: u64 = 1 << 32;
 
 impl MoveId {
     /// True for a number that can be, where `clock` is the highest that is known.
-    pub(crate) fn can_follow(self, clock: u64) -> bool {
+    #[must_use]
+    pub fn can_follow(self, clock: u64) -> bool {
         self.number <= clock.saturating_add(AHEAD)
     }
 

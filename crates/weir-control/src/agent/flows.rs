@@ -188,9 +188,7 @@ impl Agent {
         self.flows.last = ticket;
         match self.begin_moving(order, ticket) {
             // What moves by itself is through with a step soon.
-            Err(MoveError::Busy(_))
-                if self.flows.queue.is_empty() && !self.moves_for_operator() =>
-            {
+            Err(MoveError::Busy(nf)) if self.may_be_queued(&nf) => {
                 self.flows.queue.push((ticket, order.clone()));
             }
             begun => begun?,
@@ -241,10 +239,11 @@ impl Agent {
         if let (What::Count(flows), true) = (&order.what, sources.len() > 1) {
             return Err(MoveError::FromWhich(order.nf.clone(), *flows));
         }
+        self.order_moves(ticket, (&crew, sources, to), &order.what, false)?;
         if !matches!(order.what, What::Flows(_) | What::Count(_)) {
             self.levels.leave(&crew.name);
         }
-        self.order_moves(ticket, (&crew, sources, to), &order.what, false)
+        Ok(())
     }
 
     /// Has flows moved from one instance to another, counted from 0, as the NF's instances become more or fewer. How it went

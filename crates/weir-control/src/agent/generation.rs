@@ -26,7 +26,6 @@ use crate::recover::recover;
 use crate::setup::Setup;
 pub use error::RelinkError;
 use in_front::InFront;
-pub(super) use places::levels;
 pub(super) use precopy::{Answer, Answered};
 use precopy::{Precopy, Request};
 use std::collections::{BTreeMap, VecDeque};
@@ -172,6 +171,11 @@ impl Generation {
             }
             _ => false,
         }
+    }
+
+    /// True until the switch by which it began is told.
+    pub(super) fn is_untold(&self) -> bool {
+        self.begun.is_some()
     }
 
     /// True while workers rest, or are about to, to hand over what they know.

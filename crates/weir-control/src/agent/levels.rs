@@ -2,11 +2,10 @@
 //! flows end (E2 §5.4, migration avoidance). What an NF has by leases of ports goes with its flows: a lease is hardly ever without.
 
 use super::flows::Scaled;
-use super::generation::levels;
 use super::{Agent, Event};
 use crate::crews::Crew;
-use crate::setup::Setup;
-use std::collections::VecDeque;
+use crate::setup::{Setup, WorkerSetup};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use weir_port::balance::Buckets;
 use weir_runtime::moves::{BucketSet, What};
@@ -35,8 +34,12 @@ pub struct Levelled {
 
 impl std::fmt::Display for Levelled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Levelled { nf, flows, left, .. } = self;
-        write!(f, "{nf}: what is to be at other instances now has gone there, with {flows} flows")?;
+        let Levelled { nf, flows, left, failures } = self;
+        let what = if failures.is_empty() { "what" } else { "some of what" };
+        write!(
+            f,
+            "{nf}: {what} is to be at other instances now has gone there, with {flows} flows"
+        )?;
         match left {
             0 => Ok(()),
             left => write!(
@@ -77,7 +80,7 @@ impl Levels {
     /// Of the next generation: of NFs whose instances or weights are others than `before`, all that the weights say; of others what was to go
     /// already and has not. What somebody moved on purpose stays where it is.
     pub(super) fn new(before: &Levels, old: &Setup, new: &Agent) -> Self {
-        let crews = new.memory.crews().iter().flatten().filter(|crew| levels(&new.setup, crew));
+        let crews = new.memory.crews().iter().flatten();
         Levels { all: crews.filter_map(|crew| One::new(before, old, &new.setup, crew)).collect() }
     }
 
@@ -101,6 +104,26 @@ fn weights<'s>(setup: &'s Setup, nf: &str) -> &'s [u32] {
     let part = nodes.find(|node| node.name == nf).and_then(|node| node.part);
     let group = part.and_then(|part| setup.groups.get(usize::from(part.group)));
     group.map_or(&[], |group| &group.weights)
+}
+
+/// How many instances of an NF have not been stopped for good.
+fn running(setup: &Setup, nf: &str) -> usize {
+    let has = |worker: &&WorkerSetup| {
+        worker.runs_nfs() && worker.nodes.iter().any(|node| node.name == nf)
+    };
+    setup.workers.iter().filter(has).count()
+}
+
+/// By which weights buckets are to be divided. An NF whose instances become more and fewer sees to that itself (`None`), but for instances that are to be in
+/// use and have none: then those that have some are in use, too.
+fn due_weights(new: &Setup, crew: &Crew, weights: &[u32], begins: &Buckets) -> Option<Vec<u32>> {
+    if !new.scales.iter().any(|scale| scale.crew.groups == crew.groups) {
+        return Some(weights.to_vec());
+    }
+    let has: BTreeSet<usize> = begins.instances().map(usize::from).collect();
+    let each = weights.iter().enumerate();
+    let lacks = each.clone().any(|(i, weight)| *weight > 0 && !has.contains(&i));
+    lacks.then(|| each.map(|(i, weight)| (*weight).max(u32::from(has.contains(&i)))).collect())
 }
 
 /// Where buckets are to be that are here `now`, when they `began` there and were to be where `due` says: what is not where it was has gone, or somebody
@@ -128,11 +151,15 @@ impl One {
         let group = new.groups.get(usize::from(crew.group()))?;
         let table = group.table.as_ref()?;
         let begins = Buckets::restore(table, group.weights.len()).ok()?;
-        let is_same = |nf: &String| weights(old, nf) == weights(new, nf);
+        let is_same = |nf: &String| {
+            let before = weights(old, nf);
+            // What one had that was stopped for good, others have had.
+            before == weights(new, nf) && running(old, nf) >= before.len()
+        };
         let due = match crew.nfs.iter().all(is_same) {
             false => {
                 let mut due = begins.clone();
-                due.reweigh(&group.weights).ok()?;
+                due.reweigh(&due_weights(new, crew, &group.weights, &begins)?).ok()?;
                 due
             }
             true => {
@@ -213,14 +240,23 @@ impl Agent {
             one.round = one.round.min(one.pairs.len());
         }
         all.retain(|one| !one.pairs.is_empty());
-        let rests = self.stopping || self.finished || self.is_relinking();
+        // First things first: the change is told before what comes of it.
+        let is_early = self.is_relinking() || self.generation.is_untold();
+        let rests = self.stopping || self.finished || is_early;
         for one in all.iter_mut().filter(|one| !rests && one.waits.is_none()) {
             let now = Instant::now();
             let Some(&(from, to)) = one.pairs.front().filter(|_| one.not_before <= now) else {
                 continue;
             };
             match self.move_for_scaling(&one.crew, from, to, one.what((from, to))) {
-                Ok(ticket) => one.waits = Some(ticket),
+                Ok(ticket) => {
+                    one.waits = Some(ticket);
+                    // Nobody could be told: it is answered already.
+                    let is_its = |scaled: &mut Scaled| scaled.ticket == ticket;
+                    let answer = self.flows.scaled.extract_if(.., is_its).next();
+                    let told = answer.and_then(|answer| one.answered(answer));
+                    self.events.extend(told.map(Event::Levelled));
+                }
                 Err(_) => one.not_before = now + SOON,
             }
         }

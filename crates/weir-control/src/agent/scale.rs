@@ -117,6 +117,7 @@ impl Agent {
                 };
                 match self.move_for_scaling(&one.crew, from, to, what) {
                     Ok(ticket) => {
+                        self.levels.leave(&one.crew.name);
                         one.waits = Some(ticket);
                         return;
                     }

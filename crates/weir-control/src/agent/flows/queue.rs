@@ -1,6 +1,6 @@
 //! Orders of the operator that wait for what moves by itself.
 
-use super::{Answer, MoveError, Moved, Open};
+use super::{Answer, MoveError, MoveFlows, Moved, Open};
 use crate::agent::{Agent, Event};
 use std::time::Duration;
 
@@ -22,9 +22,13 @@ impl Agent {
         self.events.push_back(Event::FlowsMoved { ticket, moved });
     }
 
-    /// True while the operator's own order is under way.
-    pub(super) fn moves_for_operator(&self) -> bool {
-        let own = |open: &Open| matches!(open.answer, Answer::Moved { scales: false, .. });
-        self.flows.open.values().any(own)
+    /// True when an order for the NFs of this crew, whose flows are being moved, may wait for that: it moves by itself, and so is through with a step
+    /// soon; and no other waits.
+    pub(super) fn may_be_queued(&self, crew: &str) -> bool {
+        let mut crews = self.memory.crews().iter().flatten();
+        let Some(crew) = crews.find(|own| own.name == crew) else { return false };
+        let by_operator = |open: &Open| matches!(open.answer, Answer::Moved { group, scales: false, .. } if group == crew.group());
+        let waits = |(_, order): &(u64, MoveFlows)| crew.is_of(&order.nf);
+        !self.flows.open.values().any(by_operator) && !self.flows.queue.iter().any(waits)
     }
 }

@@ -1,7 +1,7 @@
 //! Where buckets of the flow hash begin in the next generation: with those who have their flows.
 
 use super::RelinkError;
-use super::share::Went;
+use super::share::{Went, meets};
 use crate::agent::Agent;
 use crate::crews::Crew;
 use crate::setup::Setup;
@@ -45,7 +45,7 @@ impl Places {
         for crew in crews() {
             all.add(before, next, crew, went)?;
         }
-        for own in went {
+        for own in went.iter().filter(|own| own.flows > 0) {
             let moves = crews().any(|crew| crew.is_of(&own.nf));
             if let Some(placed) = own.placed.as_ref().filter(|_| !moves)
                 && !divides_as(&next.setup, own, placed)
@@ -95,8 +95,13 @@ impl Places {
         if table.contains(&NOBODY) {
             // The weights are those that the graph was built with.
             let Ok(by_weights) = Buckets::new(&group.weights) else { return Ok(()) };
-            let lacking = table.iter_mut().zip(by_weights.instances());
-            lacking.filter(|(own, _)| **own == NOBODY).for_each(|(own, by)| *own = by);
+            let began = began(before, crew, went);
+            let lacking = table.iter_mut().zip(0..=u16::MAX);
+            for (own, bucket) in lacking.filter(|(own, _)| **own == NOBODY) {
+                // What somebody had who is gone goes to who had it at first, as ever.
+                let first = began.as_ref().and_then(|(buckets, to)| to.get(&buckets.at(bucket)));
+                *own = first.copied().unwrap_or_else(|| by_weights.at(bucket));
+            }
         }
         // Of instances that there are.
         let Ok(buckets) = Buckets::of(table, group.weights.len()) else { return Ok(()) };
@@ -120,11 +125,6 @@ impl Places {
         self.tables.extend(crew.groups.iter().map(|group| (*group, table.clone())));
         Ok(())
     }
-}
-
-/// True when buckets are to go where the weights say. Those of an NF whose instances become more and fewer go where that says.
-pub(in crate::agent) fn levels(setup: &Setup, crew: &Crew) -> bool {
-    !setup.scales.iter().any(|scale| scale.crew.groups == crew.groups)
 }
 
 /// Where flows of an NF are, as those say who had them; `had` says it by bucket.
@@ -151,6 +151,15 @@ fn find(
             doubled |= had & (*instance != NOBODY) & (*instance != index);
             *instance = if had { index } else { *instance };
         }
+        if let Some(placed) = &own.placed {
+            found.clock = found.clock.max(placed.clock);
+            doubled |= found.moved.iter().zip(0..).any(|(moved, of)| {
+                of != index && placed.moved.iter().any(|hash| moved.contains(hash))
+            });
+            if let Some(moved) = found.moved.get_mut(usize::from(index)) {
+                moved.extend(&placed.moved);
+            }
+        }
         if doubled {
             let why = format!(
                 "two instances of {} say that the same flows are with them, and one of them is not to be believed",
@@ -158,14 +167,24 @@ fn find(
             );
             return Err(RelinkError::Parted { why });
         }
-        if let Some(placed) = &own.placed {
-            found.clock = found.clock.max(placed.clock);
-            if let Some(moved) = found.moved.get_mut(usize::from(index)) {
-                moved.extend(&placed.moved);
-            }
-        }
     }
     Ok(found)
+}
+
+/// Where buckets began in the generation before, and which instance of the next has what each had.
+fn began(before: &Setup, crew: &Crew, went: &[Went]) -> Option<(Buckets, BTreeMap<u8, u8>)> {
+    let own = |went: &&Went| crew.is_of(&went.nf);
+    let part = |went: &Went| {
+        let mut nodes = before.workers.get(went.from)?.nodes.iter();
+        nodes.find(|node| node.name == went.nf)?.part
+    };
+    let first = went.iter().filter(own).find_map(part)?;
+    let buckets = before.groups.get(usize::from(first.group))?.buckets().ok()?;
+    let to = went.iter().filter(own).filter_map(|went| {
+        let at = crew.instances.iter().position(|instance| instance.worker == went.to)?;
+        Some((part(went)?.index, u8::try_from(at).ok()?))
+    });
+    Some((buckets, to.collect()))
 }
 
 /// By bucket whether an instance had it; `None` when packets were divided by something else than they are now.
@@ -188,6 +207,9 @@ fn divides_as(next: &Setup, own: &Went, placed: &Placed) -> bool {
         return true;
     };
     let group = next.groups.get(usize::from(part.group));
+    if group.is_some_and(|group| !meets(next, &own.nf, group.spread)) {
+        return true;
+    }
     let buckets = group.and_then(|group| Buckets::new(&group.weights).ok());
     let own = |buckets: Buckets| {
         buckets.instances().map(|instance| instance == part.index).eq(placed.buckets.to_vec())
@@ -233,7 +255,7 @@ mod tests {
     fn went(nf: &str, to: usize, has: impl Fn(u16) -> bool, moved: &[u64], clock: u64) -> Went {
         let buckets = BucketSet::new(&(0..=u16::MAX).map(has).collect::<Vec<_>>());
         let placed = Some(Placed { buckets, moved: moved.to_vec(), clock });
-        Went { nf: nf.to_owned(), from: 1, to, placed }
+        Went { nf: nf.to_owned(), from: 1, to, placed, flows: 1 }
     }
 
     fn found(went: &[&Went]) -> Result<Found, RelinkError> {

@@ -152,7 +152,10 @@ impl Precopy {
             if super::share::is_divided_anew(before, next, nf, counts) {
                 continue;
             }
-            for ((w, node), (taker, _)) in holders.iter().zip(takers) {
+            for (w, node) in &holders {
+                // By its number: one before it may have been stopped for good.
+                let i = super::share::instance_of(before, *w, nf.0);
+                let Some((taker, _)) = takers.get(i) else { continue };
                 let (name, kind, taker) = (nf.0.to_owned(), nf.1.to_owned(), *taker);
                 tasks.entry(*w).or_default().insert(*node, Share { name, kind, taker });
             }
@@ -237,7 +240,7 @@ impl Precopy {
     }
 }
 
-/// By name and type, in which worker's which node an NF is, in order.
+/// By name and type, in which worker's which node an NF is, in the order of its instances.
 type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(usize, u16)>>;
 
 fn holders(setup: &Setup) -> Holders<'_> {
@@ -248,6 +251,9 @@ fn holders(setup: &Setup) -> Holders<'_> {
                 all.entry((&spec.name, kind)).or_default().push((w, node));
             }
         }
+    }
+    for ((nf, _), holders) in &mut all {
+        holders.sort_by_key(|(w, _)| super::share::instance_of(setup, *w, nf));
     }
     all
 }

@@ -85,19 +85,8 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
         let flows = states.iter().fold(0_u64, |all, (_, state)| all.saturating_add(state.count));
         let own = group(&next.setup, nf)?;
         let moves = crews.iter().flatten().any(|crew| crew.is_of(name));
-        // Of what need not meet nobody misses a flow, or somebody has said so; and leases go over with their flows.
         let spread = next.setup.groups.get(usize::from(own))?.spread;
-        let meets = match spread {
-            SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
-            SpreadSpec::Source
-            | SpreadSpec::Tuple
-            | SpreadSpec::Flow
-            | SpreadSpec::Fields { .. } => true,
-        };
-        let parts = |scale: &ScaleSetup| {
-            matches!(scale.rule.way, Way::Rebalance) && scale.crew.is_of(name)
-        };
-        if flows == 0 || moves || !meets || next.setup.scales.iter().any(parts) {
+        if flows == 0 || moves || !meets(&next.setup, name, spread) {
             return None;
         }
         let is_same = |of| divisions(before, of) == divisions(&next.setup, own);
@@ -123,8 +112,30 @@ pub(super) struct Went {
     /// Workers, of this generation and of the next.
     pub(super) from: usize,
     pub(super) to: usize,
-    /// Where its flows were, of one whose flows could move.
+    /// Where its flows were, of one whose flows could move; and how many it had.
     pub(super) placed: Option<Placed>,
+    pub(super) flows: u64,
+}
+
+/// Which instance of the NF of this name worker `w` has, from 0.
+pub(super) fn instance_of(setup: &Setup, w: usize, nf: &str) -> usize {
+    let mut nodes = setup.workers.get(w).into_iter().flat_map(|worker| &worker.nodes);
+    let part = nodes.find(|node| node.name == nf).and_then(|node| node.part);
+    part.map_or(0, |part| part.index.into())
+}
+
+/// True when packets that belong together meet, or have to: where flows are that is not where they go is of no consequence else.
+pub(super) fn meets(next: &Setup, name: &str, spread: SpreadSpec) -> bool {
+    let parts =
+        |scale: &ScaleSetup| matches!(scale.rule.way, Way::Rebalance) && scale.crew.is_of(name);
+    let meets = match spread {
+        // Of what need not meet nobody misses a flow, or somebody has said so; and leases go over with their flows.
+        SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
+        SpreadSpec::Source | SpreadSpec::Tuple | SpreadSpec::Flow | SpreadSpec::Fields { .. } => {
+            true
+        }
+    };
+    meets && !next.scales.iter().any(parts)
 }
 
 /// For each worker of `next` what its µNFs go on from, of what is `known` by name and type, and what has gone where. Of several instances each gets
@@ -148,7 +159,8 @@ pub(super) fn share_out(
         }
     }
     let (mut shares, mut went) = (vec![Vec::new(); setup.workers.len()], Vec::new());
-    for (key, takers) in takers {
+    for (key, mut takers) in takers {
+        takers.sort_by_key(|w| instance_of(setup, *w, &key.0));
         let states = known.remove(&key).unwrap_or_default();
         let nf = (key.0.as_str(), key.1.as_str());
         if is_divided_anew(before, next, nf, (states.len(), takers.len())) {
@@ -166,15 +178,17 @@ pub(super) fn share_out(
             }
             continue;
         }
-        for (i, (giver, mut state)) in states.into_iter().enumerate() {
+        for (giver, mut state) in states {
+            // By its number: one before it may have been stopped for good.
+            let i = instance_of(before, giver, nf.0);
             let has_copies = copied.and_then(|copied| copied.taker(giver, nf));
             if state.rest && has_copies.is_none() {
                 return Err(giver);
             }
             let taker = has_copies.or(takers.get(i).or(takers.last()).copied());
             if let Some((w, share)) = taker.and_then(|w| Some((w, shares.get_mut(w)?))) {
-                let placed = state.placed.take();
-                went.push(Went { nf: key.0.clone(), from: giver, to: w, placed });
+                let (placed, flows) = (state.placed.take(), state.count);
+                went.push(Went { nf: key.0.clone(), from: giver, to: w, placed, flows });
                 share.push(state);
             }
         }

@@ -11,6 +11,7 @@ use crate::voice::shortened;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_runtime::handover::{Handed, NfState, OpenDatagrams};
+use weir_runtime::moves::Placed;
 use weir_runtime::spec::{EndSpec, Handing, command};
 
 /// How long what is under way may take to run out, and workers to rest. Live devices may drop packets meanwhile, so it is not
@@ -292,7 +293,8 @@ impl Agent {
                 Some(Handed::All(states, datagrams, _)) => Some((states, datagrams)),
                 Some(Handed::Ahead(_)) | None => None,
             };
-            let sound = states.filter(|(states, _)| states.iter().all(own) && !doubled(states));
+            let can_be = |s: &NfState| own(s) && s.placed.as_ref().is_none_or(Placed::can_be);
+            let sound = states.filter(|(states, _)| states.iter().all(can_be) && !doubled(states));
             let Some((states, datagrams)) = sound else {
                 self.convict(w, "handed over what is not its own, or nothing that can be read");
                 let why = "it is not to be believed".to_owned();

@@ -52,6 +52,15 @@ pub struct Placing {
     pub scattered: bool,
 }
 
+impl Placed {
+    /// False when no sound instance can have handed over this.
+    #[must_use]
+    pub fn can_be(&self) -> bool {
+        let last = MoveId { source: 0, life: 0, number: self.clock };
+        last.can_follow(0) && self.moved.len() <= GUESTS
+    }
+}
+
 impl Moves {
     /// True when nothing is under way.
     pub(crate) fn is_quiet(&self) -> bool {

@@ -42,6 +42,7 @@ mod memory;
 pub mod outside;
 mod places;
 mod process;
+mod reaper;
 mod recover;
 pub mod report;
 pub mod scale;

@@ -3,13 +3,14 @@
 use crate::jail::{Cell, Jail};
 use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
+use crate::reaper::Reaped;
 use crate::setup::{Setup, WorkerSetup};
 use crate::voice::{Allowance, Ear};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceError, DeviceSpec, lend_packet_socket, retake_packets};
 use weir_runtime::link::{self, Inbox, LinkError};
@@ -100,7 +101,7 @@ fn most_descriptors(worker: &WorkerSetup, enough: u64) -> u64 {
 
 /// A worker process that was started.
 pub(crate) struct Process {
-    child: Child,
+    child: Reaped,
     pidfd: OwnedFd,
     socket: OwnedFd,
     inbox: Inbox,
@@ -189,6 +190,7 @@ impl Process {
             let _ = child.wait();
         })?;
         let inbox = Inbox::default();
+        let child = Reaped::new(child);
         let mut process = Process { child, pidfd, socket, inbox, ear, packets: None };
         let told = link::post(process.socket.as_fd(), &spec, &fds);
         process.packets = packets;
@@ -222,7 +224,7 @@ impl Process {
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.child.pid()
     }
 
     /// True when it has ended, whether anybody has taken note of that or not.
@@ -271,10 +273,9 @@ impl Process {
         self.child.wait()
     }
 
-    /// Ends it at once.
+    /// Ends it at once: it does nothing any more.
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.child.kill(self.pidfd.as_fd());
     }
 
     /// Tells it to leave by closing its control socket.
@@ -285,7 +286,7 @@ impl Process {
 
 /// A worker that was told to leave.
 pub(crate) struct Leaving {
-    child: Child,
+    child: Reaped,
     pidfd: OwnedFd,
     ear: Ear,
 }
@@ -306,8 +307,7 @@ impl Leaving {
             match heard {
                 Ok(_) if ended => break self.child.wait().is_ok_and(|status| status.success()),
                 Ok(_) if left.is_zero() => {
-                    let _ = self.child.kill();
-                    let _ = self.child.wait();
+                    self.child.kill(self.pidfd.as_fd());
                     break false;
                 }
                 Ok(n) if n > 0 => lines.extend(self.ear.hear(allowance)),

@@ -21,6 +21,12 @@ const STEPS: u32 = 16;
 /// agent waits for them.
 const KEEPS_AFTER: Duration = Duration::from_millis(300);
 
+/// A yield after which nobody else ran takes less than this. Who yields all the time while nobody wants to run has the kernel count time in pieces so small that they
+/// are rounded down to nothing where its control group weighs much, and then tasks of other groups on the core, kernel threads among them, do not run for minutes
+/// (seen with Linux 6.18). So he polls for a while in between.
+const ALONE: Duration = Duration::from_nanos(500);
+const POLLS: Duration = Duration::from_micros(2);
+
 /// How often the first worker of a core, while it polls, puts those behind it in order.
 const MUSTER: Duration = Duration::from_millis(50);
 
@@ -41,6 +47,8 @@ pub(crate) struct Idle {
     mustered: Option<Instant>,
     /// Since when it has had its core, if the kernel does not share that out by itself.
     turn: Option<Instant>,
+    /// Until when it does not yield, as nobody else wanted to run.
+    alone: Option<Instant>,
     steps: u32,
 }
 
@@ -69,6 +77,7 @@ impl Idle {
     pub(crate) fn new(schedule: &ScheduleSpec, real_time: bool) -> Self {
         Idle {
             turn: real_time.then(Instant::now),
+            alone: None,
             steps: 0,
             spin: Duration::from_micros(schedule.spin_us.into()),
             shares_core: schedule.shares_core,
@@ -84,10 +93,23 @@ impl Idle {
     /// There was something to do.
     #[inline]
     pub(crate) fn reset(&mut self) {
-        self.since = None;
+        (self.since, self.alone) = (None, None);
         self.steps = self.steps.wrapping_add(1);
         if self.turn.is_some() && self.steps.is_multiple_of(STEPS) {
             self.let_others(Instant::now());
+        }
+    }
+
+    /// Lets others run, unless there just were none.
+    fn yield_unless_alone(&mut self, now: Instant) {
+        if self.alone.is_some_and(|until| now < until) {
+            return std::hint::spin_loop();
+        }
+        rustix::thread::sched_yield();
+        // In the real-time class nobody waits for what is counted.
+        if self.turn.is_none() {
+            let back = Instant::now();
+            self.alone = (back.duration_since(now) < ALONE).then(|| back + POLLS);
         }
     }
 
@@ -138,7 +160,7 @@ impl Idle {
                 self.mustered = Some(now);
                 muster(station);
             } else if (self.shares_core || self.has_guest) && !self.keeps_core(now) {
-                rustix::thread::sched_yield();
+                self.yield_unless_alone(now);
             } else {
                 self.let_others(now);
                 std::hint::spin_loop();

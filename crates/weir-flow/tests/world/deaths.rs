@@ -33,7 +33,7 @@ impl World {
             }
             table = old.table.clone();
             let moved = old.machine.moved_here();
-            let mut guests: Vec<_> = moved.map(|(part, by)| (part.clone(), by)).collect();
+            let mut guests: Vec<_> = moved.map(|(part, by)| (*part, by)).collect();
             // What has come home is no guest there; who would have said so may have said it to the earlier life.
             guests.retain(|_| me != self.home() && self.broken != Some(Broken::LosesGuests));
             here |= !guests.is_empty();

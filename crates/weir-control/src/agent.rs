@@ -403,6 +403,7 @@ impl Agent {
         self.look()?;
         self.convict_deaf();
         self.feel_pulses();
+        crate::reaper::reap();
         self.answer_in_time();
         self.notice_standstill();
         self.move_queued();
@@ -506,7 +507,7 @@ impl Agent {
         let mut children = Vec::new();
         for w in 0..self.workers.len() {
             if let State::Running(process) = &mut self.workers[w].state {
-                process.kill();
+                process.kill_last();
                 self.hear_last_words(w);
             }
             match std::mem::replace(&mut self.workers[w].state, State::Gone) {
@@ -530,7 +531,7 @@ impl Drop for Agent {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             if let State::Running(process) | State::Done(process) = &mut worker.state {
-                process.kill();
+                process.kill_last();
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::jail::{Cell, Jail};
 use crate::launch::{Executable, Launcher, OpenError};
 use crate::memory::{Memory, MemoryError};
-use crate::reaper::Reaped;
+use crate::reaper::{self, Reaped};
 use crate::setup::{Setup, WorkerSetup};
 use crate::voice::{Allowance, Ear};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -275,7 +275,17 @@ impl Process {
 
     /// Ends it at once: it does nothing any more.
     pub(crate) fn kill(&mut self) {
-        self.child.kill(self.pidfd.as_fd());
+        self.child.kill(self.pidfd.as_fd(), reaper::SOON);
+    }
+
+    /// The same at the end of all, when others may want what it has open: waits longer until it has gone.
+    pub(crate) fn kill_last(&mut self) {
+        self.child.kill(self.pidfd.as_fd(), PATIENCE);
+    }
+
+    /// True when it is on its way out, which the kernel may take long for.
+    pub(crate) fn is_exiting(&self) -> bool {
+        reaper::is_exiting(self.child.pid().as_raw_nonzero().get().unsigned_abs())
     }
 
     /// Tells it to leave by closing its control socket.
@@ -307,7 +317,7 @@ impl Leaving {
             match heard {
                 Ok(_) if ended => break self.child.wait().is_ok_and(|status| status.success()),
                 Ok(_) if left.is_zero() => {
-                    self.child.kill(self.pidfd.as_fd());
+                    self.child.kill(self.pidfd.as_fd(), PATIENCE);
                     break false;
                 }
                 Ok(n) if n > 0 => lines.extend(self.ear.hear(allowance)),

@@ -1,5 +1,6 @@
 //! Processes that were killed, and whose end takes the kernel long: it takes their memory apart, for which it may have to wait (seconds, with other
-//! work on the machine). Nobody waits for that: who has been killed and is on its way out does nothing any more.
+//! work on the machine). The agent does not wait for that: who is on its way out runs nothing of its program any more. Its successor begins when it has gone,
+//! with its files and its memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
@@ -10,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long an end mostly takes at most.
-const SOON: Duration = Duration::from_millis(20);
+pub(crate) const SOON: Duration = Duration::from_millis(20);
 /// Time between two looks at one that takes longer.
 const LOOK: Duration = Duration::from_millis(1);
 /// In the flags of a task: it is on its way out, and does not come back to its program (`PF_EXITING`, the kernel's `sched.h`).
@@ -47,21 +48,22 @@ impl Reaped {
         }
     }
 
-    /// Ends it at once: when this returns it runs nothing of its program any more. Should the kernel take long to take it apart, `pidfd` says later that it
-    /// has ended.
-    pub(crate) fn kill(&mut self, pidfd: BorrowedFd<'_>) {
+    /// Ends it at once: when this returns it runs nothing of its program any more. Should the kernel take longer than `patience` to take it apart, `pidfd`
+    /// says later that it has ended.
+    pub(crate) fn kill(&mut self, pidfd: BorrowedFd<'_>, patience: Duration) {
         let Some(child) = &mut self.child else { return };
         let _ = child.kill();
         let since = Instant::now();
         loop {
             let mut fds = [PollFd::from_borrowed_fd(pidfd, PollFlags::IN)];
-            let wait = if since.elapsed() < SOON { SOON } else { LOOK };
+            let left = patience.saturating_sub(since.elapsed());
+            let wait = if left.is_zero() { LOOK } else { left };
             if poll(&mut fds, Timespec::try_from(wait).ok().as_ref()).is_ok_and(|n| n > 0) {
                 let _ = child.wait();
                 return;
             }
             // One that cannot be looked at is waited for.
-            if since.elapsed() >= SOON && is_exiting(child.id()) {
+            if since.elapsed() >= patience && is_exiting(child.id()) {
                 return;
             }
         }
@@ -79,13 +81,13 @@ impl Drop for Reaped {
 }
 
 /// Takes note of those that have ended meanwhile.
-fn reap() {
+pub(crate) fn reap() {
     let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     left.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// True when all threads of a process are on their way out.
-fn is_exiting(pid: u32) -> bool {
+/// True when all threads of a process are on their way out: by its own doing, or as somebody has killed it.
+pub(crate) fn is_exiting(pid: u32) -> bool {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let flags = |stat: &str| -> Option<u64> {
         // The name may have anything in it, but nothing behind it has a bracket.
@@ -111,7 +113,7 @@ mod tests {
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         assert!(!is_exiting(child.id()));
         let mut process = Reaped::new(child);
-        process.kill(pidfd.as_fd());
+        process.kill(pidfd.as_fd(), SOON);
         assert!(!process.wait().unwrap().success());
     }
 

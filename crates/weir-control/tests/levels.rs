@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weir_control::library::Library;
 use weir_control::setup::Setup;
 use weir_control::wiring::{RunOptions, ScaleOptions, wire};
-use weir_control::{Agent, Event, Levelled, Listed, Relinked, Report, RestartPolicy};
+use weir_control::{Agent, Event, Levelled, Listed, RelinkError, Relinked, Report, RestartPolicy};
 use weir_device::DeviceSpec;
 use weir_nfs as _;
 use weir_plan::service::Server;
@@ -95,18 +95,27 @@ impl Running {
     }
 
     fn relink(&mut self, instances: u32) -> Relinked {
-        self.relink_to(setup(instances))
+        self.relink_to(|| setup(instances))
     }
 
-    fn relink_to(&mut self, setup: Setup) -> Relinked {
-        self.agent.relink(setup).unwrap();
-        self.until("the change", |_, events| {
-            events.iter().find_map(|event| match event {
-                Event::Relinked(relinked) => Some(*relinked),
-                Event::NotRelinked { why } => panic!("{why}"),
-                _ => None,
-            })
-        })
+    /// Where a new worker does not get to run in time, as on a busy machine, the graph goes on as it was, and it is tried again.
+    fn relink_to(&mut self, setup: impl Fn() -> Setup) -> Relinked {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            self.agent.relink(setup()).unwrap();
+            let relinked = self.until("the change", |_, events| {
+                events.iter().find_map(|event| match event {
+                    Event::Relinked(relinked) => Some(Some(*relinked)),
+                    Event::NotRelinked { why: RelinkError::Unready { .. } } => Some(None),
+                    Event::NotRelinked { why } => panic!("{why}"),
+                    _ => None,
+                })
+            });
+            if let Some(relinked) = relinked {
+                return relinked;
+            }
+        }
+        panic!("new workers are never ready");
     }
 
     fn levelled(&mut self) -> Levelled {
@@ -260,12 +269,12 @@ fn scales() {
     let mut run = Running::start(scaled(1, 4));
     let all = run.until_counts("all flows", |counts| counts.iter().sum::<u64>() == FLOWS);
     assert_eq!(all, [FLOWS, 0, 0, 0]);
-    let relinked = run.relink_to(scaled(3, 4));
+    let relinked = run.relink_to(|| scaled(3, 4));
     assert!(relinked.uneven.abs_diff(2 * ALL / 3) <= 2, "{relinked:?}");
     let levelled = run.levelled();
     assert_eq!((levelled.flows, levelled.failures.as_slice()), (0, &[][..]), "{levelled:?}");
     assert_eq!(run.counts(), [FLOWS, 0, 0, 0]);
     // That fewer are enough moves nothing.
-    assert_eq!(run.relink_to(scaled(1, 4)).uneven, 0);
+    assert_eq!(run.relink_to(|| scaled(1, 4)).uneven, 0);
     run.end();
 }

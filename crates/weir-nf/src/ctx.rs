@@ -319,7 +319,9 @@ impl<'c, N: Nf> Ctx<'c, N> {
     /// Asks that the flow that was looked up last goes to another instance of the NF, with what is remembered of it, as if an operator had moved it: its packets are
     /// processed here until then, none is lost and none overtakes another. False when it has ended or too many wishes wait (a few dozen of a µNF), and then
     /// nothing comes of it; nor does where the NF has one instance, its flows cannot move or go with leased ports, or that instance is gone. Say it
-    /// once, or now and then: each time it costs a look at the flow.
+    /// now and then, as it may come to nothing (who divides packets has just died, the graph is being changed). Each key of a flow that was moved so is remembered by all
+    /// who divide packets until the graph is changed, its bucket follows or it goes back, whether or not it has ended: there is room for some 100,000. Of two flows let
+    /// only one follow the other.
     pub fn move_flow(&mut self, to: Whither) -> bool {
         self.flows.wish(to)
     }

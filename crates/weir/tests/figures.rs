@@ -557,17 +557,25 @@ fn changes_of_a_running_graph_are_timed_one_by_one_and_what_is_remembered_goes_a
     let scratch = Scratch::new();
     let file = scratch.file("changes.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(["bench", "relink", "--samples", "1", "--changes", "2"]);
+    command.args(["bench", "relink", "--samples", "1", "--changes", "3"]);
+    command.args(["--becomes", "isolated,fused,2"]);
     command.args(["--flows", "1,50", "--rates", "1000", "--json"]).arg(&file);
     let ended = command.current_dir(root()).output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
     let told: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let samples = told["samples"].as_array().unwrap();
-    let what: Vec<_> = samples.iter().map(|s| (&s["flows"], &s["isolated"])).collect();
-    assert_eq!(
-        serde_json::to_value(what).unwrap(),
-        serde_json::json!([[1, false], [1, true], [50, false], [50, true]])
-    );
+    let what = samples.iter().map(|s| (&s["flows"], &s["was"], &s["becomes"]));
+    let what = serde_json::to_value(what.collect::<Vec<_>>()).unwrap();
+    let two = || serde_json::json!({ "instances": 2 });
+    let of = |flows: u32| {
+        let changes = [
+            serde_json::json!([flows, "isolated", "fused"]),
+            serde_json::json!([flows, "fused", two()]),
+            serde_json::json!([flows, two(), "isolated"]),
+        ];
+        changes.into_iter()
+    };
+    assert_eq!(what, of(1).chain(of(50)).collect::<Value>());
     for sample in samples {
         assert!(sample["pause_ms"].as_f64().unwrap() > 0.0, "{sample}");
         // ConnTrack and PacketSizeHistogram at least: a change that lost their state would be the faster one.

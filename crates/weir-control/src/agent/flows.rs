@@ -506,8 +506,9 @@ impl Agent {
 
     /// True while worker `w` may let packets wait for what others of its crew send it.
     pub(super) fn is_excused(&self, w: usize) -> bool {
-        self.flows.excused.is_some_and(|until| Instant::now() < until)
-            && self.memory.crews().iter().flatten().any(|crew| crew.has(w))
+        let all = self.flows.excused.is_some_and(|until| Instant::now() < until);
+        let mut crews = self.memory.crews().iter().flatten();
+        crews.any(|crew| crew.has(w) && (all || self.flows.waiting.waits_for_wishes(crew, w)))
     }
 
     /// True while worker `w` may take long over one turn: what others of its crew write to it, as flows move, may be long.

@@ -226,9 +226,18 @@ impl Agent {
         }
         self.liveness.looked = Instant::now();
         for w in 0..self.workers.len() {
-            if let Some(what) = self.hangs(w, patience, passed.min(2 * EVERY)) {
+            let hangs = self.hangs(w, patience, passed.min(2 * EVERY));
+            if let Some(what) = hangs.filter(|_| !self.is_exiting(w)) {
                 self.end_hung(w, what);
             }
+        }
+    }
+
+    /// True for a worker that somebody has killed and the kernel takes long to take apart: it does not hang.
+    fn is_exiting(&self, w: usize) -> bool {
+        match &self.workers[w].state {
+            State::Running(process) | State::Done(process) => process.is_exiting(),
+            State::Waiting | State::Restarting(_) | State::Gone => false,
         }
     }
 
@@ -249,7 +258,7 @@ impl Agent {
             let (State::Running(process) | State::Done(process)) = &self.workers[w].state else {
                 continue;
             };
-            if !self.liveness.is_long_deaf(w) || readable(process.pidfd()) {
+            if !self.liveness.is_long_deaf(w) || readable(process.pidfd()) || process.is_exiting() {
                 continue;
             }
             if self.setup.workers[w].runs_nfs() {

@@ -118,6 +118,10 @@ struct Leave {
 }
 
 impl Leave {
+    fn wanted(&self) -> Option<&Wanted> {
+        self.wanted.as_ref()
+    }
+
     fn new(wanted: Option<Wanted>) -> Self {
         Leave {
             wanted,
@@ -245,7 +249,8 @@ impl Holder {
     }
 
     pub(super) fn later(&self) -> Option<u64> {
-        let waits = !self.leaving.is_empty() || !self.wanted.is_empty() || !self.orders.is_empty();
+        let orders = !self.wanted.is_empty() || !self.orders.is_empty();
+        let waits = orders || !self.leaving.is_empty() || self.wishes.wait();
         match waits {
             true => Some(5 * SOON_NS),
             false => (self.expects() || !self.is_ready()).then_some(WAITS_NS),

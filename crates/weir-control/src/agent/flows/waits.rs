@@ -3,6 +3,7 @@
 
 use super::EXCUSED;
 use crate::agent::{Agent, Event};
+use crate::crews::Crew;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use weir_flow::Party;
@@ -12,8 +13,8 @@ use weir_runtime::moves::{Awaited, Order, Owed};
 /// does for other replicas: so who divides packets waits longer.
 const HEARS: Duration = Duration::from_secs(5);
 const HEARS_ALL: Duration = Duration::from_secs(8);
-/// For so long after a worker has said that flows go elsewhere as their µNF wants it others may wait for them: it says so every second, and nobody else knows
-/// whether it is true.
+/// For so long after a worker has said that flows go elsewhere as their µNF wants it others may wait for them: it says so every second while that is so, and
+/// nobody else knows whether it is true.
 const WISHED: Duration = Duration::from_secs(4);
 /// Time between two times that somebody is told the same.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -39,6 +40,15 @@ impl Waiting {
         }
     }
 
+    /// True for a worker that flows come to, as somebody says whose µNF wants it, or that divides packets for it. Not for who says so.
+    pub(super) fn waits_for_wishes(&self, crew: &Crew, w: usize) -> bool {
+        self.wished.iter().any(|((group, from, to), at)| {
+            let target = crew.instances.get(usize::from(*to)).map(|own| own.worker);
+            let waits = target == Some(w) || crew.senders.contains(&w);
+            *group == crew.group() && *from != w && waits && at.elapsed() < WISHED
+        })
+    }
+
     /// True when worker `w` was ordered to move flows to an instance lately.
     fn was_ordered(&self, group: u16, w: usize, to: u16) -> bool {
         let lately = |all: &BTreeMap<_, Instant>, most| {
@@ -52,7 +62,7 @@ impl Agent {
     /// Worker `w` says that somebody has it wait.
     pub(in crate::agent) fn heard_of_waiting(&mut self, w: usize, awaited: Awaited, ms: u64) {
         let Awaited { group, from, owed } = awaited;
-        let its = |crew: &&crate::crews::Crew| crew.group() == group && crew.has(w);
+        let its = |crew: &&Crew| crew.group() == group && crew.has(w);
         let Some(crew) = self.memory.crews().iter().flatten().find(its) else {
             return self.convict(w, "said that it waits for flows, and none are moved to it");
         };
@@ -81,7 +91,7 @@ impl Agent {
 
     /// Worker `w` says that flows go from there to an instance, as their µNF wants it.
     pub(in crate::agent) fn flows_go(&mut self, w: usize, group: u16, to: u16) {
-        let its = |crew: &crate::crews::Crew| {
+        let its = |crew: &Crew| {
             let is_there = usize::from(to) < crew.instances.len();
             crew.group() == group && is_there && crew.instances.iter().any(|own| own.worker == w)
         };
@@ -89,7 +99,6 @@ impl Agent {
             return self.convict(w, "said that flows go where none of its can");
         }
         let before = self.flows.waiting.wished.insert((group, w, to), Instant::now());
-        self.flows.excused = Some(Instant::now() + EXCUSED);
         // Who says so all the time floods.
         if before.is_none_or(|before| before.elapsed() > AGAIN / 2) {
             self.trust.forgive_message(w);

@@ -26,8 +26,9 @@ const BUCKETS_AT_ONCE: usize = 4096;
 const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
 const STAGGER: Duration = Duration::from_millis(3);
-/// So many times as long at most, by chance, of what a µNF wants.
+/// Of what a µNF wants: so many times as long at most, by chance, and how often.
 const AGAIN_OWN: u32 = 8;
+const TRIES_OWN: u32 = 20;
 /// Of so many migrations of an order it is told how long each took, at most: a message has bounds.
 pub const MOST_TIMES: usize = 1024;
 
@@ -200,6 +201,14 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
+    pub(super) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    pub(super) fn to(&self) -> u16 {
+        self.to
+    }
+
     pub(super) fn of_buckets(&self) -> bool {
         // Buckets stand behind flows.
         self.parts.last().is_some_and(|part| matches!(part, Part::Bucket(_)))
@@ -429,7 +438,12 @@ impl Holder {
                 false => !self.leaving.values().any(Leave::of_buckets),
             };
             let due = next.not_before.is_none_or(|at| at <= Instant::now());
-            if !alone || !due {
+            if !due {
+                // Others need not wait for it.
+                self.wanted.rotate_left(1);
+                continue;
+            }
+            if !alone {
                 break;
             }
             let may =
@@ -476,7 +490,8 @@ impl Holder {
     /// Wants it again a little later, unless it was often enough.
     fn again(&mut self, mut wanted: Wanted, why: String) {
         wanted.tries += 1;
-        if wanted.tries < TRIES {
+        let most = if is_own(wanted.ticket) { TRIES_OWN } else { TRIES };
+        if wanted.tries < most {
             // Two that refuse each other do not ask again at the same time.
             let times = match is_own(wanted.ticket) {
                 // All may want something of all: while one waits others get their turn.
@@ -533,7 +548,7 @@ impl Holder {
         );
     }
 
-    fn over(&mut self, ticket: u64, flows: u64, why: Option<String>) {
+    pub(super) fn over(&mut self, ticket: u64, flows: u64, why: Option<String>) {
         if let Some(told) = self.tickets.get_mut(&ticket) {
             told.left = told.left.saturating_sub(1);
             told.flows += flows;

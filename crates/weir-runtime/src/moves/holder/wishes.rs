@@ -1,12 +1,12 @@
 //! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
-//! runtime's API has that for NFs, too). Nobody outside need know of it: they go by the protocol as those do that the agent orders.
+//! runtime's API has that for NFs, too). They go by the protocol as those do that the agent orders; it is only told that some go.
 
-use super::wants::{Asked, Ordered, Piece, add};
-use super::{Holder, Letter};
+use super::wants::{Asked, Ordered, Piece, Wanted, add};
+use super::{Holder, Leave, Letter};
 use crate::moves::{Part, Post};
 use crate::segment::Segment;
 use crate::spec::FromWorker;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_flow::{Message, Party};
 use weir_nf::{Walk, Whither};
@@ -14,7 +14,9 @@ use weir_packet::{FlowHasher, FlowKey};
 
 /// Flows that wait for those before them, at most: all that go to one instance go together.
 const WAITING: usize = 1024;
-/// So many flows of others are asked for at once, at most, and for so long an answer is waited for.
+/// Time between two orders of µNFs, at least.
+const REST: Duration = Duration::from_millis(10);
+/// So many flows of others are asked for at once, at most, for so many each; and for so long an answer is waited for.
 const OPEN: usize = 64;
 const ANSWER: Duration = Duration::from_secs(1);
 /// Time between two times that the agent is told that flows go to the same instance.
@@ -30,6 +32,8 @@ pub(super) struct Wishes {
     out: usize,
     /// What is to go then, and where to.
     waiting: HashMap<FlowKey, u16>,
+    /// Not before then.
+    rests: Option<Instant>,
     /// By hash of the flow that others are to be with: those, and since when who divides packets has been asked.
     open: BTreeMap<u64, (Vec<FlowKey>, Instant)>,
     /// It was said that some cannot be.
@@ -37,6 +41,13 @@ pub(super) struct Wishes {
     /// By instance: when the agent was told last that some go there.
     said: BTreeMap<u16, Instant>,
     chance: u64,
+}
+
+impl Wishes {
+    /// True while some are to be taken up.
+    pub(super) fn wait(&self) -> bool {
+        !self.waiting.is_empty()
+    }
 }
 
 /// True for the number of an order that nobody is told of.
@@ -59,7 +70,14 @@ impl Holder {
                 }
             }
         }
-        if self.wishes.out == 0 && self.is_ready() {
+        self.say_that_some_go();
+        // The graph is about to be another: what does not go now does not hold that up.
+        if self.is_copied(segment) {
+            self.forget_wishes();
+            return any;
+        }
+        let rests = self.wishes.rests.is_some_and(|until| Instant::now() < until);
+        if self.wishes.out == 0 && !rests && self.is_ready() {
             let mut goes: BTreeMap<u16, Vec<FlowKey>> = BTreeMap::new();
             for (flow, to) in self.wishes.waiting.drain() {
                 goes.entry(to).or_default().push(flow);
@@ -68,23 +86,33 @@ impl Holder {
                 let ticket = OWN | self.wishes.last;
                 self.wishes.last = (self.wishes.last + 1) % OWN;
                 self.wishes.out += 1;
-                self.say_that_some_go(to);
                 self.orders.push_back(Ordered::new(ticket, Asked::Keys(flows), to));
             }
         }
         any
     }
 
-    /// Those who wait for what goes from here ask the agent whether it is worth it: it has to know.
-    fn say_that_some_go(&mut self, to: u16) {
-        let said = self.wishes.said.get(&to).is_some_and(|said| said.elapsed() < AGAIN);
-        if !said {
-            self.wishes.said.insert(to, Instant::now());
-            self.notes.push(FromWorker::Goes { group: self.group, to });
+    /// Those who wait for what goes from here, and nobody outside has ordered, ask the agent whether it is worth it: it has to know, as long as it is so.
+    fn say_that_some_go(&mut self) {
+        if self.wishes.out == 0 && self.leaving.is_empty() {
+            return;
+        }
+        let own = |wanted: &&Wanted| is_own(wanted.ticket());
+        let wanted = self.wanted.iter().chain(self.leaving.values().filter_map(Leave::wanted));
+        let wanted = wanted.filter(own).map(Wanted::to);
+        // What an earlier life began may have been wanted by anybody.
+        let earlier = self.machine.handing().map(|(_, going)| going.to);
+        let to: BTreeSet<u16> = wanted.chain(earlier).collect();
+        for to in to {
+            let said = self.wishes.said.get(&to).is_some_and(|said| said.elapsed() < AGAIN);
+            if !said {
+                self.wishes.said.insert(to, Instant::now());
+                self.notes.push(FromWorker::Goes { group: self.group, to });
+            }
         }
     }
 
-    /// A number that other instances do not have at the same time.
+    /// A number that is mostly another than other instances have at the time.
     pub(super) fn by_chance(&mut self) -> u32 {
         // A linear congruential generator, whose upper bits are good enough to keep out of each other's way.
         let chance = self.wishes.chance.wrapping_add(u64::from(self.me) << 20);
@@ -93,9 +121,28 @@ impl Holder {
         (self.wishes.chance >> 40) as u32
     }
 
+    /// True while flows are copied for the next generation.
+    fn is_copied(&self, segment: &Segment) -> bool {
+        let mut nfs = self.nodes.iter().filter_map(|node| segment.nf_ref(*node));
+        nfs.any(|nf| nf.is_precopied())
+    }
+
+    /// What µNFs want and has not begun stays where it is.
+    fn forget_wishes(&mut self) {
+        self.wishes.waiting.clear();
+        self.wishes.open.clear();
+        let all = std::mem::take(&mut self.wanted).into_iter();
+        let (own, others): (VecDeque<_>, VecDeque<_>) =
+            all.partition(|wanted| is_own(wanted.ticket()));
+        self.wanted = others;
+        own.iter().for_each(|wanted| self.over(wanted.ticket(), 0, None));
+    }
+
     /// An order of a µNF is over.
     pub(super) fn wish_is_over(&mut self, why: Option<&str>) {
         self.wishes.out = self.wishes.out.saturating_sub(1);
+        // Others are to have their turn: who has flows that leave takes none.
+        self.wishes.rests = Some(Instant::now() + REST * (1 + self.by_chance() % 2));
         why.into_iter().for_each(|why| self.stays(why));
     }
 
@@ -105,7 +152,10 @@ impl Holder {
         let open = &mut self.wishes.open;
         open.retain(|_, (_, since)| since.elapsed() < ANSWER);
         if let Some((flows, _)) = open.get_mut(&hash) {
-            return flows.push(flow);
+            if flows.len() < OPEN && !flows.contains(&flow) {
+                flows.push(flow);
+            }
+            return;
         }
         if open.len() < OPEN {
             open.insert(hash, (vec![flow], Instant::now()));

@@ -413,7 +413,7 @@ impl Worker<'_> {
         self.idle = Idle::new(&spec.schedule, self.real_time);
         self.before = Some(Box::new((before, gone)));
         fault::step(Step::CarriedOver);
-        self.job.take_datagrams(&mut self.station);
+        self.job.take_what_services_get(&mut self.station);
         self.begin()?;
         // The agent sees by it that this worker has begun.
         self.station.commit();

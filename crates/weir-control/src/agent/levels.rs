@@ -98,12 +98,12 @@ impl Levels {
     }
 }
 
-/// The weights of an NF's instances; nothing of one that has a single one.
-fn weights<'s>(setup: &'s Setup, nf: &str) -> &'s [u32] {
+/// The weights of an NF's instances, nothing of one that has a single one; `None` when there is no such NF.
+fn weights<'s>(setup: &'s Setup, nf: &str) -> Option<&'s [u32]> {
     let mut nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
-    let part = nodes.find(|node| node.name == nf).and_then(|node| node.part);
+    let part = nodes.find(|node| node.name == nf)?.part;
     let group = part.and_then(|part| setup.groups.get(usize::from(part.group)));
-    group.map_or(&[], |group| &group.weights)
+    Some(group.map_or(&[], |group| &group.weights))
 }
 
 /// How many instances of an NF have not been stopped for good.
@@ -152,9 +152,10 @@ impl One {
         let table = group.table.as_ref()?;
         let begins = Buckets::restore(table, group.weights.len()).ok()?;
         let is_same = |nf: &String| {
-            let before = weights(old, nf);
+            // One that was put in among them brings no flows.
+            let Some(before) = weights(old, nf) else { return true };
             // What one had that was stopped for good, others have had.
-            before == weights(new, nf) && running(old, nf) >= before.len()
+            Some(before) == weights(new, nf) && running(old, nf) >= before.len()
         };
         let due = match crew.nfs.iter().all(is_same) {
             false => {

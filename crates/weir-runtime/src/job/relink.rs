@@ -41,9 +41,9 @@ impl Job {
         Some(Self::with(end, spec, station, segment))
     }
 
-    /// Goes on from what all workers of the generation before knew of datagrams that have not come whole, and writes it down for a successor
-    /// with the next commit.
-    pub(crate) fn take_datagrams(&mut self, station: &mut Station) {
+    /// As a service goes over: begins where flows are, and goes on from what all workers of the generation before knew of datagrams that have not come whole,
+    /// which is written down for a successor with the next commit.
+    pub(crate) fn take_what_services_get(&mut self, station: &mut Station) {
         let Some(memory) = &mut station.handover else { return };
         memory.resync();
         if let Some(Handed::All(_, datagrams, places)) = handover::read(memory) {
@@ -126,8 +126,7 @@ impl Job {
         if let Some(keeper) = &mut self.keeper {
             keeper.begin();
         }
-        // Before the first packet: should it die, its successor goes on from here, also with which flows stay although
-        // their packets divide otherwise now.
+        // Before the first packet: should it die, its successor goes on from here, also with which flows were moved here.
         if let Some(replicator) = &mut self.replicator {
             if let Some(moves) = &mut self.moves {
                 moves.keep(replicator, station);

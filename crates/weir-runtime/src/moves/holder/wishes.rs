@@ -70,6 +70,10 @@ impl Holder {
                 }
             }
         }
+        let Wishes { out, waiting, open, .. } = &self.wishes;
+        if *out == 0 && waiting.is_empty() && open.is_empty() && self.leaving.is_empty() {
+            return any;
+        }
         self.say_that_some_go();
         // The graph is about to be another: what does not go now does not hold that up.
         if self.is_copied(segment) {
@@ -94,14 +98,15 @@ impl Holder {
 
     /// Those who wait for what goes from here, and nobody outside has ordered, ask the agent whether it is worth it: it has to know, as long as it is so.
     fn say_that_some_go(&mut self) {
-        if self.wishes.out == 0 && self.leaving.is_empty() {
-            return;
-        }
         let own = |wanted: &&Wanted| is_own(wanted.ticket());
         let wanted = self.wanted.iter().chain(self.leaving.values().filter_map(Leave::wanted));
         let wanted = wanted.filter(own).map(Wanted::to);
         // What an earlier life began may have been wanted by anybody.
-        let earlier = self.machine.handing().map(|(_, going)| going.to);
+        let earlier = self.machine.handing().filter(|(id, _)| {
+            let leave = self.leaving.get(id);
+            leave.is_none_or(|leave| leave.wanted().is_none())
+        });
+        let earlier = earlier.map(|(_, going)| going.to);
         let to: BTreeSet<u16> = wanted.chain(earlier).collect();
         for to in to {
             let said = self.wishes.said.get(&to).is_some_and(|said| said.elapsed() < AGAIN);

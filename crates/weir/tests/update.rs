@@ -6,7 +6,7 @@ mod common_crash;
 mod common_outside;
 
 use common_crash::*;
-use common_outside::hostile;
+use common_outside::{copy_program, hostile};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ impl Updated {
 /// Puts the program of a `version` where it is run from, as `mv` does: a file that runs cannot be written.
 fn install(version: u32, scratch: &Scratch) -> PathBuf {
     let (new, program) = (scratch.file("tally.new"), scratch.file("tally"));
-    std::fs::copy(hostile(&format!("tally-{version}")), &new).unwrap();
+    copy_program(hostile(&format!("tally-{version}")), &new);
     std::fs::rename(&new, &program).unwrap();
     program
 }

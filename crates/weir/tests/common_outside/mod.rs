@@ -1,4 +1,4 @@
-//! Builds the projects outside of the workspace that tests run.
+//! Builds the projects outside of the workspace that tests run, and copies programs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 #![allow(dead_code, reason = "each test uses its part")]
 
@@ -33,6 +33,13 @@ fn target() -> PathBuf {
 fn build(project: &Path) -> PathBuf {
     cargo(project, &["build"]);
     target().join("debug")
+}
+
+/// Copies a program to be run. Another process writes the copy: what this one has open for writing, its
+/// children have too until they `exec`, and a test beside this one may just start one (`ETXTBSY`).
+pub fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let cp = Command::new("cp").arg(from.as_ref()).arg(to.as_ref()).status().unwrap();
+    assert!(cp.success(), "{cp}");
 }
 
 /// Runs cargo in a project; without a network if it can be, with the locked versions if they still

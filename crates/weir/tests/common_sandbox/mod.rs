@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use crate::common_oracle::TWICE;
+use crate::common_outside::copy_program;
 use rustix::process::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -58,7 +59,7 @@ impl Ordinary {
         let folder = std::env::temp_dir().join(format!("weir-{test}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let this = Ordinary(folder);
-        std::fs::copy(env!("CARGO_BIN_EXE_weir"), this.file("weir")).unwrap();
+        copy_program(env!("CARGO_BIN_EXE_weir"), this.file("weir"));
         std::fs::write(this.file("p.weir"), TWICE).unwrap();
         for (path, mode) in [("", 0o777), ("weir", 0o755), ("p.weir", 0o644)] {
             let mode = std::fs::Permissions::from_mode(mode);

@@ -25,7 +25,7 @@ fuzz_target!(|data: &[u8]| {
     let (mut walk, mut records) = (Walk::default(), Vec::new());
     let mut take = |table: &mut FlowTable<Notes>, records: &mut Vec<Vec<u8>>| {
         let more =
-            table.take(&mut walk, (3, 2), |_| true, |_, record| records.push(record.to_vec()));
+            table.take(&mut walk, (3, 2), |_, _| true, |_, record| records.push(record.to_vec()));
         more.expect("these states can be written")
     };
     while take(&mut again, &mut records) {}

@@ -246,13 +246,17 @@ fn movable(setup: &Setup, formed: &Formed) -> Result<(), Unmovable> {
         SpreadSpec::Fields { .. } => {
             Some(Unmovable::OtherKey(name, "fields of the 5-tuple that were chosen"))
         }
-        SpreadSpec::Flow | SpreadSpec::Ends if is_fused(setup, crew, *fused) => {
+        SpreadSpec::Flow | SpreadSpec::Ends | SpreadSpec::Client
+            if is_fused(setup, crew, *fused) =>
+        {
             Some(Unmovable::Fused(name))
         }
-        SpreadSpec::Flow | SpreadSpec::Ends if crew.instances.len() > MOST => {
+        SpreadSpec::Flow | SpreadSpec::Ends | SpreadSpec::Client if crew.instances.len() > MOST => {
             Some(Unmovable::TooMany(name, crew.instances.len()))
         }
-        SpreadSpec::Flow | SpreadSpec::Ends => crossed.clone().or_else(|| refused(setup, crew)),
+        SpreadSpec::Flow | SpreadSpec::Ends | SpreadSpec::Client => {
+            crossed.clone().or_else(|| refused(setup, crew))
+        }
     };
     refused.map_or(Ok(()), Err)
 }

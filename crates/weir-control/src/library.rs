@@ -154,6 +154,7 @@ fn affinity_of(affinity: weir_nf::Affinity) -> Affinity {
         weir_nf::Affinity::None => Affinity::None,
         weir_nf::Affinity::Flow => Affinity::Flow,
         weir_nf::Affinity::Ends => Affinity::Ends,
+        weir_nf::Affinity::Client => Affinity::Client,
         weir_nf::Affinity::Fields { fields, symmetric } => {
             let fields: Vec<Field> = fields.iter().map(|f| field_of(*f)).collect();
             Affinity::of_fields(fields.into(), symmetric).unwrap_or(Affinity::Source)

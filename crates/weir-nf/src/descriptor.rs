@@ -125,6 +125,10 @@ pub enum Affinity {
     /// destination's ([`lease`](crate::flow::lease)). For what translates ports: that state is partitioned, and who has a lease has its
     /// ports, used and free.
     Ends,
+    /// All packets of a client's end (address, port, protocol): of what comes to the first input the source counts, of the rest the
+    /// destination. For what writes the other end, such as a load balancer: packets of both directions meet whatever is written
+    /// there. The µNF begins flows with packets of its first input only.
+    Client,
     /// All packets there are: only one instance may be, as of what limits a rate in all.
     All,
 }

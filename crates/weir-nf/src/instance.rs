@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::any::TypeId;
 use std::cell::Cell;
 use weir_mem::{Arena, Seq};
-use weir_packet::{Access, FlowKey, Packet, Packets, Verdict};
+use weir_packet::{Access, Direction, FlowKey, Packet, Packets, Verdict};
 
 /// Why a µNF could not be made from its configuration.
 #[derive(Debug, thiserror::Error)]
@@ -187,8 +187,9 @@ pub struct Take<'t> {
     pub look: usize,
     /// Flows to take, at most.
     pub take: usize,
-    /// True for a key of a flow that is to go. A flow goes when it is true for one of its keys.
-    pub chosen: &'t mut dyn FnMut(&FlowKey) -> bool,
+    /// True for a key of a flow that is to go, with the direction that packets have by it that come from where the flow's first one
+    /// came from. A flow goes when it is true for one of its keys.
+    pub chosen: &'t mut dyn FnMut(&FlowKey, Direction) -> bool,
     /// Gets each flow's first key and record.
     pub to: &'t mut dyn FnMut(&FlowKey, &[u8]),
 }

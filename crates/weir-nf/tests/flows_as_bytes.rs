@@ -39,9 +39,14 @@ fn take(table: &mut Table, look: usize, chosen: impl Fn(&FlowKey) -> bool) -> Ve
     let (mut walk, mut records) = (Walk::default(), Vec::new());
     loop {
         let before = records.len();
-        let more = table.take(&mut walk, (look, 5), &chosen, |_, record| {
-            records.push(record.to_vec());
-        });
+        let more = table.take(
+            &mut walk,
+            (look, 5),
+            |key, _| chosen(key),
+            |_, record| {
+                records.push(record.to_vec());
+            },
+        );
         assert!(records.len() - before <= look.min(5), "more than asked for");
         if !more.unwrap() {
             return records;

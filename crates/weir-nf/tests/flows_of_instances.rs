@@ -186,7 +186,7 @@ fn flows_do_not_move_away_from_packets_that_are_held() {
     assert_eq!(old.held(), 1);
     let (mut walk, mut records) = (Walk::default(), 0);
     let mut take = |bench: &mut Bench| {
-        let (mut chosen, mut to) = (|_: &FlowKey| true, |_: &FlowKey, _: &[u8]| records += 1);
+        let (mut chosen, mut to) = (|_: &FlowKey, _| true, |_: &FlowKey, _: &[u8]| records += 1);
         let take = Take { look: 100, take: 100, chosen: &mut chosen, to: &mut to };
         bench.instance().take_flows(&mut walk, take)
     };
@@ -211,7 +211,7 @@ fn who_watches_is_told_of_flows_that_begin_or_come_and_finds_them_by_their_numbe
     assert!(bench.instance().new_flows().is_empty(), "it was told");
     let mut records = Vec::new();
     let (mut chosen, mut to) =
-        (|_: &FlowKey| true, |_: &FlowKey, record: &[u8]| records.push(record.to_vec()));
+        (|_: &FlowKey, _| true, |_: &FlowKey, record: &[u8]| records.push(record.to_vec()));
     let take = Take { look: 1, take: 1, chosen: &mut chosen, to: &mut to };
     bench.instance().take_flows(&mut Walk::at(number), take).unwrap();
     assert_eq!((bench.flows().0, records.len()), (1, 1));

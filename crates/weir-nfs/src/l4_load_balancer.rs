@@ -46,8 +46,8 @@ use weir_nf::{
 /// connections. What a server sends from an end of a service comes from the service, so it is not reached there past it by its own
 /// address. Unanswered flows hold one of 2^20 places for 30 seconds: a flood of 35,000 a second keeps new clients out.
 /// Both directions must come through it, with the same VLAN tags. No full NAT: servers see the clients'
-/// addresses, so their way back leads here. Errors that quote later fragments pass as they are. One instance: its answers
-/// have other addresses, by which they would not divide alike. MAC addresses stay.
+/// addresses, so their way back leads here. Errors that quote later fragments pass as they are. Of several instances, over which
+/// clients divide, each finds out by itself which servers are well. MAC addresses stay.
 #[derive(Debug)]
 pub struct L4LoadBalancer {
     services: Services,
@@ -420,8 +420,8 @@ impl Nf for L4LoadBalancer {
         fields: FIELDS,
         may_drop: true,
         effect: Effect::Stateful,
-        // Answers have other addresses than what they answer.
-        affinity: Affinity::All,
+        // Answers have other addresses than what they answer, but the same client.
+        affinity: Affinity::Client,
         cost_cycles: 200,
         flows: 1 << 20,
         flow_idle_ns: UNANSWERED_NS,

@@ -158,7 +158,7 @@ fn what_waits_in_flows_that_move_away_gives_its_room_back() {
         }
         let mut walk = Walk::default();
         let take = |bench: &mut Bench, walk: &mut Walk| {
-            let (mut chosen, mut to) = (|_: &_| true, |_: &_, _: &[u8]| ());
+            let (mut chosen, mut to) = (|_: &_, _| true, |_: &_, _: &[u8]| ());
             let take = Take { look: 64, take: 64, chosen: &mut chosen, to: &mut to };
             bench.instance().take_flows(walk, take).unwrap()
         };

@@ -56,6 +56,8 @@ pub enum Affinity {
     /// Of what comes to the first input packets of equal source ports, of the rest packets of equal destination ports: those of
     /// one lease of ports.
     Ends,
+    /// All packets of an end: the source's address, port and protocol, of what comes to the first input, the destination's of the rest.
+    Client,
     /// One direction of a flow: packets with the same 5-tuple.
     Tuple,
     /// Packets that agree in these fields of the 5-tuple; [`Affinity::of_fields`] makes it.

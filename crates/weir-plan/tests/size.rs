@@ -13,7 +13,7 @@ use weir_plan::{
     Over, Split, Touch, Way, Work, check, render, size,
 };
 
-/// `BySource`, `ByTuple`, `ByFlow`, `ByPort`, `Free`: named by their affinity; 940 cycles, so that with a
+/// `BySource`, `ByTuple`, `ByFlow`, `ByPort`, `ByClient`, `Free`: named by their affinity; 940 cycles, so that with a
 /// ring's 60 a core of 1 GHz manages 1 Mpps. `Nat` is divided by source and writes it, `Vlan` writes tags. `Single` may not be split.
 struct Kinds;
 
@@ -24,6 +24,7 @@ impl Catalog for Kinds {
             "ByTuple" => Affinity::Tuple,
             "ByFlow" => Affinity::Flow,
             "ByPort" => Affinity::Ends,
+            "ByClient" => Affinity::Client,
             "Free" | "Single" | "Copy" => Affinity::None,
             _ => return None,
         };
@@ -141,6 +142,7 @@ fn packets_are_divided_by_what_must_meet_at_one_instance() {
         ("ByTuple", Key::Tuple),
         ("ByFlow", Key::Flow),
         ("ByPort", Key::Ends),
+        ("ByClient", Key::Client),
     ] {
         let one = sized(&format!("{kind} a; pipelet {{ lan -> (2 Mpps) a -> wan; }}"));
         assert_eq!(one.nfs[0].split, Some(Split { key, count: 2 }));
@@ -183,11 +185,14 @@ fn the_two_directions_of_a_flow_have_different_sources_so_they_are_hashed_anew()
 }
 
 #[test]
-fn leases_of_ports_depend_on_the_input_so_they_are_hashed_anew_before_and_behind() {
+fn what_depends_on_the_input_is_hashed_anew_before_and_behind() {
     for (before, behind, key) in [
         ("ByPort", "ByPort", Key::Ends),
         ("ByFlow", "ByPort", Key::Ends),
         ("ByPort", "ByTuple", Key::Tuple),
+        ("ByClient", "ByClient", Key::Client),
+        ("BySource", "ByClient", Key::Client),
+        ("ByClient", "ByFlow", Key::Flow),
     ] {
         let one =
             sized(&format!("{before} a; {behind} b; pipelet {{ lan -> (2 Mpps) a -> b -> wan; }}"));

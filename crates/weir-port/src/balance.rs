@@ -12,7 +12,7 @@ pub use director::{DirectError, FlowDirector};
 
 use weir_packet::flow::Side;
 use weir_packet::headers::Layers;
-use weir_packet::{Bytes, FlowFields, FlowHasher, FragmentTable};
+use weir_packet::{Bytes, Direction, FlowFields, FlowHasher, FlowKey, FragmentTable};
 
 /// Fragmented datagrams whose first fragment is remembered, so that later ones follow it.
 const FRAGMENTED: usize = 1024;
@@ -32,6 +32,41 @@ pub enum Rule {
     /// Packets go to who has the lease of the port of one of their ends, which one depends on the side that they come from
     /// ([`weir_packet::flow::lease`]). What has none goes by its flow.
     Ends,
+    /// Packets of a client's end (address, port, protocol) meet: their source's or their destination's, by the side that they come from.
+    Client,
+}
+
+/// By what hash packets of a flow are divided, for who remembers it by its keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Placer {
+    by_client: bool,
+    hasher: FlowHasher,
+}
+
+impl Placer {
+    /// The hash of packets with this key. `start`: the direction that packets have by it that come from where the flow's first one
+    /// came from, which is the client where clients decide.
+    #[inline]
+    #[must_use]
+    pub fn hash(&self, key: &FlowKey, start: Direction) -> u64 {
+        if self.by_client {
+            self.hasher.hash(&key.narrowed(FlowFields::SOURCE_END, start))
+        } else {
+            self.hasher.place(key)
+        }
+    }
+
+    /// True when flows of different keys may have one hash because they are of one client: they go together.
+    #[must_use]
+    pub fn joins_flows(&self) -> bool {
+        self.by_client
+    }
+
+    /// The same where it is not known who began: `None` if that counts.
+    #[must_use]
+    pub fn hash_of(&self, key: &FlowKey) -> Option<u64> {
+        (!self.by_client).then(|| self.hasher.place(key))
+    }
 }
 
 /// Distributes packets.
@@ -56,7 +91,7 @@ impl Balance {
             Rule::Flow { fields } if fields.asks_ports() => {
                 Some(FragmentTable::new(FRAGMENTED, hasher))
             }
-            Rule::Ends => Some(FragmentTable::new(FRAGMENTED, hasher)),
+            Rule::Ends | Rule::Client => Some(FragmentTable::new(FRAGMENTED, hasher)),
             Rule::Flow { .. } | Rule::RoundRobin | Rule::LeastLoaded => None,
         };
         let buckets = Buckets::new(weights)?;
@@ -90,11 +125,11 @@ impl Balance {
     ) -> Option<u64> {
         match self.rule {
             Rule::Flow { fields } => Some(self.hash(bytes, layers, fields, now_ns)),
-            Rule::Ends | Rule::RoundRobin | Rule::LeastLoaded => None,
+            Rule::Ends | Rule::Client | Rule::RoundRobin | Rule::LeastLoaded => None,
         }
     }
 
-    /// The same of a rule that goes by ends, for a packet that comes from `side`.
+    /// The same of a rule that goes by one of the ends, for a packet that comes from `side`.
     #[inline]
     pub fn end_hash<B: Bytes + ?Sized>(
         &mut self,
@@ -105,15 +140,28 @@ impl Balance {
     ) -> u64 {
         let flow = match &mut self.fragments {
             Some(fragments) => fragments.key(bytes, layers, now_ns),
-            None => weir_packet::FlowKey::from_packet(bytes, layers),
+            None => FlowKey::from_packet(bytes, layers),
         };
         match flow {
+            Some((key, direction)) if self.rule == Rule::Client => {
+                let from_client = match side {
+                    Side::Inside => direction,
+                    Side::Outside => direction.reverse(),
+                };
+                self.placer().hash(&key, from_client)
+            }
             Some((key, direction)) => {
                 let end = key.end_at(direction, side);
                 self.hasher.place(&end.unwrap_or(key))
             }
             None => self.hasher.hash_frame(bytes),
         }
+    }
+
+    /// Gives the same hashes for what is remembered of flows.
+    #[must_use]
+    pub fn placer(&self) -> Placer {
+        Placer { by_client: self.rule == Rule::Client, hasher: self.hasher }
     }
 
     /// The instance of a hash.
@@ -142,7 +190,7 @@ impl Balance {
             }
             Rule::LeastLoaded => least(&self.weights, waiting),
             // Without a side: as if it came from inside.
-            Rule::Ends => {
+            Rule::Ends | Rule::Client => {
                 let hash = self.end_hash(bytes, layers, now_ns, Side::Inside);
                 self.of_hash(hash)
             }
@@ -163,7 +211,7 @@ impl Balance {
     ) -> u64 {
         let flow = match &mut self.fragments {
             Some(fragments) => fragments.key(bytes, layers, now_ns),
-            None => weir_packet::FlowKey::from_packet(bytes, layers),
+            None => FlowKey::from_packet(bytes, layers),
         };
         match flow {
             Some((key, direction)) => self.hasher.hash(&key.narrowed(fields, direction)),

@@ -7,8 +7,9 @@
 )]
 
 use std::collections::BTreeSet;
+use weir_packet::flow::Side;
 use weir_packet::wire::Frame;
-use weir_packet::{Depth, FlowFields, parse};
+use weir_packet::{Depth, FlowFields, FlowKey, parse};
 use weir_port::balance::{BUCKETS, Balance, Rule};
 
 const SEED: u128 = 7;
@@ -49,6 +50,71 @@ fn both_directions_of_a_connection_and_errors_about_it_meet_one_instance() {
         used.insert(there);
     }
     assert_eq!(used.len(), 3);
+}
+
+#[test]
+fn all_that_a_client_says_and_hears_meets_whatever_the_other_end_is() {
+    let mut balance = over(Rule::Client, &[1; 5]);
+    let placer = balance.placer();
+    let mut hash = |bytes: &[u8], side| {
+        let layers = parse(bytes, Depth::L4);
+        balance.end_hash(bytes, &layers, 0, side)
+    };
+    let mut hashes = BTreeSet::new();
+    for n in 0..500_u16 {
+        let [high, low] = n.to_be_bytes();
+        let (client, v6) =
+            ([10, 0, high, low], std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 1, n));
+        // One end is below some of the others, and above others.
+        for other in [[1, 0, 0, 1], [192, 0, 2, 80]] {
+            let asks = Frame::ipv4(client, other).vlan(3).tcp(4000 + n, 80, 2);
+            let asked = hash(&asks.clone().build(), Side::Inside);
+            hashes.insert(asked);
+            let answer =
+                Frame::ipv4([192, 0, 2, 81], client).vlan(3).tcp(8080, 4000 + n, 18).build();
+            assert_eq!(hash(&answer, Side::Outside), asked);
+            // An error about what it sent, from whoever is on the way; and one of its own, about what it heard.
+            let quoted = asks.build();
+            let error = Frame::ipv4([198, 51, 100, 1], client).vlan(3).icmp(11, 0, [0; 4]);
+            let error = error.payload(&quoted[18..]).build();
+            assert_eq!(hash(&error, Side::Outside), asked);
+            let own = Frame::ipv4(client, [192, 0, 2, 81]).vlan(3).icmp(3, 3, [0; 4]);
+            assert_eq!(hash(&own.payload(&answer[18..]).build(), Side::Inside), asked);
+            // What is remembered of it says so, too: by its key, and which way the client's packets go by that.
+            let (key, direction) =
+                FlowKey::from_packet(&quoted[..], &parse(&quoted[..], Depth::L4)).unwrap();
+            assert_eq!(placer.hash(&key, direction), asked);
+            assert_ne!(placer.hash(&key, direction.reverse()), asked);
+        }
+        let asked = hash(&Frame::ipv6(v6, v6).udp(53, 54).build(), Side::Inside);
+        assert_eq!(hash(&Frame::ipv6(v6, v6).udp(55, 53).build(), Side::Outside), asked);
+        hashes.insert(asked);
+        // Another protocol, or other tags, are of another client.
+        let other = Frame::ipv4(client, [192, 0, 2, 80]).vlan(3).udp(4000 + n, 80).build();
+        hashes.insert(hash(&other, Side::Inside));
+        hashes.insert(hash(&packet(n, false), Side::Inside));
+    }
+    assert_eq!(hashes.len(), 4 * 500);
+    assert_eq!(placer.hash_of(&FlowKey::NOTHING), None, "nobody knows which end is the client");
+}
+
+#[test]
+fn fragments_of_what_a_client_says_and_hears_follow_their_first() {
+    let mut balance = over(Rule::Client, &[1; 5]);
+    let mut all = |frames: Vec<Vec<u8>>, side| -> BTreeSet<u64> {
+        let hash =
+            |bytes: &Vec<u8>| balance.end_hash(&bytes[..], &parse(&bytes[..], Depth::L4), 0, side);
+        frames.iter().map(hash).collect()
+    };
+    for n in 0..50 {
+        let (client, server) = ([10, 0, 0, n], [192, 0, 2, 80]);
+        let frames = |from, to, ports: (u16, u16)| {
+            Frame::ipv4(from, to).id(7).udp(ports.0, ports.1).payload(&[1; 200]).fragments(48)
+        };
+        let asked = all(frames(client, server, (4000, 53)), Side::Inside);
+        assert_eq!(asked.len(), 1);
+        assert_eq!(all(frames(server, client, (53, 4000)), Side::Outside), asked);
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use weir_nf::TagSpec;
 use weir_port::balance::{Buckets, BucketsError};
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 27;
+pub const PROTOCOL_VERSION: u32 = 28;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -138,6 +138,8 @@ pub enum SpreadSpec {
     Flow,
     /// Who has the lease of the source's port, of what comes to the first input; of the destination's, of the rest.
     Ends,
+    /// The source's address, port and protocol, of what comes to the first input; the destination's, of the rest.
+    Client,
     /// These fields of the 5-tuple; of ends the source's and the destination's.
     Fields {
         /// Addresses.
@@ -157,9 +159,15 @@ impl SpreadSpec {
     pub fn asks_ports(self) -> bool {
         match self {
             SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Source => false,
-            SpreadSpec::Tuple | SpreadSpec::Flow | SpreadSpec::Ends => true,
+            SpreadSpec::Tuple | SpreadSpec::Flow | SpreadSpec::Ends | SpreadSpec::Client => true,
             SpreadSpec::Fields { ports, .. } => ports.0 || ports.1,
         }
+    }
+
+    /// True when an end decides, which one by the input that a packet comes to.
+    #[must_use]
+    pub fn asks_side(self) -> bool {
+        matches!(self, SpreadSpec::Ends | SpreadSpec::Client)
     }
 }
 

@@ -75,7 +75,7 @@ struct One {
     asks_load: bool,
     /// The rule looks into packets.
     by_flow: bool,
-    /// It goes by ends of packets.
+    /// It goes by one of a packet's ends.
     by_ends: bool,
     /// Scratch memory.
     waiting: Vec<usize>,
@@ -106,7 +106,7 @@ impl Balances {
         let instances = group.weights.len();
         let asks_load = group.spread == SpreadSpec::LeastLoaded;
         let by_flow = !matches!(group.spread, SpreadSpec::InTurn | SpreadSpec::LeastLoaded);
-        let by_ends = group.spread == SpreadSpec::Ends;
+        let by_ends = group.spread.asks_side();
         let waiting = vec![0; instances];
         self.all.push(One { balance, director, instances, asks_load, by_flow, by_ends, waiting });
         let place = self.all.len() - 1;
@@ -218,6 +218,7 @@ pub(crate) fn rule(group: &GroupSpec) -> Result<Rule, SpreadError> {
         SpreadSpec::Tuple => flow(FlowFields::new((true, true), (true, true), true, false)?),
         SpreadSpec::Flow => flow(FlowFields::FLOW),
         SpreadSpec::Ends => Rule::Ends,
+        SpreadSpec::Client => Rule::Client,
         SpreadSpec::Fields { addresses, ports, proto, symmetric } => {
             flow(FlowFields::new(addresses, ports, proto, symmetric)?)
         }

@@ -6,8 +6,10 @@ mod common_live;
 
 use common_crash::*;
 use common_live::*;
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 /// The services' addresses, and the second server's.
 const SERVICE: &str = "192.0.2.80";
@@ -36,13 +38,9 @@ fn servers(report: &Value) -> Vec<(String, u64, u64)> {
     all.map(|s| (text(s), s["flows"].as_u64().unwrap(), s["refused"].as_u64().unwrap())).collect()
 }
 
-#[test]
-fn connections_are_spread_over_servers_and_one_that_refuses_is_left_out() {
-    if skipped("connections_are_spread_over_servers_and_one_that_refuses_is_left_out") {
-        return;
-    }
-    let (scratch, net) = (Scratch::new("live-balancer"), Network::new());
-    let (_nginx, page) = net.web_server(&scratch);
+/// Hosts, of which the server has two addresses.
+fn cluster() -> Network {
+    let net = Network::new();
     net.server.ip("addr add 192.0.2.3/24 dev s0");
     net.server.ip("addr add fd00::3/64 dev s0 nodad");
     // Nobody answers for the services' addresses but the balancer, which does not ask for neighbours.
@@ -51,6 +49,16 @@ fn connections_are_spread_over_servers_and_one_that_refuses_is_left_out() {
     for address in [SERVICE, SERVICE6] {
         net.client.ip(&format!("neigh replace {address} lladdr {} dev c0", mac.trim()));
     }
+    net
+}
+
+#[test]
+fn connections_are_spread_over_servers_and_one_that_refuses_is_left_out() {
+    if skipped("connections_are_spread_over_servers_and_one_that_refuses_is_left_out") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("live-balancer"), cluster());
+    let (_nginx, page) = net.web_server(&scratch);
     let run = net.run_between(&scratch.policy(POLICY));
     let mut refused = 0;
     for _ in 0..60 {
@@ -80,6 +88,98 @@ fn connections_are_spread_over_servers_and_one_that_refuses_is_left_out() {
             // Which connections go where depends on the clients' ports.
             _ => assert!(*flows > 0 && *refused == 0, "{servers:?}"),
         }
+    }
+}
+
+/// Downloads by each service at the same time, and the length of each: it takes some seconds, as the server gives 20 KiB a second.
+const DOWNLOADS: usize = 100;
+const LENGTH: usize = 100_000;
+
+/// Downloads by both services; the clients.
+fn download(net: &Network, scratch: &Scratch) -> Vec<Child> {
+    let start = |(n, service): (usize, &str)| {
+        let url = format!("http://{service}/slow?n=[1-{DOWNLOADS}]");
+        let (to, most) = (scratch.file(&format!("got{n}-#1")), DOWNLOADS.to_string());
+        let mut curl = net.client.command("curl");
+        curl.args(["-sS", "--no-progress-meter", "--fail", "--max-time", "60", "--parallel"]);
+        curl.args(["--parallel-immediate", "--parallel-max", &most]);
+        curl.arg("-o").arg(to).arg(&url);
+        curl.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    [SERVICE, &format!("[{SERVICE6}]")].into_iter().enumerate().map(start).collect()
+}
+
+fn downloaded(scratch: &Scratch) -> u64 {
+    let of = |n: usize| scratch.file(&format!("got{}-{}", n % 2, 1 + n / 2)).metadata();
+    (0..2 * DOWNLOADS).filter_map(|n| of(n).ok()).map(|meta| meta.len()).sum()
+}
+
+/// All connections go to one instance; how many went.
+fn gather(socket: &Path, to: usize) -> u64 {
+    let mut order = Command::new(env!("CARGO_BIN_EXE_weir"));
+    order.args(["flow", "move", "lb", "--all", "--to", &to.to_string(), "--json"]);
+    let output = order.arg("--control").arg(socket).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "to {to}: {said}");
+    let moved: Value = serde_json::from_slice(&output.stdout).unwrap();
+    moved["moved"]["flows"].as_u64().unwrap()
+}
+
+#[test]
+fn downloads_go_on_while_connections_go_from_instance_to_instance_and_these_die() {
+    if skipped("downloads_go_on_while_connections_go_from_instance_to_instance_and_these_die") {
+        return;
+    }
+    let (scratch, net) = (Scratch::new("balancer-moves"), cluster());
+    let (_nginx, page) = net.web_server(&scratch);
+    std::fs::write(scratch.file("site").join("slow"), &page[..LENGTH]).unwrap();
+    let socket = scratch.file("control");
+    let (path, at_once) = (socket.display().to_string(), ["--restart-delay", "0"]);
+    let args =
+        ["--bind", "0=afp:m0", "--bind", "1=afp:m1", "--isolate", "each", "--control", &path];
+    let more = ["--instances", "lb=3", "--replicate", "lb=batch", "--patience", "20"];
+    // All servers listen.
+    let policy = POLICY.replace(", { address: \"192.0.2.3\", port: 81 }", "");
+    let mut run = net.run(&scratch.policy(&policy), &[&args[..], &more, &at_once].concat());
+    let (mut moved, mut rounds) = (0, 0);
+    // Again, where the machine is so slow that downloads are over before that.
+    while rounds < 9 {
+        let before = downloaded(&scratch);
+        let mut curls = download(&net, &scratch);
+        wait_until("downloads", PATIENCE, || downloaded(&scratch).abs_diff(before) > 1 << 18);
+        let is_under_way =
+            |curls: &mut [Child]| curls.iter_mut().any(|c| c.try_wait().unwrap().is_none());
+        while rounds < 9 && is_under_way(&mut curls) {
+            let to = rounds % 3 + 1;
+            moved += gather(&socket, to);
+            // Who has them all, and who divides what comes from servers.
+            let who = if rounds % 2 == 0 { format!("lb#{to}") } else { "rx:servers".to_owned() };
+            kill_process(run.workers()[&who], Signal::KILL).unwrap();
+            let again = format!("worker {who} runs again after ");
+            run.wait_for_line("the successor", |line| line.contains(&again));
+            rounds += usize::from(is_under_way(&mut curls));
+        }
+        for curl in curls {
+            let output = curl.wait_with_output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        for n in 0..2 * DOWNLOADS {
+            let got = scratch.file(&format!("got{}-{}", n % 2, 1 + n / 2));
+            assert!(std::fs::read(&got).unwrap() == page[..LENGTH], "{}", got.display());
+            std::fs::remove_file(got).unwrap();
+        }
+    }
+    net.assert_checksums();
+    for end in [&net.client, &net.server] {
+        assert_eq!(end.counter("Tcp", "EstabResets"), 0, "in {}", end.name());
+    }
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("balancer");
+    println!("{moved} connections moved");
+    assert!(moved >= 5 * DOWNLOADS as u64, "{moved} moved");
+    for (server, flows, refused) in &servers(&finished.report) {
+        assert!(*refused == 0 && (*flows > 0 || server.ends_with(":81")), "{server}: {flows}");
     }
 }
 

@@ -18,6 +18,7 @@ pub(super) fn group(group: &Group) -> GroupSpec {
         Spread::By(Key::Tuple) => SpreadSpec::Tuple,
         Spread::By(Key::Flow) => SpreadSpec::Flow,
         Spread::By(Key::Ends) => SpreadSpec::Ends,
+        Spread::By(Key::Client) => SpreadSpec::Client,
         Spread::By(Key::Fields { fields, symmetric }) => SpreadSpec::Fields {
             addresses: (fields.has(Field::IpSrc), fields.has(Field::IpDst)),
             ports: (fields.has(Field::L4Src), fields.has(Field::L4Dst)),

@@ -141,7 +141,7 @@ impl<F: FlowState> FlowTable<F> {
     }
 
     /// Takes flows out, for moving them, by going on with a walk: those of which `chosen` is true for a key
-    /// (a flow may have several). Looks at `look` numbers at most and takes `take` flows at most, so that it can
+    /// (a flow may have several; with the direction that what comes from where its first packet came from has by it). Looks at `look` numbers at most and takes `take` flows at most, so that it can
     /// be done between batches. `moved` is given each with its first key, as a record for [`FlowTable::put`]. False
     /// when the walk is at its end.
     ///
@@ -151,7 +151,7 @@ impl<F: FlowState> FlowTable<F> {
         &mut self,
         walk: &mut Walk,
         (look, take): (usize, usize),
-        mut chosen: impl FnMut(&FlowKey) -> bool,
+        mut chosen: impl FnMut(&FlowKey, Direction) -> bool,
         mut moved: impl FnMut(&FlowKey, &[u8]),
     ) -> Result<bool, SaveError> {
         let mut record = Vec::new();
@@ -162,7 +162,14 @@ impl<F: FlowState> FlowTable<F> {
             let on = next.unwrap_or(u32::MAX);
             looked += on.saturating_sub(walk.next).max(1) as usize;
             walk.next = on;
-            if let Some(flow) = flow.filter(|f| self.index.keys(*f).any(|(key, _)| chosen(key))) {
+            let mut goes = |flow: u32| {
+                let slot = self.slots.get(flow);
+                let mut keys = self.index.keys(flow);
+                slot.is_some_and(|slot| {
+                    keys.any(|(key, turned)| chosen(key, slot.start_by(turned)))
+                })
+            };
+            if let Some(flow) = flow.filter(|flow| goes(*flow)) {
                 record.clear();
                 self.write_record(flow, &mut record)?;
                 if let Some((key, _)) = self.remove(flow) {

@@ -2,7 +2,7 @@
 
 use super::state::FlowState;
 use super::table::FlowTable;
-use weir_packet::FlowKey;
+use weir_packet::{Direction, FlowKey};
 
 /// How far a walk over a table's flows has come, for what is done in pieces. Flows that begin
 /// meanwhile may be met or not.
@@ -26,6 +26,8 @@ pub struct FlowSeen<'f> {
     pub number: u32,
     /// All its keys, the first one first.
     pub keys: &'f [FlowKey],
+    /// For each key the direction that packets have by it that come from where the flow's first one came from.
+    pub starts: &'f [Direction],
     /// Packet time of its first packet, in nanoseconds since 1970.
     pub born_ns: u64,
     /// Packet time of its last packet.
@@ -42,7 +44,7 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
         show: &mut dyn FnMut(FlowSeen<'_>),
     ) -> bool {
-        let (mut left, mut keys) = (look, Vec::new());
+        let (mut left, mut keys, mut starts) = (look, Vec::new(), Vec::new());
         while left > 0 {
             let (flow, next) = self.index.next(walk.next, left);
             let on = next.unwrap_or(u32::MAX);
@@ -52,9 +54,13 @@ impl<F: FlowState> FlowTable<F> {
                 && let Some(slot) = self.slots.get(flow)
             {
                 keys.clear();
-                keys.extend(self.index.keys(flow).map(|(key, _)| *key));
+                starts.clear();
+                for (key, turned) in self.index.keys(flow) {
+                    keys.push(*key);
+                    starts.push(slot.start_by(turned));
+                }
                 let (born_ns, last_ns) = (slot.born_ns, slot.last_ns);
-                show(FlowSeen { number: flow, keys: &keys, born_ns, last_ns });
+                show(FlowSeen { number: flow, keys: &keys, starts: &starts, born_ns, last_ns });
             }
             if next.is_none() {
                 return false;

@@ -45,6 +45,13 @@ pub(super) struct Slot<F> {
     pub(super) copy: u8,
 }
 
+impl<F> Slot<F> {
+    /// Direction of what comes from where the first packet came from, by a key that is `turned` against the first one or not.
+    pub(super) fn start_by(&self, turned: bool) -> Direction {
+        if turned { self.started.reverse() } else { self.started }
+    }
+}
+
 impl<F: Default> Default for Slot<F> {
     fn default() -> Self {
         let (state, tcp) = (F::default(), Tcp::default());

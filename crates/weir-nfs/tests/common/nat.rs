@@ -76,7 +76,7 @@ impl Nat {
         let take = Take {
             look: usize::MAX,
             take: usize::MAX,
-            chosen: &mut |key| Buckets::bucket(hasher.place(key)) == bucket,
+            chosen: &mut |key, _| Buckets::bucket(hasher.place(key)) == bucket,
             to: &mut |_, record| records.push(record.to_vec()),
         };
         self.instances[from].instance().take_flows(&mut Walk::default(), take).unwrap();

@@ -48,6 +48,9 @@ impl FlowFields {
         protocol: false,
         symmetric: false,
     };
+    /// The source's address and port, and the protocol: one end of a connection.
+    pub const SOURCE_END: Self =
+        FlowFields { source_port: true, protocol: true, ..FlowFields::SOURCE };
 
     /// A choice: `addresses` and `ports` are (source, destination). `symmetric`: both directions of a flow
     /// belong together.

@@ -23,6 +23,8 @@ pub enum Key {
     Flow,
     /// The lease that a port is of: the source's, of what comes to the NF's first input, the destination's of the rest.
     Ends,
+    /// An end: the source's of what comes to the NF's first input, the destination's of the rest.
+    Client,
     /// These fields of the 5-tuple.
     Fields {
         /// The fields.
@@ -46,6 +48,7 @@ impl Key {
             Affinity::Tuple => Key::Tuple,
             Affinity::Flow => Key::Flow,
             Affinity::Ends => Key::Ends,
+            Affinity::Client => Key::Client,
             Affinity::Fields { fields, symmetric } => Key::Fields { fields, symmetric },
         }
     }
@@ -56,7 +59,7 @@ impl Key {
         match self {
             Key::Any => FieldSet::EMPTY,
             Key::Source => TAGS.or(FieldSet::of(&[Field::IpSrc])),
-            Key::Tuple | Key::Flow | Key::Ends => TAGS.or(TUPLE),
+            Key::Tuple | Key::Flow | Key::Ends | Key::Client => TAGS.or(TUPLE),
             Key::Fields { fields, .. } => fields.or(TAGS),
         }
     }
@@ -74,7 +77,7 @@ impl Key {
         match (self, wanted) {
             (_, Key::Any) => true,
             // By which end depends on the NF's input.
-            (Key::Any | Key::Ends, _) | (_, Key::Ends) => false,
+            (Key::Any | Key::Ends | Key::Client, _) | (_, Key::Ends | Key::Client) => false,
             // Who is the same by more fields is the same by fewer; the other way round too, if the fewer are the same then.
             _ => {
                 let both_ways = self.is_symmetric() || self.fields().and(ENDS).is_empty();
@@ -93,6 +96,7 @@ impl fmt::Display for Key {
             Key::Tuple => "by 5-tuple",
             Key::Flow => "by flow",
             Key::Ends => "by leases of ports",
+            Key::Client => "by the client's address and port",
             Key::Fields { fields, symmetric } => {
                 for (i, field) in fields.iter().enumerate() {
                     let name = field.name();
@@ -253,7 +257,7 @@ fn written(graph: &Graph, id: NodeId) -> FieldSet {
 /// True when instance i of one division may send all to instance i modulo n of the other.
 fn continues(before: Split, after: Split) -> bool {
     before.key == after.key
-        && before.key != Key::Ends
+        && !matches!(before.key, Key::Ends | Key::Client)
         && before.count.checked_rem(after.count) == Some(0)
 }
 

@@ -33,7 +33,7 @@ use weir_mem::{Arena, Entry};
 use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
-use weir_port::balance::{BUCKETS, Balance, Buckets};
+use weir_port::balance::{BUCKETS, Balance, Buckets, Placer};
 
 /// Migrations under way from an instance, and to it, at most.
 const MOVES: usize = 16;
@@ -57,11 +57,13 @@ pub(super) struct Holder {
     machine: Replica<Part>,
     /// Lanes in, each with its director.
     lanes: Vec<(usize, u16)>,
+    spread: SpreadSpec,
     /// Of an NF whose packets divide by one of their ends: by lane in, of which.
     sides: Option<BTreeMap<usize, Side>>,
     /// Hashes packets as directors do.
     keyer: Balance,
-    seed: u64,
+    /// The same for what is remembered of flows.
+    placer: Placer,
     /// Where buckets are when none was moved, and which are here.
     initial: Buckets,
     owned: Vec<bool>,
@@ -148,7 +150,6 @@ impl Holder {
         spec: &WorkerSpec,
         post: &mut Post,
     ) -> Option<Self> {
-        let seed = spec.seed;
         let at_once = spec.schedule.trial.migrations.map_or(MOVES, usize::from).clamp(1, MOVES);
         let count = u16::try_from(group.weights.len()).ok()?;
         // Nothing is buffered outside of the lanes.
@@ -173,7 +174,8 @@ impl Holder {
         let mut all = Vec::with_capacity(BUCKETS);
         all.extend((0..=u16::MAX).map(|bucket| u16::from(initial.at(bucket)) == me));
         let rule = crate::spread::rule(group).ok()?;
-        let sides = (group.spread == SpreadSpec::Ends).then(|| {
+        let keyer = Balance::new(rule, &group.weights, u128::from(spec.seed)).ok()?;
+        let sides = group.spread.asks_side().then(|| {
             let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
             let side =
                 |lane: usize| Some((lane, crate::spread::side(spec.lanes_in.get(lane)?.input)));
@@ -189,9 +191,10 @@ impl Holder {
             at_once,
             machine,
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
+            spread: group.spread,
             sides,
-            keyer: Balance::new(rule, &group.weights, u128::from(seed)).ok()?,
-            seed,
+            placer: keyer.placer(),
+            keyer,
             initial,
             owned: all,
             visitors: BTreeSet::new(),

@@ -136,9 +136,9 @@ pub const SUBJECTS: &[Subject] = &[
         links: "front [dst host 203.0.113.80] -> [clients] lb;  front [!(dst host 203.0.113.80)] -> [servers] lb;
             lb [lb.servers] @-> wan;  lb [lb.clients] -> wan;  lb [lb.unavailable] -> Drop;",
         nfs: &["lb"],
-        options: ALONE,
+        options: divided!("lb"),
         undisturbed: "--isolate none",
-        moves: Moves::Never,
+        moves: Moves::Flows,
     },
     Subject {
         name: "Policer",

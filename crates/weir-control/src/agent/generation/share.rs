@@ -131,9 +131,11 @@ pub(super) fn meets(next: &Setup, name: &str, spread: SpreadSpec) -> bool {
     let meets = match spread {
         // Of what need not meet nobody misses a flow, or somebody has said so; and leases go over with their flows.
         SpreadSpec::InTurn | SpreadSpec::LeastLoaded | SpreadSpec::Ends => false,
-        SpreadSpec::Source | SpreadSpec::Tuple | SpreadSpec::Flow | SpreadSpec::Fields { .. } => {
-            true
-        }
+        SpreadSpec::Source
+        | SpreadSpec::Tuple
+        | SpreadSpec::Flow
+        | SpreadSpec::Client
+        | SpreadSpec::Fields { .. } => true,
     };
     meets && !next.scales.iter().any(parts)
 }

@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashSet};
 use weir_flow::MoveId;
 use weir_nf::{Instance, Walk};
-use weir_packet::FlowHasher;
 use weir_port::balance::Buckets;
 
 /// Of fewer flows it is looked which have ended of those that were moved here one by one; of more not in the pause, unless they are so many
@@ -149,14 +148,14 @@ impl Holder {
 
     /// Shows the hashes of all keys of each flow of these µNFs, flow by flow, until the answer is false.
     fn each_flow(&self, nfs: &[&dyn Instance], mut show: impl FnMut(&[u64]) -> bool) {
-        let hasher = FlowHasher::new(u128::from(self.seed));
         let (mut goes_on, mut hashes) = (true, Vec::new());
         for nf in nfs {
             let mut walk = Walk::default();
             while goes_on
                 && nf.look_at_flows(&mut walk, LOOK, &mut |seen| {
                     hashes.clear();
-                    hashes.extend(seen.keys.iter().map(|key| hasher.place(key)));
+                    let keys = seen.keys.iter().zip(seen.starts);
+                    hashes.extend(keys.map(|(key, start)| self.placer.hash(key, *start)));
                     goes_on &= show(&hashes);
                 })
             {}

@@ -8,15 +8,14 @@ use crate::moves::Part;
 use crate::moves::look::LOOK;
 use std::collections::BTreeSet;
 use weir_nf::{FlowSeen, Instance, SaveError, Take, Walk};
-use weir_packet::FlowHasher;
-use weir_port::balance::{BUCKETS, Buckets};
+use weir_port::balance::{BUCKETS, Buckets, Placer};
 
 /// So many times as many entries as there were when all had been looked at (and buckets), at most: the rest is of flows that have ended.
 const MOST_ENDED: usize = 4;
 
 /// Flows of a µNF by bucket, each under the bucket of each of its keys. Some may have ended, so what is found is looked at again.
 pub(super) struct Sorted {
-    hasher: FlowHasher,
+    placer: Placer,
     /// By bucket: its first entry, one too high; 0 for none.
     heads: Vec<u32>,
     /// Flows' numbers, each with the next entry of its bucket.
@@ -28,10 +27,10 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
-    pub(super) fn new(seed: u64, nf: &mut dyn Instance) -> Self {
+    pub(super) fn new(placer: Placer, nf: &mut dyn Instance) -> Self {
         nf.watch_flows(true);
         Sorted {
-            hasher: FlowHasher::new(u128::from(seed)),
+            placer,
             heads: vec![0; BUCKETS],
             entries: Vec::new(),
             walk: Some(Walk::default()),
@@ -63,8 +62,8 @@ impl Sorted {
     }
 
     fn add(&mut self, seen: FlowSeen<'_>) {
-        for key in seen.keys {
-            let bucket = Buckets::bucket(self.hasher.place(key));
+        for (key, start) in seen.keys.iter().zip(seen.starts) {
+            let bucket = Buckets::bucket(self.placer.hash(key, *start));
             let Some(head) = self.heads.get_mut(usize::from(bucket)) else { continue };
             let Ok(at) = u32::try_from(self.entries.len() + 1) else { return };
             self.entries.push((seen.number, std::mem::replace(head, at)));
@@ -97,8 +96,9 @@ impl Sorted {
                 let take = Take {
                     look: 1,
                     take: 1,
-                    chosen: &mut |key| {
-                        Part::of(self.hasher.place(key)).iter().any(|part| parts.contains(part))
+                    chosen: &mut |key, start| {
+                        let of = Part::of(self.placer.hash(key, start));
+                        of.iter().any(|part| parts.contains(part))
                     },
                     to: &mut |key, record| to(key, record),
                 };

@@ -4,11 +4,11 @@ use super::gather::Gathered;
 use super::sorted::Sorted;
 use super::{Flows, Holder, Part};
 use crate::segment::Segment;
-use crate::spec::FromWorker;
+use crate::spec::{FromWorker, SpreadSpec};
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
 use weir_nf::{Instance, SaveError, Take, Walk};
-use weir_packet::{FlowHasher, FlowKey};
+use weir_packet::{Direction, FlowKey};
 
 /// Is given a flow's first key and a µNF's record of it.
 pub(super) type Taken<'t> = &'t mut dyn FnMut(&FlowKey, &[u8]);
@@ -41,7 +41,7 @@ impl Holder {
     pub(super) fn is_sorted(&mut self, segment: &mut Segment) -> bool {
         if self.sorted.is_empty() {
             let nodes = self.nodes.iter();
-            let begun = nodes.filter_map(|node| Some(Sorted::new(self.seed, segment.nf(*node)?)));
+            let begun = nodes.filter_map(|node| Some(Sorted::new(self.placer, segment.nf(*node)?)));
             self.sorted = begun.collect();
         }
         self.sorted.iter().all(Sorted::is_whole)
@@ -70,8 +70,9 @@ impl Holder {
         let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
         let mut flows = Flows::default();
         let (mut count, mut lost) = self.take_named(&keys, &mut flows, segment);
-        // Flows that were named by their keys are out already.
-        if keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_))) {
+        // Flows that were named by their keys are out already; of a client others may be there that were not.
+        let is_named = !keys.is_empty() && self.spread != SpreadSpec::Client;
+        if !is_named || parts.iter().any(|part| matches!(part, Part::Bucket(_))) {
             let (more, failed) = self.take_parts(parts, &mut flows, segment);
             (count, lost) = (count + more, lost + failed);
         }
@@ -117,7 +118,6 @@ impl Holder {
         let (mut count, mut lost) = (0, 0);
         let mut gathered = Gathered::default();
         let is_alone = self.nodes.len() == 1;
-        let hasher = FlowHasher::new(u128::from(self.seed));
         let is_sorted = !self.sorted.is_empty() && self.sorted.iter().all(Sorted::is_whole);
         for (nf, node) in (0_u16..).zip(&self.nodes) {
             let sorted = self.sorted.get(usize::from(nf)).filter(|_| is_sorted);
@@ -135,8 +135,10 @@ impl Holder {
                 Some(sorted) => sorted.take(table, parts, &mut to),
                 // An earlier life began it: what is here has begun since.
                 None => {
-                    let of = |key: &FlowKey| Part::of(hasher.place(key));
-                    let goes = |key: &FlowKey| of(key).iter().any(|part| parts.contains(part));
+                    let goes = |key: &FlowKey, start| {
+                        let of = Part::of(self.placer.hash(key, start));
+                        of.iter().any(|part| parts.contains(part))
+                    };
                     take_those(table, goes, &mut to)
                 }
             };
@@ -167,13 +169,17 @@ impl Holder {
 }
 
 /// Takes all flows out that `goes` is true for; how many could not be written down.
-fn take_those(nf: &mut dyn Instance, goes: impl Fn(&FlowKey) -> bool, to: Taken<'_>) -> u64 {
+fn take_those(
+    nf: &mut dyn Instance,
+    goes: impl Fn(&FlowKey, Direction) -> bool,
+    to: Taken<'_>,
+) -> u64 {
     let (mut walk, mut failed) = (Walk::default(), 0);
     loop {
         let take = Take {
             look: usize::MAX,
             take: usize::MAX,
-            chosen: &mut |key| goes(key),
+            chosen: &mut |key, start| goes(key, start),
             to: &mut |key, record| to(key, record),
         };
         match nf.take_flows(&mut walk, take) {

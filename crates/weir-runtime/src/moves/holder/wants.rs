@@ -11,9 +11,9 @@ use crate::spec::FromWorker;
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 use weir_flow::{MoveId, Refusal, StartError};
-use weir_nf::Walk;
-use weir_packet::{FlowHasher, FlowKey};
-use weir_port::balance::{BUCKETS, Buckets};
+use weir_nf::{FlowSeen, Walk};
+use weir_packet::FlowKey;
+use weir_port::balance::{BUCKETS, Buckets, Placer};
 
 /// Flows of one migration, about: many make all of them wait for each other, few cost a message more often (NFActor moves 500
 /// per step of its auto-scaling).
@@ -66,7 +66,7 @@ struct Found {
     table: usize,
     walk: Walk,
     pieces: Vec<Piece>,
-    /// By hash of a key: the piece that has it. Of one µNF alone none is met twice.
+    /// By hash of a key: the piece that has it. Of one µNF alone none is met twice, but where clients decide.
     places: HashMap<u64, usize>,
 }
 
@@ -77,7 +77,7 @@ impl Found {
     }
 
     /// Goes on by a step; true when there is more to look at.
-    fn go_on(&mut self, nodes: &[usize], segment: &Segment, hasher: &FlowHasher) -> bool {
+    fn go_on(&mut self, nodes: &[usize], segment: &Segment, placer: &Placer) -> bool {
         let Some(node) = nodes.get(self.table) else { return false };
         if self.left == 0 && nodes.len() == 1 {
             return false;
@@ -86,13 +86,13 @@ impl Found {
         let goes_on = segment.nf_ref(*node).is_some_and(|nf| {
             nf.look_at_flows(walk, LOOK, &mut |seen| {
                 if !seen.keys.is_empty() && chooser.takes(seen.keys) {
-                    let hashes = seen.keys.iter().map(|key| (*key, hasher.place(key)));
-                    let hashes: Vec<_> = hashes.collect();
+                    let hashes = hashed(placer, seen);
                     // What another µNF remembers of a flow that goes does not count once more.
                     let goes = hashes.iter().any(|(_, hash)| places.contains_key(hash));
                     if goes || *left > 0 {
                         *left -= u32::from(!goes);
-                        add(pieces, places, hashes, (*table, nodes.len()));
+                        let joins = nodes.len() > 1 || placer.joins_flows();
+                        add(pieces, places, hashes, (*table, nodes.len()), joins);
                     }
                 }
             })
@@ -104,12 +104,20 @@ impl Found {
     }
 }
 
-/// Adds a flow with these keys, as µNF `table` of so many has it, to the piece that has one of them already, or to the last.
+/// A flow's keys with their hashes.
+pub(super) fn hashed(placer: &Placer, seen: FlowSeen<'_>) -> Vec<(FlowKey, u64)> {
+    let keys = seen.keys.iter().zip(seen.starts);
+    keys.map(|(key, start)| (*key, placer.hash(key, *start))).collect()
+}
+
+/// Adds a flow with these keys, as µNF `table` of so many has it, to the piece that has one of them already, or to the last. `joins`:
+/// another flow may have the same.
 pub(super) fn add(
     pieces: &mut Vec<Piece>,
     places: &mut HashMap<u64, usize>,
     keys: Vec<(FlowKey, u64)>,
     (table, tables): (usize, usize),
+    joins: bool,
 ) {
     let mut known = keys.iter().filter_map(|(_, hash)| places.get(hash).copied());
     let at = match known.next() {
@@ -143,7 +151,7 @@ pub(super) fn add(
             piece.keys.push((is_another, key));
             is_another = false;
         }
-        if tables > 1 {
+        if joins {
             places.insert(hash, at);
         }
     }
@@ -271,6 +279,12 @@ impl Holder {
             return Some(Vec::new());
         }
         let what = match &order.what {
+            // Other flows of the same client go along, and have to be found.
+            Asked::Keys(_) | Asked::What(What::Flows(_) | What::Count(_))
+                if self.placer.joins_flows() && !self.is_sorted(segment) =>
+            {
+                return None;
+            }
             Asked::Keys(keys) => return Some(self.with_keys(keys, segment)),
             Asked::What(what) => what,
         };
@@ -288,9 +302,8 @@ impl Holder {
                     };
                     order.found = Some(Found::new(chooser, most));
                 }
-                let hasher = FlowHasher::new(u128::from(self.seed));
                 let found = order.found.as_mut();
-                if found.is_some_and(|found| found.go_on(&self.nodes, segment, &hasher)) {
+                if found.is_some_and(|found| found.go_on(&self.nodes, segment, &self.placer)) {
                     return None;
                 }
                 let pieces = order.found.take().map(|found| found.pieces).unwrap_or_default();

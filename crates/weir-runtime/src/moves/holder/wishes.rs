@@ -1,16 +1,16 @@
 //! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
 //! runtime's API has that for NFs, too). They go by the protocol as those do that the agent orders; it is only told that some go.
 
-use super::wants::{Asked, Ordered, Piece, Wanted, add};
+use super::wants::{Asked, Ordered, Piece, Wanted, add, hashed};
 use super::{Holder, Leave, Letter};
 use crate::moves::{Part, Post};
 use crate::segment::Segment;
-use crate::spec::FromWorker;
+use crate::spec::{FromWorker, SpreadSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 use weir_flow::{Message, Party};
 use weir_nf::{Walk, Whither};
-use weir_packet::{FlowHasher, FlowKey};
+use weir_packet::FlowKey;
 
 /// Flows that wait for those before them, at most: all that go to one instance go together.
 const WAITING: usize = 1024;
@@ -153,7 +153,9 @@ impl Holder {
 
     /// Asks who divides packets where those of another flow go.
     fn ask_where(&mut self, flow: FlowKey, other: &FlowKey, post: &mut Post) {
-        let hash = FlowHasher::new(u128::from(self.seed)).place(other);
+        let Some(hash) = self.placer.hash_of(other) else {
+            return self.stays("its packets divide by their client's end; name an instance");
+        };
         let open = &mut self.wishes.open;
         open.retain(|_, (_, since)| since.elapsed() < ANSWER);
         if let Some((flows, _)) = open.get_mut(&hash) {
@@ -183,7 +185,7 @@ impl Holder {
     }
 
     fn want(&mut self, to: u16, flow: FlowKey) {
-        if self.sides.is_some() {
+        if self.spread == SpreadSpec::Ends {
             return self.stays("its flows move with leased ports");
         }
         if to >= self.replicas || self.gone.contains(&to) {
@@ -206,9 +208,9 @@ impl Holder {
 
     /// The flows with these keys, with what all µNFs remember of them.
     pub(super) fn with_keys(&self, keys: &[FlowKey], segment: &Segment) -> Vec<Piece> {
-        let hasher = FlowHasher::new(u128::from(self.seed));
         let (mut pieces, mut places) = (Vec::new(), HashMap::new());
         let nfs: Vec<_> = self.nodes.iter().map(|node| segment.nf_ref(*node)).collect();
+        let joins = nfs.len() > 1 || self.placer.joins_flows();
         let mut done: BTreeSet<(usize, u32)> = BTreeSet::new();
         // What another µNF remembers may have more keys, and what they lead to goes along.
         let mut all: Vec<FlowKey> = keys.to_vec();
@@ -222,8 +224,8 @@ impl Holder {
                     continue;
                 }
                 nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| {
-                    let hashed = seen.keys.iter().map(|key| (*key, hasher.place(key)));
-                    add(&mut pieces, &mut places, hashed.collect(), (table, nfs.len()));
+                    let keys = hashed(&self.placer, seen);
+                    add(&mut pieces, &mut places, keys, (table, nfs.len()), joins);
                     all.extend(seen.keys.iter().filter(|other| **other != key));
                 });
             }

@@ -79,7 +79,8 @@ impl Function for Monitor {
         let mut walk = Walk::default();
         loop {
             let (look, take) = (usize::from(u16::MAX), usize::MAX);
-            let all = Take { look, take, chosen: &mut |_| true, to: &mut |_, record| each(record) };
+            let all =
+                Take { look, take, chosen: &mut |_, _| true, to: &mut |_, record| each(record) };
             if !self.0.instance().take_flows(&mut walk, all).map_err(io::Error::other)? {
                 return Ok(());
             }

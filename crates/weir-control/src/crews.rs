@@ -56,9 +56,6 @@ pub enum Unmovable {
     /// What its packets wait for cannot move.
     #[error("{1} holds packets, which cannot move with their flows")]
     Holds(String, String),
-    /// Its code is elsewhere.
-    #[error("{0} is of an outside program")]
-    Outside(String),
     /// No lane, so no marker; or one worker would have to write letters to itself.
     #[error(
         "instances of {0} share a worker, with each other or with who divides their packets; choose another --isolate"
@@ -112,7 +109,6 @@ impl Unmovable {
             | Unmovable::OtherKey(nf, _)
             | Unmovable::NoFlows(nf)
             | Unmovable::Holds(nf, _)
-            | Unmovable::Outside(nf)
             | Unmovable::Fused(nf)
             | Unmovable::Domains(nf)
             | Unmovable::Stage(nf)
@@ -285,9 +281,6 @@ fn refused(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
     let name = || crew.name.clone();
     if let Some(why) = misplaced(setup, crew) {
         return Some(why);
-    }
-    if crew.workers().any(|w| setup.workers.get(w).is_some_and(|w| w.program.is_some())) {
-        return Some(Unmovable::Outside(name()));
     }
     let first = crew.instances.first()?;
     if first.nodes.is_empty() {

@@ -1,6 +1,6 @@
 //! The µNFs linked into this program, as the plan sees them.
 
-use weir_nf::Descriptor;
+use weir_nf::{Descriptor, Registration};
 use weir_plan::{
     Access, Affinity, Around, Catalog, ConfigProblem, Effect, Field, FieldSet, NfInfo, TagInfo,
     TagKind, Touch, Work,
@@ -28,7 +28,7 @@ impl Catalog for Library {
             holds: r.descriptor.holds,
             tags: r.descriptor.tags.iter().map(|t| tag(t.name, t.kind)).collect(),
             program: None,
-            work: work(r.descriptor, r.keeps),
+            work: work(r),
         })
     }
 
@@ -112,7 +112,8 @@ const fn field_of(field: weir_nf::Field) -> Field {
 }
 
 /// The SDK's words for what a µNF does as the planner's.
-fn work(d: &Descriptor, keeps: bool) -> Work {
+fn work(r: &Registration) -> Work {
+    let d = r.descriptor;
     let touch = |touch| match touch {
         weir_nf::Touch::Nop => Touch::Nop,
         weir_nf::Touch::Read => Touch::Read,
@@ -136,7 +137,9 @@ fn work(d: &Descriptor, keeps: bool) -> Work {
         },
         affinity: affinity_of(d.affinity),
         cost_cycles: d.cost_cycles,
-        keeps,
+        keeps: r.keeps,
+        follows: r.follows,
+        timers: d.timers,
         reads: fields(d, weir_nf::Touch::Read),
         writes: fields(d, weir_nf::Touch::Write),
         scales: scales(d.affinity),

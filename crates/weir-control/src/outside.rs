@@ -231,7 +231,7 @@ fn fault(nf: &DescribedNf) -> Option<&'static str> {
 }
 
 /// An outside program's words for what its µNF does; anything missing or unknown counts as the worst.
-fn work(descriptor: &Value) -> Work {
+fn work(descriptor: &Value, follows: bool) -> Work {
     let read = |name: &str| descriptor.get(name).cloned().unwrap_or_default();
     let worst = Work::default();
     let fields: Vec<(Field, Touch)> = serde_json::from_value(read("fields")).unwrap_or_default();
@@ -252,6 +252,8 @@ fn work(descriptor: &Value) -> Work {
         },
         affinity: affinity.unwrap_or(worst.affinity),
         cost_cycles: serde_json::from_value(read("cost_cycles")).unwrap_or(worst.cost_cycles),
+        follows,
+        timers: serde_json::from_value(read("timers")).unwrap_or(worst.timers),
         reads: touched(Touch::Read),
         writes: touched(Touch::Write),
         // Who says what must meet says how packets may be divided.
@@ -278,7 +280,7 @@ impl Catalog for Extended {
             holds: nf.holds,
             tags: nf.tags.iter().map(|(name, kind)| crate::library::tag(name, *kind)).collect(),
             program: Some(program),
-            work: work(&nf.descriptor),
+            work: work(&nf.descriptor, nf.follows),
         })
     }
 
@@ -350,7 +352,7 @@ mod tests {
     #[test]
     fn what_an_outside_nf_says_of_its_affinity_counts_only_if_packets_can_be_divided_by_it() {
         let read = |affinity: Value| {
-            let work = work(&json!({ "affinity": affinity }));
+            let work = work(&json!({ "affinity": affinity }), true);
             (work.affinity, work.scales)
         };
         let fields = |fields: &[&str], symmetric: bool| {

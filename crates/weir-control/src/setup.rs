@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weir_device::DeviceSpec;
-use weir_plan::ProgramId;
+use weir_plan::{Graph, NfInfo, NodeKind, ProgramId};
 use weir_runtime::spec::{EndSpec, GroupSpec, NodeSpec, ScheduleSpec};
 
 /// A worker to run.
@@ -178,6 +178,36 @@ pub struct Sizes {
     pub ring: u32,
 }
 
+/// What is to be known of a type of NF, wherever its code is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NfKind {
+    /// It remembers something of each flow.
+    pub follows: bool,
+    /// It holds packets.
+    pub holds: bool,
+    /// It does something at times of its own.
+    pub timers: bool,
+    /// It makes packets.
+    pub creates: bool,
+}
+
+impl NfKind {
+    /// Those of a graph, by name of the type.
+    pub(crate) fn of_graph(graph: &Graph) -> BTreeMap<String, Self> {
+        let infos = graph.nodes().iter().filter_map(|node| match &node.kind {
+            NodeKind::Nf { info, .. } => Some(info),
+            _ => None,
+        });
+        let of = |info: &NfInfo| NfKind {
+            follows: info.work.follows,
+            holds: info.holds > 0,
+            timers: info.work.timers,
+            creates: info.creates > 0,
+        };
+        infos.map(|info| (info.name.clone(), of(info))).collect()
+    }
+}
+
 /// Everything that is to run.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -185,6 +215,8 @@ pub struct Setup {
     pub domains: Vec<String>,
     /// Workers. Owner words carry their index plus one.
     pub workers: Vec<WorkerSetup>,
+    /// The types of their NFs.
+    pub kinds: BTreeMap<String, NfKind>,
     /// Lanes.
     pub lanes: Vec<LaneSetup>,
     /// Number of sources.

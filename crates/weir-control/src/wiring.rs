@@ -11,7 +11,7 @@ pub use self::scaling::ScaleOptions;
 use crate::crews::Unscalable;
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
-use crate::setup::{LaneCarries, LaneSetup, Setup, WorkerSetup};
+use crate::setup::{LaneCarries, LaneSetup, NfKind, Setup, WorkerSetup};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use weir_capture::{Precision, ScanError, TimeFormat, WriteError};
@@ -400,6 +400,7 @@ pub fn wire(
     let mut setup = Setup {
         domains,
         workers,
+        kinds: NfKind::of_graph(&plan.graph),
         lanes,
         sources: source_index.len() as u16,
         arrays: graph.arrays.setups(&source_ports),

@@ -246,10 +246,9 @@ fn build(
             What::Port { first, last } => {
                 (NodeKind::Port { first: *first, last: *last }, vec![String::new()])
             }
-            What::Nf { info, config } => (
-                NodeKind::Nf { info: Box::new(info.clone()), config: config.clone() },
-                info.outputs.clone(),
-            ),
+            What::Nf { info, config } => {
+                (NodeKind::Nf { info: info.clone(), config: config.clone() }, info.outputs.clone())
+            }
             What::Vnf(vnf) => (NodeKind::Vnf(vnf.clone()), vnf.info.outputs.clone()),
             What::Drop => (NodeKind::Drop, Vec::new()),
             What::Address(_) | What::Broken => continue,

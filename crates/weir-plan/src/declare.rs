@@ -30,7 +30,7 @@ pub(crate) enum What {
         last: u16,
     },
     Nf {
-        info: NfInfo,
+        info: Box<NfInfo>,
         config: Value,
     },
     Vnf(Box<Vnf>),
@@ -254,7 +254,7 @@ impl<'a> Declared<'a> {
                 if catalog.nf(&type_name.value).is_some() {
                     faults(instance, catalog, errors);
                 }
-                What::Nf { info, config: json(instance) }
+                What::Nf { info: Box::new(info), config: json(instance) }
             }
         };
         self.declare(&instance.name, what, errors);

@@ -110,6 +110,10 @@ pub struct Work {
     pub cost_cycles: u32,
     /// True when it keeps counters or tables of its own, which its VNF's report shows.
     pub keeps: bool,
+    /// True when it remembers something of each flow.
+    pub follows: bool,
+    /// True when it does something at times of its own.
+    pub timers: bool,
     /// Which fields of a layer are read, for layers of which not all is.
     pub reads: FieldSet,
     /// Which fields of a layer are written, for layers of which not all is.
@@ -134,6 +138,8 @@ impl Default for Work {
             affinity: Affinity::Source,
             cost_cycles: 1_000,
             keeps: true,
+            follows: true,
+            timers: true,
             reads: FieldSet::EMPTY,
             writes: FieldSet::EMPTY,
             scales: false,

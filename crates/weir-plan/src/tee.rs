@@ -38,6 +38,8 @@ pub(crate) fn info() -> NfInfo {
         work: Work {
             access: Access::all(Touch::Read),
             effect: Effect::Stateful,
+            follows: false,
+            timers: false,
             ..Work::default()
         },
     }

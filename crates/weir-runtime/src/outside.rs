@@ -49,6 +49,8 @@ pub struct DescribedNf {
     pub creates: u8,
     /// How many packets it holds at most.
     pub holds: u32,
+    /// Whether it remembers something of each flow.
+    pub follows: bool,
     /// Its tags: names and kinds.
     pub tags: Vec<(String, TagKind)>,
     /// Its whole descriptor, as `weir nf show` prints it.
@@ -89,6 +91,7 @@ impl Description {
             resizes: r.descriptor.resizes,
             creates: r.descriptor.creates,
             holds: r.descriptor.holds,
+            follows: r.follows,
             tags: r.descriptor.tags.iter().map(|t| (t.name.to_owned(), t.kind)).collect(),
             descriptor: serde_json::to_value(r.descriptor).unwrap_or(Value::Null),
             schema: serde_json::to_value(r.schema()).unwrap_or(Value::Null),

@@ -2,9 +2,8 @@
 //! were divided there.
 
 use super::{Crew, Instance, Unmovable, edges_to, lanes_of};
-use crate::setup::{LaneCarries, Setup};
+use crate::setup::{LaneCarries, NfKind, Setup};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_nf::Registration;
 use weir_runtime::spec::{EndSpec, NodeSpec, TargetSpec};
 
 /// A crew as a setup has it, whether its flows can move or not.
@@ -94,7 +93,7 @@ fn crew_of(setup: &Setup, parts: &[Part], mut crossed: Option<Unmovable>) -> Opt
         entries.dedup();
         let inside: Vec<u16> = reached(setup, *worker, &entries).into_iter().collect();
         let remembers = |n: &&u16| {
-            let found = node(setup, *worker, **n).and_then(|node| registered(setup, &node.name));
+            let found = node(setup, *worker, **n).and_then(|node| kind(setup, &node.name));
             found.is_some_and(|found| found.follows)
         };
         let nodes: Vec<u16> = inside.iter().filter(remembers).copied().collect();
@@ -141,12 +140,12 @@ pub(super) fn misses(setup: &Setup, crew: &Crew) -> Option<Unmovable> {
         }
         for n in &before {
             let Some(node) = node(setup, *worker, *n) else { continue };
-            let Some(found) = registered(setup, &node.name) else { continue };
-            if found.descriptor.holds > 0 {
+            let Some(found) = kind(setup, &node.name) else { continue };
+            if found.holds {
                 return Some(Unmovable::Holds(crew.name.clone(), node.name.clone()));
             }
             let goes_on = next_in(node).any(|to| before.contains(&to));
-            if goes_on && found.descriptor.timers && found.descriptor.creates > 0 {
+            if goes_on && found.timers && found.creates {
                 return Some(Unmovable::Late(crew.name.clone(), node.name.clone()));
             }
         }
@@ -191,8 +190,7 @@ fn follower(setup: &Setup, worker: usize, nodes: &BTreeSet<u16>) -> Option<Strin
                 // All of it meets here again.
                 continue;
             }
-            // Nobody knows of a foreign one what it remembers.
-            if node.nf.is_some() && registered(setup, &node.name).is_none_or(|nf| nf.follows) {
+            if node.nf.is_some() && kind(setup, &node.name).is_none_or(|nf| nf.follows) {
                 return Some(node.name.clone());
             }
             ways.extend(next_in(node).map(|to| (w, to)));
@@ -251,10 +249,10 @@ fn named(setup: &Setup, worker: usize, nodes: &[u16]) -> Vec<String> {
 }
 
 /// What there is to know of an NF; of an instance that was named too often by another one.
-fn registered(setup: &Setup, name: &str) -> Option<&'static Registration> {
+fn kind(setup: &Setup, name: &str) -> Option<NfKind> {
     let mut nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
     let (kind, _) = nodes.find(|node| node.name == name && node.nf.is_some())?.nf.as_ref()?;
-    weir_nf::find(kind).ok()
+    setup.kinds.get(kind).copied()
 }
 
 fn instances(setup: &Setup, name: &str) -> usize {

@@ -135,6 +135,7 @@ impl DescriptorDocument {
                 affinity: if stateful { worst.affinity } else { Affinity::None },
                 cost_cycles: self.cost_cycles.unwrap_or(worst.cost_cycles),
                 keeps: stateful,
+                follows: stateful,
                 ..worst
             },
         }

@@ -16,6 +16,7 @@ fn main() {
         resizes: false,
         creates: 0,
         holds: 0,
+        follows: false,
         tags: Vec::new(),
         descriptor: serde_json::Value::Null,
         schema: serde_json::Value::Null,

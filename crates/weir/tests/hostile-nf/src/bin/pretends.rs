@@ -14,6 +14,7 @@ fn main() -> std::process::ExitCode {
         resizes: false,
         creates: 0,
         holds: 0,
+        follows: false,
         tags: Vec::new(),
         descriptor: serde_json::Value::Null,
         schema: serde_json::Value::Null,

@@ -19,7 +19,7 @@
 
 mod room;
 
-use self::room::Room;
+use self::room::{Claims, Room};
 use crate::broken;
 use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
@@ -311,73 +311,55 @@ impl ReplicaTable {
     /// that counts, so dying meanwhile, and beginning again, does no harm. Afterwards this end can write, in batches
     /// behind `committed`.
     ///
-    /// Records that lie in one place are refused but for one, before any is read: so no more is read than the memory holds,
+    /// Of records that lie in one place all but the first are refused without being read: so no more is read than the memory holds,
     /// whatever the dead one has written.
     pub fn reopen(&mut self, committed: u64, mut take: impl FnMut(u32, &[u8]) -> bool) -> Reopened {
         let mut found = Reopened::default();
-        let mut placed = self.places(committed, &mut found.refused);
-        placed.sort_unstable();
-        self.room = Room::new(self.shape.units);
-        placed.retain(|(unit, slot)| {
-            let free = self.room.claim(*unit, self.place(*slot, committed).1);
-            if !free {
-                // Whoever writes one of them next must not write over the other.
-                self.keep_only(*slot, None);
-                found.refused += 1;
+        let mut claims = Claims::new(self.shape.units);
+        let (mut record, mut free) = (Vec::new(), Vec::new());
+        for slot in self.used_slots() {
+            let (version, batch) = self.newest(slot, committed);
+            let (unit, len) = match batch {
+                0 => (0, 0),
+                _ => unpack(self.load(self.version(slot, version) + 1)),
+            };
+            // Whoever writes into one of two that lie in one place must not write over the other.
+            let is_there = claims.claim(unit, len);
+            self.keep_only(slot, is_there.then_some(version));
+            if !is_there {
+                found.refused += u64::from((unit, len) != (0, 0));
+                continue;
             }
-            free
-        });
-        placed.sort_unstable_by_key(|(_, slot)| *slot);
-        let mut record = Vec::new();
-        for (unit, slot) in placed {
-            let (_, len) = self.place(slot, committed);
             let look = self.look(slot, committed, &mut record);
             if matches!(look, Look::Record(_)) && take(slot, &record) {
                 found.taken += 1;
                 fault::step(Step::Recovering);
             } else {
                 found.refused += 1;
-                self.room.free(unit, len);
+                // Not before all are read: another one may say that it lies there as well.
+                free.push((unit, len));
                 self.keep_only(slot, None);
             }
         }
+        self.room = claims.room();
+        free.into_iter().for_each(|(unit, len)| self.room.free(unit, len));
         found
     }
 
-    /// Where the record of a slot lies that counts as of the commit of `committed`: unit, length (0: there is none).
-    fn place(&self, slot: u32, committed: u64) -> (u32, usize) {
-        match self.newest(slot, committed) {
-            (_, 0) => (0, 0),
-            (version, _) => unpack(self.load(self.version(slot, version) + 1)),
-        }
-    }
-
-    /// Where all records lie, first unit and slot; forgets every version that does not count. `refused` counts those that can lie
-    /// nowhere.
-    fn places(&self, committed: u64, refused: &mut u64) -> Vec<(u32, u32)> {
-        let mut places = Vec::new();
-        let used = (0..self.shape.map_words()).flat_map(|word| {
+    /// The slots that may have a record, in their order.
+    fn used_slots(&self) -> impl Iterator<Item = u32> + use<> {
+        let mut pages = Vec::new();
+        for word in 0..self.shape.map_words() {
             let mut bits = self.load(word);
-            let page = word as u32 * u64::BITS;
-            std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros())?;
+            while bits != 0 {
+                pages.push(word as u32 * u64::BITS + bits.trailing_zeros());
                 bits &= bits - 1;
-                Some(page + bit)
-            })
-        });
-        // A page beyond the last nobody sound has used.
-        for page in used.filter(|page| *page < self.shape.slots.div_ceil(PAGE)) {
-            for slot in page * PAGE..(page * PAGE + PAGE).min(self.shape.slots) {
-                let (unit, len) = self.place(slot, committed);
-                let fits = room::fits(unit, len, self.shape.units);
-                *refused += u64::from(!fits && (unit, len) != (0, 0));
-                self.keep_only(slot, fits.then(|| self.newest(slot, committed).0));
-                if fits {
-                    places.push((unit, slot));
-                }
             }
         }
-        places
+        let slots = self.shape.slots;
+        // A page beyond the last nobody sound has used.
+        let pages = pages.into_iter().filter(move |page| *page < slots.div_ceil(PAGE));
+        pages.flat_map(move |page| page * PAGE..(page * PAGE + PAGE).min(slots))
     }
 
     /// Forgets the versions of a slot but one.

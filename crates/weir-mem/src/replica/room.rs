@@ -77,26 +77,85 @@ impl Room {
         }
     }
 
-    /// A record of `len` bytes lies at `unit`; to be said by ascending place. What is between the one before and it is
-    /// free. False when they overlap, or it cannot be.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+}
+
+/// What lies where in a memory that is taken over: a bit for each unit.
+pub(super) struct Claims {
+    words: Vec<u64>,
+    units: u32,
+    /// None from here on.
+    end: u32,
+    used: u64,
+}
+
+impl Claims {
+    /// Of so many units. Memory is taken as they are claimed.
+    pub(super) fn new(units: u32) -> Self {
+        Claims { words: vec![0; units.div_ceil(u64::BITS) as usize], units, end: 0, used: 0 }
+    }
+
+    /// A record of `len` bytes lies at `unit`. False when another one lies there, or it cannot be.
     pub(super) fn claim(&mut self, unit: u32, len: usize) -> bool {
-        if !fits(unit, len, self.units) || unit < self.next {
+        if !fits(unit, len, self.units) {
             return false;
         }
-        while self.next < unit {
-            let gap = (unit - self.next).ilog2().min(CLASSES as u32 - 1);
-            if let Some(list) = self.free.get_mut(gap as usize) {
-                list.push(self.next);
-            }
-            self.next += 1 << gap;
+        let end = unit + (1 << class(len));
+        let mut parts = Self::parts(unit, end);
+        if parts.any(|(word, bits)| self.words.get(word).is_none_or(|word| word & bits != 0)) {
+            return false;
         }
-        let units = 1u32 << class(len);
-        self.next += units;
-        self.used += u64::from(units) * UNIT as u64;
+        for (word, bits) in Self::parts(unit, end) {
+            if let Some(word) = self.words.get_mut(word) {
+                *word |= bits;
+            }
+        }
+        self.end = self.end.max(end);
+        self.used += u64::from(end - unit) * UNIT as u64;
         true
     }
 
-    pub(super) fn used(&self) -> u64 {
-        self.used
+    /// The words that units from `at` to before `end` are in, each with their bits.
+    fn parts(mut at: u32, end: u32) -> impl Iterator<Item = (usize, u64)> {
+        std::iter::from_fn(move || {
+            let (word, from) = ((at / u64::BITS) as usize, at % u64::BITS);
+            let count = end.checked_sub(at).filter(|left| *left > 0)?.min(u64::BITS - from);
+            at += count;
+            Some((word, u64::MAX >> (u64::BITS - count) << from))
+        })
+    }
+
+    /// The first unit from `at` on that is claimed, or is not; none behind the last that is.
+    fn next(&self, at: u32, claimed: bool) -> Option<u32> {
+        let (first, last) = ((at / u64::BITS) as usize, self.end.div_ceil(u64::BITS) as usize);
+        // What is before it does not count.
+        let mut mask = u64::MAX << (at % u64::BITS);
+        for (i, word) in self.words.iter().enumerate().take(last).skip(first) {
+            let found = (if claimed { *word } else { !*word }) & mask;
+            if found != 0 {
+                return Some(i as u32 * u64::BITS + found.trailing_zeros());
+            }
+            mask = u64::MAX;
+        }
+        None
+    }
+
+    /// The room that there is beside: what is between two records is free, in parts as large as can be, and so is all behind the last.
+    pub(super) fn room(&self) -> Room {
+        let mut room = Room::new(self.units);
+        while let Some(taken) = self.next(room.next, true) {
+            while room.next < taken {
+                let gap = (taken - room.next).ilog2().min(CLASSES as u32 - 1);
+                if let Some(list) = room.free.get_mut(gap as usize) {
+                    list.push(room.next);
+                }
+                room.next += 1 << gap;
+            }
+            room.next = self.next(taken, false).unwrap_or(self.end);
+        }
+        room.used = self.used;
+        room
     }
 }

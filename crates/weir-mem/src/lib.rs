@@ -69,7 +69,7 @@ pub use origins::Origins;
 pub use owner::{Owner, Owners};
 pub use packet::Packet;
 pub use region::{Mapping, Region, RegionError};
-pub use replica::{PutError, RECORD_BYTES, Reopened, ReplicaTable};
+pub use replica::{Found, PutError, RECORD_BYTES, Reopened, ReplicaTable, ReplicaView};
 pub use ring::{Consumer, Indices, Judgement, Producer, RingInspector, RingShape};
 pub use state::{KeptState, TooLarge};
 pub use witness::{Testimony, Witness};

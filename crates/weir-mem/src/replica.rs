@@ -25,6 +25,7 @@ use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// Most bytes of a record.
 pub const RECORD_BYTES: usize = room::UNIT << (room::CLASSES - 1);
@@ -77,7 +78,7 @@ pub enum PutError {
 pub struct Reopened {
     /// Records that were taken.
     pub taken: u64,
-    /// Records that were refused: damaged, or by whoever was given them.
+    /// Records that were refused, by whoever was given them or as another one lies there.
     pub refused: u64,
 }
 
@@ -99,7 +100,65 @@ pub struct ReplicaTable {
     /// The last word: worked out once.
     last: usize,
     room: Room,
-    _backing: Option<Mapping>,
+    _backing: Option<Arc<Mapping>>,
+}
+
+/// A look at a [replica](ReplicaTable) from the process that writes it.
+pub struct ReplicaView(ReplicaTable);
+
+/// A record in a table that is taken over.
+pub struct Found<'t> {
+    table: &'t ReplicaTable,
+    slot: u32,
+    committed: u64,
+    unit: u32,
+    len: usize,
+    buffer: &'t mut Vec<u8>,
+}
+
+impl Found<'_> {
+    /// Its length, in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a record of no bytes is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its first bytes, `most` at most. They are not checked: whoever goes by them has to look at the record itself before he believes
+    /// what they say.
+    pub fn head(&mut self, most: usize) -> &[u8] {
+        let len = most.min(self.len);
+        let from = self.table.shape.first_record() + self.unit as usize * UNIT_WORDS;
+        self.buffer.clear();
+        for i in 0..len.div_ceil(WORD) {
+            self.buffer.extend(self.table.load(from + i).to_le_bytes());
+        }
+        self.buffer.truncate(len);
+        self.buffer
+    }
+
+    /// It; `None` if it is damaged.
+    pub fn record(&mut self) -> Option<&[u8]> {
+        match self.table.look(self.slot, self.committed, self.buffer) {
+            Look::Record(_) => Some(self.buffer),
+            Look::Empty | Look::Damaged => None,
+        }
+    }
+}
+
+impl ReplicaView {
+    /// As [`ReplicaTable::record`], into memory that the caller has; false when there is none.
+    pub fn read(&self, slot: u32, committed: u64, record: &mut Vec<u8>) -> bool {
+        let Self(table) = self;
+        slot < table.shape.slots
+            && table.is_used(slot / PAGE)
+            && matches!(table.look(slot, committed, record), Look::Record(_))
+    }
 }
 
 // SAFETY: only atomics behind the pointer, alive with the mapping.
@@ -124,7 +183,7 @@ impl ReplicaTable {
         }
         let (words, shape) = (mapping.base().cast(), Self::SHAPE);
         let (room, last) = (Room::new(shape.units), shape.words().saturating_sub(1));
-        Ok(ReplicaTable { words, shape, last, room, _backing: Some(mapping) })
+        Ok(ReplicaTable { words, shape, last, room, _backing: Some(Arc::new(mapping)) })
     }
 
     #[inline(always)]
@@ -307,13 +366,17 @@ impl ReplicaTable {
     }
 
     /// Takes over what a dead worker left, as of its last commit: calls `take` for each record by ascending slot, and
-    /// forgets those for which it is false, what was not committed, and what is damaged. All of that changes no record
+    /// forgets those for which it is false, and what was not committed. (What is damaged shows when it is [looked at](Found::record).) All of that changes no record
     /// that counts, so dying meanwhile, and beginning again, does no harm. Afterwards this end can write, in batches
     /// behind `committed`.
     ///
     /// Of records that lie in one place all but the first are refused without being read: so no more is read than the memory holds,
     /// whatever the dead one has written.
-    pub fn reopen(&mut self, committed: u64, mut take: impl FnMut(u32, &[u8]) -> bool) -> Reopened {
+    pub fn reopen(
+        &mut self,
+        committed: u64,
+        mut take: impl FnMut(u32, &mut Found<'_>) -> bool,
+    ) -> Reopened {
         let mut found = Reopened::default();
         let mut claims = Claims::new(self.shape.units);
         let (mut record, mut free) = (Vec::new(), Vec::new());
@@ -330,8 +393,8 @@ impl ReplicaTable {
                 found.refused += u64::from((unit, len) != (0, 0));
                 continue;
             }
-            let look = self.look(slot, committed, &mut record);
-            if matches!(look, Look::Record(_)) && take(slot, &record) {
+            let (table, buffer) = (&*self, &mut record);
+            if take(slot, &mut Found { table, slot, committed, unit, len, buffer }) {
                 found.taken += 1;
                 fault::step(Step::Recovering);
             } else {
@@ -371,6 +434,14 @@ impl ReplicaTable {
                 self.store(at + 1, 0);
             }
         }
+    }
+
+    /// Another look at it, for this process.
+    #[must_use]
+    pub fn view(&self) -> ReplicaView {
+        let (words, shape, last) = (self.words, self.shape, self.last);
+        let (room, _backing) = (Room::new(shape.units), self._backing.clone());
+        ReplicaView(ReplicaTable { words, shape, last, room, _backing })
     }
 
     /// Forgets everything, for the successor of a worker that has ended; true when there was anything.

@@ -242,7 +242,7 @@ impl<'c, N: Nf> Ctx<'c, N> {
 
     /// What is remembered under a key, if there is anything: a look only, after which the flow is as before, for replicas too.
     #[inline]
-    pub fn peek_by(&self, key: &FlowKey) -> Option<&N::Flow> {
+    pub fn peek_by(&mut self, key: &FlowKey) -> Option<&N::Flow> {
         self.flows.peek(key, self.clock.now_ns)
     }
 
@@ -285,8 +285,8 @@ impl<'c, N: Nf> Ctx<'c, N> {
     }
 
     /// Shows what is remembered of each flow. It goes through the whole table.
-    pub fn each_flow(&self, show: impl FnMut(&N::Flow)) {
-        self.flows.each(show);
+    pub fn each_flow(&mut self, show: impl FnMut(&N::Flow)) {
+        self.flows.each(self.clock.now_ns, show);
     }
 
     /// How many flows have given way to new ones since the last call ([`WhenFull::GiveWay`](crate::WhenFull::GiveWay)).

@@ -14,6 +14,7 @@ mod seen;
 mod state;
 mod table;
 mod tcp;
+mod unread;
 mod wheel;
 mod wishes;
 
@@ -26,6 +27,7 @@ pub use seen::{FlowSeen, Walk};
 pub use state::{FlowState, WhenFull};
 pub use table::FlowTable;
 pub use tcp::TcpTimes;
+pub use unread::{Records, Unreadable};
 pub use wishes::{Whither, Wish};
 
 pub(crate) use form::{Appended, Reader, read_versioned, write_len};

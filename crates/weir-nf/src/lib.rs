@@ -31,8 +31,8 @@ pub use descriptor::{
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{
-    AliasError, BatchKeys, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable, RestoreError,
-    SaveError, TcpTimes, Walk, WhenFull, Whither, Wish, read_state,
+    AliasError, BatchKeys, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable, Records,
+    RestoreError, SaveError, TcpTimes, Unreadable, Walk, WhenFull, Whither, Wish, read_state,
 };
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, Site, Take};

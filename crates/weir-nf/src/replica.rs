@@ -2,7 +2,7 @@
 
 use crate::clock::BEYOND_NS;
 use crate::ctx::Cause;
-use crate::flows::{Appended, Reader, RestoreError};
+use crate::flows::{Appended, Reader, Records, RestoreError, Unreadable};
 use crate::instance::{Instance, Running};
 use crate::nf::{Merge, Nf};
 use crate::timers::MOST_TIMERS;
@@ -58,6 +58,24 @@ pub trait Replicate {
     /// # Errors
     /// As [`Instance::restore_flows`]; nothing has changed then.
     fn recover(&mut self, piece: Piece<'_>) -> Result<(), RestoreError>;
+
+    /// Says where the records are of which [`Replicate::recover_later`] tells.
+    fn recover_from(&mut self, records: Box<dyn Records>);
+
+    /// Puts in a flow, which is not read before a packet of it comes, or [`Replicate::read_unread`] comes to it. Until all are read,
+    /// nobody but packets may look for flows. `head`: the first bytes of its record, of which there are `len`; false if that is to be
+    /// [recovered](Replicate::recover) as a whole.
+    ///
+    /// # Errors
+    /// When its keys cannot be read, or there is no room.
+    fn recover_later(&mut self, number: u32, head: &[u8], len: usize)
+    -> Result<bool, RestoreError>;
+
+    /// Reads some flows that have not been read, `most` at most; how many are left.
+    fn read_unread(&mut self, most: usize) -> usize;
+
+    /// The records of flows that could not be read since this was asked last. Their flows are given as [ended](Piece::Ended).
+    fn take_unreadable(&mut self) -> Option<Unreadable>;
 }
 
 /// What is remembered for it.
@@ -194,10 +212,29 @@ impl<N: Nf> Replicate for Running<N> {
             Piece::Time(piece) => self.read_time(piece),
             Piece::Timers(_, piece) => self.read_timers(piece),
             Piece::Shared(piece) => self.restore(piece),
-            Piece::Flow(number, piece) => {
-                self.flows.recover(number, self.clock.now_ns, piece).map(|_| ())
-            }
+            Piece::Flow(number, piece) => self.flows.recover(number, self.clock.now_ns, piece),
             Piece::NoShared | Piece::Ended(_) => Ok(()),
         }
+    }
+
+    fn recover_from(&mut self, records: Box<dyn Records>) {
+        self.flows.recover_from(records);
+    }
+
+    fn recover_later(
+        &mut self,
+        number: u32,
+        head: &[u8],
+        len: usize,
+    ) -> Result<bool, RestoreError> {
+        self.flows.recover_later(number, head, len)
+    }
+
+    fn read_unread(&mut self, most: usize) -> usize {
+        self.flows.read_unread(most, self.clock.now_ns)
+    }
+
+    fn take_unreadable(&mut self) -> Option<Unreadable> {
+        self.flows.take_unreadable()
     }
 }

@@ -10,7 +10,7 @@ use crate::gate::{self, Gate};
 use crate::keep::Keeper;
 use crate::moves::{Awaited, Listing, Moves, Order, Turn};
 use crate::pace::Pace;
-use crate::replica::{Recovered, Replicator};
+use crate::replica::{Reading, Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, WorkerSpec};
 use crate::station::{Progress, Station};
@@ -85,6 +85,8 @@ pub(crate) struct Job {
     pub(crate) replicator: Option<Replicator>,
     /// What was found in the replica, until it is told.
     pub(crate) recovered: Option<Recovered>,
+    /// Those flows of it that have not been read yet.
+    pub(crate) reading: Option<Reading>,
     /// When it was ready with that, until a batch is through.
     pub(crate) returned: Option<Instant>,
     /// What the operator should know.
@@ -94,7 +96,7 @@ pub(crate) struct Job {
     /// Which flows there are, as far as the agent has asked and that has been looked at.
     listings: VecDeque<Listing>,
     /// What the agent asked, answered; and what else it is to know.
-    answers: Vec<FromWorker>,
+    pub(crate) answers: Vec<FromWorker>,
     /// The last step had no room for packets: a device that has some must not end a rest.
     full: bool,
 }
@@ -172,6 +174,7 @@ impl Job {
             keeper: memory.map(Keeper::new),
             replicator,
             recovered: None,
+            reading: None,
             returned: None,
             warnings: Vec::new(),
             moves,
@@ -258,7 +261,8 @@ impl Job {
 
     #[inline]
     pub(crate) fn step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let looked = !self.listings.is_empty() && self.look_on();
+        let read = self.reading.is_some() && self.read_on();
+        let looked = read | (!self.listings.is_empty() && self.look_on());
         let progress = match self.moves {
             None => self.work(station),
             Some(_) => self.attend_and_work(station),
@@ -356,6 +360,11 @@ impl Job {
                 }
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn has_answers(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     /// What the agent is to be told of its orders.

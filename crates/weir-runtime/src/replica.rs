@@ -13,13 +13,13 @@ use self::shelf::Shelf;
 use crate::handover::{self, Handed};
 use crate::job::Job;
 use crate::segment::{More, Segment};
-use crate::spec::ReplicateSpec;
+use crate::spec::{FromWorker, ReplicateSpec};
 use crate::station::Station;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use weir_mem::fault::{self, Step};
-use weir_mem::{PutError, ReplicaTable, Seq};
-use weir_nf::{MOST_SHARED, Piece, RestoreError, TIMER_PIECES};
+use weir_mem::{PutError, ReplicaTable, ReplicaView, Seq};
+use weir_nf::{MOST_SHARED, Piece, Records, RestoreError, TIMER_PIECES, Unreadable};
 
 /// Slots of a µNF: its time, its shared state, its timers, its sources; and behind them its flows'.
 const TIME: u32 = 0;
@@ -74,6 +74,8 @@ pub(crate) struct Recovered {
     pub(crate) refused: u64,
     /// How long it took.
     pub(crate) took: Duration,
+    /// Of some flows only the keys were looked at.
+    pub(crate) is_unread: bool,
     /// Nodes whose shared state was there.
     pub(crate) shared: Vec<usize>,
     /// What migrations of flows go on from.
@@ -81,6 +83,46 @@ pub(crate) struct Recovered {
     /// What the operator should know.
     pub(crate) warnings: Vec<String>,
 }
+
+/// So much of a flow's record is looked at first: its times, and three keys.
+const HEAD: usize = 192;
+
+/// What a µNF's slot of this kind has, which is not that of its sources.
+fn piece(kind: u32, record: &[u8]) -> Piece<'_> {
+    match kind {
+        TIME => Piece::Time(record),
+        SHARED => Piece::Shared(record),
+        TIMERS..SOURCES => Piece::Timers(kind - TIMERS, record),
+        flow => Piece::Flow(flow.saturating_sub(OWN), record),
+    }
+}
+
+/// The records of a µNF's flows as a predecessor has left them. None is written before its flow has been read.
+struct FlowRecords {
+    view: ReplicaView,
+    /// The slot of flow 0.
+    first: u32,
+    committed: u64,
+}
+
+impl Records for FlowRecords {
+    fn read(&self, number: u32, record: &mut Vec<u8>) -> bool {
+        let slot = self.first.checked_add(number);
+        slot.is_some_and(|slot| self.view.read(slot, self.committed, record))
+    }
+}
+
+/// Flows of a predecessor that have not been read yet ([`weir_nf::Replicate::recover_later`]).
+#[derive(Default)]
+pub(crate) struct Reading {
+    took: Duration,
+    refused: u64,
+    /// What is told when all are read, and when packets came again.
+    tells: Option<(Recovered, Instant)>,
+}
+
+/// Records that are read between two steps, at most: as long as a batch takes.
+const READ_AT_ONCE: usize = 64;
 
 /// Writes what has changed.
 pub(crate) struct Replicator {
@@ -138,14 +180,21 @@ impl Replicator {
         let mut all = Recovered::default();
         let (mut why, parts, shelf) = (None, &self.parts, &mut self.shelf);
         let fragments = &self.fragments;
-        let found = self.table.reopen(committed, |slot, record| {
+        for part in parts {
+            if let Some(nf) = segment.nf(part.node) {
+                let (view, first) = (self.table.view(), part.first + OWN);
+                nf.recover_from(Box::new(FlowRecords { view, first, committed }));
+            }
+        }
+        let found = self.table.reopen(committed, |slot, found| {
             if slot < shelf::SLOTS {
-                return shelf.read(slot, record);
+                return found.record().is_some_and(|record| shelf.read(slot, record));
             }
             let own = fragments.iter().enumerate().find(|(_, own)| own.contains(&slot));
             if let Some((at, own)) = own {
                 let place = slot.wrapping_sub(own.start);
-                let table = segment.fragment_tables().nth(at).zip(record.as_array());
+                let record = found.record().and_then(<[u8]>::as_array);
+                let table = segment.fragment_tables().nth(at).zip(record);
                 return table.is_some_and(|(table, record)| table.restore_at(place, record));
             }
             let at = parts.partition_point(|part| part.first <= slot);
@@ -155,18 +204,29 @@ impl Replicator {
             };
             let Some(node) = segment.nodes.get_mut(part.node) else { return false };
             let Some(nf) = &mut node.nf else { return false };
-            let piece = match slot - part.first {
-                TIME => Piece::Time(record),
-                SHARED => Piece::Shared(record),
-                SOURCES => return node.more.as_mut().is_some_and(|more| more.read(record)),
-                timers @ TIMERS..SOURCES => Piece::Timers(timers - TIMERS, record),
-                flow => Piece::Flow(flow - OWN, record),
+            let kind = slot - part.first;
+            let later = match kind.checked_sub(OWN) {
+                Some(flow) => {
+                    let len = found.len();
+                    nf.recover_later(flow, found.head(HEAD), len)
+                }
+                None => Ok(false),
             };
-            match nf.recover(piece) {
+            let taken = match later {
+                Ok(false) => match found.record() {
+                    None => return false,
+                    Some(record) if kind == SOURCES => {
+                        return node.more.as_mut().is_some_and(|more| more.read(record));
+                    }
+                    Some(record) => nf.recover(piece(kind, record)),
+                },
+                later => later.map(drop),
+            };
+            match taken {
                 Ok(()) => {
-                    match piece {
-                        Piece::Flow(..) => all.flows += 1,
-                        Piece::Shared(_) => all.shared.push(part.node),
+                    match kind {
+                        SHARED => all.shared.push(part.node),
+                        OWN.. => all.flows += 1,
                         _ => {}
                     }
                     true
@@ -178,14 +238,12 @@ impl Replicator {
             }
         });
         segment.fragment_tables().for_each(|table| table.end_restore());
+        all.is_unread = segment.read_unread(0) > 0;
         all.kept = self.shelf.found();
         (all.refused, all.took) = (found.refused, start.elapsed());
         if found.refused > 0 {
             let why = why.unwrap_or_else(|| "they are damaged".to_owned());
-            all.warnings.push(format!(
-                "{} records of the replica are refused, and what they say is lost: {why}",
-                found.refused
-            ));
+            all.warnings.push(lost(found.refused, &why));
         }
         all
     }
@@ -286,6 +344,23 @@ impl Replicator {
     }
 }
 
+impl Recovered {
+    /// What the agent is told: with what was read later, how long that took, and how long after it was ready it was over.
+    fn told(self, refused: u64, took: Duration, after: Duration) -> FromWorker {
+        let micros = |time: Duration| time.as_micros() as u64;
+        FromWorker::Recovered {
+            flows: self.flows.saturating_sub(refused),
+            refused: self.refused + refused,
+            micros: micros(self.took + took),
+            after: micros(after),
+        }
+    }
+}
+
+fn lost(records: u64, why: &str) -> String {
+    format!("{records} records of the replica are refused, and what they say is lost: {why}")
+}
+
 impl More {
     /// Writes it down over what was written before; false when it is the same.
     fn write_if_changed(&self, before: &mut Vec<u8>) -> bool {
@@ -350,11 +425,53 @@ impl Job {
                 }
                 self.segment.restore_datagrams(&datagrams);
             }
+            self.reading = found.is_unread.then(Reading::default);
             self.recovered = Some(found).filter(|_| committed > 0 && has_nfs);
         }
         if let Some(keeper) = &mut self.keeper {
             self.warnings.append(&mut keeper.restore(&mut self.segment, &has));
         }
+    }
+
+    /// It is ready: tells what it has got back, or will when all is read.
+    pub(crate) fn tell_recovered(&mut self) {
+        let Some(found) = self.recovered.take() else { return };
+        let now = Instant::now();
+        self.returned = Some(now);
+        match &mut self.reading {
+            Some(reading) => reading.tells = Some((found, now)),
+            None => self.answers.push(found.told(0, Duration::ZERO, Duration::ZERO)),
+        }
+    }
+
+    /// Reads some flows that have not been read; false when there are none.
+    #[cold]
+    pub(crate) fn read_on(&mut self) -> bool {
+        self.read_some(READ_AT_ONCE)
+    }
+
+    /// Reads all of them: who is to look at flows has to find them.
+    pub(crate) fn read_rest(&mut self) {
+        while self.read_some(usize::MAX) {}
+    }
+
+    fn read_some(&mut self, most: usize) -> bool {
+        let Some(mut reading) = self.reading.take() else { return false };
+        let begun = Instant::now();
+        fault::step(Step::Recovering);
+        let left = self.segment.read_unread(most);
+        for (name, Unreadable { records, why }) in self.segment.unreadable() {
+            reading.refused += records;
+            let text = lost(records, &refusal(&name, &why));
+            self.answers.push(FromWorker::Warning(text));
+        }
+        reading.took += begun.elapsed();
+        if left > 0 {
+            self.reading = Some(reading);
+        } else if let Some((found, ready)) = reading.tells {
+            self.answers.push(found.told(reading.refused, reading.took, ready.elapsed()));
+        }
+        true
     }
 
     /// Writes down for a successor what the last packets have changed: to be called before they are published.

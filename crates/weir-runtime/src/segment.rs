@@ -12,7 +12,7 @@ use crate::takes::Takes;
 use std::time::Instant;
 use weir_filter::CompileError;
 use weir_mem::{Arena, Seq};
-use weir_nf::{BuildError, Instance, Outcome, Site, TagError};
+use weir_nf::{BuildError, Instance, Outcome, Site, TagError, Unreadable};
 use weir_packet::{BATCH, DropReason, FragmentTable, Packet, Verdict};
 use weir_port::Egress;
 use weir_port::balance::FlowDirector;
@@ -485,6 +485,19 @@ impl Segment {
     /// The same, to look at.
     pub(crate) fn nf_ref(&self, node: usize) -> Option<&dyn Instance> {
         self.nodes.get(node)?.nf.as_deref()
+    }
+
+    /// Reads flows that have not been read, `most` of each µNF at most; how many are left.
+    pub(crate) fn read_unread(&mut self, most: usize) -> usize {
+        let nfs = self.nodes.iter_mut().filter_map(|node| node.nf.as_mut());
+        nfs.map(|nf| nf.read_unread(most)).sum()
+    }
+
+    /// Those that could not be read since this was asked last, by µNF.
+    pub(crate) fn unreadable(&mut self) -> Vec<(String, Unreadable)> {
+        let nodes = self.nodes.iter_mut();
+        let of = |node: &mut Node| Some((node.name.clone(), node.nf.as_mut()?.take_unreadable()?));
+        nodes.filter_map(of).collect()
     }
 
     /// What each node has to report, as JSON; `null` for a port.

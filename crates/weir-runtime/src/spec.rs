@@ -470,8 +470,10 @@ pub enum FromWorker {
         flows: u64,
         /// Records that were refused.
         refused: u64,
-        /// How long it took.
+        /// How long reading it took, in microseconds.
         micros: u64,
+        /// How long after it was ready the last of it was read: packets came meanwhile.
+        after: u64,
     },
     /// Its first batch is through since it has got that back.
     FirstOut {

@@ -7,7 +7,6 @@ use crate::idle::{Idle, Look, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
 use crate::moves::{Awaited, Order, Turn};
-use crate::replica::Recovered;
 use crate::sandbox::{self, SandboxError};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{FromWorker, WorkerSpec, command};
@@ -15,7 +14,7 @@ use crate::station::{AttachError, PauseError, Progress, Station, StoodBy};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use weir_device::DeviceError;
 use weir_mem::fault::{self, Step};
 use weir_nf::CopyProgress;
@@ -176,11 +175,7 @@ struct Worker<'a> {
 impl Worker<'_> {
     /// Tells what there was to tell of the beginning, and begins.
     fn begin(&mut self) -> Result<(), WorkerError> {
-        if let Some(Recovered { flows, refused, took, .. }) = self.job.recovered.take() {
-            let micros = took.as_micros() as u64;
-            self.job.returned = Some(Instant::now());
-            link::send(self.agent, &FromWorker::Recovered { flows, refused, micros }, &[])?;
-        }
+        self.job.tell_recovered();
         for warning in std::mem::take(&mut self.job.warnings) {
             link::send(self.agent, &FromWorker::Warning(warning), &[])?;
         }
@@ -193,7 +188,7 @@ impl Worker<'_> {
         let mut steps = 0u32;
         loop {
             // One load of a line that is seldom written: a command must not wait for 64 long batches.
-            if steps.is_multiple_of(STEPS) || self.station.has_command() {
+            if steps.is_multiple_of(STEPS) || self.station.has_command() || self.job.has_answers() {
                 self.obey()?;
                 self.tell_notices()?;
             }
@@ -251,6 +246,7 @@ impl Worker<'_> {
 
     /// All input has ended: tells what there is to tell of it.
     fn tell_end(&mut self) -> Result<(), WorkerError> {
+        self.job.read_rest();
         self.job.keep();
         self.tell_notices()?;
         let warnings = std::mem::take(&mut self.job.warnings);
@@ -338,6 +334,7 @@ impl Worker<'_> {
                     continue;
                 }
                 command::ORDER => {
+                    self.job.read_rest();
                     let (order, _): (Order, _) = link::receive(self.agent)?;
                     if let Order::EndPrecopy = order {
                         self.idle.has_guest(false);
@@ -365,6 +362,7 @@ impl Worker<'_> {
                 }
                 command::HAND_OVER => {
                     fault::step(Step::HandingOver);
+                    self.job.read_rest();
                     let handing = self.job.hand_over(&mut self.station);
                     self.station.settle();
                     let reports = FromWorker::Report(self.job.segment.reports());

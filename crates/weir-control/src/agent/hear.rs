@@ -116,8 +116,9 @@ impl Agent {
                 return Err(AgentError::Worker { worker, why: shortened(why) });
             }
             FromWorker::Warning(text) => self.heard_warning(w, text),
-            FromWorker::Recovered { flows, refused, micros } => {
+            FromWorker::Recovered { flows, refused, micros, after } => {
                 let away_us = worker.was_away.map_or(0, |away| away.as_micros() as u64);
+                let away_us = away_us.saturating_add(after);
                 let (times, reading_us) = (1, micros);
                 let recovered =
                     Recovered { times, flows, refused, reading_us, away_us, ..Default::default() };

@@ -47,8 +47,10 @@ proptest! {
         for (batches, last, cut) in lives {
             let mut table = end();
             let mut taken = BTreeMap::new();
-            let found = table.reopen(committed, |slot, record| {
-                taken.insert(slot, record.to_vec());
+            let found = table.reopen(committed, |slot, found| {
+                let record = found.record().unwrap().to_vec();
+                assert_eq!((found.len(), found.head(20).to_vec()), (record.len(), record[..20.min(record.len())].to_vec()));
+                taken.insert(slot, record);
                 true
             });
             prop_assert_eq!(&taken, &model);
@@ -83,10 +85,15 @@ proptest! {
         }
         let mut successor = end();
         let mut taken = BTreeMap::new();
-        let found = successor.reopen(committed, |slot, record| {
+        let found = successor.reopen(committed, |slot, found| {
+            let Some(record) = found.record() else { return false };
             taken.insert(slot, record.to_vec());
             slot % 3 > 0
         });
+        let (view, mut record) = (successor.view(), Vec::new());
+        for (slot, taken) in taken.iter().filter(|(slot, _)| **slot % 3 > 0) {
+            prop_assert!(view.read(*slot, committed, &mut record) && record == *taken);
+        }
         prop_assert_eq!(found.taken as usize, taken.keys().filter(|s| *s % 3 > 0).count());
         prop_assert!(all(&successor, committed).keys().all(|slot| slot % 3 > 0), "refused is gone");
         // From here on it is a table like any other.
@@ -129,7 +136,7 @@ fn a_table_that_is_forgotten_has_nothing_and_what_stood_there_does_not_come_back
     worker.put(70, b"seventy", 1).unwrap();
     assert!(agent.forget());
     let mut successor = ReplicaTable::attach(&region).unwrap();
-    assert_eq!(successor.reopen(1, |_, _| true), Reopened::default());
+    assert_eq!(successor.reopen(1, |_, found| found.record().is_some()), Reopened::default());
     successor.put(6, b"six", 2).unwrap();
     assert_eq!((successor.record(5, 2), successor.record(6, 2)), (None, Some(b"six".to_vec())));
     assert_eq!(successor.record(6, 1), None, "not committed");
@@ -151,7 +158,7 @@ fn however_often_a_table_is_taken_over_its_records_find_the_room_that_they_had()
     let end = heap(Shape { slots: 200, units: 200 * 4 * 2 + 64 });
     for life in 0..40u64 {
         let mut table = end();
-        let found = table.reopen(2 * life, |_, _| true);
+        let found = table.reopen(2 * life, |_, found| found.record().is_some());
         assert_eq!(found, Reopened { taken: if life == 0 { 0 } else { 200 }, refused: 0 });
         for batch in [2 * life + 1, 2 * life + 2] {
             for slot in 0..200 {
@@ -175,9 +182,9 @@ fn of_records_that_lie_in_one_place_one_is_read_and_the_others_are_refused() {
         table.store(table.version(slot, version) + 1, place);
     }
     let (mut successor, mut read) = (end(), 0);
-    let found = successor.reopen(1, |_, _| {
+    let found = successor.reopen(1, |_, found| {
         read += 1;
-        true
+        found.record().is_some()
     });
     assert!(read <= 1, "{read} records were read in one place");
     assert_eq!(found.taken + found.refused, 100);

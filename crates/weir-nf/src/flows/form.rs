@@ -82,6 +82,7 @@ impl<F: FlowState> FlowTable<F> {
     /// # Errors
     /// When a state has no serialised form; `out` is then as it was.
     pub fn save(&self, out: &mut Vec<u8>) -> Result<(), SaveError> {
+        debug_assert_eq!(self.unread(), 0, "some would be left out");
         let start = out.len();
         write_versions::<F>(out);
         self.save_fragments(out);
@@ -106,6 +107,7 @@ impl<F: FlowState> FlowTable<F> {
     /// When it cannot be read, a flow is twice in it, or there is no room. All flows are as before then;
     /// fragments may have been added.
     pub fn restore(&mut self, now_ns: u64, saved: &[u8]) -> Result<usize, RestoreError> {
+        self.read_rest(now_ns);
         let mut from = Reader(saved);
         let (mut merge, doubled) = (Merge::default(), self.doubled);
         let result = self.read_all(now_ns, &mut from, &mut merge);
@@ -155,6 +157,7 @@ impl<F: FlowState> FlowTable<F> {
         mut moved: impl FnMut(&FlowKey, &[u8]),
     ) -> Result<bool, SaveError> {
         let mut record = Vec::new();
+        debug_assert_eq!(self.unread(), 0, "some would be left out");
         let (mut looked, mut taken) = (0, 0);
         while looked < look && taken < take {
             let (flow, next) = self.index.next(walk.next, look - looked);
@@ -191,6 +194,7 @@ impl<F: FlowState> FlowTable<F> {
     /// # Errors
     /// When its state has no serialised form; it stays then.
     pub fn take_one(&mut self, key: &FlowKey, out: &mut Vec<u8>) -> Result<bool, SaveError> {
+        debug_assert_eq!(self.unread(), 0, "it may not have been read");
         let Some((flow, _)) = self.index.find(key, self.index.hash(key)) else { return Ok(false) };
         let start = out.len();
         if let Err(e) = self.write_record(flow, out) {
@@ -207,11 +211,11 @@ impl<F: FlowState> FlowTable<F> {
     /// # Errors
     /// As [`FlowTable::restore`]; nothing has changed then.
     pub fn put(&mut self, now_ns: u64, record: &[u8]) -> Result<FlowKey, RestoreError> {
+        self.read_rest(now_ns);
         self.put_as(None, now_ns, record)
     }
 
-    /// The same from a replica: with this number, if one is given, which must be higher than any that a flow has had in this
-    /// table.
+    /// The same from a replica: with this number, if one is given, which is kept for it.
     ///
     /// # Errors
     /// As [`FlowTable::put`].
@@ -364,15 +368,7 @@ impl<F: FlowState> FlowTable<F> {
         let idle_s = u16::from_le_bytes(*from.array()?);
         let (born_ns, last_ns) = (from.u64()?, from.u64()?);
         let keys = from.u32()?;
-        let key = |from: &mut Reader<'_>| {
-            let key = FlowKey::from_bytes(from.array()?);
-            let key = key.ok_or(RestoreError::Damaged("a flow's key is none"))?;
-            match from.array()? {
-                [turned @ (0 | 1)] => Ok((key, *turned == 1)),
-                _ => Err(RestoreError::Damaged("a key's direction is none")),
-            }
-        };
-        let first = match (keys, key(from)?) {
+        let first = match (keys, read_key(from)?) {
             (1.., (first, false)) => first,
             _ => return Err(RestoreError::Damaged("a flow has no first key")),
         };
@@ -381,7 +377,7 @@ impl<F: FlowState> FlowTable<F> {
         }
         let mut others = Vec::new();
         for _ in 1..keys {
-            others.push(key(from)?);
+            others.push(read_key(from)?);
         }
         let len = from.u32()?;
         let bytes = from.bytes(len as usize)?;
@@ -478,6 +474,16 @@ pub(super) fn write_versions<F: FlowState>(out: &mut Vec<u8>) {
 
 pub(super) fn read_tcp([bits]: [u8; 1]) -> Result<Tcp, RestoreError> {
     Tcp::from_bits(bits).ok_or(RestoreError::Damaged("a connection's state is none"))
+}
+
+/// A key, and whether it is turned.
+pub(super) fn read_key(from: &mut Reader<'_>) -> Result<(FlowKey, bool), RestoreError> {
+    let key = FlowKey::from_bytes(from.array()?);
+    let key = key.ok_or(RestoreError::Damaged("a flow's key is none"))?;
+    match from.array()? {
+        [turned @ (0 | 1)] => Ok((key, *turned == 1)),
+        _ => Err(RestoreError::Damaged("a key's direction is none")),
+    }
 }
 
 /// The version of the states that follow.

@@ -7,6 +7,8 @@ use weir_packet::{FlowHasher, FlowKey};
 
 /// No key, or no flow.
 const NONE: u32 = u32::MAX;
+/// Stands where a number is kept for a flow that is to come: none has it.
+const RESERVED: u32 = NONE - 1;
 /// In a key's flow number: packets in its upward direction go downward in the flow.
 const TURNED: u32 = 1 << 31;
 /// Most flows, so that a number has room for [`TURNED`] beside it.
@@ -175,13 +177,15 @@ impl FlowIndex {
             }
         };
         self.settle(flow, key, hash);
+        self.len += 1;
         Some(flow)
     }
 
-    /// The same with this number, which must be higher than any that a flow has had here; those in between are free.
-    pub(super) fn insert_at(&mut self, flow: u32, key: FlowKey, hash: u32) -> Option<u32> {
+    /// Keeps a number for a flow that is to come, which must be higher than any that a flow has had here; those in between are free. False
+    /// when there are as many flows as may be, or it is not.
+    pub(super) fn reserve(&mut self, flow: u32) -> bool {
         if self.len >= self.capacity || flow < self.made_homes || flow >= self.capacity {
-            return None;
+            return false;
         }
         for free in self.made_homes..flow {
             if let Some(home) = self.homes.reach(free) {
@@ -189,17 +193,37 @@ impl FlowIndex {
                 self.free_home = free;
             }
         }
+        if let Some(home) = self.homes.reach(flow) {
+            *home = Home { first: NONE, next_free: RESERVED };
+        }
         self.made_homes = flow + 1;
-        self.settle(flow, key, hash);
-        Some(flow)
+        self.len += 1;
+        true
+    }
+
+    /// The flow that a number is kept for has come, with this first key, which leads to none yet. False when none is kept.
+    pub(super) fn insert_reserved(&mut self, flow: u32, key: FlowKey, hash: u32) -> bool {
+        let is_kept = self.homes.get(flow).is_some_and(|home| home.next_free == RESERVED);
+        if is_kept {
+            self.settle(flow, key, hash);
+        }
+        is_kept
+    }
+
+    /// The flow that a number is kept for does not come; nothing if none is kept.
+    pub(super) fn release(&mut self, flow: u32) {
+        if let Some(home) = self.homes.get_mut(flow).filter(|home| home.next_free == RESERVED) {
+            *home = Home { first: NONE, next_free: self.free_home };
+            self.free_home = flow;
+            self.len -= 1;
+        }
     }
 
     fn settle(&mut self, flow: u32, key: FlowKey, hash: u32) {
-        let node = self.chain(key, hash, flow);
+        let first = self.chain(key, hash, flow);
         if let Some(home) = self.homes.reach(flow) {
-            home.first = node;
+            *home = Home { first, next_free: NONE };
         }
-        self.len += 1;
     }
 
     /// Lets a second key lead to a flow. `turned`: packets of the key's upward direction go downward in the flow.

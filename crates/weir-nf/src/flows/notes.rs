@@ -4,7 +4,6 @@ use super::form::RestoreError;
 use super::precopy::Copying;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
-use weir_packet::FlowKey;
 
 /// The lists of these flows: each once, however many of a batch's packets are its.
 #[derive(Default)]
@@ -122,12 +121,10 @@ impl<F: FlowState> FlowTable<F> {
     ///
     /// # Errors
     /// As [`FlowTable::put`]; nothing has changed then.
-    pub fn recover(
-        &mut self,
-        number: u32,
-        now_ns: u64,
-        record: &[u8],
-    ) -> Result<FlowKey, RestoreError> {
-        self.put_as(Some(number), now_ns, record)
+    pub fn recover(&mut self, number: u32, now_ns: u64, record: &[u8]) -> Result<(), RestoreError> {
+        if !self.index.reserve(number) {
+            return Err(RestoreError::Full(self.index.capacity()));
+        }
+        self.read_reserved(number, now_ns, record)
     }
 }

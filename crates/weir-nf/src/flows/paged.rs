@@ -1,45 +1,58 @@
 //! An array that grows without ever being copied.
 
 /// Elements per page: growing by one costs as much as making a page.
-const PAGE: u32 = 1 << 9;
+const PAGE: u32 = 1 << 6;
 
 /// Elements by number, in pages: a plain vector would be copied whole whenever it doubles, which at
-/// millions of flows is a pause, and needs thrice the memory for that moment.
+/// millions of flows is a pause, and needs thrice the memory for that moment. Pages are made as they are used, in any order.
 pub(crate) struct Paged<T> {
-    pages: Vec<Box<[T; PAGE as usize]>>,
+    pages: Vec<Option<Box<[T; PAGE as usize]>>>,
+    made: usize,
 }
 
 impl<T> Default for Paged<T> {
     fn default() -> Self {
-        Paged { pages: Vec::new() }
+        Paged { pages: Vec::new(), made: 0 }
     }
 }
 
 impl<T: Default> Paged<T> {
     #[inline]
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
-        self.pages.get((at / PAGE) as usize)?.get((at % PAGE) as usize)
+        self.pages.get((at / PAGE) as usize)?.as_ref()?.get((at % PAGE) as usize)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
-        self.pages.get_mut((at / PAGE) as usize)?.get_mut((at % PAGE) as usize)
+        self.pages.get_mut((at / PAGE) as usize)?.as_mut()?.get_mut((at % PAGE) as usize)
     }
 
-    /// The element `at`, which is made when there is none; those before it too.
+    /// The element `at`, which is made when there is none; and so are those of the same page.
     #[inline]
     pub(crate) fn reach(&mut self, at: u32) -> Option<&mut T> {
-        while self.pages.len() <= (at / PAGE) as usize {
-            let page: Box<[T]> = (0..PAGE).map(|_| T::default()).collect();
-            // It has just so many.
-            self.pages.push(page.try_into().ok()?);
+        let page = (at / PAGE) as usize;
+        if self.pages.get(page).is_none_or(Option::is_none) {
+            self.make(page);
         }
         self.get_mut(at)
     }
 
+    #[cold]
+    fn make(&mut self, page: usize) {
+        if self.pages.len() <= page {
+            self.pages.resize_with(page + 1, || None);
+        }
+        let made: Box<[T]> = (0..PAGE).map(|_| T::default()).collect();
+        if let Some(place) = self.pages.get_mut(page) {
+            // It has just so many.
+            *place = made.try_into().ok();
+            self.made += 1;
+        }
+    }
+
     /// Memory taken, in bytes, without what elements point to.
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.len() * PAGE as usize * size_of::<T>()
-            + self.pages.capacity() * size_of::<Box<[T; PAGE as usize]>>()
+        self.made * PAGE as usize * size_of::<T>()
+            + self.pages.capacity() * size_of::<Option<Box<[T; PAGE as usize]>>>()
     }
 }

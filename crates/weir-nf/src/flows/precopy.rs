@@ -94,6 +94,7 @@ impl<F: FlowState> FlowTable<F> {
     /// From now on the table is being copied, from its beginning: [`FlowTable::precopy`]. `id` is of no other copy that who
     /// takes it may be given.
     pub fn begin_precopy(&mut self, id: u64) {
+        debug_assert_eq!(self.unread(), 0, "some would be left out");
         self.end_precopy();
         let (changed, ended) = (VecDeque::new(), Vec::new());
         self.notes.copying = Some(Copying { id: (id, 0), upto: 0, changed, ended });

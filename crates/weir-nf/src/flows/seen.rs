@@ -44,6 +44,7 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
         show: &mut dyn FnMut(FlowSeen<'_>),
     ) -> bool {
+        debug_assert_eq!(self.unread(), 0, "some would be left out");
         let (mut left, mut keys, mut starts) = (look, Vec::new(), Vec::new());
         while left > 0 {
             let (flow, next) = self.index.next(walk.next, left);
@@ -75,7 +76,8 @@ impl<F: FlowState> FlowTable<F> {
     }
 
     /// Shows the state of each flow.
-    pub fn each(&self, mut show: impl FnMut(&F)) {
+    pub fn each(&mut self, now_ns: u64, mut show: impl FnMut(&F)) {
+        self.read_rest(now_ns);
         let mut from = Some(0);
         while let Some(at) = from {
             let (flow, next) = self.index.next(at, usize::MAX);

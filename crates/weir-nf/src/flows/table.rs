@@ -7,6 +7,7 @@ use super::paged::Paged;
 use super::precopy::Copied;
 use super::state::{FlowState, WhenFull};
 use super::tcp::{Tcp, TcpTimes};
+use super::unread::{Unread, Unreadable};
 use super::wheel::Wheel;
 use super::wishes::Wish;
 use crate::ctx::FlowOf;
@@ -121,6 +122,9 @@ pub struct FlowTable<F> {
     pub(super) moved: u64,
     /// Where some are to be.
     pub(super) wishes: Vec<Wish>,
+    /// Those of a replica that have not been read yet.
+    pub(super) unread: Option<Box<Unread>>,
+    pub(super) unreadable: Option<Box<Unreadable>>,
 }
 
 impl<F: FlowState> FlowTable<F> {
@@ -147,6 +151,8 @@ impl<F: FlowState> FlowTable<F> {
             copied: None,
             moved: 0,
             wishes: Vec::new(),
+            unread: None,
+            unreadable: None,
         }
     }
 
@@ -224,7 +230,7 @@ impl<F: FlowState> FlowTable<F> {
         flags: Option<u8>,
     ) -> Option<FlowOf<'_, F>> {
         let direction = found.direction;
-        let known = self.index.find(found.key, found.hash).filter(|(flow, _)| {
+        let known = self.look_up(found.key, found.hash, now_ns).filter(|(flow, _)| {
             let slot = self.slots.get(*flow);
             slot.is_some_and(|slot| self.times.is_alive(slot, now_ns))
         });
@@ -288,7 +294,7 @@ impl<F: FlowState> FlowTable<F> {
     /// As [`FlowTable::known`], with the hash of the key at hand.
     #[inline]
     pub(crate) fn known_hashed(&mut self, found: Found<'_>, now_ns: u64) -> Option<FlowOf<'_, F>> {
-        let (flow, turned) = self.index.find(found.key, found.hash)?;
+        let (flow, turned) = self.look_up(found.key, found.hash, now_ns)?;
         let slot = self.slots.get_mut(flow)?;
         if !self.times.is_alive(slot, now_ns) {
             return None;
@@ -303,10 +309,19 @@ impl<F: FlowState> FlowTable<F> {
         Some(FlowOf { state: &mut slot.state, from_starter, is_new: false })
     }
 
+    /// The flow that a key leads to, whether or not it has been read.
+    #[inline(always)]
+    fn look_up(&mut self, key: &FlowKey, hash: u32, now_ns: u64) -> Option<(u32, bool)> {
+        match self.index.find(key, hash) {
+            None if self.unread.is_some() => self.look_unread(key, hash, now_ns),
+            found => found,
+        }
+    }
+
     /// The state of the flow that `key` leads to, if there is one; nothing is changed or noted by it.
     #[inline]
-    pub fn peek(&self, key: &FlowKey, now_ns: u64) -> Option<&F> {
-        let (flow, _) = self.index.find(key, self.index.hash(key))?;
+    pub fn peek(&mut self, key: &FlowKey, now_ns: u64) -> Option<&F> {
+        let (flow, _) = self.look_up(key, self.index.hash(key), now_ns)?;
         let slot = self.slots.get(flow).filter(|_| self.is_alive(flow, now_ns))?;
         Some(&slot.state)
     }
@@ -418,6 +433,7 @@ impl<F: FlowState> FlowTable<F> {
             self.end(old);
         }
         if self.index.is_full() {
+            self.read_rest(now_ns);
             self.expire(now_ns);
             if self.index.is_full() && self.when_full == WhenFull::GiveWay {
                 self.give_way();
@@ -480,7 +496,7 @@ impl<F: FlowState> FlowTable<F> {
         let hash = self.index.hash(&key);
         let flow = match number {
             None => self.index.insert(key, hash)?,
-            Some(number) => self.index.insert_at(number, key, hash)?,
+            Some(number) => self.index.insert_reserved(number, key, hash).then_some(number)?,
         };
         let due = slot.last_ns.saturating_add(self.idle(&slot));
         // Who has seen no packet yet has no time of its own.
@@ -559,7 +575,7 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
     ) -> Result<(), AliasError> {
         let (flow, goes) = self.current.ok_or(AliasError::NoFlow)?;
-        let old = self.index.find(&key, self.index.hash(&key));
+        let old = self.look_up(&key, self.index.hash(&key), now_ns);
         if old == Some((flow, direction != goes)) {
             return Ok(());
         }
@@ -626,6 +642,6 @@ impl<F: FlowState> FlowTable<F> {
 
     /// Memory taken, in bytes, without what states point to, and without fragments.
     pub fn bytes(&self) -> usize {
-        self.index.bytes() + self.slots.bytes() + self.wheel.bytes()
+        self.index.bytes() + self.slots.bytes() + self.wheel.bytes() + self.unread_bytes()
     }
 }

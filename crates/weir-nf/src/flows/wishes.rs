@@ -48,6 +48,7 @@ impl<F: FlowState> FlowTable<F> {
 
     /// The number of the flow that a key leads to.
     pub fn number_of(&self, key: &FlowKey) -> Option<u32> {
+        debug_assert_eq!(self.unread(), 0, "it may not have been read");
         self.index.find(key, self.index.hash(key)).map(|(flow, _)| flow)
     }
 }

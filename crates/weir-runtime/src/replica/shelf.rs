@@ -134,7 +134,9 @@ mod tests {
     /// What a successor finds in that memory, with this batch committed: the shelf, the table, what was whole.
     fn next_life(region: &Region, committed: u64) -> (Shelf, ReplicaTable, Vec<(Name, Vec<u8>)>) {
         let (mut shelf, mut table) = (Shelf::new(), ReplicaTable::attach(region).unwrap());
-        table.reopen(committed, |slot, record| shelf.read(slot, record));
+        table.reopen(committed, |slot, found| {
+            found.record().is_some_and(|record| shelf.read(slot, record))
+        });
         let found = shelf.found();
         (shelf, table, found)
     }

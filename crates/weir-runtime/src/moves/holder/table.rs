@@ -60,6 +60,7 @@ impl Holder {
         parts: &BTreeSet<Part>,
         segment: &mut Segment,
     ) -> Flows {
+        segment.read_unread(usize::MAX);
         for part in parts {
             match part {
                 Part::Bucket(bucket) => self.own(*bucket, false),
@@ -148,6 +149,7 @@ impl Holder {
 
     /// Puts flows into the tables; of how many something could not be. Why the first could not is a warning.
     pub(super) fn put(&mut self, flows: &Flows, segment: &mut Segment) -> u64 {
+        segment.read_unread(usize::MAX);
         let (mut lost, mut is_lost, mut first) = (0, false, None);
         for record in flows.records() {
             is_lost &= !record.begins;

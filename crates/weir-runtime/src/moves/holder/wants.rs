@@ -248,6 +248,7 @@ impl Holder {
             return false;
         }
         let Some(mut order) = self.orders.pop_front() else { return false };
+        segment.read_unread(usize::MAX);
         let Some(pieces) = self.cut(&mut order, segment) else {
             self.orders.push_front(order);
             return true;

@@ -1,0 +1,267 @@
+//! Flows of a replica that are read as they are needed.
+//!
+//! To make a flow of a record takes half a microsecond, and all packets would wait until that is done for tens of thousands. So of each record
+//! only the keys are looked at first, in a tenth of that, and not even whether the record is whole. Whoever looks for a flow that the table has not finds it here, and has it
+//! read; the others are read between batches, some at a time. (Instant recovery in data bases goes on like that: Graefe,
+//! Guy and Sauer, "Instant Recovery with Write-Ahead Logging", 2014.)
+//!
+//! A flow that has not been read has its number, and counts as one of the table; nobody else is given its place.
+
+use super::form::{Reader, RestoreError, read_key, read_versions};
+use super::state::FlowState;
+use super::table::FlowTable;
+use weir_packet::{FlowHasher, FlowKey};
+
+/// Keys that are hashed together.
+const TOGETHER: usize = 64;
+
+/// Where the records of flows are that have not been read.
+pub trait Records: Send {
+    /// Puts the record of the flow with this number into `record`; false if it is damaged.
+    fn read(&self, number: u32, record: &mut Vec<u8>) -> bool;
+}
+
+/// Flows that have not been read, and where keys lead.
+pub(super) struct Unread {
+    records: Box<dyn Records>,
+    /// Their numbers; [`READ`] for one that has been read.
+    numbers: Vec<u32>,
+    /// By hash of a key, by open addressing; at most half of them are taken.
+    places: Vec<Place>,
+    taken: usize,
+    /// Keys that have no place yet, with their flows.
+    fresh: Vec<(FlowKey, u32)>,
+    /// Those before it have been read.
+    next: usize,
+    left: usize,
+    record: Vec<u8>,
+}
+
+/// No flow's number.
+const READ: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    hash: u32,
+    /// The place of the flow among all, one too high; 0 for none.
+    flow: u32,
+}
+
+/// Records that could not be read, and why the first could not.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// How many.
+    pub records: u64,
+    /// Why.
+    pub why: RestoreError,
+}
+
+impl Unread {
+    fn new(records: Box<dyn Records>) -> Self {
+        let (numbers, places, fresh) = (Vec::new(), Vec::new(), Vec::new());
+        let (taken, next, left, record) = (0, 0, 0, Vec::new());
+        Unread { records, numbers, places, taken, fresh, next, left, record }
+    }
+
+    /// Gives the keys that have none their places.
+    fn place_fresh(&mut self, hasher: &FlowHasher) {
+        let (mut keys, mut hashes) = ([FlowKey::NOTHING; TOGETHER], [0; TOGETHER]);
+        let fresh = std::mem::take(&mut self.fresh);
+        for some in fresh.chunks(TOGETHER) {
+            keys.iter_mut().zip(some).for_each(|(to, (key, _))| *to = *key);
+            let keys = keys.get(..some.len()).unwrap_or_default();
+            hasher.hash_all(keys, &mut hashes);
+            for ((_, flow), hash) in some.iter().zip(hashes) {
+                if 2 * (self.taken + 1) > self.places.len() {
+                    let larger = vec![Place::default(); (2 * self.places.len()).max(1024)];
+                    let old = std::mem::replace(&mut self.places, larger);
+                    let old = old.into_iter().filter(|place| place.flow > 0);
+                    old.for_each(|place| self.put(place));
+                }
+                self.put(Place { hash, flow: *flow });
+                self.taken += 1;
+            }
+        }
+        self.fresh = fresh;
+        self.fresh.clear();
+    }
+
+    fn put(&mut self, place: Place) {
+        let mask = self.places.len().wrapping_sub(1);
+        let mut at = place.hash as usize & mask;
+        while let Some(found) = self.places.get_mut(at) {
+            if found.flow == 0 {
+                *found = place;
+                return;
+            }
+            at = (at + 1) & mask;
+        }
+    }
+}
+
+impl<F: FlowState> FlowTable<F> {
+    /// What [`FlowTable::recover_later`] is told of is read from here.
+    pub fn recover_from(&mut self, records: Box<dyn Records>) {
+        self.unread = Some(Box::new(Unread::new(records)));
+    }
+
+    /// Puts in a flow from a replica, with the number that it had, as [`FlowTable::recover`] does; but it is read when somebody looks
+    /// for it, or [`FlowTable::read_unread`] comes to it. Until all are, flows cannot be looked at, nor written down. `head`: the first bytes of
+    /// its record, of which there are `len`; false if that has to be read at once, as more has to be known of it.
+    ///
+    /// # Errors
+    /// When its keys cannot be read, or it has no room. What is wrong with the rest of it is found out later ([`FlowTable::take_unreadable`]).
+    pub fn recover_later(
+        &mut self,
+        number: u32,
+        head: &[u8],
+        len: usize,
+    ) -> Result<bool, RestoreError> {
+        let Some(unread) = &mut self.unread else { return Ok(false) };
+        let known = unread.fresh.len();
+        let flow = u32::try_from(unread.numbers.len() + 1).unwrap_or(0);
+        let is_plain = read_keys(head, len, &mut |key| unread.fresh.push((key, flow)));
+        let is_kept = matches!(is_plain, Ok(true)) && flow > 0;
+        if !is_kept || !self.index.reserve(number) {
+            unread.fresh.truncate(known);
+            let full = RestoreError::Full(self.index.capacity());
+            return is_plain.and_then(|is_plain| if is_plain { Err(full) } else { Ok(false) });
+        }
+        unread.numbers.push(number);
+        unread.left += 1;
+        if unread.fresh.len() >= TOGETHER {
+            unread.place_fresh(&self.index.hasher());
+        }
+        Ok(true)
+    }
+
+    /// How many flows have not been read yet.
+    pub fn unread(&self) -> usize {
+        self.unread.as_ref().map_or(0, |unread| unread.left)
+    }
+
+    /// Reads some of them, `most` at most; how many are left.
+    pub fn read_unread(&mut self, most: usize, now_ns: u64) -> usize {
+        let Some(mut unread) = self.unread.take() else { return 0 };
+        for _ in 0..most {
+            let at = unread.next;
+            if at >= unread.numbers.len() {
+                break;
+            }
+            unread.next += 1;
+            self.read_kept(&mut unread, at, now_ns);
+        }
+        let left = unread.left;
+        self.unread = (left > 0).then_some(unread);
+        left
+    }
+
+    /// Reads all that are left.
+    #[inline]
+    pub fn read_rest(&mut self, now_ns: u64) {
+        if self.unread.is_some() {
+            self.read_unread(usize::MAX, now_ns);
+        }
+    }
+
+    /// The records that could not be read since this was asked last.
+    pub fn take_unreadable(&mut self) -> Option<Unreadable> {
+        self.unreadable.take().map(|unreadable| *unreadable)
+    }
+
+    /// Looks for a flow among those that have not been read.
+    #[cold]
+    pub(super) fn look_unread(
+        &mut self,
+        key: &FlowKey,
+        hash: u32,
+        now_ns: u64,
+    ) -> Option<(u32, bool)> {
+        let mut unread = self.unread.take()?;
+        if !unread.fresh.is_empty() {
+            unread.place_fresh(&self.index.hasher());
+        }
+        let mask = unread.places.len().wrapping_sub(1);
+        let mut at = hash as usize & mask;
+        while let Some(place) = unread.places.get(at).copied().filter(|place| place.flow > 0) {
+            if place.hash == hash {
+                self.read_kept(&mut unread, place.flow as usize - 1, now_ns);
+            }
+            at = (at + 1) & mask;
+        }
+        self.unread = (unread.left > 0).then_some(unread);
+        self.index.find(key, hash)
+    }
+
+    fn read_kept(&mut self, unread: &mut Unread, at: usize, now_ns: u64) {
+        let Unread { records, numbers, left, record, .. } = unread;
+        let Some(number) = numbers.get_mut(at).map(|number| std::mem::replace(number, READ)) else {
+            return;
+        };
+        if number == READ {
+            return;
+        }
+        *left -= 1;
+        let read = match records.read(number, record) {
+            true => self.read_reserved(number, now_ns, record),
+            false => {
+                self.index.release(number);
+                Err(RestoreError::Damaged("its sum is another"))
+            }
+        };
+        let Err(why) = read else { return };
+        // The replica is to forget it, too.
+        if self.notes.on
+            && let Some(slot) = self.slots.reach(number)
+        {
+            self.notes.note(number, slot);
+        }
+        match &mut self.unreadable {
+            Some(unreadable) => unreadable.records += 1,
+            none => *none = Some(Box::new(Unreadable { records: 1, why })),
+        }
+    }
+
+    /// Reads a record for which a number is kept; if it cannot be read, the number is free.
+    pub(super) fn read_reserved(
+        &mut self,
+        number: u32,
+        now_ns: u64,
+        record: &[u8],
+    ) -> Result<(), RestoreError> {
+        let read = self.put_as(Some(number), now_ns, record);
+        if read.is_err() {
+            self.index.release(number);
+        }
+        read.map(drop)
+    }
+
+    /// Memory that is taken by what has not been read, in bytes.
+    pub(super) fn unread_bytes(&self) -> usize {
+        self.unread.as_ref().map_or(0, |unread| {
+            unread.numbers.len() * size_of::<u32>() + unread.places.len() * size_of::<Place>()
+        })
+    }
+}
+
+/// Shows the keys of a record of `len` bytes by its head. False when that is too short, or datagrams go with the flow that have not come whole,
+/// which have to be known before anything comes that has one of the keys.
+fn read_keys(head: &[u8], len: usize, show: &mut dyn FnMut(FlowKey)) -> Result<bool, RestoreError> {
+    let mut from = Reader(head);
+    let mut read = || {
+        read_versions(&mut from)?;
+        let _: &[u8; 4] = from.array()?;
+        (from.u64()?, from.u64()?);
+        let count = from.u32()?;
+        for _ in 0..count {
+            show(read_key(&mut from)?.0);
+        }
+        Ok((count, from.u32()? as usize))
+    };
+    match read() {
+        // Behind the state there is only how many there are.
+        Ok((count, state)) => Ok(count > 0 && from.0.len() + len == head.len() + state + 4),
+        Err(RestoreError::Cut) if head.len() < len => Ok(false),
+        Err(why) => Err(why),
+    }
+}

@@ -6,7 +6,7 @@ mod told;
 
 pub(crate) use self::told::FdList;
 use crate::setup::{ArraySetup, Setup};
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, RandomState};
 use weir_device::{Place, at_new_socket};
 use weir_mem::TooLarge;
 use weir_mem::entry::CarriesBuffer;
@@ -95,6 +95,8 @@ pub(crate) struct WorkerMemory {
     /// What they remember as of each batch, for a worker of which that is replicated; and whose datagrams are that have not come whole, for one
     /// that sends later fragments where their first went.
     replica: Option<Region>,
+    /// By what it hashes flows: no other worker may know it, who could make flows that its index is slow with.
+    secret: (u64, u64),
     /// What they know, and it knows of datagrams that have not come whole, on the way from one generation of the graph to the next.
     handover: Option<Region>,
     pub(crate) layout: Layout,
@@ -103,6 +105,12 @@ pub(crate) struct WorkerMemory {
     pub(crate) command: Producer<u32>,
     /// Ways back to the pools of the domain that it takes from.
     pub(crate) returns: Vec<Return>,
+}
+
+/// A number that nobody can guess.
+fn secret() -> (u64, u64) {
+    let random = RandomState::new();
+    (random.hash_one(0), random.hash_one(1))
 }
 
 impl WorkerMemory {
@@ -294,6 +302,7 @@ impl Memory {
             state,
             handover,
             replica,
+            secret: secret(),
             layout,
             bell: Doorbell::new()?,
             command: commands.produce()?,

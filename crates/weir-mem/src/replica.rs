@@ -10,7 +10,7 @@
 //! ```text
 //! words 0..        one bit for each page of slots that has ever been written
 //! …                slots, 8 words each: version 0, version 1, each
-//!                    the batch (0: none), place and length, checksum, nothing
+//!                    the batch (0: none), place and length, checksum, tag
 //! …                room for records, in units of 64 bytes
 //! ```
 //!
@@ -111,8 +111,8 @@ pub struct Found<'t> {
     table: &'t ReplicaTable,
     slot: u32,
     committed: u64,
-    unit: u32,
     len: usize,
+    tag: u64,
     buffer: &'t mut Vec<u8>,
 }
 
@@ -129,17 +129,10 @@ impl Found<'_> {
         self.len == 0
     }
 
-    /// Its first bytes, `most` at most. They are not checked: whoever goes by them has to look at the record itself before he believes
-    /// what they say.
-    pub fn head(&mut self, most: usize) -> &[u8] {
-        let len = most.min(self.len);
-        let from = self.table.shape.first_record() + self.unit as usize * UNIT_WORDS;
-        self.buffer.clear();
-        for i in 0..len.div_ceil(WORD) {
-            self.buffer.extend(self.table.load(from + i).to_le_bytes());
-        }
-        self.buffer.truncate(len);
-        self.buffer
+    /// What was written with it ([`ReplicaTable::put_tagged`]; 0 else). That is not checked, and stands beside it: it is not looked at for that.
+    #[must_use]
+    pub fn tag(&self) -> u64 {
+        self.tag
     }
 
     /// It; `None` if it is damaged.
@@ -249,6 +242,21 @@ impl ReplicaTable {
     /// it if it must not be believed.
     #[inline]
     pub fn put(&mut self, slot: u32, record: &[u8], batch: u64) -> Result<(), PutError> {
+        self.put_tagged(slot, record, 0, batch)
+    }
+
+    /// The same with a word beside it, which who takes over finds without looking at the record ([`Found::tag`]).
+    ///
+    /// # Errors
+    /// As [`ReplicaTable::put`].
+    #[inline]
+    pub fn put_tagged(
+        &mut self,
+        slot: u32,
+        record: &[u8],
+        tag: u64,
+        batch: u64,
+    ) -> Result<(), PutError> {
         if slot >= self.shape.slots {
             return Err(PutError::NoSlot(slot));
         }
@@ -288,6 +296,7 @@ impl ReplicaTable {
             sum = mix(sum, word);
         }
         self.store(at + 2, sum);
+        self.store(at + 3, tag);
         self.store(at, batch);
         fault::step(Step::HalfReplicated);
         Ok(())
@@ -393,8 +402,9 @@ impl ReplicaTable {
                 found.refused += u64::from((unit, len) != (0, 0));
                 continue;
             }
+            let tag = self.load(self.version(slot, version) + 3);
             let (table, buffer) = (&*self, &mut record);
-            if take(slot, &mut Found { table, slot, committed, unit, len, buffer }) {
+            if take(slot, &mut Found { table, slot, committed, len, tag, buffer }) {
                 found.taken += 1;
                 fault::step(Step::Recovering);
             } else {

@@ -28,8 +28,8 @@ pub enum Piece<'p> {
     /// Its shared state has become more than [`MOST_SHARED`] bytes, or has no serialised form: it is no piece any more.
     /// Said once.
     NoShared,
-    /// A flow, by its number.
-    Flow(u32, &'p [u8]),
+    /// A flow, by its number; its record, and a tag for [`Replicate::recover_later`].
+    Flow(u32, &'p [u8], u64),
     /// The flow of this number has ended.
     Ended(u32),
 }
@@ -63,13 +63,12 @@ pub trait Replicate {
     fn recover_from(&mut self, records: Box<dyn Records>);
 
     /// Puts in a flow, which is not read before a packet of it comes, or [`Replicate::read_unread`] comes to it. Until all are read,
-    /// nobody but packets may look for flows. `head`: the first bytes of its record, of which there are `len`; false if that is to be
-    /// [recovered](Replicate::recover) as a whole.
+    /// nobody but packets may look for flows. `tag`: what was given with its record, in a process that hashes flows alike
+    /// ([`hash_flows_by`](crate::hash_flows_by)). False if the record is to be [recovered](Replicate::recover) at once.
     ///
     /// # Errors
-    /// When its keys cannot be read, or there is no room.
-    fn recover_later(&mut self, number: u32, head: &[u8], len: usize)
-    -> Result<bool, RestoreError>;
+    /// When there is no room.
+    fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError>;
 
     /// Reads some flows that have not been read, `most` at most; how many are left.
     fn read_unread(&mut self, most: usize) -> usize;
@@ -189,7 +188,7 @@ impl<N: Nf> Replicate for Running<N> {
         }
         if self.has_flows() {
             self.flows.take_changed(|flow, record| match record {
-                Some(record) => to(Piece::Flow(flow, record)),
+                Some((record, tag)) => to(Piece::Flow(flow, record, tag)),
                 None => to(Piece::Ended(flow)),
             });
         }
@@ -212,7 +211,7 @@ impl<N: Nf> Replicate for Running<N> {
             Piece::Time(piece) => self.read_time(piece),
             Piece::Timers(_, piece) => self.read_timers(piece),
             Piece::Shared(piece) => self.restore(piece),
-            Piece::Flow(number, piece) => self.flows.recover(number, self.clock.now_ns, piece),
+            Piece::Flow(number, piece, _) => self.flows.recover(number, self.clock.now_ns, piece),
             Piece::NoShared | Piece::Ended(_) => Ok(()),
         }
     }
@@ -221,13 +220,8 @@ impl<N: Nf> Replicate for Running<N> {
         self.flows.recover_from(records);
     }
 
-    fn recover_later(
-        &mut self,
-        number: u32,
-        head: &[u8],
-        len: usize,
-    ) -> Result<bool, RestoreError> {
-        self.flows.recover_later(number, head, len)
+    fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError> {
+        self.flows.recover_later(number, tag)
     }
 
     fn read_unread(&mut self, most: usize) -> usize {

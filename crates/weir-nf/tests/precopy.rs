@@ -31,7 +31,7 @@ impl Known {
         let (mut saved, mut all, mut flows) = (Vec::new(), Known::new(1), Vec::new());
         self.table.save(&mut saved).unwrap();
         all.table.restore(now, &saved).unwrap();
-        all.table.take_changed(|_, record| flows.push(record.unwrap().to_vec()));
+        all.table.take_changed(|_, record| flows.push(record.unwrap().0.to_vec()));
         flows.sort();
         flows
     }
@@ -394,7 +394,7 @@ fn a_later_fragment_finds_its_flow_in_the_copy_and_in_its_replica() {
     live.table.save_rest(&mut rest).unwrap();
     copy.table.take_rest(SECOND, &rest).unwrap();
     copy.table.take_changed(|number, record| {
-        replica.table.recover(number, SECOND, record.unwrap()).unwrap();
+        replica.table.recover(number, SECOND, record.unwrap().0).unwrap();
     });
     for (both, key) in pieces.iter().zip(&keys) {
         assert_eq!(ask(&mut copy.table, &both[1]).unwrap().0, *key);

@@ -26,7 +26,7 @@ fn take(table: &mut Table, records: &mut Records) -> usize {
     table.take_changed(|flow, record| {
         given += 1;
         match record {
-            Some(record) => records.insert(flow, record.to_vec()),
+            Some((record, _)) => records.insert(flow, record.to_vec()),
             None => records.remove(&flow),
         };
     });

@@ -108,35 +108,36 @@ fn act(table: &mut Table, step: Step, now: &mut u64) -> String {
     }
 }
 
-fn changes(table: &mut Table) -> BTreeMap<u32, Option<Vec<u8>>> {
+/// A record, and its tag.
+type Tagged = (Vec<u8>, u64);
+
+fn changes(table: &mut Table) -> BTreeMap<u32, Option<Tagged>> {
     let mut all = BTreeMap::new();
-    table.take_changed(|flow, record| drop(all.insert(flow, record.map(<[u8]>::to_vec))));
+    table.take_changed(|flow, record| {
+        drop(all.insert(flow, record.map(|(record, tag)| (record.to_vec(), tag))))
+    });
     all
 }
 
 /// The records that are read later.
-struct Kept(BTreeMap<u32, Vec<u8>>);
+struct Kept(BTreeMap<u32, Tagged>);
 
 impl Records for Kept {
     fn read(&self, number: u32, record: &mut Vec<u8>) -> bool {
         record.clear();
-        record.extend_from_slice(&self.0[&number]);
+        record.extend_from_slice(&self.0[&number].0);
         // As if a checksum stood before it.
         !record.ends_with(b"damaged")
     }
 }
 
-/// So much of a record is looked at first.
-const HEAD: usize = 192;
-
 /// A table that reads these records later; how many it has taken.
-fn later(records: &BTreeMap<u32, Vec<u8>>, now: u64) -> (Table, usize) {
+fn later(records: &BTreeMap<u32, Tagged>, now: u64) -> (Table, usize) {
     let mut table = table();
     table.recover_from(Box::new(Kept(records.clone())));
     let mut taken = 0;
-    for (number, record) in records {
-        let head = record.get(..HEAD).unwrap_or(record);
-        let read = match table.recover_later(*number, head, record.len()) {
+    for (number, (record, tag)) in records {
+        let read = match table.recover_later(*number, *tag) {
             Ok(true) => Ok(()),
             Ok(false) => table.recover(*number, now, record),
             Err(e) => Err(e),
@@ -153,7 +154,7 @@ fn table() -> Table {
 }
 
 /// What is in the replica once what has changed in a table is. The numbers are not compared: flows whose time is over at once end in any order.
-fn write(table: &mut Table, replica: &mut BTreeMap<u32, Vec<u8>>) -> Vec<Vec<u8>> {
+fn write(table: &mut Table, replica: &mut BTreeMap<u32, Tagged>) -> Vec<Tagged> {
     for (flow, record) in changes(table) {
         match record {
             Some(record) => replica.insert(flow, record),
@@ -176,7 +177,7 @@ fn flows(table: &Table, now: u64) -> BTreeSet<Vec<String>> {
 }
 
 /// The records of a table that has been in use, by number, and its time.
-fn replica(steps: &[Step]) -> (BTreeMap<u32, Vec<u8>>, u64) {
+fn replica(steps: &[Step]) -> (BTreeMap<u32, Tagged>, u64) {
     let (mut old, mut records, mut now) = (table(), BTreeMap::new(), 1_000 * SECOND);
     for step in steps {
         act(&mut old, *step, &mut now);
@@ -196,13 +197,14 @@ proptest! {
     ) {
         let (records, now) = replica(&before);
         let mut eager = table();
-        for (number, record) in &records {
+        for (number, (record, _)) in &records {
             eager.recover(*number, now, record).unwrap();
         }
         let (mut later, taken) = later(&records, now);
         prop_assert_eq!((taken, later.len()), (records.len(), eager.len()));
-        // What has more keys than a head shows is read at once.
-        prop_assert!(later.unread() >= records.values().filter(|record| record.len() <= HEAD).count());
+        // What has several keys is read at once.
+        let plain = |record: &&Tagged| record.0[28..32] == 1_u32.to_le_bytes();
+        prop_assert_eq!(later.unread(), records.values().filter(plain).count());
         let (mut times, mut replicas) = ([now; 2], [records.clone(), records]);
         for step in behind {
             // Flows end when they are found to be over: of those that nobody looked for that may be later.
@@ -242,7 +244,7 @@ proptest! {
         let steps: Vec<Step> = (0..count).map(Step::Packet).collect();
         let (mut records, now) = replica(&steps);
         let mut lost = 0;
-        for (number, record) in &mut records {
+        for (number, (record, _)) in &mut records {
             if damaged.contains(&(*number as u8)) {
                 // The last byte of the state, which is no truth value: behind it is only how many fragments there are.
                 let at = record.len() - 5;
@@ -283,18 +285,18 @@ proptest! {
         let steps: Vec<Step> = (0..count).map(Step::Packet).collect();
         let (mut records, now) = replica(&steps);
         for (of, at, byte) in scribbles {
-            if let Some(record) = records.get_mut(&u32::from(of % count)) {
+            if let Some((record, _)) = records.get_mut(&u32::from(of % count)) {
                 let at = at.index(record.len());
                 record[at] = byte;
             }
         }
         for (of, at) in cuts {
-            if let Some(record) = records.get_mut(&u32::from(of % count)) {
+            if let Some((record, _)) = records.get_mut(&u32::from(of % count)) {
                 record.truncate(at.index(record.len()).max(1));
             }
         }
         for of in damaged {
-            if let Some(record) = records.get_mut(&of.into()) {
+            if let Some((record, _)) = records.get_mut(&of.into()) {
                 let at = record.len().saturating_sub(7);
                 record.truncate(at);
                 record.extend(b"damaged");

@@ -275,7 +275,7 @@ type Replica = std::collections::BTreeMap<u32, Vec<u8>>;
 
 fn replicate(bench: &mut Bench, replica: &mut Replica) {
     bench.instance().take_changes(&mut |piece| match piece {
-        Piece::Flow(flow, record) => drop(replica.insert(flow, record.to_vec())),
+        Piece::Flow(flow, record, _) => drop(replica.insert(flow, record.to_vec())),
         Piece::Ended(flow) => drop(replica.remove(&flow)),
         _ => {}
     });
@@ -285,7 +285,7 @@ fn recovered(every: u16, replica: &Replica) -> Bench {
     let mut bench = bench(json!({}));
     bench.instance().follow(every, every > 1);
     for (flow, record) in replica {
-        bench.instance().recover(Piece::Flow(*flow, record)).unwrap();
+        bench.instance().recover(Piece::Flow(*flow, record, 0)).unwrap();
     }
     bench
 }

@@ -50,7 +50,7 @@ impl Part {
             Piece::Time(_) => TIME,
             Piece::Shared(_) | Piece::NoShared => SHARED,
             Piece::Timers(at, _) => TIMERS + at,
-            Piece::Flow(flow, _) | Piece::Ended(flow) => flow.checked_add(OWN)?,
+            Piece::Flow(flow, ..) | Piece::Ended(flow) => flow.checked_add(OWN)?,
         };
         (at < self.slots).then_some(self.first + at)
     }
@@ -84,16 +84,13 @@ pub(crate) struct Recovered {
     pub(crate) warnings: Vec<String>,
 }
 
-/// So much of a flow's record is looked at first: its times, and three keys.
-const HEAD: usize = 192;
-
 /// What a µNF's slot of this kind has, which is not that of its sources.
 fn piece(kind: u32, record: &[u8]) -> Piece<'_> {
     match kind {
         TIME => Piece::Time(record),
         SHARED => Piece::Shared(record),
         TIMERS..SOURCES => Piece::Timers(kind - TIMERS, record),
-        flow => Piece::Flow(flow.saturating_sub(OWN), record),
+        flow => Piece::Flow(flow.saturating_sub(OWN), record, 0),
     }
 }
 
@@ -206,10 +203,7 @@ impl Replicator {
             let Some(nf) = &mut node.nf else { return false };
             let kind = slot - part.first;
             let later = match kind.checked_sub(OWN) {
-                Some(flow) => {
-                    let len = found.len();
-                    nf.recover_later(flow, found.head(HEAD), len)
-                }
+                Some(flow) => nf.recover_later(flow, found.tag()),
                 None => Ok(false),
             };
             let taken = match later {
@@ -504,12 +498,13 @@ fn write(
 ) -> Result<(), LeftOut> {
     let slot = part.slot(&piece).ok_or(LeftOut::Slot)?;
     match piece {
-        Piece::Time(record)
-        | Piece::Timers(_, record)
-        | Piece::Shared(record)
-        | Piece::Flow(_, record) => {
+        Piece::Time(record) | Piece::Timers(_, record) | Piece::Shared(record) => {
             // What is out of date must not be believed.
             table.put(slot, record, batch).inspect_err(|_| table.clear(slot, batch))?;
+        }
+        Piece::Flow(_, record, tag) => {
+            let put = table.put_tagged(slot, record, tag, batch);
+            put.inspect_err(|_| table.clear(slot, batch))?;
         }
         Piece::Ended(_) => table.clear(slot, batch),
         Piece::NoShared => {

@@ -424,6 +424,8 @@ pub struct WorkerSpec {
     pub clear_tags: bool,
     /// Seed of everything random.
     pub seed: u64,
+    /// By what it hashes what it remembers of flows: its own, and its successors'.
+    pub secret: (u64, u64),
     /// How it shares the machine.
     pub schedule: ScheduleSpec,
     /// Some source is live: while no packets come, timers go by the wall clock.

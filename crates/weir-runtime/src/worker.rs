@@ -90,6 +90,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     #[cfg(feature = "attacks")]
     let attack = spec.attack.map(|seed| Attack::new(&spec.name, seed, &fds));
     tell_of_panics();
+    weir_nf::hash_flows_by(u128::from(spec.secret.0) << 64 | u128::from(spec.secret.1));
     let mut fds = Descriptors::new(fds);
     let device = fds.device(&spec)?;
     let mut station = Station::attach(&spec, fds)?;

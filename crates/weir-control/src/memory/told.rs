@@ -192,6 +192,7 @@ impl Memory {
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,
             seed: setup.seed,
+            secret: own.secret,
             schedule: worker.schedule.clone(),
             live: setup.is_live(),
             hold_most: setup.hold_most(),

@@ -70,10 +70,17 @@ impl Default for Home {
     }
 }
 
+static HASHER: OnceLock<FlowHasher> = OnceLock::new();
+
+/// Has all indexes of this process hash by a seed that nobody else may know but who goes on from its replica ([`Records`](super::Records)). To be
+/// said before there are any.
+pub fn hash_flows_by(secret: u128) {
+    let _ = HASHER.set(FlowHasher::new(secret));
+}
+
 /// The hasher of all indexes of this process, with a seed that nobody else knows. One for all: what one µNF has hashed the next one of
 /// its segment need not.
 pub(super) fn hasher() -> FlowHasher {
-    static HASHER: OnceLock<FlowHasher> = OnceLock::new();
     *HASHER.get_or_init(|| {
         let random = RandomState::new();
         FlowHasher::new(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)))
@@ -282,6 +289,12 @@ impl FlowIndex {
             at = (node.sibling != NONE).then_some(node.sibling);
             Some((&node.key, node.flow & TURNED != 0))
         })
+    }
+
+    /// The hash of a flow's only key; `None` if it has several, or there is none of this number.
+    pub(super) fn only_hash(&self, flow: u32) -> Option<u32> {
+        let node = self.nodes.get(self.first(flow)?)?;
+        (node.sibling == NONE).then_some(node.hash)
     }
 
     /// The first flow whose number is not below `from`, for walks in pieces; looks at `most` numbers.

@@ -99,9 +99,10 @@ impl<F: FlowState> FlowTable<F> {
         !self.notes.changed.is_empty()
     }
 
-    /// Gives each flow that has changed since the last call, by its number, as a record for [`FlowTable::recover`]; or `None`
-    /// for one that has ended (whose number may be another's by the next call), or that has no serialised form.
-    pub fn take_changed(&mut self, mut to: impl FnMut(u32, Option<&[u8]>)) {
+    /// Gives each flow that has changed since the last call, by its number, as a record for [`FlowTable::recover`] with its tag for
+    /// [`FlowTable::recover_later`]; or `None` for one that has ended (whose number may be another's by the next call), or that has no
+    /// serialised form.
+    pub fn take_changed(&mut self, mut to: impl FnMut(u32, Option<(&[u8], u64)>)) {
         let mut record = std::mem::take(&mut self.notes.record);
         let mut changed = std::mem::take(&mut self.notes.changed);
         for flow in changed.drain(..) {
@@ -111,7 +112,8 @@ impl<F: FlowState> FlowTable<F> {
             record.clear();
             let is_there = self.index.keys(flow).next().is_some();
             let written = is_there && self.write_record(flow, &mut record).is_ok();
-            to(flow, written.then_some(&record));
+            let tag = if written { self.tag(flow, &record) } else { 0 };
+            to(flow, written.then_some((&record, tag)));
         }
         (self.notes.record, self.notes.changed) = (record, changed);
     }

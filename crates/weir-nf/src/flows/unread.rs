@@ -1,7 +1,7 @@
 //! Flows of a replica that are read as they are needed.
 //!
 //! To make a flow of a record takes half a microsecond, and all packets would wait until that is done for tens of thousands. So of each record
-//! only the keys are looked at first, in a tenth of that, and not even whether the record is whole. Whoever looks for a flow that the table has not finds it here, and has it
+//! only the hash of its key is looked at first, which stands beside it, in a tenth of that. Whoever looks for a flow that the table has not finds it here, and has it
 //! read; the others are read between batches, some at a time. (Instant recovery in data bases goes on like that: Graefe,
 //! Guy and Sauer, "Instant Recovery with Write-Ahead Logging", 2014.)
 //!
@@ -10,10 +10,7 @@
 use super::form::{Reader, RestoreError, read_key, read_versions};
 use super::state::FlowState;
 use super::table::FlowTable;
-use weir_packet::{FlowHasher, FlowKey};
-
-/// Keys that are hashed together.
-const TOGETHER: usize = 64;
+use weir_packet::FlowKey;
 
 /// Where the records of flows are that have not been read.
 pub trait Records: Send {
@@ -26,11 +23,8 @@ pub(super) struct Unread {
     records: Box<dyn Records>,
     /// Their numbers; [`READ`] for one that has been read.
     numbers: Vec<u32>,
-    /// By hash of a key, by open addressing; at most half of them are taken.
+    /// By hash of the key, by open addressing; at most half of them are taken.
     places: Vec<Place>,
-    taken: usize,
-    /// Keys that have no place yet, with their flows.
-    fresh: Vec<(FlowKey, u32)>,
     /// Those before it have been read.
     next: usize,
     left: usize,
@@ -56,34 +50,25 @@ pub struct Unreadable {
     pub why: RestoreError,
 }
 
+/// In a tag: the flow has one key, whose hash stands below, and no datagram goes with it that has not come whole.
+const PLAIN: u64 = 1 << 32;
+
 impl Unread {
     fn new(records: Box<dyn Records>) -> Self {
-        let (numbers, places, fresh) = (Vec::new(), Vec::new(), Vec::new());
-        let (taken, next, left, record) = (0, 0, 0, Vec::new());
-        Unread { records, numbers, places, taken, fresh, next, left, record }
+        let (numbers, places, record) = (Vec::new(), Vec::new(), Vec::new());
+        Unread { records, numbers, places, next: 0, left: 0, record }
     }
 
-    /// Gives the keys that have none their places.
-    fn place_fresh(&mut self, hasher: &FlowHasher) {
-        let (mut keys, mut hashes) = ([FlowKey::NOTHING; TOGETHER], [0; TOGETHER]);
-        let fresh = std::mem::take(&mut self.fresh);
-        for some in fresh.chunks(TOGETHER) {
-            keys.iter_mut().zip(some).for_each(|(to, (key, _))| *to = *key);
-            let keys = keys.get(..some.len()).unwrap_or_default();
-            hasher.hash_all(keys, &mut hashes);
-            for ((_, flow), hash) in some.iter().zip(hashes) {
-                if 2 * (self.taken + 1) > self.places.len() {
-                    let larger = vec![Place::default(); (2 * self.places.len()).max(1024)];
-                    let old = std::mem::replace(&mut self.places, larger);
-                    let old = old.into_iter().filter(|place| place.flow > 0);
-                    old.for_each(|place| self.put(place));
-                }
-                self.put(Place { hash, flow: *flow });
-                self.taken += 1;
-            }
+    fn add(&mut self, number: u32, hash: u32) {
+        self.numbers.push(number);
+        self.left += 1;
+        if 2 * self.numbers.len() > self.places.len() {
+            let larger = vec![Place::default(); (2 * self.places.len()).max(1024)];
+            let old = std::mem::replace(&mut self.places, larger);
+            old.into_iter().filter(|place| place.flow > 0).for_each(|place| self.put(place));
         }
-        self.fresh = fresh;
-        self.fresh.clear();
+        // As many as there can be flows: far fewer than 2^32.
+        self.put(Place { hash, flow: self.numbers.len() as u32 });
     }
 
     fn put(&mut self, place: Place) {
@@ -106,33 +91,28 @@ impl<F: FlowState> FlowTable<F> {
     }
 
     /// Puts in a flow from a replica, with the number that it had, as [`FlowTable::recover`] does; but it is read when somebody looks
-    /// for it, or [`FlowTable::read_unread`] comes to it. Until all are, flows cannot be looked at, nor written down. `head`: the first bytes of
-    /// its record, of which there are `len`; false if that has to be read at once, as more has to be known of it.
+    /// for it, or [`FlowTable::read_unread`] comes to it. Until all are, flows cannot be looked at, nor written down. `tag`: what
+    /// [`FlowTable::take_changed`] gave with the record, in a process that hashes alike. False if the record has to be read at once, as more has to be known of it.
     ///
     /// # Errors
-    /// When its keys cannot be read, or it has no room. What is wrong with the rest of it is found out later ([`FlowTable::take_unreadable`]).
-    pub fn recover_later(
-        &mut self,
-        number: u32,
-        head: &[u8],
-        len: usize,
-    ) -> Result<bool, RestoreError> {
-        let Some(unread) = &mut self.unread else { return Ok(false) };
-        let known = unread.fresh.len();
-        let flow = u32::try_from(unread.numbers.len() + 1).unwrap_or(0);
-        let is_plain = read_keys(head, len, &mut |key| unread.fresh.push((key, flow)));
-        let is_kept = matches!(is_plain, Ok(true)) && flow > 0;
-        if !is_kept || !self.index.reserve(number) {
-            unread.fresh.truncate(known);
-            let full = RestoreError::Full(self.index.capacity());
-            return is_plain.and_then(|is_plain| if is_plain { Err(full) } else { Ok(false) });
+    /// When there is no room. What is wrong with the record is found out later ([`FlowTable::take_unreadable`]).
+    pub fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError> {
+        let Some(unread) = self.unread.as_mut().filter(|_| tag & PLAIN != 0) else {
+            return Ok(false);
+        };
+        if !self.index.reserve(number) {
+            return Err(RestoreError::Full(self.index.capacity()));
         }
-        unread.numbers.push(number);
-        unread.left += 1;
-        if unread.fresh.len() >= TOGETHER {
-            unread.place_fresh(&self.index.hasher());
-        }
+        unread.add(number, tag as u32);
         Ok(true)
+    }
+
+    /// What goes with a flow's record, so that it need not be looked at before the flow is.
+    pub(super) fn tag(&self, flow: u32, record: &[u8]) -> u64 {
+        // Of further keys nothing is said, nor where the rest of a datagram belongs, which may come before anything else.
+        let is_whole = self.fragments.is_none() || has_no_fragments(record);
+        let hash = self.index.only_hash(flow).filter(|_| is_whole);
+        hash.map_or(0, |hash| PLAIN | u64::from(hash))
     }
 
     /// How many flows have not been read yet.
@@ -178,9 +158,6 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
     ) -> Option<(u32, bool)> {
         let mut unread = self.unread.take()?;
-        if !unread.fresh.is_empty() {
-            unread.place_fresh(&self.index.hasher());
-        }
         let mask = unread.places.len().wrapping_sub(1);
         let mut at = hash as usize & mask;
         while let Some(place) = unread.places.get(at).copied().filter(|place| place.flow > 0) {
@@ -244,24 +221,16 @@ impl<F: FlowState> FlowTable<F> {
     }
 }
 
-/// Shows the keys of a record of `len` bytes by its head. False when that is too short, or datagrams go with the flow that have not come whole,
-/// which have to be known before anything comes that has one of the keys.
-fn read_keys(head: &[u8], len: usize, show: &mut dyn FnMut(FlowKey)) -> Result<bool, RestoreError> {
-    let mut from = Reader(head);
+/// Whether no datagram that has not come whole is written down in the record of a flow of one key.
+fn has_no_fragments(record: &[u8]) -> bool {
+    let mut from = Reader(record);
     let mut read = || {
         read_versions(&mut from)?;
-        let _: &[u8; 4] = from.array()?;
-        (from.u64()?, from.u64()?);
-        let count = from.u32()?;
-        for _ in 0..count {
-            show(read_key(&mut from)?.0);
-        }
-        Ok((count, from.u32()? as usize))
+        let _: &[u8; 24] = from.array()?;
+        read_key(&mut from)?;
+        let state = from.u32()?;
+        from.bytes(state as usize)?;
+        from.u32()
     };
-    match read() {
-        // Behind the state there is only how many there are.
-        Ok((count, state)) => Ok(count > 0 && from.0.len() + len == head.len() + state + 4),
-        Err(RestoreError::Cut) if head.len() < len => Ok(false),
-        Err(why) => Err(why),
-    }
+    matches!(read(), Ok(0))
 }

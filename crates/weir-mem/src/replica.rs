@@ -24,6 +24,7 @@ use crate::broken;
 use crate::fault::{self, Step};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -417,6 +418,13 @@ impl ReplicaTable {
         self.room = claims.room();
         free.into_iter().for_each(|(unit, len)| self.room.free(unit, len));
         found
+    }
+
+    /// How many of these slots may have a record, at most.
+    #[must_use]
+    pub fn used(&self, slots: Range<u32>) -> u32 {
+        let pages = slots.start / PAGE..slots.end.min(self.shape.slots).div_ceil(PAGE);
+        pages.filter(|page| self.is_used(*page)).count() as u32 * PAGE
     }
 
     /// The slots that may have a record, in their order.

@@ -261,12 +261,13 @@ impl Job {
 
     #[inline]
     pub(crate) fn step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let read = self.reading.is_some() && self.read_on();
-        let looked = read | (!self.listings.is_empty() && self.look_on());
+        let looked = !self.listings.is_empty() && self.look_on();
         let progress = match self.moves {
             None => self.work(station),
             Some(_) => self.attend_and_work(station),
         };
+        // Packets that have waited go first.
+        let looked = looked | (self.reading.is_some() && self.read_on());
         match progress {
             Ok(Progress::Idle | Progress::Later(_)) if looked => Ok(Progress::Did),
             progress => progress,

@@ -180,7 +180,8 @@ impl Replicator {
         for part in parts {
             if let Some(nf) = segment.nf(part.node) {
                 let (view, first) = (self.table.view(), part.first + OWN);
-                nf.recover_from(Box::new(FlowRecords { view, first, committed }));
+                let about = self.table.used(first..part.first.saturating_add(part.slots));
+                nf.recover_from(Box::new(FlowRecords { view, first, committed }), about as usize);
             }
         }
         let found = self.table.reopen(committed, |slot, found| {

@@ -54,8 +54,9 @@ pub struct Unreadable {
 const PLAIN: u64 = 1 << 32;
 
 impl Unread {
-    fn new(records: Box<dyn Records>) -> Self {
-        let (numbers, places, record) = (Vec::new(), Vec::new(), Vec::new());
+    fn new(records: Box<dyn Records>, about: usize) -> Self {
+        let (numbers, record) = (Vec::with_capacity(about), Vec::new());
+        let places = vec![Place::default(); (2 * about).next_power_of_two()];
         Unread { records, numbers, places, next: 0, left: 0, record }
     }
 
@@ -85,9 +86,10 @@ impl Unread {
 }
 
 impl<F: FlowState> FlowTable<F> {
-    /// What [`FlowTable::recover_later`] is told of is read from here.
-    pub fn recover_from(&mut self, records: Box<dyn Records>) {
-        self.unread = Some(Box::new(Unread::new(records)));
+    /// What [`FlowTable::recover_later`] is told of is read from here; so many flows it will be, about.
+    pub fn recover_from(&mut self, records: Box<dyn Records>, about: usize) {
+        let about = about.min(self.index.capacity());
+        self.unread = Some(Box::new(Unread::new(records, about)));
     }
 
     /// Puts in a flow from a replica, with the number that it had, as [`FlowTable::recover`] does; but it is read when somebody looks

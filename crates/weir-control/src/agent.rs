@@ -172,7 +172,7 @@ pub struct Recovered {
     pub refused: u64,
     /// The longest that reading took, in microseconds.
     pub reading_us: u64,
-    /// The longest time in which a successor had them, from when the death was noticed, in microseconds.
+    /// The longest until a successor had read all of them, from when the death was noticed, in microseconds; packets go before.
     pub away_us: u64,
     /// The longest until a successor's first batch was through, from when the death was noticed, in microseconds; 0 when none was. If
     /// no packets came, the time without them is in it.

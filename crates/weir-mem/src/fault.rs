@@ -69,6 +69,8 @@ pub enum Step {
     Precopied,
     /// Of the next generation: has taken such flows, and has not said so.
     CopyTaken,
+    /// Packets go again, and some flows of a predecessor's replica have not been read.
+    ReadingOn,
 }
 
 impl Step {

@@ -453,7 +453,7 @@ impl Job {
     fn read_some(&mut self, most: usize) -> bool {
         let Some(mut reading) = self.reading.take() else { return false };
         let begun = Instant::now();
-        fault::step(Step::Recovering);
+        fault::step(Step::ReadingOn);
         let left = self.segment.read_unread(most);
         for (name, Unreadable { records, why }) in self.segment.unreadable() {
             reading.refused += records;

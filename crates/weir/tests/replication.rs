@@ -262,9 +262,9 @@ fn assert_rejoined(bench: &Bench, finished: &Finished, name: &str, deaths: u64, 
     let count = |key: &str| recovered[key].as_u64().unwrap();
     assert!(count("flows") > 0, "{what}: {recovered:#}");
     assert_eq!(count("refused"), 0, "{what}: {recovered:#}");
-    // Detected, started, read; and then the first packets.
-    let in_order = [count("reading_us"), count("away_us"), count("first_out_us")];
-    assert!(in_order.is_sorted(), "{what}: {recovered:#}");
+    // Detected, started, read; and packets came again, before or after all was read.
+    assert!(count("reading_us") <= count("away_us"), "{what}: {recovered:#}");
+    assert!(count("first_out_us") > 0, "{what}: {recovered:#}");
 }
 
 #[test]
@@ -288,9 +288,10 @@ fn one_of_a_crew_whose_successor_dies_while_it_reads_takes_its_place_again() {
     let bench = Bench::new("replica-reading");
     let name = "mon#2+fw#2";
     let out = bench.scratch.file("out.pcap");
-    // At its first record, and at later ones.
-    for nth in [1, 5, 20] {
-        let fault = format!("{name}:{}:{nth}", Step::Recovering as u32);
+    // At its first record, and at later ones; and when it has begun with packets and not read all of them.
+    let records = [1, 5, 20].map(|nth| (Step::Recovering, nth));
+    for (step, nth) in records.into_iter().chain([(Step::ReadingOn, 1)]) {
+        let fault = format!("{name}:{}:{nth}", step as u32);
         let args = [&CREW[..], &["--fault", &fault]].concat();
         let _ = std::fs::remove_file(&out);
         let run = bench.start("batch", "each", &args);

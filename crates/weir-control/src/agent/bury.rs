@@ -125,7 +125,8 @@ impl Agent {
                 // A fault that a test asked for is the first process's alone; one that only a successor comes by is the first one's.
                 let is_first = self.workers[w].restarts == 0;
                 let fault = self.setup.workers[w].fault;
-                let fault = fault.filter(|(step, _)| is_first && *step == Step::Recovering as u32);
+                let of_successors = [Step::Recovering, Step::ReadingOn].map(|step| step as u32);
+                let fault = fault.filter(|(step, _)| is_first && of_successors.contains(step));
                 let socket = self.workers[w].left.take();
                 if socket.is_none() && self.setup.packets(w).is_some() {
                     // Before it has one: should it die before it has said where in its ring it is, nobody takes the old one's

@@ -134,6 +134,8 @@ struct Worker {
     last_death: Option<Instant>,
     /// Deaths in a row before it was ready.
     stillborn: u32,
+    /// It is ready, and reads on what its predecessor has left.
+    reads: bool,
     /// Why the last of them could not begin, if it said so.
     failed: Option<String>,
     /// Deaths in a row that its µNFs brought about, each within the policy's window of the one before.
@@ -320,6 +322,7 @@ impl Agent {
                 died: None,
                 last_death: None,
                 stillborn: 0,
+                reads: false,
                 failed: None,
                 crashes: 0,
                 forgotten: 0,

@@ -47,7 +47,7 @@ pub enum Unmovable {
     NotByFlow(String),
     /// Both directions of a flow may meet different instances.
     #[error(
-        "packets of {0} are divided by {1}; only the flows of an NF whose packets are divided by flow, both directions alike, move"
+        "packets of {0} are divided by {1}; only the flows of an NF whose packets are divided by flow, both directions alike, by clients or by leases of ports, move"
     )]
     OtherKey(String, &'static str),
     /// Nothing is to move.

@@ -422,8 +422,10 @@ impl Memory {
 
     /// The same of what is replicated; and of what the generation before has handed on, which whoever finds no replica would
     /// take up instead.
-    pub(crate) fn clear_replica(&self, w: usize) -> bool {
-        let Some(worker) = self.workers.get(w) else { return false };
+    pub(crate) fn clear_replica(&mut self, w: usize) -> bool {
+        let Some(worker) = self.workers.get_mut(w) else { return false };
+        // Nobody goes on by it, and whoever was told it is not to know the next one.
+        worker.secret = secret();
         let handed = worker.handover.as_ref().map(KeptState::attach).is_some_and(|handover| {
             let Ok(mut handover) = handover else { return false };
             let any = handover.is_written();

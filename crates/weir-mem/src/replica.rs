@@ -112,24 +112,11 @@ pub struct Found<'t> {
     table: &'t ReplicaTable,
     slot: u32,
     committed: u64,
-    len: usize,
     tag: u64,
     buffer: &'t mut Vec<u8>,
 }
 
 impl Found<'_> {
-    /// Its length, in bytes.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Never: a record of no bytes is none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// What was written with it ([`ReplicaTable::put_tagged`]; 0 else). That is not checked, and stands beside it: it is not looked at for that.
     #[must_use]
     pub fn tag(&self) -> u64 {
@@ -405,7 +392,7 @@ impl ReplicaTable {
             }
             let tag = self.load(self.version(slot, version) + 3);
             let (table, buffer) = (&*self, &mut record);
-            if take(slot, &mut Found { table, slot, committed, len, tag, buffer }) {
+            if take(slot, &mut Found { table, slot, committed, tag, buffer }) {
                 found.taken += 1;
                 fault::step(Step::Recovering);
             } else {

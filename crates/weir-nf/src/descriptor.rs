@@ -134,6 +134,11 @@ pub enum Affinity {
 }
 
 impl Affinity {
+    /// True where it depends on the input which end of a packet counts.
+    pub const fn asks_sides(&self) -> bool {
+        matches!(self, Affinity::Ends | Affinity::Client)
+    }
+
     /// False for fields that nothing can be divided by. A µNF that declares such does not compile.
     pub const fn is_sound(&self) -> bool {
         let Affinity::Fields { fields, symmetric } = self else { return true };

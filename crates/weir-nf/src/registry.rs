@@ -45,6 +45,10 @@ impl Registration {
                     N::DESCRIPTOR.affinity.is_sound(),
                     "the affinity has fields by which packets cannot be divided"
                 );
+                assert!(
+                    !N::DESCRIPTOR.affinity.asks_sides() || N::DESCRIPTOR.inputs.len() > 1,
+                    "by which end packets divide depends on the input, and there is one"
+                );
                 assert!(!N::DESCRIPTOR.outputs.is_empty() && N::DESCRIPTOR.outputs.len() <= 64);
                 assert!(!N::DESCRIPTOR.inputs.is_empty() && N::DESCRIPTOR.inputs.len() <= 64);
                 &N::DESCRIPTOR

@@ -59,8 +59,8 @@ pub trait Replicate {
     /// As [`Instance::restore_flows`]; nothing has changed then.
     fn recover(&mut self, piece: Piece<'_>) -> Result<(), RestoreError>;
 
-    /// Says where the records are of which [`Replicate::recover_later`] tells, and how many that will be, about.
-    fn recover_from(&mut self, records: Box<dyn Records>, about: usize);
+    /// Says where the records are of which [`Replicate::recover_later`] tells, and how many that will be at most.
+    fn recover_from(&mut self, records: Box<dyn Records>, most: usize);
 
     /// Puts in a flow, which is not read before a packet of it comes, or [`Replicate::read_unread`] comes to it. Until all are read,
     /// nobody but packets may look for flows. `tag`: what was given with its record, in a process that hashes flows alike
@@ -216,8 +216,8 @@ impl<N: Nf> Replicate for Running<N> {
         }
     }
 
-    fn recover_from(&mut self, records: Box<dyn Records>, about: usize) {
-        self.flows.recover_from(records, about);
+    fn recover_from(&mut self, records: Box<dyn Records>, most: usize) {
+        self.flows.recover_from(records, most);
     }
 
     fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError> {

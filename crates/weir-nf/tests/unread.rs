@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_nf::{FlowState, FlowTable, Records, RestoreError, Walk};
+use weir_nf::{FlowState, FlowTable, Records, RestoreError, Walk, WhenFull};
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
 
@@ -21,6 +21,7 @@ type Table = FlowTable<Count>;
 
 const SECOND: u64 = 1_000_000_000;
 const IDLE: u64 = 100 * SECOND;
+/// More than are read at once for one new flow.
 const CAPACITY: u32 = 40;
 
 fn key(n: u8) -> (FlowKey, Direction) {
@@ -134,8 +135,7 @@ impl Records for Kept {
 /// A table that reads these records later; how many it has taken.
 fn later(records: &BTreeMap<u32, Tagged>, now: u64) -> (Table, usize) {
     let mut table = table();
-    // It may be more than was said.
-    table.recover_from(Box::new(Kept(records.clone())), records.len() / 2);
+    table.recover_from(Box::new(Kept(records.clone())), records.len());
     let mut taken = 0;
     for (number, (record, tag)) in records {
         let read = match table.recover_later(*number, *tag) {
@@ -187,6 +187,29 @@ fn replica(steps: &[Step]) -> (BTreeMap<u32, Tagged>, u64) {
     (records, now)
 }
 
+#[test]
+fn a_table_that_is_full_of_what_is_not_read_refuses_a_new_flow_or_has_one_give_way() {
+    for when_full in [WhenFull::Refuse, WhenFull::GiveWay] {
+        let steps: Vec<Step> = (0..CAPACITY as u8).map(Step::Packet).collect();
+        let (records, now) = replica(&steps);
+        let mut table = table().with_answer(when_full);
+        table.recover_from(Box::new(Kept(records.clone())), records.len());
+        for (number, (_, tag)) in &records {
+            assert!(table.recover_later(*number, *tag).unwrap());
+        }
+        let gives_way = when_full == WhenFull::GiveWay;
+        let (new, direction) = key(50);
+        assert_eq!(table.find(new, direction, now).is_some(), gives_way);
+        assert!(table.unread() > 0, "a packet has waited for all of them");
+        assert_eq!(table.take_gave_way(), u64::from(gives_way));
+        table.read_rest(now);
+        assert_eq!(table.len(), CAPACITY as usize);
+        // When they are over there is room.
+        let (new, direction) = key(51);
+        assert!(table.find(new, direction, now + IDLE).is_some_and(|flow| flow.is_new));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -208,8 +231,10 @@ proptest! {
         prop_assert_eq!(later.unread(), records.values().filter(plain).count());
         let (mut times, mut replicas) = ([now; 2], [records.clone(), records]);
         for step in behind {
-            // Flows end when they are found to be over: of those that nobody looked for that may be later.
-            if matches!(step, Step::Wait(_) | Step::Expire | Step::Each) {
+            // Flows end when they are found to be over: of those that nobody looked for that may be later. And a full table does not read all for
+            // a packet's sake.
+            let is_full = later.len() == CAPACITY as usize;
+            if is_full || matches!(step, Step::Wait(_) | Step::Expire | Step::Each) {
                 later.read_rest(times[1]);
             }
             if let Step::Read(most) = step {
@@ -233,6 +258,35 @@ proptest! {
         let [one, other] = &mut replicas;
         prop_assert_eq!(write(&mut eager, one), write(&mut later, other));
         prop_assert_eq!((eager.refused(), eager.refused_keys()), (later.refused(), later.refused_keys()));
+    }
+
+    /// Whatever tags say, and however many say the same: what is found by them, or when all is read, is what the records say; and no
+    /// look-up takes longer for it.
+    #[test]
+    fn tags_are_believed_only_as_far_as_records_bear_them_out(
+        count in 1_u8..40,
+        false_tags in prop::collection::vec((0_u8..40, 0_u64..3), 0..60),
+        behind in prop::collection::vec(step(), 0..40),
+    ) {
+        let steps: Vec<Step> = (0..count).map(Step::Packet).collect();
+        let (mut records, now) = replica(&steps);
+        for (of, low) in false_tags {
+            if let Some((_, tag)) = records.get_mut(&of.into()) {
+                *tag = *tag >> 32 << 32 | low;
+            }
+        }
+        let (mut later, taken) = later(&records, now);
+        prop_assert_eq!(taken, records.len());
+        let mut time = now;
+        for step in behind {
+            act(&mut later, step, &mut time);
+            prop_assert!(later.len() <= CAPACITY as usize);
+        }
+        later.read_rest(time);
+        // Each key leads to one flow, and all can be written down and read again.
+        let (mut out, mut other) = (Vec::new(), table());
+        later.save(&mut out).unwrap();
+        prop_assert_eq!(other.restore(time, &out).unwrap(), later.len());
     }
 
     /// A record that cannot be read is told, its flow begins anew, and the replica is to forget it.

@@ -72,6 +72,9 @@ fn behind_stages(spec: &WorkerSpec) -> Vec<usize> {
     (0..spec.nodes.len()).map(|at| behind(at).map_or(at, |(behind, _)| behind)).collect()
 }
 
+/// Flows that may have to be read in one turn, as others are moved: some 50 ms.
+const READ_IN_A_TURN: usize = 1 << 16;
+
 /// What this worker does with packets.
 pub(crate) struct Job {
     end: End,
@@ -311,6 +314,11 @@ impl Job {
 
     /// Looks after flows that are moved; `None` when none ever is.
     pub(crate) fn attend(&mut self, station: &mut Station) -> Option<Turn> {
+        if self.is_reading() && self.moves.is_some() && self.segment.read_unread(0) > READ_IN_A_TURN
+        {
+            // Whoever sends flows here, or wants some, would have to wait for all of them at once.
+            return Some(Turn { did: self.read_in_haste(), ready: false, later: None });
+        }
         let moves = self.moves.as_mut()?;
         let replicator = self.replicator.as_mut().filter(|replicator| replicator.has_nfs());
         let turn = moves.turn(station, &mut self.segment, replicator);

@@ -5,21 +5,24 @@
 //! the ledger. So nobody outside has seen what a flow's record does not say (output commit: NFActor §4.2); and a flow is written
 //! once in a batch, however many of its packets are its (group commit).
 
+mod reading;
 mod shelf;
 
+pub(crate) use self::reading::Reading;
 pub(crate) use self::shelf::Name;
 
+use self::reading::FlowRecords;
 use self::shelf::Shelf;
 use crate::handover::{self, Handed};
 use crate::job::Job;
 use crate::segment::{More, Segment};
-use crate::spec::{FromWorker, ReplicateSpec};
+use crate::spec::ReplicateSpec;
 use crate::station::Station;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 use weir_mem::fault::{self, Step};
-use weir_mem::{PutError, ReplicaTable, ReplicaView, Seq};
-use weir_nf::{MOST_SHARED, Piece, Records, RestoreError, TIMER_PIECES, Unreadable};
+use weir_mem::{PutError, ReplicaTable, Seq};
+use weir_nf::{MOST_SHARED, Piece, RestoreError, TIMER_PIECES};
 
 /// Slots of a µNF: its time, its shared state, its timers, its sources; and behind them its flows'.
 const TIME: u32 = 0;
@@ -94,33 +97,6 @@ fn piece(kind: u32, record: &[u8]) -> Piece<'_> {
     }
 }
 
-/// The records of a µNF's flows as a predecessor has left them. None is written before its flow has been read.
-struct FlowRecords {
-    view: ReplicaView,
-    /// The slot of flow 0.
-    first: u32,
-    committed: u64,
-}
-
-impl Records for FlowRecords {
-    fn read(&self, number: u32, record: &mut Vec<u8>) -> bool {
-        let slot = self.first.checked_add(number);
-        slot.is_some_and(|slot| self.view.read(slot, self.committed, record))
-    }
-}
-
-/// Flows of a predecessor that have not been read yet ([`weir_nf::Replicate::recover_later`]).
-#[derive(Default)]
-pub(crate) struct Reading {
-    took: Duration,
-    refused: u64,
-    /// What is told when all are read, and when packets came again.
-    tells: Option<(Recovered, Instant)>,
-}
-
-/// Records that are read between two steps, at most: as long as a batch takes.
-const READ_AT_ONCE: usize = 64;
-
 /// Writes what has changed.
 pub(crate) struct Replicator {
     table: ReplicaTable,
@@ -171,17 +147,23 @@ impl Replicator {
         !self.parts.is_empty()
     }
 
-    /// Gives the µNFs what a predecessor had committed.
-    pub(crate) fn recover(&mut self, segment: &mut Segment, committed: u64) -> Recovered {
+    /// Gives the µNFs what a predecessor had committed. `alike`: it hashed flows as this process does, so they can be read as packets ask
+    /// for them.
+    pub(crate) fn recover(
+        &mut self,
+        segment: &mut Segment,
+        committed: u64,
+        alike: bool,
+    ) -> Recovered {
         let start = Instant::now();
         let mut all = Recovered::default();
         let (mut why, parts, shelf) = (None, &self.parts, &mut self.shelf);
         let fragments = &self.fragments;
-        for part in parts {
+        for part in parts.iter().filter(|_| alike) {
             if let Some(nf) = segment.nf(part.node) {
                 let (view, first) = (self.table.view(), part.first + OWN);
-                let about = self.table.used(first..part.first.saturating_add(part.slots));
-                nf.recover_from(Box::new(FlowRecords { view, first, committed }), about as usize);
+                let most = self.table.used(first..part.first.saturating_add(part.slots));
+                nf.recover_from(Box::new(FlowRecords { view, first, committed }), most as usize);
             }
         }
         let found = self.table.reopen(committed, |slot, found| {
@@ -339,19 +321,6 @@ impl Replicator {
     }
 }
 
-impl Recovered {
-    /// What the agent is told: with what was read later, how long that took, and how long after it was ready it was over.
-    fn told(self, refused: u64, took: Duration, after: Duration) -> FromWorker {
-        let micros = |time: Duration| time.as_micros() as u64;
-        FromWorker::Recovered {
-            flows: self.flows.saturating_sub(refused),
-            refused: self.refused + refused,
-            micros: micros(self.took + took),
-            after: micros(after),
-        }
-    }
-}
-
 fn lost(records: u64, why: &str) -> String {
     format!("{records} records of the replica are refused, and what they say is lost: {why}")
 }
@@ -396,12 +365,12 @@ impl More {
 }
 
 impl Job {
-    /// Takes up what a predecessor has left, if there was one.
-    pub(crate) fn recover(&mut self, station: &mut Station) {
+    /// Takes up what a predecessor has left, if there was one. `alike`: see [`Replicator::recover`].
+    pub(crate) fn recover(&mut self, station: &mut Station, alike: bool) {
         let mut has = Vec::new();
         if let Some(replicator) = &mut self.replicator {
             let committed = station.get(station.layout.replica);
-            let mut found = replicator.recover(&mut self.segment, committed);
+            let mut found = replicator.recover(&mut self.segment, committed, alike);
             self.warnings.append(&mut found.warnings);
             has = std::mem::take(&mut found.shared);
             let has_nfs = replicator.has_nfs();
@@ -426,47 +395,6 @@ impl Job {
         if let Some(keeper) = &mut self.keeper {
             self.warnings.append(&mut keeper.restore(&mut self.segment, &has));
         }
-    }
-
-    /// It is ready: tells what it has got back, or will when all is read.
-    pub(crate) fn tell_recovered(&mut self) {
-        let Some(found) = self.recovered.take() else { return };
-        let now = Instant::now();
-        self.returned = Some(now);
-        match &mut self.reading {
-            Some(reading) => reading.tells = Some((found, now)),
-            None => self.answers.push(found.told(0, Duration::ZERO, Duration::ZERO)),
-        }
-    }
-
-    /// Reads some flows that have not been read; false when there are none.
-    #[cold]
-    pub(crate) fn read_on(&mut self) -> bool {
-        self.read_some(READ_AT_ONCE)
-    }
-
-    /// Reads all of them: who is to look at flows has to find them.
-    pub(crate) fn read_rest(&mut self) {
-        while self.read_some(usize::MAX) {}
-    }
-
-    fn read_some(&mut self, most: usize) -> bool {
-        let Some(mut reading) = self.reading.take() else { return false };
-        let begun = Instant::now();
-        fault::step(Step::ReadingOn);
-        let left = self.segment.read_unread(most);
-        for (name, Unreadable { records, why }) in self.segment.unreadable() {
-            reading.refused += records;
-            let text = lost(records, &refusal(&name, &why));
-            self.answers.push(FromWorker::Warning(text));
-        }
-        reading.took += begun.elapsed();
-        if left > 0 {
-            self.reading = Some(reading);
-        } else if let Some((found, ready)) = reading.tells {
-            self.answers.push(found.told(reading.refused, reading.took, ready.elapsed()));
-        }
-        true
     }
 
     /// Writes down for a successor what the last packets have changed: to be called before they are published.

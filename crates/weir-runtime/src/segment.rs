@@ -487,10 +487,17 @@ impl Segment {
         self.nodes.get(node)?.nf.as_deref()
     }
 
-    /// Reads flows that have not been read, `most` of each µNF at most; how many are left.
+    /// Reads flows that have not been read, `most` at most, of one µNF after the other; how many are left.
     pub(crate) fn read_unread(&mut self, most: usize) -> usize {
-        let nfs = self.nodes.iter_mut().filter_map(|node| node.nf.as_mut());
-        nfs.map(|nf| nf.read_unread(most)).sum()
+        let (mut most, mut left) = (most, 0);
+        for nf in self.nodes.iter_mut().filter_map(|node| node.nf.as_mut()) {
+            let before = nf.read_unread(0);
+            let behind = if before > 0 { nf.read_unread(most) } else { 0 };
+            // Who is looked for before his turn is read then.
+            most = most.saturating_sub(before.saturating_sub(behind));
+            left += behind;
+        }
+        left
     }
 
     /// Those that could not be read since this was asked last, by µNF.

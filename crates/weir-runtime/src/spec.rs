@@ -459,6 +459,8 @@ pub enum FromWorker {
     Ready {
         /// True when it runs in the real-time class.
         real_time: bool,
+        /// Packets go, and it reads on what its predecessor has left; it tells when all is read.
+        reads: bool,
     },
     /// It cannot go on, and why.
     Failed(String),

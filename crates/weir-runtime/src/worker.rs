@@ -90,7 +90,8 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     #[cfg(feature = "attacks")]
     let attack = spec.attack.map(|seed| Attack::new(&spec.name, seed, &fds));
     tell_of_panics();
-    weir_nf::hash_flows_by(u128::from(spec.secret.0) << 64 | u128::from(spec.secret.1));
+    let secret = u128::from(spec.secret.0) << 64 | u128::from(spec.secret.1);
+    let alike = weir_nf::hash_flows_by(secret);
     let mut fds = Descriptors::new(fds);
     let device = fds.device(&spec)?;
     let mut station = Station::attach(&spec, fds)?;
@@ -109,9 +110,10 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         fault::step(Step::StandingBy);
     } else {
         // Read where it can do no harm: who wrote it may have been anybody's.
-        job.recover(&mut station);
+        job.recover(&mut station, alike);
     }
-    link::send(agent, &FromWorker::Ready { real_time }, &[])?;
+    let reads = job.is_reading();
+    link::send(agent, &FromWorker::Ready { real_time, reads }, &[])?;
     if spec.standby {
         while station.stand_by(agent)? == StoodBy::Take {
             // While all can still go back: what this one cannot read is not lost.
@@ -131,6 +133,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
         real_time,
         next: None,
         before: None,
+        held: VecDeque::new(),
         #[cfg(feature = "attacks")]
         attack,
     };
@@ -159,6 +162,12 @@ impl Next {
     }
 }
 
+/// What waits until all flows have been read.
+enum Held {
+    Order(Order),
+    HandOver,
+}
+
 /// A worker's process, as long as it is one.
 struct Worker<'a> {
     agent: BorrowedFd<'a>,
@@ -169,6 +178,8 @@ struct Worker<'a> {
     next: Option<Box<Next>>,
     /// The memory that it went over from, its replica among it. Unmapping takes as long as a batch or more, so it waits for a rest.
     before: Option<Box<(Station, Job)>>,
+    /// What it was told to do with flows, while some have not been read.
+    held: VecDeque<Held>,
     #[cfg(feature = "attacks")]
     attack: Option<Attack>,
 }
@@ -189,7 +200,14 @@ impl Worker<'_> {
         let mut steps = 0u32;
         loop {
             // One load of a line that is seldom written: a command must not wait for 64 long batches.
-            if steps.is_multiple_of(STEPS) || self.station.has_command() || self.job.has_answers() {
+            if steps.is_multiple_of(STEPS)
+                || self.station.has_command()
+                || self.job.has_answers()
+                || !self.held.is_empty()
+            {
+                if !self.held.is_empty() {
+                    self.job.read_in_haste();
+                }
                 self.obey()?;
                 self.tell_notices()?;
             }
@@ -215,7 +233,12 @@ impl Worker<'_> {
                     self.idle.reset();
                     continue;
                 }
-                Progress::Finished => return Ok(()),
+                Progress::Finished => {
+                    while self.job.read_in_haste() {
+                        self.obey()?;
+                    }
+                    return Ok(());
+                }
                 Progress::Idle => None,
                 Progress::Later(ns) => Some(ns),
             };
@@ -247,7 +270,6 @@ impl Worker<'_> {
 
     /// All input has ended: tells what there is to tell of it.
     fn tell_end(&mut self) -> Result<(), WorkerError> {
-        self.job.read_rest();
         self.job.keep();
         self.tell_notices()?;
         let warnings = std::mem::take(&mut self.job.warnings);
@@ -305,9 +327,16 @@ impl Worker<'_> {
         self.station.note_nonsense();
         let (mut waiting, mut went) = (VecDeque::new(), false);
         loop {
-            let Some(command) = waiting.pop_front().or_else(|| self.station.command()) else {
-                return Ok(went);
+            let held = if self.job.is_reading() { None } else { self.held.pop_front() };
+            let command = match held {
+                Some(Held::Order(order)) => {
+                    self.take_order(order)?;
+                    continue;
+                }
+                Some(Held::HandOver) => Some(command::HAND_OVER),
+                None => waiting.pop_front().or_else(|| self.station.command()),
             };
+            let Some(command) = command else { return Ok(went) };
             let rested = match command {
                 command::STOP => {
                     self.job.stop();
@@ -335,35 +364,22 @@ impl Worker<'_> {
                     continue;
                 }
                 command::ORDER => {
-                    self.job.read_rest();
                     let (order, _): (Order, _) = link::receive(self.agent)?;
-                    if let Order::EndPrecopy = order {
-                        self.idle.has_guest(false);
-                    }
-                    if let Order::Precopy { ticket, nodes, first, most } = order {
-                        self.idle.has_guest(true);
-                        let (first, most) = (first.then_some(ticket), most as usize);
-                        let copied = self.job.precopy(&mut self.station, &nodes, first, most);
-                        fault::step(Step::Precopied);
-                        let (done, why) = match copied {
-                            Ok(done) => (done, None),
-                            Err(why) => (CopyProgress::default(), Some(why)),
-                        };
-                        let (copied, left) = (done.copied as u64, done.left as u64);
-                        let walks = done.walks;
-                        let answer = FromWorker::Precopied { ticket, copied, left, walks, why };
-                        link::send(self.agent, &answer, &[])?;
-                    } else {
-                        self.job.order(order);
+                    match self.job.is_reading() {
+                        true => self.held.push_back(Held::Order(order)),
+                        false => self.take_order(order)?,
                     }
                     continue;
                 }
                 command::PAUSE => {
                     self.station.pause(self.agent, &FromWorker::Paused(self.job.held()))?
                 }
+                command::HAND_OVER if self.job.is_reading() => {
+                    self.held.push_back(Held::HandOver);
+                    continue;
+                }
                 command::HAND_OVER => {
                     fault::step(Step::HandingOver);
-                    self.job.read_rest();
                     let handing = self.job.hand_over(&mut self.station);
                     self.station.settle();
                     let reports = FromWorker::Report(self.job.segment.reports());
@@ -383,6 +399,29 @@ impl Worker<'_> {
                 went = true;
             }
         }
+    }
+
+    /// Does what the agent orders of flows, all of which have been read.
+    fn take_order(&mut self, order: Order) -> Result<(), WorkerError> {
+        if let Order::EndPrecopy = order {
+            self.idle.has_guest(false);
+        }
+        let Order::Precopy { ticket, nodes, first, most } = order else {
+            self.job.order(order);
+            return Ok(());
+        };
+        self.idle.has_guest(true);
+        let (first, most) = (first.then_some(ticket), most as usize);
+        let copied = self.job.precopy(&mut self.station, &nodes, first, most);
+        fault::step(Step::Precopied);
+        let (done, why) = match copied {
+            Ok(done) => (done, None),
+            Err(why) => (CopyProgress::default(), Some(why)),
+        };
+        let (copied, left) = (done.copied as u64, done.left as u64);
+        let walks = done.walks;
+        let answer = FromWorker::Precopied { ticket, copied, left, walks, why };
+        Ok(link::send(self.agent, &answer, &[])?)
     }
 
     /// Attaches to the memory that a message describes.
@@ -447,7 +486,8 @@ impl Stepper {
         let mut station = Station::attach(spec, fds)?;
         let segment = Segment::new(spec)?;
         let mut job = Job::new(spec, &mut station, segment, device)?;
-        job.recover(&mut station);
+        // Whoever it goes on from was another process.
+        job.recover(&mut station, false);
         Ok(Stepper { station, job })
     }
 

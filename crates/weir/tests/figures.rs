@@ -314,7 +314,7 @@ fn flows_move_by_a_controller_too_and_no_packet_of_theirs_is_lost() {
 }
 
 #[test]
-fn recovery_takes_as_long_as_reading_the_replica_at_least_and_no_sample_is_the_wait_for_nobody() {
+fn all_flows_are_back_when_the_replica_is_read_and_no_sample_is_the_wait_for_nobody() {
     if !has_two_cores() {
         return;
     }
@@ -337,9 +337,11 @@ fn recovery_takes_as_long_as_reading_the_replica_at_least_and_no_sample_is_the_w
         of.map(|(_, sample)| sample["value"].as_f64().unwrap()).collect()
     };
     let reading = of("reading the replica");
-    for line in ["first packet", "all flows are back"] {
-        assert!(of(line).iter().zip(&reading).all(|(all, read)| all > read), "{record:#}");
-    }
+    // Packets go before all is read.
+    assert!(
+        of("all flows are back").iter().zip(&reading).all(|(all, read)| all > read),
+        "{record:#}"
+    );
 }
 
 /// All samples of a figure, each with its line.
@@ -395,7 +397,7 @@ fn throughput_has_the_rate_that_is_sustained_beside_it_in_data_table_and_chart()
     for (line, sample) in samples(&searched) {
         let held = sample["sustained"]["value"].as_f64();
         // Other tests run beside this one: how much is held is no matter of it, but a search has ended, and not far above what arrived.
-        let most = sample["value"].as_f64().unwrap() * 4.0;
+        let most = sample["value"].as_f64().unwrap() * 8.0;
         assert!(held.is_some_and(|mpps| (0.0..=most).contains(&mpps)), "{line}: {sample}");
     }
     let held = samples(&searched).iter().any(|(_, s)| s["sustained"]["value"].as_f64() > Some(0.1));

@@ -74,6 +74,7 @@ impl Agent {
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
             worker.stillborn += 1;
+            worker.reads = false;
             worker.crashes = match (cause != Cause::Elsewhere, again) {
                 (true, true) => worker.crashes + 1,
                 (true, false) => 1,

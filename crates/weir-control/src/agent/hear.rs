@@ -91,11 +91,15 @@ impl Agent {
             FromWorker::Ready { .. } if self.liveness.is_ready(w) => {
                 self.convict(w, "said twice that it is ready");
             }
-            FromWorker::Ready { real_time } => {
+            FromWorker::Ready { real_time, reads } => {
                 self.trust.ready(w);
                 self.liveness.ready(w);
                 let after = worker.died.take().map(|d| d.elapsed());
-                worker.stillborn = 0;
+                // What it reads may be what it dies of.
+                worker.reads = reads;
+                if !reads {
+                    worker.stillborn = 0;
+                }
                 worker.failed = None;
                 worker.was_away = after;
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
@@ -123,6 +127,9 @@ impl Agent {
                 let recovered =
                     Recovered { times, flows, refused, reading_us, away_us, ..Default::default() };
                 worker.recovered.add(recovered);
+                if std::mem::take(&mut worker.reads) {
+                    worker.stillborn = 0;
+                }
                 // It is told in one line, which a worker may say again and again.
                 if worker.allowance.admits(0) {
                     self.events.push_back(Event::Recovered { worker: w, recovered });

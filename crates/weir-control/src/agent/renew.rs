@@ -6,8 +6,10 @@ use crate::setup::WorkerSetup;
 use std::time::{Duration, Instant};
 use weir_runtime::spec::NodeSpec;
 
-/// A successor that is ready, and does not tell what it has got back, has nothing to tell.
+/// A successor that is ready, and does not tell what it has got back, has nothing to tell; unless it still reads.
 const TELLS: Duration = Duration::from_millis(500);
+/// For so long that is believed.
+const READS: Duration = Duration::from_secs(20);
 
 /// Why an instance is not started anew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,7 +121,8 @@ impl Agent {
         let ready = *renewing.ready.get_or_insert_with(Instant::now);
         let waits = setup.nodes.iter().any(|node| node.replicate.is_some());
         let told = worker.recovered.times != renewing.times;
-        if waits && !told && ready.elapsed() < TELLS {
+        let most = if worker.reads { READS } else { TELLS };
+        if waits && !told && ready.elapsed() < most {
             return None;
         }
         Some(Ok(Renewed {

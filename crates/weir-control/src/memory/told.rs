@@ -1,6 +1,6 @@
 //! What a worker is told at its start, and the descriptors that go with it.
 
-use super::{Memory, MemoryError, WorkerMemory};
+use super::{Memory, MemoryError, WorkerMemory, secret};
 use crate::setup::{ArraySetup, LaneCarries, LaneSetup, Setup};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
@@ -192,7 +192,7 @@ impl Memory {
             device: packets.or(setup.device(w).map(AsFd::as_fd)).map(|fd| fds.lend(fd)),
             clear_tags: setup.clear_tags,
             seed: setup.seed,
-            secret: own.secret,
+            secret: own.replica.as_ref().map_or_else(secret, |_| own.secret),
             schedule: worker.schedule.clone(),
             live: setup.is_live(),
             hold_most: setup.hold_most(),

@@ -72,13 +72,14 @@ impl Default for Home {
 
 static HASHER: OnceLock<FlowHasher> = OnceLock::new();
 
-/// Has all indexes of this process hash by a seed that nobody else may know but who goes on from its replica ([`Records`](super::Records)). To be
-/// said before there are any.
-pub fn hash_flows_by(secret: u128) {
-    let _ = HASHER.set(FlowHasher::new(secret));
+/// Has all indexes of this process hash by a secret that nobody else may know but who goes on from its replica
+/// ([`FlowTable::recover_later`](super::FlowTable::recover_later)). False when there has been one already.
+#[doc(hidden)]
+pub fn hash_flows_by(secret: u128) -> bool {
+    HASHER.set(FlowHasher::new(secret)).is_ok()
 }
 
-/// The hasher of all indexes of this process, with a seed that nobody else knows. One for all: what one µNF has hashed the next one of
+/// The hasher of all indexes of this process, with a seed that nobody can guess. One for all: what one µNF has hashed the next one of
 /// its segment need not.
 pub(super) fn hasher() -> FlowHasher {
     *HASHER.get_or_init(|| {
@@ -94,7 +95,7 @@ pub(super) fn hasher() -> FlowHasher {
 /// Table Addressing", 1980): each new key divides two chains, the next ones in turn, so that there are two heads for each key. So
 /// nothing is ever moved or walked through as a whole, which an open table has to do when it grows, or is full of gaps: at ten million
 /// flows that would be a pause of a good part of a second. And few flows have few heads, which caches hold, however many there may be.
-/// Hashing is SipHash under a secret seed of the process, so nobody can choose keys that meet in one chain.
+/// Hashing is SipHash under a secret of the worker and its successors, so nobody can choose keys that meet in one chain.
 pub struct FlowIndex {
     hasher: FlowHasher,
     /// The first node of each chain, one too high; 0: none. Room for all is reserved with the first flow, and never moved; memory is

@@ -91,7 +91,7 @@ impl Times {
 
 /// A bounded table of flow states.
 ///
-/// Hashing (SipHash) is seeded at random per process, so that nobody can choose packets that collide. A flow
+/// Hashing (SipHash) is by a secret of the worker's, so that nobody can choose packets that collide. A flow
 /// that has been idle for as long as the µNF says has ended: its next packet begins a new one. Ended
 /// flows are found by a wheel of time slots, a few per batch, without ever going through the
 /// table. When the table is full of busy flows a new one is refused and counted: those
@@ -429,11 +429,14 @@ impl<F: FlowState> FlowTable<F> {
 
     /// A new flow, in place of the one that the key led to and that has ended, if there was one.
     fn begin(&mut self, key: FlowKey, hash: u32, started: Direction, now_ns: u64) -> Option<u32> {
+        if self.index.is_full() {
+            // Those that are over, or may give way, are to be found; not all at once, as packets wait.
+            self.read_unread(PROBE, now_ns);
+        }
         if let Some((old, _)) = self.index.find(&key, hash) {
             self.end(old);
         }
         if self.index.is_full() {
-            self.read_rest(now_ns);
             self.expire(now_ns);
             if self.index.is_full() && self.when_full == WhenFull::GiveWay {
                 self.give_way();

@@ -23,8 +23,8 @@ pub(super) struct Unread {
     records: Box<dyn Records>,
     /// Their numbers; [`READ`] for one that has been read.
     numbers: Vec<u32>,
-    /// By hash of the key, by open addressing; at most half of them are taken.
-    places: Vec<Place>,
+    /// By hash of the key, by open addressing: the hash, and below it the place of the flow among all, one too high; 0 for none.
+    places: Vec<u64>,
     /// Those before it have been read.
     next: usize,
     left: usize,
@@ -34,12 +34,8 @@ pub(super) struct Unread {
 /// No flow's number.
 const READ: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Default)]
-struct Place {
-    hash: u32,
-    /// The place of the flow among all, one too high; 0 for none.
-    flow: u32,
-}
+/// Places that are looked at for a hash, at most: whoever wrote the tags may have written any, and so one for all.
+const PROBES: usize = 32;
 
 /// Records that could not be read, and why the first could not.
 #[derive(Debug)]
@@ -54,58 +50,53 @@ pub struct Unreadable {
 const PLAIN: u64 = 1 << 32;
 
 impl Unread {
-    fn new(records: Box<dyn Records>, about: usize) -> Self {
-        let (numbers, record) = (Vec::with_capacity(about), Vec::new());
-        let places = vec![Place::default(); (2 * about).next_power_of_two()];
-        Unread { records, numbers, places, next: 0, left: 0, record }
+    fn new(records: Box<dyn Records>, most: usize) -> Self {
+        // Memory of zeros is taken as it is written.
+        let places = vec![0; (2 * most).next_power_of_two()];
+        Unread { records, numbers: Vec::new(), places, next: 0, left: 0, record: Vec::new() }
     }
 
-    fn add(&mut self, number: u32, hash: u32) {
-        self.numbers.push(number);
-        self.left += 1;
-        if 2 * self.numbers.len() > self.places.len() {
-            let larger = vec![Place::default(); (2 * self.places.len()).max(1024)];
-            let old = std::mem::replace(&mut self.places, larger);
-            old.into_iter().filter(|place| place.flow > 0).for_each(|place| self.put(place));
-        }
-        // As many as there can be flows: far fewer than 2^32.
-        self.put(Place { hash, flow: self.numbers.len() as u32 });
-    }
-
-    fn put(&mut self, place: Place) {
+    /// The places that a hash may have, in their order.
+    fn probes(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let mask = self.places.len().wrapping_sub(1);
-        let mut at = place.hash as usize & mask;
-        while let Some(found) = self.places.get_mut(at) {
-            if found.flow == 0 {
-                *found = place;
-                return;
-            }
-            at = (at + 1) & mask;
-        }
+        (0..PROBES).map(move |step| (hash as usize).wrapping_add(step) & mask)
+    }
+
+    /// The first free place of a hash; `None` if there is none, or are too many flows for places.
+    fn free(&self, hash: u32) -> Option<usize> {
+        let has_room = 2 * self.numbers.len() < self.places.len();
+        self.probes(hash).find(|at| self.places.get(*at) == Some(&0)).filter(|_| has_room)
     }
 }
 
 impl<F: FlowState> FlowTable<F> {
-    /// What [`FlowTable::recover_later`] is told of is read from here; so many flows it will be, about.
-    pub fn recover_from(&mut self, records: Box<dyn Records>, about: usize) {
-        let about = about.min(self.index.capacity());
-        self.unread = Some(Box::new(Unread::new(records, about)));
+    /// What [`FlowTable::recover_later`] is told of is read from here; so many flows it will be at most.
+    pub fn recover_from(&mut self, records: Box<dyn Records>, most: usize) {
+        let most = most.min(self.index.capacity());
+        self.unread = Some(Box::new(Unread::new(records, most)));
     }
 
     /// Puts in a flow from a replica, with the number that it had, as [`FlowTable::recover`] does; but it is read when somebody looks
     /// for it, or [`FlowTable::read_unread`] comes to it. Until all are, flows cannot be looked at, nor written down. `tag`: what
-    /// [`FlowTable::take_changed`] gave with the record, in a process that hashes alike. False if the record has to be read at once, as more has to be known of it.
+    /// [`FlowTable::take_changed`] gave with the record, in a process that hashes alike. False if the record has to be read at once, as more has to be known of it,
+    /// or too many are to be found by the same hash.
     ///
     /// # Errors
     /// When there is no room. What is wrong with the record is found out later ([`FlowTable::take_unreadable`]).
     pub fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError> {
-        let Some(unread) = self.unread.as_mut().filter(|_| tag & PLAIN != 0) else {
-            return Ok(false);
-        };
+        let hash = tag as u32;
+        let place = self.unread.as_ref().filter(|_| tag & PLAIN != 0);
+        let Some(at) = place.and_then(|unread| unread.free(hash)) else { return Ok(false) };
         if !self.index.reserve(number) {
             return Err(RestoreError::Full(self.index.capacity()));
         }
-        unread.add(number, tag as u32);
+        if let Some(unread) = &mut self.unread
+            && let Some(place) = unread.places.get_mut(at)
+        {
+            unread.numbers.push(number);
+            unread.left += 1;
+            *place = u64::from(hash) << 32 | unread.numbers.len() as u64;
+        }
         Ok(true)
     }
 
@@ -160,13 +151,13 @@ impl<F: FlowState> FlowTable<F> {
         now_ns: u64,
     ) -> Option<(u32, bool)> {
         let mut unread = self.unread.take()?;
-        let mask = unread.places.len().wrapping_sub(1);
-        let mut at = hash as usize & mask;
-        while let Some(place) = unread.places.get(at).copied().filter(|place| place.flow > 0) {
-            if place.hash == hash {
-                self.read_kept(&mut unread, place.flow as usize - 1, now_ns);
+        for at in unread.probes(hash) {
+            let Some(place) = unread.places.get(at).copied().filter(|place| *place != 0) else {
+                break;
+            };
+            if (place >> 32) as u32 == hash {
+                self.read_kept(&mut unread, (place as u32).wrapping_sub(1) as usize, now_ns);
             }
-            at = (at + 1) & mask;
         }
         self.unread = (unread.left > 0).then_some(unread);
         self.index.find(key, hash)
@@ -218,7 +209,7 @@ impl<F: FlowState> FlowTable<F> {
     /// Memory that is taken by what has not been read, in bytes.
     pub(super) fn unread_bytes(&self) -> usize {
         self.unread.as_ref().map_or(0, |unread| {
-            unread.numbers.len() * size_of::<u32>() + unread.places.len() * size_of::<Place>()
+            unread.numbers.capacity() * size_of::<u32>() + size_of_val(&*unread.places)
         })
     }
 }

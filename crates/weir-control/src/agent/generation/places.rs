@@ -8,7 +8,7 @@ use crate::setup::Setup;
 use std::collections::{BTreeMap, BTreeSet};
 use weir_port::balance::{BUCKETS, Buckets};
 use weir_runtime::moves::{Placed, Placing};
-use weir_runtime::spec::GroupSpec;
+use weir_runtime::spec::{GroupSpec, SpreadSpec};
 
 /// What nobody has.
 const NOBODY: u8 = u8::MAX;
@@ -74,6 +74,13 @@ impl Places {
             let of: Vec<&Went> = went.iter().filter(|went| went.nf == nf).collect();
             if of.is_empty() {
                 continue;
+            }
+            if parts_clients(before, group, &of) {
+                let why = format!(
+                    "the flows of {nf}: they were divided otherwise than by their clients, and what clients have may be at several instances; give {nf} \
+                     one instance first, and then several"
+                );
+                return Err(RelinkError::Parted { why });
             }
             let found = find(crew, &of, |own| had(before, group, own))?;
             let Some((other, known)) = &mut all else {
@@ -185,6 +192,20 @@ fn began(before: &Setup, crew: &Crew, went: &[Went]) -> Option<(Buckets, BTreeMa
         Some((part(went)?.index, u8::try_from(at).ok()?))
     });
     Some((buckets, to.collect()))
+}
+
+/// True when flows are at several instances that were not divided by clients and are to be, or the reverse: of one hash then, that goes to one
+/// instance, several have some.
+fn parts_clients(before: &Setup, group: &GroupSpec, went: &[&Went]) -> bool {
+    let by_clients = |own: &&&Went| {
+        let nodes = before.workers.get(own.from).into_iter().flat_map(|worker| &worker.nodes);
+        let part = nodes.filter(|node| node.name == own.nf).find_map(|node| node.part);
+        let old = part.and_then(|part| before.groups.get(usize::from(part.group)));
+        old.map(|old| old.spread == SpreadSpec::Client)
+    };
+    let had: Vec<bool> =
+        went.iter().filter(|own| own.flows > 0).filter_map(|own| by_clients(&own)).collect();
+    had.len() > 1 && had.iter().any(|had| *had != (group.spread == SpreadSpec::Client))
 }
 
 /// By bucket whether an instance had it; `None` when packets were divided by something else than they are now.

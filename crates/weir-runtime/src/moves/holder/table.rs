@@ -68,12 +68,13 @@ impl Holder {
             }
         }
         let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());
+        // Of a client others may be there that were not named: they are found by their parts.
+        let keys = keys.filter(|_| self.spread != SpreadSpec::Client);
         let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
         let mut flows = Flows::default();
         let (mut count, mut lost) = self.take_named(&keys, &mut flows, segment);
-        // Flows that were named by their keys are out already; of a client others may be there that were not.
-        let is_named = !keys.is_empty() && self.spread != SpreadSpec::Client;
-        if !is_named || parts.iter().any(|part| matches!(part, Part::Bucket(_))) {
+        // Flows that were named by their keys are out already.
+        if keys.is_empty() || parts.iter().any(|part| matches!(part, Part::Bucket(_))) {
             let (more, failed) = self.take_parts(parts, &mut flows, segment);
             (count, lost) = (count + more, lost + failed);
         }

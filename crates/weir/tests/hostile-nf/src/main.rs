@@ -105,7 +105,11 @@ fn main() -> ExitCode {
         }
         "ready-twice" => {
             for _ in 0..2 {
-                let _ = link::send(stdin.as_fd(), &FromWorker::Ready { real_time: false }, &[]);
+                let _ = link::send(
+                    stdin.as_fd(),
+                    &FromWorker::Ready { real_time: false, reads: false },
+                    &[],
+                );
             }
             loop {
                 std::thread::sleep(std::time::Duration::from_secs(1));

@@ -73,8 +73,11 @@ impl Agent {
             let again = worker.last_death.is_some_and(|d| noticed - d < self.policy.window);
             worker.deaths = if again { worker.deaths + 1 } else { 1 };
             worker.last_death = Some(noticed);
+            // Who was ready and is killed by somebody has not died of what it had still to read.
+            if std::mem::take(&mut worker.reads) && cause == Cause::Elsewhere {
+                worker.stillborn = 0;
+            }
             worker.stillborn += 1;
-            worker.reads = false;
             worker.crashes = match (cause != Cause::Elsewhere, again) {
                 (true, true) => worker.crashes + 1,
                 (true, false) => 1,

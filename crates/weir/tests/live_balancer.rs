@@ -8,8 +8,7 @@ use common_crash::*;
 use common_live::*;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// The services' addresses, and the second server's.
 const SERVICE: &str = "192.0.2.80";
@@ -114,17 +113,6 @@ fn downloaded(scratch: &Scratch) -> u64 {
     (0..2 * DOWNLOADS).filter_map(|n| of(n).ok()).map(|meta| meta.len()).sum()
 }
 
-/// All connections go to one instance; how many went.
-fn gather(socket: &Path, to: usize) -> u64 {
-    let mut order = Command::new(env!("CARGO_BIN_EXE_weir"));
-    order.args(["flow", "move", "lb", "--all", "--to", &to.to_string(), "--json"]);
-    let output = order.arg("--control").arg(socket).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "to {to}: {said}");
-    let moved: Value = serde_json::from_slice(&output.stdout).unwrap();
-    moved["moved"]["flows"].as_u64().unwrap()
-}
-
 #[test]
 fn downloads_go_on_while_connections_go_from_instance_to_instance_and_these_die() {
     if skipped("downloads_go_on_while_connections_go_from_instance_to_instance_and_these_die") {
@@ -150,8 +138,8 @@ fn downloads_go_on_while_connections_go_from_instance_to_instance_and_these_die(
         let is_under_way =
             |curls: &mut [Child]| curls.iter_mut().any(|c| c.try_wait().unwrap().is_none());
         while rounds < 9 && is_under_way(&mut curls) {
-            let to = rounds % 3 + 1;
-            moved += gather(&socket, to);
+            let to = rounds as u32 % 3 + 1;
+            moved += move_flows(&socket, "lb", &["--all"], to);
             // Who has them all, and who divides what comes from servers.
             let who = if rounds % 2 == 0 { format!("lb#{to}") } else { "rx:servers".to_owned() };
             kill_process(run.workers()[&who], Signal::KILL).unwrap();

@@ -9,8 +9,8 @@ use common_crash::*;
 use common_live::*;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -229,23 +229,6 @@ fn a_thousand_downloads_survive_the_death_of_every_replica_of_firewall_and_trans
     assert!(fw > 0 && nat > 0, "{reports:#?}");
 }
 
-/// Orders flows to be moved.
-fn order_all(socket: &Path, nf: &str, to: u32) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
-    command.args(["flow", "move", nf, "--all", "--to", &to.to_string(), "--json"]);
-    command.arg("--control").arg(socket);
-    command
-}
-
-/// Has flows moved; how many were.
-fn move_all(socket: &Path, nf: &str, to: u32) -> u64 {
-    let output = order_all(socket, nf, to).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{nf} to {to}: {said}");
-    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
-    said["moved"]["flows"].as_u64().unwrap()
-}
-
 #[test]
 fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_firewall_and_translator() {
     if skipped("a_thousand_downloads_survive_twenty_migrations_of_all_flows") {
@@ -263,7 +246,10 @@ fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_firewall_and_t
         wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
         while migrations < 20 && is_under_way(&mut curls) {
             let to = migrations % 2 + 1;
-            let flows = [move_all(&chain.fw.1, "fw", to), move_all(&chain.nat.1, "nat", to)];
+            let flows = [
+                move_flows(&chain.fw.1, "fw", &["--all"], to),
+                move_flows(&chain.nat.1, "nat", &["--all"], to),
+            ];
             (0..2).for_each(|nf| moved[nf] += flows[nf]);
             migrations += u32::from(is_under_way(&mut curls));
         }
@@ -305,7 +291,7 @@ fn a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_firewall_a
                 1 => format!("{nf}#{to}"),
                 _ => "rx:lan".to_owned(),
             };
-            let mut order = order_all(socket, nf, to);
+            let mut order = order_move(socket, nf, &["--all"], to);
             let order = order.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             // Some are asked sooner, some later.
             std::thread::sleep(Duration::from_millis(u64::from(deaths) * 3));

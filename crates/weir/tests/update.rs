@@ -114,17 +114,6 @@ fn a_newer_version_goes_on_from_what_the_older_one_knew_at_full_load() {
     }
 }
 
-/// Has flows of `tally` moved; how many were.
-fn move_flows(socket: &Path, which: &[&str], to: u32) -> u64 {
-    let mut order = std::process::Command::new(env!("CARGO_BIN_EXE_weir"));
-    order.args(["flow", "move", "tally"]).args(which).args(["--to", &to.to_string(), "--json"]);
-    let output = order.arg("--control").arg(socket).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{which:?} to {to}: {said}");
-    let moved: Value = serde_json::from_slice(&output.stdout).unwrap();
-    moved["moved"]["flows"].as_u64().unwrap()
-}
-
 #[test]
 fn flows_of_a_programs_nf_move_between_its_instances_and_outlive_them_and_its_version() {
     let scratch = Scratch::new("update-control");
@@ -133,10 +122,10 @@ fn flows_of_a_programs_nf_move_between_its_instances_and_outlive_them_and_its_ve
     let args = ["--isolate", "each", "--instances", "tally=2", "--control", &path];
     let more = ["--replicate", "tally=batch", "--restart-delay", "0"];
     let mut graph = Updated::start("moves", &[&args[..], &more].concat());
-    move_flows(&socket, &["--all"], 1);
-    let all = move_flows(&socket, &["--all"], 2);
+    move_flows(&socket, "tally", &["--all"], 1);
+    let all = move_flows(&socket, "tally", &["--all"], 2);
     assert_eq!(all, u64::from(FLOWS));
-    let some = move_flows(&socket, &["udp dst port 6003"], 1);
+    let some = move_flows(&socket, "tally", &["udp dst port 6003"], 1);
     assert_eq!(some, 1);
     for instance in ["tally#2", "tally#1"] {
         rustix::process::kill_process(graph.run.workers()[instance], Signal::KILL).unwrap();
@@ -144,12 +133,12 @@ fn flows_of_a_programs_nf_move_between_its_instances_and_outlive_them_and_its_ve
         graph.run.wait_for_line("the successor", |line| line.contains(&again));
         graph.wait_for_traffic();
     }
-    assert_eq!(move_flows(&socket, &["--all"], 1), all - some);
+    assert_eq!(move_flows(&socket, "tally", &["--all"], 1), all - some);
     graph.install(2);
     graph.run.signal(Signal::HUP);
     let line = graph.outcome();
     assert!(line.contains(": relinked in "), "{line}");
-    assert_eq!(move_flows(&socket, &["--all"], 2), all);
+    assert_eq!(move_flows(&socket, "tally", &["--all"], 2), all);
     graph.wait_for_traffic();
     graph.run.signal(Signal::INT);
     let (out, finished) = (graph.out(), graph.run.finish());

@@ -477,3 +477,20 @@ pub fn kill_in_turn<'n>(
     }
     (lost, kills)
 }
+
+/// An order that flows of an NF are moved: `which` as on the command line.
+pub fn order_move(socket: &Path, nf: &str, which: &[&str], to: u32) -> Command {
+    let mut order = Command::new(env!("CARGO_BIN_EXE_weir"));
+    order.args(["flow", "move", nf]).args(which).args(["--to", &to.to_string(), "--json"]);
+    order.arg("--control").arg(socket);
+    order
+}
+
+/// Has flows moved; how many were.
+pub fn move_flows(socket: &Path, nf: &str, which: &[&str], to: u32) -> u64 {
+    let output = order_move(socket, nf, which, to).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{nf}, {which:?} to {to}: {said}");
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    said["moved"]["flows"].as_u64().unwrap()
+}

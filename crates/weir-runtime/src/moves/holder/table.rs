@@ -4,7 +4,7 @@ use super::gather::Gathered;
 use super::sorted::Sorted;
 use super::{Flows, Holder, Part};
 use crate::segment::Segment;
-use crate::spec::{FromWorker, SpreadSpec};
+use crate::spec::FromWorker;
 use std::collections::BTreeSet;
 use weir_flow::MoveId;
 use weir_nf::{Instance, SaveError, Take, Walk};
@@ -69,7 +69,7 @@ impl Holder {
         }
         let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());
         // Of a client others may be there that were not named: they are found by their parts.
-        let keys = keys.filter(|_| self.spread != SpreadSpec::Client);
+        let keys = keys.filter(|_| !self.placer.joins_flows());
         let keys = keys.map(|wanted| wanted.keys.clone()).unwrap_or_default();
         let mut flows = Flows::default();
         let (mut count, mut lost) = self.take_named(&keys, &mut flows, segment);

@@ -233,6 +233,8 @@ pub struct Setup {
     pub sizes: Sizes,
     /// Whether some filter asks for tags.
     pub clear_tags: bool,
+    /// Whether the real-time class may be asked for, by workers that the plan allows it and by the agent while all wait for it.
+    pub real_time: bool,
     /// Seed of everything random.
     pub seed: u64,
     /// Descriptors of TAP interfaces by name. They are the agent's, so the interfaces outlive the

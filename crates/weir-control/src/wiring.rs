@@ -408,6 +408,7 @@ pub fn wire(
         groups: plan.groups.iter().map(outputs::group).collect(),
         sizes,
         clear_tags: tags.any(),
+        real_time: options.real_time,
         seed: options.seed,
         taps: BTreeMap::new(),
         programs: options.programs.clone(),

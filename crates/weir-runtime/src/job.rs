@@ -14,6 +14,7 @@ use crate::replica::{Reading, Recovered, Replicator};
 use crate::segment::{Segment, SegmentError};
 use crate::spec::{EndSpec, FromWorker, WorkerSpec};
 use crate::station::{Progress, Station};
+use crate::taper::Taper;
 use crate::worker::WorkerError;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -29,7 +30,7 @@ const BATCHES: u32 = 64;
 
 enum End {
     /// `counted`: after the stop the device has counted what it missed. `holds`: nothing more is taken from it
-    /// for now. `pace`: no more than so many are.
+    /// for now. `pace`: no more than so many are. `taper`: fewer and fewer are under way.
     Rx {
         device: Box<dyn Receive>,
         port: u16,
@@ -38,6 +39,7 @@ enum End {
         counted: bool,
         holds: bool,
         pace: Option<Pace>,
+        taper: Option<Taper>,
         learner: Option<Box<Learner>>,
         early: Option<Early>,
     },
@@ -121,6 +123,7 @@ impl Job {
                 counted: false,
                 holds: false,
                 pace: None,
+                taper: None,
                 learner: station
                     .learns
                     .take()
@@ -361,6 +364,11 @@ impl Job {
             Order::Pace(per_second) => {
                 if let End::Rx { pace, .. } = &mut self.end {
                     *pace = per_second.map(Pace::new);
+                }
+            }
+            Order::Taper { in_rings } => {
+                if let End::Rx { taper, .. } = &mut self.end {
+                    *taper = Some(Taper::new(usize::try_from(in_rings).unwrap_or(usize::MAX)));
                 }
             }
             order => {

@@ -43,6 +43,7 @@ mod spread;
 mod stage;
 mod station;
 mod takes;
+mod taper;
 pub mod worker;
 
 pub use fingerprint::{field, fingerprint};

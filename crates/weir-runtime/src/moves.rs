@@ -239,7 +239,8 @@ impl Moves {
             | Order::List { .. }
             | Order::Precopy { .. }
             | Order::EndPrecopy
-            | Order::Pace(_) => None,
+            | Order::Pace(_)
+            | Order::Taper { .. } => None,
         };
         for Crew { post, role } in &mut self.crews {
             match (&order, role) {

@@ -13,7 +13,7 @@ use weir_nf::TagSpec;
 use weir_port::balance::{Buckets, BucketsError};
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 28;
+pub const PROTOCOL_VERSION: u32 = 29;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;

@@ -361,6 +361,7 @@ impl Worker<'_> {
                 }
                 command::FORSAKE => {
                     self.next = None;
+                    self.job.take_as_ever();
                     continue;
                 }
                 command::ORDER => {

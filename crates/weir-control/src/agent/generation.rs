@@ -10,6 +10,7 @@
 //! one can go on at any time, and does when something fails. What dies after it is mended as ever.
 //! Why so: docs/decisions/0013-live-relink.md.
 
+mod calm;
 mod error;
 mod in_front;
 mod places;
@@ -24,6 +25,7 @@ use super::{Agent, AgentError, Event, Start, State};
 use crate::census::Census;
 use crate::recover::recover;
 use crate::setup::Setup;
+use calm::Calm;
 pub use error::RelinkError;
 use in_front::InFront;
 pub(super) use precopy::{Answer, Answered};
@@ -122,6 +124,8 @@ struct Next {
     /// Flows that go ahead, since all are ready.
     precopy: Option<Precopy>,
     in_front: Option<InFront>,
+    /// What is under way becomes less.
+    calm: Option<Calm>,
     /// Since when the switch failed for packets that are held, and when it is tried again after which time.
     held: Option<(Instant, Instant, Duration)>,
 }
@@ -229,6 +233,7 @@ impl Agent {
             started,
             precopy: None,
             in_front: None,
+            calm: None,
             held: None,
         };
         self.generation.next = Some(Box::new(next));
@@ -275,6 +280,7 @@ impl Agent {
                     return Ok(Duration::ZERO);
                 }
                 Err(RelinkError::Held { .. }) if next.tries_again() => {
+                    next.calm = None;
                     self.generation.next = Some(next);
                     return Ok(timeout.min(TURN));
                 }
@@ -362,7 +368,13 @@ impl Agent {
         if self.is_moving_flows() {
             return if late { Err(RelinkError::Moving) } else { Ok(false) };
         }
-        self.precopy(next)
+        let copied = self.precopy(next)?;
+        if copied && !self.is_calm(next) {
+            // Packets go on: what changes is copied on.
+            next.precopy.iter_mut().for_each(Precopy::go_on);
+            return Ok(false);
+        }
+        Ok(copied)
     }
 
     /// Lets the services attach to the memory of the next generation.

@@ -23,6 +23,8 @@ const ENDED: u8 = 4;
 const LOOK: u32 = 1 << 14;
 /// Numbers are below this, or below this table's own: what somebody writes costs no more memory.
 const NUMBERS: usize = 1 << 24;
+/// Numbers of flows per page. Few pages: they are dropped in the pause, and those of a million flows in small ones take it longer than all else there.
+const PAGE: usize = 1 << 12;
 /// The walk is over.
 const ALL: u32 = u32::MAX;
 
@@ -79,9 +81,9 @@ pub(super) struct Copied {
     /// Which copy this is, and how many letters of it have come.
     id: (u64, u32),
     /// Flows' numbers here by those that they have there.
-    own: Paged<u32>,
+    own: Paged<u32, PAGE>,
     /// The reverse.
-    of: Paged<u32>,
+    of: Paged<u32, PAGE>,
 }
 
 impl Copied {

@@ -24,8 +24,19 @@ impl Job {
                 let learner =
                     station.learns.take().and_then(|o| Learner::new(o, source)).map(Box::new);
                 let (port, early) = (*port, early(spec).ok()?);
-                let holds = false;
-                End::Rx { device, port, source, stopped, counted, holds, pace, learner, early }
+                let (holds, taper) = (false, None);
+                End::Rx {
+                    device,
+                    port,
+                    source,
+                    stopped,
+                    counted,
+                    holds,
+                    pace,
+                    taper,
+                    learner,
+                    early,
+                }
             }
             (End::Tx { device }, EndSpec::Tx { .. }) => {
                 station.ingress.set_touches(device.touches());
@@ -60,6 +71,14 @@ impl Job {
     pub(crate) fn hold(&mut self, hold: bool) {
         if let End::Rx { holds, .. } = &mut self.end {
             *holds = hold;
+        }
+        self.take_as_ever();
+    }
+
+    /// Who was to have fewer packets under way takes as many as there is room for again.
+    pub(crate) fn take_as_ever(&mut self) {
+        if let End::Rx { taper, .. } = &mut self.end {
+            *taper = None;
         }
     }
 

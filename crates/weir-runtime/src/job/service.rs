@@ -70,7 +70,7 @@ impl Job {
     }
 
     pub(super) fn rx_step(&mut self, station: &mut Station) -> Result<Progress, WorkerError> {
-        let End::Rx { device, port, source, stopped, counted, holds, pace, learner, early } =
+        let End::Rx { device, port, source, stopped, counted, holds, pace, taper, learner, early } =
             &mut self.end
         else {
             return Ok(Progress::Idle);
@@ -106,12 +106,17 @@ impl Job {
         let (space, ahead) = (space.min(buffers), ahead.min(buffers));
         let calm = early.as_ref().map_or(BATCH, |early| early.at_once(ahead));
         let copied = self.segment.more.most_received(pool, arena.owners());
-        let left = space.min(BATCH).min(calm).min(copied).min(due);
+        let tapered = taper.as_mut().filter(|_| !*stopped).map_or(BATCH, |taper| {
+            pool.collect(arena.owners());
+            taper.room(pool.len().saturating_sub(pool.free()), Instant::now())
+        });
+        let left = space.min(BATCH).min(calm).min(copied).min(due).min(tapered);
         self.full = left == 0;
         if left == 0 && !*stopped {
             station.tell();
             return Ok(Progress::Idle);
         }
+        let pool_before = pool.free();
         let mut seq = words.get(layout.seq).copied().unwrap_or(0);
         let mut room = Room {
             arena,
@@ -144,6 +149,9 @@ impl Job {
             let mut way = EarlyWay { arena, pool, egress, source: *source };
             refused[DropReason::EarlyDrop as usize] +=
                 early.choose(&mut self.packets, ahead, counts, &mut way);
+        }
+        if let Some(taper) = taper {
+            taper.took(pool_before.saturating_sub(pool.free()));
         }
         fault::step(Step::Claimed);
         if let Some(learner) = learner {

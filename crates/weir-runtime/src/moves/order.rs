@@ -58,6 +58,12 @@ pub enum Order {
     EndPrecopy,
     /// Of a service that receives: take so many packets a second from now on, those that were late made up for; `None`: as many as are taken.
     Pace(Option<u64>),
+    /// Of a service that receives: have fewer and fewer packets under way, as it will soon be told to hold its device; until it is, or is told to receive or
+    /// to forget what it has adopted.
+    Taper {
+        /// So many of its packets lie in rings.
+        in_rings: u64,
+    },
 }
 
 /// Which of an instance's flows are to move.

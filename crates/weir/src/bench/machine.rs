@@ -2,12 +2,6 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
-use std::sync::OnceLock;
-
-/// The place of this session, which is one for a terminal, among others: `/autogroup-7 nice 0`; as a number it is set.
-const AUTOGROUP: &str = "/proc/self/autogroup";
-const FAVOURED: &str = "-20";
-static BEFORE: OnceLock<String> = OnceLock::new();
 
 /// What a measurement depends on.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -27,20 +21,11 @@ pub struct Machine {
     /// NUMA nodes; 0: not told.
     #[serde(default)]
     pub numa_nodes: u32,
-    /// Whether this process group was put before others on the machine.
-    pub favoured: bool,
 }
 
 impl Machine {
-    /// Looks, and asks the kernel to favour this session: it groups processes by terminal, so that
-    /// `nice` alone does not protect a measurement from a compile in another terminal.
-    pub fn prepare() -> Self {
-        let before = std::fs::read_to_string(AUTOGROUP).unwrap_or_default();
-        if let Some(nice) = before.trim().rsplit(' ').next().filter(|nice| *nice != FAVOURED) {
-            // Asked twice, it stays what was there first.
-            let _ = BEFORE.set(nice.to_owned());
-        }
-        let favoured = std::fs::write(AUTOGROUP, FAVOURED).is_ok();
+    /// Looks at it.
+    pub fn look() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let cpuinfo = read("/proc/cpuinfo");
         let model = cpuinfo.lines().find_map(|l| l.strip_prefix("model name")?.split(": ").nth(1));
@@ -51,7 +36,6 @@ impl Machine {
             mhz: clock(&cpuinfo),
             memory_gib: memory_gib(&read("/proc/meminfo")),
             numa_nodes: numa_nodes(),
-            favoured,
         }
     }
 }
@@ -64,14 +48,13 @@ impl Machine {
             value => format!("{value} {unit}"),
         };
         format!(
-            "{}, {} cores, {}, {}, {}, kernel {}{}",
+            "{}, {} cores, {}, {}, {}, kernel {}",
             self.processor,
             self.cores,
             of(self.mhz, "MHz"),
             of(self.memory_gib, "GiB"),
             of(self.numa_nodes, "NUMA nodes"),
-            self.kernel,
-            if self.favoured { "" } else { ", not put before other sessions" }
+            self.kernel
         )
     }
 }
@@ -100,15 +83,6 @@ fn numa_nodes() -> u32 {
             .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
     };
     entries.filter(|e| e.file_name().to_str().is_some_and(is_node)).count() as u32
-}
-
-/// Gives the session the place among others that it had before [`Machine::prepare`]: whatever is started in this terminal after
-/// a measurement is no more favoured than before it.
-pub fn restore() {
-    if let Some(nice) = BEFORE.get() {
-        // As far as is permitted, as it was when it was set.
-        let _ = std::fs::write(AUTOGROUP, nice);
-    }
 }
 
 /// While this is there the thread that made it is bound to a core.
@@ -216,17 +190,13 @@ mod tests {
             mhz: 2_600,
             memory_gib: 8,
             numa_nodes: 1,
-            favoured: true,
         };
         assert_eq!(
             machine.line(),
             "a processor, 2 cores, 2600 MHz, 8 GiB, 1 NUMA nodes, kernel 6.1"
         );
-        (machine.mhz, machine.favoured) = (0, false);
-        assert!(
-            machine.line().contains("MHz not told")
-                && machine.line().ends_with("not put before other sessions")
-        );
+        machine.mhz = 0;
+        assert!(machine.line().contains("MHz not told"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::asked;
 use super::files::write_json;
-use super::machine::{Machine, restore};
+use super::machine::Machine;
 use super::mood::Around;
 use super::own;
 use super::running::{Running, STARTS};
@@ -216,7 +216,6 @@ impl Measured {
 
 /// What a benchmark's end is to the shell.
 pub fn finish(result: Result<(), BenchError>) -> ExitCode {
-    restore();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
@@ -229,9 +228,8 @@ pub fn finish(result: Result<(), BenchError>) -> ExitCode {
 /// What is said beside that a measurement was interrupted: what is kept of it, and how it goes on.
 pub static KEPT: OnceLock<&str> = OnceLock::new();
 
-/// At Ctrl-C the session gets its place among others back, as at the end, and what would outlive this process is gone before it; workers end
-/// with it.
-pub fn restore_when_interrupted() {
+/// At Ctrl-C what would outlive this process is gone before it; workers end with it.
+pub fn end_when_interrupted() {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     // Without it only that is missing.
     let Ok(mut signals) = signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]) else {
@@ -239,7 +237,6 @@ pub fn restore_when_interrupted() {
     };
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            restore();
             own::clear();
             progress("");
             crate::complain!("weir bench: interrupted{}", KEPT.get().unwrap_or(&""));
@@ -259,18 +256,13 @@ pub fn prepare(cores: &[usize]) -> Result<Machine, BenchError> {
         let all: Vec<String> = cores.iter().map(usize::to_string).collect();
         return Err(BenchError::Cores(all.join(" and ")));
     }
-    restore_when_interrupted();
-    let machine = Machine::prepare();
+    end_when_interrupted();
+    let machine = Machine::look();
     crate::say::print_line!(
-        "{}, {} cores, kernel {}{}",
+        "{}, {} cores, kernel {}",
         machine.processor,
         machine.cores,
-        machine.kernel,
-        if machine.favoured {
-            ""
-        } else {
-            "; not permitted to go before other sessions: expect noise"
-        }
+        machine.kernel
     );
     Ok(machine)
 }

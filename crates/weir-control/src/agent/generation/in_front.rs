@@ -3,15 +3,14 @@
 use crate::setup::Setup;
 use weir_mem::realtime::Turns;
 
-/// While what changes is copied faster than it changes, and in the pause, all wait for the agent: where workers are in the real-time
-/// class it is before them, so that it does not wait for services that poll on its core. It sleeps between two looks.
+/// While what changes is copied faster than it changes, and in the pause, all wait for the agent: where the real-time class is permitted it
+/// is before them, so that it does not wait for workers that poll on its core, of whatever class. It sleeps between two looks.
 pub(super) struct InFront(Option<Turns>);
 
 impl InFront {
-    /// Steps there, where workers are to be in that class and it is permitted.
+    /// Steps there, where that class may be asked for and is permitted.
     pub(super) fn step(setup: &Setup, turns: Option<Turns>) -> Self {
-        let wanted = setup.workers.iter().any(|worker| worker.schedule.real_time);
-        let turns = turns.filter(|turns| wanted && turns.step_in_front().is_ok());
+        let turns = turns.filter(|turns| setup.real_time && turns.step_in_front().is_ok());
         InFront(turns)
     }
 }

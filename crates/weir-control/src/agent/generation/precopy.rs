@@ -173,9 +173,14 @@ impl Precopy {
     /// What was copied is out of date, as the switch has to wait: what has changed is copied again.
     fn go_on_if_late(&mut self) {
         if self.ended.is_some_and(|ended| ended.elapsed() > LATE) {
-            (self.fewest, self.in_vain, self.ended) = (None, 0, None);
-            self.tasks.iter_mut().for_each(|task| task.due = task.due.map(|_| u64::MAX));
+            self.go_on();
         }
+    }
+
+    /// The pause does not come yet: what changes until then is copied, as long as that makes it less.
+    pub(super) fn go_on(&mut self) {
+        (self.fewest, self.in_vain, self.ended) = (None, 0, None);
+        self.tasks.iter_mut().for_each(|task| task.due = task.due.map(|_| u64::MAX));
     }
 
     /// Who takes over an NF of worker `w`, by name and type, if its flows are copied.

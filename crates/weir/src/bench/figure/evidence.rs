@@ -5,7 +5,7 @@ use super::data::{self, Record};
 use super::shown::{self, samples};
 use super::{catalog, make};
 use crate::bench::files::{read_whole, write_whole};
-use crate::bench::sample::{BenchError, finish, restore_when_interrupted};
+use crate::bench::sample::{BenchError, end_when_interrupted, finish};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +33,7 @@ pub fn main(args: &EvidenceArgs) -> ExitCode {
 
 fn run(args: &EvidenceArgs) -> Result<(), BenchError> {
     // What is being written is whole before the program ends.
-    restore_when_interrupted();
+    end_when_interrupted();
     let data::Figures { records, damaged } = data::read_all(&args.data)?;
     damaged.iter().for_each(|why| crate::complain!("weir bench: {why}"));
     let records: Vec<Record> = records.into_iter().map(retold).collect();

@@ -33,7 +33,6 @@ pub fn record(name: &str) -> Record {
         mhz: 2_000,
         memory_gib: 8,
         numa_nodes: 1,
-        favoured: true,
     };
     let effort = Taken {
         samples: 5,

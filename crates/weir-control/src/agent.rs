@@ -410,7 +410,9 @@ impl Agent {
         self.answer_in_time();
         self.notice_standstill();
         self.move_queued();
-        // Before the other, which takes what is left of answers.
+        // Before the last, which takes what is left of answers.
+        self.hear_of_errands();
+        self.go_on_giving_back();
         self.level();
         self.scale();
         self.end_cycles();

@@ -256,6 +256,17 @@ impl Agent {
         what: What,
     ) -> Result<u64, MoveError> {
         self.may_move()?;
+        self.move_for_change(crew, from, to, what)
+    }
+
+    /// The same, also while a change of the graph is being prepared.
+    pub(super) fn move_for_change(
+        &mut self,
+        crew: &Crew,
+        from: u16,
+        to: u16,
+        what: What,
+    ) -> Result<u64, MoveError> {
         let source = crew.instances.get(usize::from(from)).map(|own| own.worker);
         let ticket = self.flows.last + 1;
         self.order_moves(ticket, (crew, source.into_iter().collect(), to), &what, true)?;

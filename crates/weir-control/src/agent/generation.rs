@@ -13,6 +13,7 @@
 mod calm;
 mod error;
 mod in_front;
+mod leave;
 mod places;
 mod precopy;
 mod share;
@@ -28,6 +29,7 @@ use crate::setup::Setup;
 use calm::Calm;
 pub use error::RelinkError;
 use in_front::InFront;
+use leave::Errands;
 pub(super) use precopy::{Answer, Answered};
 use precopy::{Precopy, Request};
 use std::collections::{BTreeMap, VecDeque};
@@ -62,6 +64,8 @@ pub struct Relinked {
     pub carried: usize,
     /// Flows that were copied before the pause, each as often as it was: what had changed since then went over in it.
     pub copied: u64,
+    /// Flows that instances which have gone left to others before it.
+    pub left: u64,
     /// Parts of the flow hash, of 65,536, that are with another instance than they are to be with now, as instances have come or gone: flows stay
     /// where they are, and these go as soon as they have none.
     pub uneven: u32,
@@ -94,6 +98,8 @@ pub(super) struct Generation {
     next: Option<Box<Next>>,
     /// What services said of the memory that they were to adopt.
     adopted: BTreeMap<usize, Result<(), String>>,
+    /// What instances are to get back, as a change failed by which they were to go.
+    back: Errands,
     /// The switch to it is under way.
     switches: bool,
     /// Workers were told to hand over, and not yet to go on.
@@ -124,6 +130,8 @@ struct Next {
     /// Flows that go ahead, since all are ready.
     precopy: Option<Precopy>,
     in_front: Option<InFront>,
+    /// What instances that go leave to others.
+    leaving: Option<Errands>,
     /// What is under way becomes less.
     calm: Option<Calm>,
     /// Since when the switch failed for packets that are held, and when it is tried again after which time.
@@ -151,6 +159,7 @@ impl Generation {
             inherited: vec![Place::default(); workers],
             next: None,
             adopted: BTreeMap::new(),
+            back: Errands::default(),
             switches: false,
             asked: false,
             handed: BTreeMap::new(),
@@ -233,6 +242,7 @@ impl Agent {
             started,
             precopy: None,
             in_front: None,
+            leaving: None,
             calm: None,
             held: None,
         };
@@ -289,6 +299,7 @@ impl Agent {
             Err(why) => why,
         };
         self.forsake(&next);
+        self.give_back(&mut next);
         self.take_words_of(&mut next.agent);
         self.events.push_back(Event::NotRelinked { why: failed });
         // Its processes end with it.
@@ -363,6 +374,11 @@ impl Agent {
                 None if late => return Err(RelinkError::Unready { worker: worker(), patience }),
                 None => return Ok(false),
             }
+        }
+        if !self.have_left(next) {
+            // Who dies meanwhile has as long to come back as who dies before.
+            next.started = Instant::now();
+            return Ok(false);
         }
         // No order is taken meanwhile.
         if self.is_moving_flows() {

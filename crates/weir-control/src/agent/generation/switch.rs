@@ -73,7 +73,8 @@ impl Agent {
                 let copied = next.precopy.as_ref().map_or(0, |precopy| precopy.copied);
                 // The rest is found out when the pause is over.
                 let (missed, uneven) = (0, 0);
-                Ok(Ok(Relinked { prepared_ms, pause_ms, missed, carried, copied, uneven }))
+                let left = next.leaving.as_ref().map_or(0, |errands| errands.moved);
+                Ok(Ok(Relinked { prepared_ms, pause_ms, missed, carried, copied, left, uneven }))
             }
             Err(why) => {
                 self.go_back();

@@ -483,10 +483,9 @@ impl Agent {
         Ok(left)
     }
 
-    /// A watchdog, if some worker may be in the real-time class.
+    /// A watchdog, if the real-time class may be asked for, by workers or, in the pause of a change, by the agent.
     fn start_watchdog(&self) -> Option<Watchdog> {
-        let real_time = self.setup.workers.iter().any(|w| w.schedule.real_time);
-        if real_time { Watchdog::start() } else { None }
+        if self.setup.real_time { Watchdog::start() } else { None }
     }
 
     /// Where the real-time class is not permitted there is no watchdog, and no core is taken from other graphs.

@@ -243,6 +243,7 @@ impl Agent {
         if !matches!(order.what, What::Flows(_) | What::Count(_)) {
             self.levels.leave(&crew.name);
         }
+        self.generation.back.leave_alone(&crew.name);
         Ok(())
     }
 

@@ -58,6 +58,8 @@ pub struct Relinked {
     pub prepared_ms: f64,
     /// How long nothing was taken from devices, in milliseconds.
     pub pause_ms: f64,
+    /// Before it, for so many milliseconds, no more was taken from devices than half of what came through, until little was under way.
+    pub tapered_ms: f64,
     /// Packets that live devices dropped from then until a moment later.
     pub missed: u64,
     /// NFs whose state went over.
@@ -99,7 +101,7 @@ pub(super) struct Generation {
     /// What services said of the memory that they were to adopt.
     adopted: BTreeMap<usize, Result<(), String>>,
     /// What instances are to get back, as a change failed by which they were to go.
-    back: Errands,
+    pub(super) back: Errands,
     /// The switch to it is under way.
     switches: bool,
     /// Workers were told to hand over, and not yet to go on.
@@ -139,6 +141,11 @@ struct Next {
 }
 
 impl Next {
+    /// True while flows are leaving, by an order of the change's own that is not late.
+    fn leaves(&self) -> bool {
+        self.leaving.as_ref().is_some_and(Errands::goes_on)
+    }
+
     /// True while it is too early to try again.
     fn waits(&self) -> bool {
         self.held.is_some_and(|(_, again, _)| Instant::now() < again)
@@ -280,7 +287,7 @@ impl Agent {
         };
         let failed = match prepared {
             // The change before this one is told first.
-            Ok(ready) if !ready || self.generation.begun.is_some() || next.waits() => {
+            Ok(ready) if !ready || !self.may_switch(&next) => {
                 self.generation.next = Some(next);
                 return Ok(timeout.min(TURN));
             }
@@ -354,6 +361,7 @@ impl Agent {
         let absent = (0..self.workers.len()).find(restarting);
         let absent = absent.map(|w| self.setup.workers[w].name.clone()).or_else(|| unready(self));
         if let Some(worker) = absent {
+            self.is_calm_no_more(next);
             return if late { Err(RelinkError::Died { worker }) } else { Ok(false) };
         }
         let Some(told) = &next.told else {
@@ -376,21 +384,19 @@ impl Agent {
             }
         }
         if !self.have_left(next) {
-            // Who dies meanwhile has as long to come back as who dies before.
-            next.started = Instant::now();
-            return Ok(false);
+            if next.leaves() {
+                // Who dies meanwhile has as long to come back as who dies before.
+                next.started = Instant::now();
+            }
+            return if late { Err(RelinkError::Moving) } else { Ok(false) };
         }
         // No order is taken meanwhile.
         if self.is_moving_flows() {
             return if late { Err(RelinkError::Moving) } else { Ok(false) };
         }
         let copied = self.precopy(next)?;
-        if copied && !self.is_calm(next) {
-            // Packets go on: what changes is copied on.
-            next.precopy.iter_mut().for_each(Precopy::go_on);
-            return Ok(false);
-        }
-        Ok(copied)
+        // While it is too early for the pause services receive as ever.
+        Ok(copied && (!self.may_switch(next) || self.is_calm(next)))
     }
 
     /// Lets the services attach to the memory of the next generation.
@@ -508,6 +514,11 @@ impl Agent {
         Census::take(&self.setup, &self.memory)
     }
 
+    /// The change before is told, and it is not too early to try again.
+    fn may_switch(&self, next: &Next) -> bool {
+        self.generation.begun.is_none() && !next.waits()
+    }
+
     /// Tells of the switch by which this generation began, when all is known of it.
     fn tell_relinked(&mut self) {
         let Some((at, mut relinked)) = self.generation.begun else { return };
@@ -515,6 +526,12 @@ impl Agent {
             return;
         }
         self.generation.begun = None;
+        relinked.missed = relinked.missed.saturating_add(self.missed_by_devices());
+        self.events.push_back(Event::Relinked(relinked));
+    }
+
+    /// Packets that live devices have dropped since this generation began.
+    fn missed_by_devices(&self) -> u64 {
         let counted = |w: usize| {
             let worker = self.memory.workers.get(w)?;
             let counts = NodeCounts::read(&worker.ledger.read()?, &worker.layout, 0);
@@ -522,8 +539,7 @@ impl Agent {
         };
         let is_rx = |w: &usize| matches!(self.setup.workers[*w].end, EndSpec::Rx { .. });
         let receive = (0..self.workers.len()).filter(is_rx);
-        relinked.missed = receive.filter_map(counted).sum();
-        self.events.push_back(Event::Relinked(relinked));
+        receive.filter_map(counted).fold(0, u64::saturating_add)
     }
 }
 

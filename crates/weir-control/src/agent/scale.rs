@@ -37,6 +37,12 @@ impl Scales {
         Scales { all, begun: Instant::now(), looked: Duration::ZERO }
     }
 
+    /// Instances in use of the NF of this name; `None` of one whose instances are always so many.
+    pub(super) fn in_use(&self, nf: &str) -> Option<Vec<u16>> {
+        let one = self.all.iter().find(|one| one.crew.name == nf)?;
+        Some(one.scaler.in_use().collect())
+    }
+
     /// Goes on where those of the generation before were: flows are where they were, whatever the limits are now, and so the
     /// instances that have some are in use. Packets that divide anew at once do so by the weights that the graph begins with. What is
     /// to be told of changes that are given up by this.

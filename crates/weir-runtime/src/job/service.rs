@@ -106,7 +106,9 @@ impl Job {
         let (space, ahead) = (space.min(buffers), ahead.min(buffers));
         let calm = early.as_ref().map_or(BATCH, |early| early.at_once(ahead));
         let copied = self.segment.more.most_received(pool, arena.owners());
-        let tapered = taper.as_mut().filter(|_| !*stopped).map_or(BATCH, |taper| {
+        // Who drops by class goes on to take what it drops.
+        let tapers = taper.as_mut().filter(|_| !*stopped && early.is_none());
+        let tapered = tapers.map_or(BATCH, |taper| {
             pool.collect(arena.owners());
             taper.room(pool.len().saturating_sub(pool.free()), Instant::now())
         });

@@ -1,12 +1,13 @@
 //! Before the pause: fewer and fewer packets are under way, so that what has to run out in it is little, however full rings were.
 
 use super::Next;
+use super::precopy::Precopy;
 use crate::agent::Agent;
 use crate::agent::flows::Given;
 use crate::setup::LaneSetup;
 use std::time::{Duration, Instant};
 use weir_runtime::moves::Order;
-use weir_runtime::spec::EndSpec;
+use weir_runtime::spec::{EndSpec, command};
 
 /// Packets of a source in rings that run out in no time.
 const FEW: u64 = 512;
@@ -17,14 +18,18 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 /// How what is under way becomes less.
 pub(super) struct Calm {
-    since: Instant,
+    pub(super) since: Instant,
+    /// What live devices had dropped by then.
+    pub(super) missed: u64,
+    /// It has come.
+    come: bool,
     /// Fewest packets in rings so far, and when that was.
     least: (u64, Instant),
 }
 
 impl Calm {
-    fn new(under_way: u64, now: Instant) -> Self {
-        Calm { since: now, least: (under_way, now) }
+    fn new(under_way: u64, missed: u64, now: Instant) -> Self {
+        Calm { since: now, missed, come: false, least: (under_way, now) }
     }
 
     /// True when so many, of so many sources, will hardly become fewer.
@@ -41,35 +46,49 @@ impl Calm {
 impl Agent {
     /// Has services that receive let less and less be under way, if there is much; true when there is little.
     pub(super) fn is_calm(&mut self, next: &mut Next) -> bool {
-        let under_way: Vec<u64> = self.under_way_by_source();
-        let (now, sources) = (Instant::now(), under_way.len().max(1) as u64);
-        let all = under_way.iter().fold(0_u64, |all, of| all.saturating_add(*of));
+        let (now, sources) = (Instant::now(), u64::from(self.setup.sources.max(1)));
+        let all = self.in_rings(|_| true);
         if let Some(calm) = &mut next.calm {
-            return calm.has_come(all, sources, now);
+            if !calm.come && calm.has_come(all, sources, now) {
+                calm.come = true;
+                // What has changed until now is copied.
+                next.precopy.iter_mut().for_each(Precopy::go_on);
+                return next.precopy.as_ref().is_none_or(|precopy| !precopy.has_flows());
+            }
+            return calm.come;
         }
         if all <= 2 * FEW * sources {
             return true;
         }
         for w in 0..self.workers.len() {
             let EndSpec::Rx { source, .. } = self.setup.workers[w].end else { continue };
-            let in_rings = under_way.get(usize::from(source)).copied().unwrap_or(0);
+            // Behind gates are buffers of others.
+            let domain = self.setup.workers[w].domain;
+            let in_rings = self.in_rings(|lane| {
+                lane.source == source && self.setup.workers[lane.from].domain == domain
+            });
             // Whoever cannot be told goes on as ever.
             let (Given::Told | Given::Later | Given::Full | Given::Not(_)) =
                 self.give(w, &Order::Taper { in_rings });
         }
-        next.calm = Some(Calm::new(all, now));
+        next.calm = Some(Calm::new(all, self.missed_by_devices(), now));
         false
     }
 
-    /// By source: packets in rings.
-    fn under_way_by_source(&self) -> Vec<u64> {
-        let mut all = vec![0_u64; usize::from(self.setup.sources)];
-        for (LaneSetup { source, .. }, ring) in self.setup.lanes.iter().zip(&self.memory.lanes) {
-            if let Some(of) = all.get_mut(usize::from(*source)) {
-                *of = of.saturating_add(ring.inspector.len());
-            }
+    /// The pause does not come for now: services receive as ever, and nobody waits for the agent.
+    pub(super) fn is_calm_no_more(&mut self, next: &mut Next) {
+        next.in_front = None;
+        if next.calm.take().is_some() {
+            self.hold(command::RECEIVE);
         }
-        all
+    }
+
+    /// Packets in some of the rings.
+    fn in_rings(&self, which: impl Fn(&LaneSetup) -> bool) -> u64 {
+        let lanes = self.setup.lanes.iter().zip(&self.memory.lanes);
+        // Rings of loans and answers have the same packets again.
+        let lanes = lanes.filter(|(lane, _)| lane.has_packets() && which(lane));
+        lanes.fold(0, |all, (_, ring)| all.saturating_add(ring.inspector.len()))
     }
 }
 
@@ -81,7 +100,7 @@ mod tests {
     fn calm_has_come_when_little_is_left_or_it_becomes_no_less() {
         let start = Instant::now();
         let at = |ms: u64| start + Duration::from_millis(ms);
-        let mut calm = Calm::new(10_000, start);
+        let mut calm = Calm::new(10_000, 0, start);
         for (ms, under_way, sources, has) in [
             (2, 8_000, 1, false),
             (6, 6_000, 1, false),
@@ -94,13 +113,13 @@ mod tests {
         ] {
             assert_eq!(calm.has_come(under_way, sources, at(ms)), has, "{under_way} after {ms} ms");
         }
-        let mut slow = Calm::new(u64::MAX, start);
+        let mut slow = Calm::new(u64::MAX, 0, start);
         let mut under_way = u64::MAX;
         for ms in (0..=1_000).step_by(4) {
             under_way -= under_way / 10;
             assert!(!slow.has_come(under_way, 1, at(ms)) || under_way <= 512, "it goes on");
         }
-        let mut endless = Calm::new(1 << 40, start);
+        let mut endless = Calm::new(1 << 40, 0, start);
         assert!(!endless.has_come(1 << 39, 1, at(999)));
         assert!(endless.has_come(1 << 38, 1, at(1_001)));
     }

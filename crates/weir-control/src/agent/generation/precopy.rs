@@ -218,6 +218,11 @@ impl Precopy {
         fewest.zip(due).is_some_and(|(few, due)| due <= few.saturating_add(few / 8))
     }
 
+    /// Some NF's flows are copied.
+    pub(super) fn has_flows(&self) -> bool {
+        !self.tasks.is_empty()
+    }
+
     /// Each flow was copied once: what is left has changed since.
     fn all_were_copied(&self) -> bool {
         self.tasks.iter().all(|task| !task.walks)
@@ -285,7 +290,7 @@ impl Agent {
             // Who dies while copies are made has as long to come back as who dies before.
             next.started = Instant::now();
         }
-        if precopy.all_were_copied() {
+        if precopy.all_were_copied() && self.may_switch(next) {
             next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns));
         }
         next.precopy = Some(precopy);

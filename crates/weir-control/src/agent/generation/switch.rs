@@ -49,6 +49,9 @@ impl Agent {
         let prepared = next.since.elapsed();
         let begun = Instant::now();
         next.in_front.get_or_insert_with(|| InFront::step(&self.setup, self.turns));
+        let missed = self.missed_by_devices();
+        let tapered =
+            next.calm.as_ref().map(|calm| (calm.since, missed.saturating_sub(calm.missed)));
         self.generation.handed.clear();
         self.hold(command::HOLD);
         let rested = self.come_to_rest(begun);
@@ -72,9 +75,20 @@ impl Agent {
                 let prepared_ms = ms(prepared);
                 let copied = next.precopy.as_ref().map_or(0, |precopy| precopy.copied);
                 // The rest is found out when the pause is over.
-                let (missed, uneven) = (0, 0);
+                let (tapered_ms, missed) =
+                    tapered.map_or((0.0, 0), |(since, missed)| (ms(begun - since), missed));
+                let uneven = 0;
                 let left = next.leaving.as_ref().map_or(0, |errands| errands.moved);
-                Ok(Ok(Relinked { prepared_ms, pause_ms, missed, carried, copied, left, uneven }))
+                Ok(Ok(Relinked {
+                    prepared_ms,
+                    pause_ms,
+                    tapered_ms,
+                    missed,
+                    carried,
+                    copied,
+                    left,
+                    uneven,
+                }))
             }
             Err(why) => {
                 self.go_back();
@@ -84,7 +98,7 @@ impl Agent {
     }
 
     /// Tells all Rx services to hold their devices, or to go on.
-    fn hold(&mut self, command: u32) {
+    pub(super) fn hold(&mut self, command: u32) {
         for w in 0..self.workers.len() {
             if matches!(self.setup.workers[w].end, EndSpec::Rx { .. }) {
                 self.order(w, command);

@@ -11,7 +11,7 @@ pub mod words;
 use self::control::{Control, SocketError};
 use self::live::Live;
 use self::planner::{Planned, Planner};
-use self::reload::Reload;
+use self::reload::{Reload, Watch};
 use self::signals::{HangUp, Signals};
 use crate::planning::{PlanArgs, PlanningArgs};
 use crate::policy::PolicyFailure;
@@ -211,7 +211,12 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
         );
     }
     let planner = Planner::new(args);
+    // As they are before they are read: what changes from then on is noticed.
+    let mut watch = planner.watches().then(|| Watch::new(planner.own_files()));
     let Planned { plan, setup, files } = planner.plan(1, PlanArgs::default())?;
+    if let Some(watch) = &mut watch {
+        watch.set(planner.own_files().chain(files));
+    }
     let policy = RestartPolicy {
         longest: Duration::from_millis(args.restart_delay),
         offences: args.offences,
@@ -242,7 +247,7 @@ fn run(args: &RunArgs, workers: &mut usize) -> Result<bool, RunError> {
     let mut scalings = VecDeque::new();
     // A policy is read and planned beside the loop, which has to look after the workers.
     let ended = std::thread::scope(|scope| {
-        let mut reload = Reload::new(scope, &planner, plan, files);
+        let mut reload = Reload::new(scope, &planner, plan, watch);
         loop {
             if let Err(e) = agent.turn(live.patience()) {
                 live.tell_rest(&mut agent);

@@ -74,3 +74,41 @@ fn a_segments_replica_that_dies_at_any_step_leaves_each_flow_at_one_place_with_a
 fn a_director_of_a_segments_replicas_that_dies_at_any_step_leaves_each_flow_at_one_place() {
     killed_at_each_step(&TOGETHER, "rx:lan", &OF_DIRECTOR);
 }
+
+/// Who is to take over dies whenever one is made: flows that had left an instance by then, as it was to go, come back.
+#[test]
+fn instances_that_were_to_go_get_back_what_they_have_left_when_the_change_fails() {
+    const ALL: u64 = 3_000;
+    const TRACKED: &str = "
+Port<0> lan;  Port<1> out;  ConnTrack mon { default: \"pass\" };
+pipelet { lan -> mon;  mon -> out; }";
+    let scratch = Scratch::new("moves-come-back");
+    let options = scratch.file("options");
+    let file = options.display().to_string();
+    std::fs::write(&options, "--instances mon=3\n").unwrap();
+    let input = format!("0=gen:size=64,flows={ALL},rate=50000,seed=1");
+    let fault = format!("2:mon#1:{}:1", Step::TakenOver as u32);
+    let args = ["--bind", &input, "--bind", "1=null", "--options", &file, "--later-fault", &fault];
+    let mut moving = Moving::start_in(scratch, TRACKED, &args);
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    moving.wait_for_counts("all flows to be there", |counts| counts.iter().sum::<u64>() == ALL);
+    std::fs::write(&options, "--instances mon=2\n").unwrap();
+    for attempt in ["first", "second"] {
+        moving.scratch.policy(TRACKED);
+        moving.run.signal(Signal::HUP);
+        let told = |line: &str| line.contains("relinked");
+        let (_, line) = moving.run.wait_for_line("a word on the relink", told);
+        assert!(line.contains("not relinked") && line.contains("died before it began"), "{line}");
+        moving.wait_for_counts(&format!("flows to have come back, the {attempt} time"), |counts| {
+            let is_share = |flows: &u64| flows.abs_diff(ALL / 3) < ALL / 10;
+            counts.len() == 3 && counts.iter().sum::<u64>() == ALL && counts.iter().all(is_share)
+        });
+    }
+    // Nothing is under way any more: what goes on purpose stays.
+    assert!(moving.moves(&["--all", "--to", "3"]) > ALL / 2);
+    assert_eq!(moving.counts(), [0, 0, ALL]);
+    moving.run.signal(Signal::INT);
+    let finished = moving.run.finish();
+    finished.assert_sound("come back");
+    assert_eq!(finished.number("/balance/lost"), 0, "{:#}", finished.report);
+}

@@ -58,9 +58,8 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
         scope: &'s Scope<'s, 'e>,
         planner: &'e Planner<'a>,
         plan: Plan,
-        files: Vec<PathBuf>,
+        watch: Option<Watch>,
     ) -> Self {
-        let watch = planner.watches().then(|| Watch::new(planner.own_files().chain(files)));
         Reload {
             scope,
             planner,
@@ -199,7 +198,7 @@ impl<'s, 'e, 'a> Reload<'s, 'e, 'a> {
 type Stamp = Option<(i64, i64, u64, u64)>;
 
 /// Files that are looked at now and then.
-struct Watch {
+pub(super) struct Watch {
     files: BTreeMap<PathBuf, Stamp>,
     looked: Instant,
     /// Something has changed and was not quiet since: an editor may not be through.
@@ -207,13 +206,13 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(files: impl Iterator<Item = PathBuf>) -> Self {
+    pub(super) fn new(files: impl Iterator<Item = PathBuf>) -> Self {
         let mut watch = Watch { files: BTreeMap::new(), looked: Instant::now(), restless: false };
         watch.set(files);
         watch
     }
 
-    fn set(&mut self, files: impl Iterator<Item = PathBuf>) {
+    pub(super) fn set(&mut self, files: impl Iterator<Item = PathBuf>) {
         let mut old = std::mem::take(&mut self.files);
         let stamped = files.map(|file| {
             // What has changed since it was looked at last is still to be noticed.

@@ -142,7 +142,7 @@ impl Request {
 
 impl Precopy {
     /// What can be copied: of each NF the flows of each instance that has one of the same place in the next generation, which gets all of them.
-    /// What those have that are one too many, goes over in the pause.
+    /// What those have that are one too many, and has not left them, goes over in the pause.
     fn new(before: &Setup, next: &Agent) -> Self {
         let (old, new) = (holders(before), holders(&next.setup));
         let mut tasks: BTreeMap<usize, BTreeMap<u16, Share>> = BTreeMap::new();

@@ -123,6 +123,11 @@ pub(super) struct Scaled {
 }
 
 impl Desk {
+    /// How an order of this number went by which flows were moved for scaling, or for a change, if it is answered.
+    pub(super) fn answer_to(&mut self, ticket: u64) -> Option<Scaled> {
+        self.scaled.extract_if(.., |scaled| scaled.ticket == ticket).next()
+    }
+
     /// The order of this number, if worker `w` has not answered it, and now has.
     fn waits_for(&mut self, ticket: u64, w: usize) -> Option<&mut Open> {
         let open = self.open.get_mut(&ticket)?;
@@ -247,21 +252,9 @@ impl Agent {
         Ok(())
     }
 
-    /// Has flows moved from one instance to another, counted from 0, as the NF's instances become more or fewer. How it went
-    /// is in [`Desk::scaled`].
+    /// Has flows moved from one instance to another, counted from 0, as the NF's instances become more or fewer, by a change of the graph
+    /// that is being prepared, too. How it went is in [`Desk::scaled`].
     pub(super) fn move_for_scaling(
-        &mut self,
-        crew: &Crew,
-        from: u16,
-        to: u16,
-        what: What,
-    ) -> Result<u64, MoveError> {
-        self.may_move()?;
-        self.move_for_change(crew, from, to, what)
-    }
-
-    /// The same, also while a change of the graph is being prepared.
-    pub(super) fn move_for_change(
         &mut self,
         crew: &Crew,
         from: u16,

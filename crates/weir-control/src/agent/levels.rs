@@ -107,7 +107,7 @@ fn weights<'s>(setup: &'s Setup, nf: &str) -> Option<&'s [u32]> {
 }
 
 /// How many instances of an NF have not been stopped for good.
-fn running(setup: &Setup, nf: &str) -> usize {
+pub(super) fn running(setup: &Setup, nf: &str) -> usize {
     let has = |worker: &&WorkerSetup| {
         worker.runs_nfs() && worker.nodes.iter().any(|node| node.name == nf)
     };
@@ -223,8 +223,7 @@ impl Agent {
         }
         let mut all = std::mem::take(&mut self.levels.all);
         for one in &mut all {
-            let is_its = |scaled: &mut Scaled| one.waits == Some(scaled.ticket);
-            let answer = self.flows.scaled.extract_if(.., is_its).next();
+            let answer = one.waits.and_then(|ticket| self.flows.answer_to(ticket));
             let told = answer.and_then(|answer| one.answered(answer));
             self.events.extend(told.map(Event::Levelled));
         }
@@ -253,9 +252,7 @@ impl Agent {
                 Ok(ticket) => {
                     one.waits = Some(ticket);
                     // Nobody could be told: it is answered already.
-                    let is_its = |scaled: &mut Scaled| scaled.ticket == ticket;
-                    let answer = self.flows.scaled.extract_if(.., is_its).next();
-                    let told = answer.and_then(|answer| one.answered(answer));
+                    let told = self.flows.answer_to(ticket).and_then(|answer| one.answered(answer));
                     self.events.extend(told.map(Event::Levelled));
                 }
                 Err(_) => one.not_before = now + SOON,

@@ -118,7 +118,7 @@ impl Job {
             station.tell();
             return Ok(Progress::Idle);
         }
-        let pool_before = pool.free();
+        let pool_before = taper.as_ref().map_or(0, |_| pool.free());
         let mut seq = words.get(layout.seq).copied().unwrap_or(0);
         let mut room = Room {
             arena,

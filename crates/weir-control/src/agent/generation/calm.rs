@@ -3,7 +3,6 @@
 use super::Next;
 use super::precopy::Precopy;
 use crate::agent::Agent;
-use crate::agent::flows::Given;
 use crate::setup::LaneSetup;
 use std::time::{Duration, Instant};
 use weir_runtime::moves::Order;
@@ -68,8 +67,7 @@ impl Agent {
                 lane.source == source && self.setup.workers[lane.from].domain == domain
             });
             // Whoever cannot be told goes on as ever.
-            let (Given::Told | Given::Later | Given::Full | Given::Not(_)) =
-                self.give(w, &Order::Taper { in_rings });
+            let _ = self.give(w, &Order::Taper { in_rings });
         }
         next.calm = Some(Calm::new(all, self.missed_by_devices(), now));
         false

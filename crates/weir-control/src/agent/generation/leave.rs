@@ -5,7 +5,8 @@
 
 use super::Next;
 use crate::agent::Agent;
-use crate::agent::flows::Scaled;
+use crate::agent::flows::Desk;
+use crate::agent::levels::running;
 use crate::crews::Crew;
 use crate::setup::{Setup, WorkerSetup};
 use std::collections::VecDeque;
@@ -48,7 +49,7 @@ pub(in crate::agent) struct Errands {
     tries: u32,
     not_before: Option<Instant>,
     since: Option<Instant>,
-    /// Flows that have moved.
+    /// Flows that have left.
     pub(super) moved: u64,
     /// Those that give back what has gone, should the change fail: what went last comes first.
     back: VecDeque<Step>,
@@ -72,17 +73,9 @@ fn leave(crew: &Crew, has: u16, targets: &[u16], for_good: bool) -> VecDeque<Ste
     steps
 }
 
-/// How many instances an NF has.
-fn count(setup: &Setup, nf: &str) -> usize {
-    let has = |worker: &&WorkerSetup| {
-        worker.runs_nfs() && worker.nodes.iter().any(|node| node.name == nf)
-    };
-    setup.workers.iter().filter(has).count()
-}
-
 /// How many of its instances a crew's NFs that remember flows will have, where that is fewer than it has.
 fn fewer(crew: &Crew, next: &Setup) -> Option<u16> {
-    let mut counts = crew.name.split('+').map(|nf| count(next, nf)).filter(|count| *count > 0);
+    let mut counts = crew.name.split('+').map(|nf| running(next, nf)).filter(|count| *count > 0);
     let has = counts.next().filter(|has| *has < crew.instances.len())?;
     // Where they will have different numbers nothing is known of where each goes.
     counts.all(|other| other == has).then(|| u16::try_from(has).ok())?
@@ -98,7 +91,7 @@ impl Errands {
         errands.steps.retain(|step| {
             at.next().is_some_and(|at| at < waits) || fewer(&step.crew, next).is_none()
         });
-        errands.since = None;
+        (errands.since, errands.moved) = (None, 0);
         for crew in agent.memory.crews().iter().flatten() {
             let Some(has) = fewer(crew, next) else { continue };
             // Of an NF whose instances become more and fewer by themselves to those in use.
@@ -131,7 +124,8 @@ impl Errands {
     /// What became of an order.
     fn answered(&mut self, flows: u64, failed: bool) {
         self.waits = None;
-        self.moved = self.moved.saturating_add(flows);
+        let gives_back = self.steps.front().is_some_and(|step| step.kind == Kind::GivesBack);
+        self.moved = self.moved.saturating_add(if gives_back { 0 } else { flows });
         self.tries += 1;
         if failed {
             self.not_before = Some(Instant::now() + SOON);
@@ -223,26 +217,26 @@ impl Agent {
         }
         let what = What::Share(step.share);
         // Somebody else's order is waited for.
-        let Ok(ticket) = self.move_for_change(&step.crew, step.from, step.to, what) else { return };
+        let Ok(ticket) = self.move_for_scaling(&step.crew, step.from, step.to, what) else {
+            return;
+        };
         self.levels.leave(&step.crew.name);
         errands.waits = Some(ticket);
         // Nobody could be told: it is answered already.
-        hear(errands, &mut self.flows.scaled);
+        hear(errands, &mut self.flows);
     }
 
     /// Takes the answers to these orders, before others do.
     pub(in crate::agent) fn hear_of_errands(&mut self) {
         let leaving = self.generation.next.as_mut().and_then(|next| next.leaving.as_mut());
         for errands in [leaving, Some(&mut self.generation.back)].into_iter().flatten() {
-            hear(errands, &mut self.flows.scaled);
+            hear(errands, &mut self.flows);
         }
     }
 }
 
-fn hear(errands: &mut Errands, answers: &mut Vec<Scaled>) {
-    let Some(ticket) = errands.waits else { return };
-    let is_its = |scaled: &mut Scaled| scaled.ticket == ticket;
-    if let Some(answer) = answers.extract_if(.., is_its).next() {
+fn hear(errands: &mut Errands, desk: &mut Desk) {
+    if let Some(answer) = errands.waits.and_then(|ticket| desk.answer_to(ticket)) {
         errands.answered(answer.flows, !answer.failures.is_empty());
     }
 }

@@ -562,6 +562,7 @@ impl Wiring<'_> {
                     && core.is_some()
                     && nf
                     && !with_outside,
+                guest: false,
                 shares_core,
                 spin_us: options.spin_us,
                 busy: options.busy,
@@ -581,6 +582,7 @@ fn service_schedule(options: &RunOptions) -> ScheduleSpec {
     ScheduleSpec {
         core: None,
         real_time: false,
+        guest: false,
         shares_core: true,
         spin_us: options.spin_us,
         busy: false,

@@ -4,23 +4,24 @@ use crate::spec::ScheduleSpec;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use weir_mem::realtime::WORKER_PRIORITY;
 
-/// Applies the schedule as far as permitted. True when the real-time class was granted.
+/// Applies the schedule as far as permitted. True when the real-time class was granted to run in, and not just to stand by in.
 ///
 /// The class comes before the core: a task that enters a core's real-time queue after it was
 /// pinned there can starve behind those already on it.
-pub(crate) fn apply(schedule: &ScheduleSpec) -> bool {
+pub(crate) fn apply(schedule: &ScheduleSpec, stands_by: bool) -> bool {
     let class = || match schedule.trial.round_robin {
         true => weir_mem::realtime::set_round_robin(WORKER_PRIORITY),
         false => weir_mem::realtime::set_fifo(None, WORKER_PRIORITY),
     };
-    let real_time = schedule.real_time && class().is_ok();
+    let guest = stands_by && schedule.guest;
+    let granted = (schedule.real_time || guest) && class().is_ok();
     if let Some(core) = schedule.core {
         let mut set = CpuSet::new();
         set.set(usize::from(core));
         // Refused when the core is not ours to use; the worker then runs where it may.
         let _ = sched_setaffinity(None, &set);
     }
-    real_time
+    granted && schedule.real_time
 }
 
 #[cfg(test)]
@@ -42,6 +43,7 @@ mod tests {
         ScheduleSpec {
             core: Some(core),
             real_time: true,
+            guest: false,
             shares_core: true,
             spin_us: 0,
             busy: false,
@@ -54,7 +56,7 @@ mod tests {
     fn comes_to(core: u16, from: &CpuSet) -> Duration {
         sched_setaffinity(None, from).unwrap();
         let begun = Instant::now();
-        assert!(apply(&to(core)));
+        assert!(apply(&to(core), false));
         let took = begun.elapsed();
         assert_eq!(sched_getcpu(), usize::from(core));
         took
@@ -74,7 +76,7 @@ mod tests {
         let state = AtomicU32::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let granted = apply(&to(core));
+                let granted = apply(&to(core), false);
                 // Relaxed: the word says all there is to know.
                 state.store(if granted { 1 } else { 2 }, Ordering::Relaxed);
                 // Should the test fail, the core is not kept for good.

@@ -13,7 +13,7 @@ use weir_nf::TagSpec;
 use weir_port::balance::{Buckets, BucketsError};
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 29;
+pub const PROTOCOL_VERSION: u32 = 30;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -335,6 +335,9 @@ pub struct ScheduleSpec {
     pub core: Option<u16>,
     /// Real-time class wanted (SCHED_FIFO, priority 1); without permission it is left out.
     pub real_time: bool,
+    /// Stands by in that class although it does not run in it: whoever it takes over from is in it, on its core, and would hardly
+    /// let it come to its turn. The agent takes the class from it before it begins.
+    pub guest: bool,
     /// Whether other workers poll on the same core: then yield instead of spinning.
     pub shares_core: bool,
     /// Microseconds to poll after the last packet before sleeping.

@@ -97,7 +97,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     let mut station = Station::attach(&spec, fds)?;
     let segment = Segment::new(&spec)?;
     let mut job = Job::new(&spec, &mut station, segment, device)?;
-    let real_time = crate::schedule::apply(&spec.schedule);
+    let real_time = crate::schedule::apply(&spec.schedule, spec.standby);
     #[cfg(feature = "faults")]
     if let Some((step, nth)) = spec.fault {
         fault::arm(step, nth);

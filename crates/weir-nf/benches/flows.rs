@@ -78,6 +78,59 @@ fn table(flows: u32) -> FlowTable<State> {
     table
 }
 
+/// Bytes of a letter of a copy: as many as a relink has copied at a time.
+const LETTER: usize = 256 << 10;
+/// Flows that change between two letters.
+const CHANGES: usize = 4096;
+
+/// The table is copied while flows change: what a flow costs who gives it and who takes it, of those that had changed.
+fn copying(table: &mut FlowTable<State>, flows: u32, packets: &[(FlowKey, Direction)]) {
+    let mut copy =
+        FlowTable::<State>::new(flows.max(1 << 16), IDLE).with_tcp(Some(TcpTimes::RFC_5382));
+    table.begin_precopy(1);
+    let mut letter = Vec::new();
+    let (mut whole, mut walks) = ([0; 3], true);
+    while walks {
+        letter.clear();
+        let progress = add(&mut whole[0], || table.precopy(LETTER, &mut letter).unwrap());
+        add(&mut whole[1], || copy.take_precopied(2, &letter).unwrap());
+        whole[2] += progress.copied as u64;
+        walks = progress.walks;
+    }
+    let mut changes: Vec<[u64; 3]> = Vec::new();
+    for some in packets.chunks(packets.len() / REPEATS) {
+        let mut all = [0; 3];
+        for batch in some.chunks(CHANGES) {
+            for (key, direction) in batch {
+                table.find_by(*key, *direction, 2, Some(0x10)).unwrap().state.packets += 1;
+            }
+            letter.clear();
+            let progress = add(&mut all[0], || table.precopy(usize::MAX, &mut letter).unwrap());
+            add(&mut all[1], || copy.take_precopied(2, &letter).unwrap());
+            all[2] += progress.copied as u64;
+        }
+        changes.push(all);
+    }
+    table.end_precopy();
+    let ns = |[give, take, flows]: [u64; 3]| [give, take].map(|all| all as f64 / flows as f64);
+    let mut changes: Vec<_> = changes.into_iter().filter(|all| all[2] > 0).map(ns).collect();
+    changes.sort_by(|a, b| (a[0] + a[1]).total_cmp(&(b[0] + b[1])));
+    let (best, median) = (changes[0], changes[changes.len() / 2]);
+    let [give, take] = ns(whole);
+    println!(
+        "{flows:>10} flows  copied whole: {give:.0} ns to give, {take:.0} ns to take each; changed: {:.0} and {:.0} best, {:.0} and {:.0} median",
+        best[0], best[1], median[0], median[1]
+    );
+}
+
+/// Adds how long it took.
+fn add<T>(ns: &mut u64, of: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let done = of();
+    *ns += start.elapsed().as_nanos() as u64;
+    done
+}
+
 fn main() {
     let wanted = std::env::args().skip(1).find_map(|arg| arg.parse::<u32>().ok());
     for flows in [128, 1 << 16, 1_000_000, 10_000_000] {
@@ -111,6 +164,7 @@ fn main() {
                 table.expire(2);
             }
         });
+        copying(&mut table, flows, &packets);
         let mut index = FlowIndex::new(flows.max(1 << 16));
         for flow in 0..flows {
             let (key, _) = key(flow);

@@ -292,6 +292,11 @@ impl FlowIndex {
         })
     }
 
+    /// True when there is a flow of this number.
+    pub(super) fn has(&self, flow: u32) -> bool {
+        self.first(flow).is_some()
+    }
+
     /// The hash of a flow's only key; `None` if it has several, or there is none of this number.
     pub(super) fn only_hash(&self, flow: u32) -> Option<u32> {
         let node = self.nodes.get(self.first(flow)?)?;

@@ -25,6 +25,8 @@ const LOOK: u32 = 1 << 14;
 const NUMBERS: usize = 1 << 24;
 /// Numbers of flows per page. Few pages: they are dropped in the pause, and those of a million flows in small ones take it longer than all else there.
 const PAGE: usize = 1 << 12;
+/// Flows that are brought into the caches at a time.
+const GROUP: usize = 32;
 /// The walk is over.
 const ALL: u32 = u32::MAX;
 
@@ -167,10 +169,16 @@ impl<F: FlowState> FlowTable<F> {
                 written += 1;
             }
         }
+        let mut ready = 0;
         while out.len() < end
             && copying.upto == ALL
             && let Some(flow) = copying.changed.front()
         {
+            if ready == 0 {
+                ready = GROUP;
+                self.touch(copying.changed.iter().take(GROUP).copied());
+            }
+            ready -= 1;
             written += usize::from(self.write_change(*flow, out)?);
             self.slots.get_mut(*flow).into_iter().for_each(|slot| slot.copy &= ENDED);
             copying.changed.pop_front();
@@ -204,11 +212,24 @@ impl<F: FlowState> FlowTable<F> {
             }
             from = next;
         }
-        for flow in &copying.changed {
+        let mut ahead = copying.changed.iter().copied();
+        for (at, flow) in copying.changed.iter().enumerate() {
+            if at.is_multiple_of(GROUP) {
+                self.touch(ahead.by_ref().take(GROUP));
+            }
             written += usize::from(self.write_change(*flow, out)?);
         }
         put_count(out, count, written);
         Ok(())
+    }
+
+    /// Brings flows into the processor's caches, so that going through them one after the other does not wait for memory each time.
+    fn touch(&self, flows: impl Iterator<Item = u32>) {
+        let seen = flows.map(|flow| {
+            let slot = self.slots.get(flow).map_or(0, |s| s.last_ns ^ u64::from(s.copy));
+            slot ^ u64::from(self.index.has(flow))
+        });
+        std::hint::black_box(seen.fold(0, |all, seen| all ^ seen));
     }
 
     fn write_whole(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
@@ -219,7 +240,7 @@ impl<F: FlowState> FlowTable<F> {
 
     /// False when there is none of this number any more: that is said already.
     fn write_change(&self, flow: u32, out: &mut Vec<u8>) -> Result<bool, SaveError> {
-        let slot = self.slots.get(flow).filter(|_| self.index.keys(flow).next().is_some());
+        let slot = self.slots.get(flow).filter(|_| self.index.has(flow));
         let Some(slot) = slot else { return Ok(false) };
         if slot.copy & OTHER != 0 {
             self.write_whole(flow, out)?;
@@ -307,7 +328,11 @@ impl<F: FlowState> FlowTable<F> {
             self.remove_copies(copied, ended);
         }
         let count = from.u32()?;
-        for _ in 0..count {
+        for at in 0..count as usize {
+            if at.is_multiple_of(GROUP) {
+                let ahead = Reader(from.0);
+                self.touch(Ahead(ahead).take(GROUP).filter_map(|number| copied.own(number)));
+            }
             let number = from.u32()?;
             let own = copied.own(number);
             match from.array()? {
@@ -390,6 +415,27 @@ impl<F: FlowState> FlowTable<F> {
     /// When it ends if no more packets come.
     fn due(&self, flow: u32) -> u64 {
         self.slots.get(flow).map_or(0, |slot| slot.last_ns.saturating_add(self.idle(slot)))
+    }
+}
+
+/// Numbers of flows that a letter says states of, from some place of it on; up to the next that it says all of.
+struct Ahead<'b>(Reader<'b>);
+
+impl Iterator for Ahead<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let Ahead(from) = self;
+        let number = from.u32().ok()?;
+        let [tag] = from.array().ok()?;
+        if *tag != STATE {
+            return None;
+        }
+        // How its connection stands, for how long it may be idle, and its last packet's time.
+        from.array::<{ 1 + 2 + 8 }>().ok()?;
+        let len = from.u32().ok()?;
+        from.bytes(len as usize).ok()?;
+        Some(number)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::bytes::{SharedBytes, SharedBytesMut};
 use crate::entry::{Entry, MAX_BUFFERS};
 use crate::meta::Meta;
 use crate::owner::Owners;
+use crate::prefetch;
 use crate::region::{Mapping, Region, RegionError};
 #[cfg(not(loom))]
 use crate::sync::{AtomicU64, Ordering};
@@ -346,19 +347,7 @@ impl<'a> ArenaView<'a> {
     #[inline(always)]
     pub fn prefetch<const FOR_WRITING: bool>(&self, entry: &Entry) {
         let at = self.data.wrapping_add(self.start(entry));
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch never faults, whatever the address, and changes no register or flag.
-        // Assembly because the intrinsic becomes PREFETCHW only where the build's target has it;
-        // processors without it treat it as a no-operation.
-        unsafe {
-            if FOR_WRITING {
-                std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-            } else {
-                std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
-            }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        prefetch::line::<FOR_WRITING>(at);
     }
 }
 

@@ -297,6 +297,11 @@ impl FlowIndex {
         self.first(flow).is_some()
     }
 
+    /// What [`FlowIndex::has`] looks at will be needed.
+    pub(super) fn prefetch(&self, flow: u32) {
+        self.homes.get(flow).into_iter().for_each(weir_mem::prefetch);
+    }
+
     /// The hash of a flow's only key; `None` if it has several, or there is none of this number.
     pub(super) fn only_hash(&self, flow: u32) -> Option<u32> {
         let node = self.nodes.get(self.first(flow)?)?;

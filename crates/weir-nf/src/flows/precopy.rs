@@ -225,11 +225,10 @@ impl<F: FlowState> FlowTable<F> {
 
     /// Brings flows into the processor's caches, so that going through them one after the other does not wait for memory each time.
     fn touch(&self, flows: impl Iterator<Item = u32>) {
-        let seen = flows.map(|flow| {
-            let slot = self.slots.get(flow).map_or(0, |s| s.last_ns ^ u64::from(s.copy));
-            slot ^ u64::from(self.index.has(flow))
-        });
-        std::hint::black_box(seen.fold(0, |all, seen| all ^ seen));
+        for flow in flows {
+            self.slots.get(flow).into_iter().for_each(weir_mem::prefetch);
+            self.index.prefetch(flow);
+        }
     }
 
     fn write_whole(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {

@@ -15,8 +15,7 @@ pub(super) fn mark(now: &Setup, next: &mut Setup) {
     };
     for worker in &mut next.workers {
         // Whether it runs in that class itself is known when it is launched: another graph may have taken the last core.
-        worker.schedule.guest =
-            worker.runs_nfs() && worker.program.is_none() && is_beside(worker);
+        worker.schedule.guest = worker.runs_nfs() && worker.program.is_none() && is_beside(worker);
     }
 }
 

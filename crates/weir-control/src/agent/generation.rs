@@ -334,7 +334,7 @@ impl Agent {
 
     /// Goes on preparing; true when all is.
     fn prepare(&mut self, next: &mut Next) -> Result<bool, RelinkError> {
-        next.agent.stand_by()?;
+        next.agent.stand_by(Duration::ZERO)?;
         let patience = self.policy.start_patience;
         let failed = |e| RelinkError::Start(Box::new(e));
         if next.agent.start_waiting().map_err(failed)? {
@@ -432,13 +432,14 @@ impl Agent {
         }
     }
 
-    /// Takes in what the workers that stand by say.
-    fn stand_by(&mut self) -> Result<(), RelinkError> {
+    /// Takes in what the workers that stand by say; waits so long for the first word. Who looks again and again instead takes turns, and
+    /// caches, from whom it waits for.
+    fn stand_by(&mut self, timeout: Duration) -> Result<(), RelinkError> {
         if let Some(dog) = &self.watchdog {
             dog.beat();
         }
         let failed = |e| RelinkError::Start(Box::new(e));
-        for Heard { worker: w, said, spoke, ended } in self.wait(Duration::ZERO).map_err(failed)? {
+        for Heard { worker: w, said, spoke, ended } in self.wait(timeout).map_err(failed)? {
             if spoke {
                 self.hear_words(w);
             }

@@ -26,7 +26,6 @@ const FEW: u64 = 512;
 /// So often more is copied of each worker although no fewer have changed each time than ever before.
 const IN_VAIN: u32 = 16;
 /// So long it is waited for who takes flows, before the agent looks after others.
-const LOOK: Duration = Duration::from_micros(20);
 const WHILE: Duration = Duration::from_millis(3);
 /// How long somebody may need to copy some, or to take some.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -354,7 +353,7 @@ impl Agent {
                 next.precopy.iter_mut().for_each(|precopy| precopy.taking = None);
             }
             // Who of this generation dies meanwhile is mended; the next then has to begin anew.
-            self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
+            self.take_in(Duration::ZERO).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
         Ok(())
     }
@@ -420,17 +419,14 @@ impl Agent {
     fn have_taken_some(&mut self, given: Instant) -> Result<bool, RelinkError> {
         let since = Instant::now();
         loop {
-            self.stand_by()?;
             let waited = self.generation.taking.iter().find(|(_, answer)| answer.is_none());
             let Some((&w, _)) = waited else { break };
             if given.elapsed() > PATIENCE {
                 let worker = self.setup.workers[w].name.clone();
                 return Err(RelinkError::Unready { worker, patience: PATIENCE });
             }
-            if since.elapsed() > WHILE {
-                return Ok(false);
-            }
-            std::thread::sleep(LOOK);
+            let Some(left) = WHILE.checked_sub(since.elapsed()) else { return Ok(false) };
+            self.stand_by(left)?;
         }
         self.all_taken().map(|()| true)
     }

@@ -5,8 +5,8 @@ use crate::agent::{Agent, State};
 use std::time::{Duration, Instant};
 use weir_runtime::spec::command;
 
-/// Time between two looks at who has answered.
-const LOOK: Duration = Duration::from_micros(50);
+/// So long it is waited for who takes over, before the agent looks after others.
+const WHILE: Duration = Duration::from_millis(1);
 
 impl Agent {
     /// Has these workers of the next generation take over what was handed to them, and waits until all have.
@@ -26,15 +26,15 @@ impl Agent {
         }
         let since = Instant::now();
         loop {
-            to.stand_by()?;
             let name = |w: usize| to.setup.workers[w].name.clone();
             let waited = to.generation.taking.iter().find(|(_, answer)| answer.is_none());
             let Some((&w, _)) = waited else { break };
             if since.elapsed() > patience {
                 return Err(RelinkError::Unready { worker: name(w), patience });
             }
+            to.stand_by(WHILE)?;
             // Who of this generation dies meanwhile is mended; the next then has to begin anew.
-            self.take_in(LOOK).map_err(|e| RelinkError::Start(Box::new(e)))??;
+            self.take_in(Duration::ZERO).map_err(|e| RelinkError::Start(Box::new(e)))??;
         }
         to.all_taken()
     }

@@ -159,7 +159,7 @@ impl Process {
             closed,
             // A packet socket stays in the namespace that it was made in.
             no_network: profile != Profile::Live || packets.is_some(),
-            real_time: worker.schedule.real_time || standby && worker.schedule.guest,
+            real_time: worker.schedule.real_time,
             round_robin: worker.schedule.trial.round_robin,
             descriptors: most_descriptors(worker, fds.len() as u64 + OWN_DESCRIPTORS),
             memory: programs.launcher.jail().and_then(Jail::memory),

@@ -562,7 +562,7 @@ impl Wiring<'_> {
                     && core.is_some()
                     && nf
                     && !with_outside,
-                guest: false,
+                stands_by_on: Vec::new(),
                 shares_core,
                 spin_us: options.spin_us,
                 busy: options.busy,
@@ -582,7 +582,7 @@ fn service_schedule(options: &RunOptions) -> ScheduleSpec {
     ScheduleSpec {
         core: None,
         real_time: false,
-        guest: false,
+        stands_by_on: Vec::new(),
         shares_core: true,
         spin_us: options.spin_us,
         busy: false,

@@ -21,7 +21,7 @@ pub(crate) fn line<const FOR_WRITING: bool>(at: *const u8) {
     let _ = at;
 }
 
-/// All lines of a value, which is going to be written. Nothing waits for them: many values can be on their way at a time.
+/// All lines of a value, of memory that no other process has; of one that does not begin with a line perhaps not the last one. Nothing waits for them: many values can be on their way at a time. Only on x86-64.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
     let at = std::ptr::from_ref(value).cast::<u8>();

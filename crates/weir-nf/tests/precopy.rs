@@ -248,6 +248,62 @@ proptest! {
     }
 }
 
+/// More than are looked at ahead: in a letter are changes of flows, new ones, and numbers of such as have ended, in any order.
+#[test]
+fn many_flows_change_begin_and_end_at_once_and_what_is_damaged_of_them_does_no_harm() {
+    const MANY: u32 = 200;
+    let table = || Table::new(2 * MANY, IDLE);
+    let put = |table: &mut Table, flow: u32, text: &str| {
+        let (key, direction) = udp(flow);
+        table.find(key, direction, SECOND).unwrap().state.text = format!("{text} {flow}");
+    };
+    let mut live = table();
+    (0..MANY).for_each(|flow| put(&mut live, flow, "old"));
+    live.begin_precopy(7);
+    let letter = |live: &mut Table| {
+        let mut out = Vec::new();
+        live.precopy(usize::MAX, &mut out).unwrap();
+        out
+    };
+    let first = letter(&mut live);
+    for flow in 0..MANY {
+        match flow % 5 {
+            0 => {
+                let (key, direction) = udp(flow);
+                live.known(key, direction, SECOND).unwrap();
+                live.end_current();
+            }
+            1 => put(&mut live, MANY + flow, "new"),
+            2 => put(&mut live, flow, "changed"),
+            _ => {}
+        }
+    }
+    let second = letter(&mut live);
+    (0..MANY).filter(|flow| flow % 5 > 2).for_each(|flow| put(&mut live, flow, "late"));
+    let mut rest = Vec::new();
+    live.save_rest(&mut rest).unwrap();
+    for at in (0..second.len()).step_by(3) {
+        let mut copy = table();
+        copy.take_precopied(SECOND, &first).unwrap();
+        let mut damaged = second.clone();
+        damaged[at] = !damaged[at];
+        let _ = copy.take_precopied(SECOND, &damaged);
+        let _ = copy.take_precopied(SECOND, &second[..at]);
+        copy.forget_precopied();
+        assert!(copy.is_empty(), "{at}");
+    }
+    let mut copy = table();
+    copy.take_precopied(SECOND, &first).unwrap();
+    copy.take_precopied(SECOND, &second).unwrap();
+    copy.take_rest(SECOND, &rest).unwrap();
+    assert_eq!(copy.len(), live.len());
+    for flow in 0..2 * MANY {
+        let key = udp(flow).0;
+        let text = |table: &mut Table| table.peek(&key, SECOND).map(|state| state.text.clone());
+        assert_eq!(text(&mut copy), text(&mut live), "{flow}");
+    }
+}
+
 #[test]
 fn a_flow_that_has_begun_anew_under_the_key_of_one_that_has_ended_takes_its_place_in_the_copy() {
     let (mut live, mut copy) = (Known::new(0), Known::new(0));

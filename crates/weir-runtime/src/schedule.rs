@@ -4,7 +4,7 @@ use crate::spec::ScheduleSpec;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use weir_mem::realtime::WORKER_PRIORITY;
 
-/// Applies the schedule as far as permitted. True when the real-time class was granted to run in, and not just to stand by in.
+/// Applies the schedule as far as permitted. True when the real-time class was granted.
 ///
 /// The class comes before the core: a task that enters a core's real-time queue after it was
 /// pinned there can starve behind those already on it.
@@ -13,15 +13,17 @@ pub(crate) fn apply(schedule: &ScheduleSpec, stands_by: bool) -> bool {
         true => weir_mem::realtime::set_round_robin(WORKER_PRIORITY),
         false => weir_mem::realtime::set_fifo(None, WORKER_PRIORITY),
     };
-    let guest = stands_by && schedule.guest;
-    let granted = (schedule.real_time || guest) && class().is_ok();
-    if let Some(core) = schedule.core {
+    let real_time = schedule.real_time && class().is_ok();
+    let elsewhere = stands_by && !schedule.real_time && !schedule.stands_by_on.is_empty();
+    let own = schedule.core.as_slice();
+    let cores = if elsewhere { &schedule.stands_by_on } else { own };
+    if !cores.is_empty() {
         let mut set = CpuSet::new();
-        set.set(usize::from(core));
+        cores.iter().for_each(|core| set.set(usize::from(*core)));
         // Refused when the core is not ours to use; the worker then runs where it may.
         let _ = sched_setaffinity(None, &set);
     }
-    granted && schedule.real_time
+    real_time
 }
 
 #[cfg(test)]
@@ -43,7 +45,7 @@ mod tests {
         ScheduleSpec {
             core: Some(core),
             real_time: true,
-            guest: false,
+            stands_by_on: Vec::new(),
             shares_core: true,
             spin_us: 0,
             busy: false,

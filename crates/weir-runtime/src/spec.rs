@@ -335,9 +335,9 @@ pub struct ScheduleSpec {
     pub core: Option<u16>,
     /// Real-time class wanted (SCHED_FIFO, priority 1); without permission it is left out.
     pub real_time: bool,
-    /// Stands by in that class although it does not run in it: whoever it takes over from is in it, on its core, and would hardly
-    /// let it come to its turn. The agent takes the class from it before it begins.
-    pub guest: bool,
+    /// Cores to stand by on, if it is not to run in that class: whoever it takes over from may run in it on its core, and would hardly let it come
+    /// to its turn there. The agent puts it on its own before it begins. Empty: it stands by on its own.
+    pub stands_by_on: Vec<u16>,
     /// Whether other workers poll on the same core: then yield instead of spinning.
     pub shares_core: bool,
     /// Microseconds to poll after the last packet before sleeping.

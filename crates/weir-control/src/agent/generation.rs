@@ -12,12 +12,12 @@
 
 mod calm;
 mod error;
-mod guests;
 mod in_front;
 mod leave;
 mod places;
 mod precopy;
 mod share;
+mod standby;
 mod switch;
 mod take;
 
@@ -238,7 +238,7 @@ impl Agent {
         for (w, careful) in crashes.careful() {
             setup.workers[w].careful.push(careful);
         }
-        guests::mark(&self.setup, &mut setup);
+        standby::place(&self.setup, &mut setup);
         let agent = Agent::launch(setup, self.policy, &Start::StandingBy);
         let agent = agent.map_err(|e| RelinkError::Start(Box::new(e)))?;
         self.generation.adopted.clear();

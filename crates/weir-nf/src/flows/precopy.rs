@@ -7,10 +7,12 @@ use super::form::{
     Reader, RestoreError, SaveError, read_tcp, read_versioned, read_versions, write_len,
     write_versions,
 };
+use super::index::MOST_KEYS;
 use super::paged::Paged;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
 use std::collections::VecDeque;
+use weir_packet::FlowKey;
 
 /// In [`Slot::copy`]: the flow is noted, as its copy is out of date.
 const NOTED: u8 = 1;
@@ -417,7 +419,7 @@ impl<F: FlowState> FlowTable<F> {
     }
 }
 
-/// Numbers of flows that a letter says states of, from some place of it on; up to the next that it says all of.
+/// Numbers of flows that a letter says something of, from some place of it on, as far as it can be read.
 struct Ahead<'b>(Reader<'b>);
 
 impl Iterator for Ahead<'_> {
@@ -427,11 +429,17 @@ impl Iterator for Ahead<'_> {
         let Ahead(from) = self;
         let number = from.u32().ok()?;
         let [tag] = from.array().ok()?;
-        if *tag != STATE {
-            return None;
+        match *tag {
+            // How its connection stands, for how long it may be idle, and its last packet's time.
+            STATE => drop(from.array::<{ 1 + 2 + 8 }>().ok()?),
+            WHOLE => {
+                // Its direction and its first packet's time as well.
+                from.array::<{ 1 + 1 + 2 + 8 + 8 }>().ok()?;
+                let keys = (from.u32().ok()? as usize).min(MOST_KEYS);
+                from.bytes(keys * (FlowKey::BYTES + 1)).ok()?;
+            }
+            _ => return None,
         }
-        // How its connection stands, for how long it may be idle, and its last packet's time.
-        from.array::<{ 1 + 2 + 8 }>().ok()?;
         let len = from.u32().ok()?;
         from.bytes(len as usize).ok()?;
         Some(number)

@@ -4,7 +4,7 @@ use crate::setup::Setup;
 use weir_mem::realtime::Turns;
 
 /// While what changes is copied faster than it changes, and in the pause, all wait for the agent: where the real-time class is permitted it
-/// is before them, so that it does not wait for workers that poll on its core, of whatever class. It sleeps between two looks.
+/// is before them, so that it does not wait for workers that poll on its core, of whatever class. It sleeps between two looks, and until somebody says something.
 pub(super) struct InFront(Option<Turns>);
 
 impl InFront {

@@ -25,6 +25,8 @@ const MORE: u32 = 4;
 const FEW: u64 = 512;
 /// So often more is copied of each worker although no fewer have changed each time than ever before.
 const IN_VAIN: u32 = 16;
+/// Time between two looks at what workers that stand by say, at least.
+pub(super) const LOOK: Duration = Duration::from_micros(50);
 /// So long it is waited for who takes flows, before the agent looks after others.
 const WHILE: Duration = Duration::from_millis(3);
 /// How long somebody may need to copy some, or to take some.
@@ -417,7 +419,7 @@ impl Agent {
 
     /// Of the next generation: true when all have taken what was given to them since then. Waits for a moment.
     fn have_taken_some(&mut self, given: Instant) -> Result<bool, RelinkError> {
-        let since = Instant::now();
+        let (since, mut again) = (Instant::now(), false);
         loop {
             let waited = self.generation.taking.iter().find(|(_, answer)| answer.is_none());
             let Some((&w, _)) = waited else { break };
@@ -425,6 +427,11 @@ impl Agent {
                 let worker = self.setup.workers[w].name.clone();
                 return Err(RelinkError::Unready { worker, patience: PATIENCE });
             }
+            if again {
+                // Somebody said something, but not that: who says much does not keep the agent busy.
+                std::thread::sleep(LOOK);
+            }
+            again = true;
             let Some(left) = WHILE.checked_sub(since.elapsed()) else { return Ok(false) };
             self.stand_by(left)?;
         }

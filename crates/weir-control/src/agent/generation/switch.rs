@@ -413,7 +413,7 @@ impl Agent {
     /// The word to begin. From here on there is no way back.
     fn commit(&mut self, next: &mut Next) {
         let to = &mut next.agent;
-        to.guests_step_back();
+        to.take_own_cores();
         for w in 0..to.workers.len() {
             if matches!(to.workers[w].state, State::Running(_)) {
                 to.order(w, command::GO);

@@ -1,5 +1,6 @@
 //! Whether the next generation can read what it is given: found out while this one can still go on.
 
+use super::precopy::LOOK;
 use super::{Next, RelinkError};
 use crate::agent::{Agent, State};
 use std::time::{Duration, Instant};
@@ -24,7 +25,9 @@ impl Agent {
                 to.order(w, command::TAKE_OVER);
             }
         }
-        let since = Instant::now();
+        // Who has died is found now, also if nobody has anything to take: this generation can still go on.
+        to.stand_by(Duration::ZERO)?;
+        let (since, mut again) = (Instant::now(), false);
         loop {
             let name = |w: usize| to.setup.workers[w].name.clone();
             let waited = to.generation.taking.iter().find(|(_, answer)| answer.is_none());
@@ -32,6 +35,10 @@ impl Agent {
             if since.elapsed() > patience {
                 return Err(RelinkError::Unready { worker: name(w), patience });
             }
+            if again {
+                std::thread::sleep(LOOK);
+            }
+            again = true;
             to.stand_by(WHILE)?;
             // Who of this generation dies meanwhile is mended; the next then has to begin anew.
             self.take_in(Duration::ZERO).map_err(|e| RelinkError::Start(Box::new(e)))??;

@@ -5,6 +5,7 @@ mod bury;
 mod crash;
 mod cycles;
 mod duty;
+mod elsewhere;
 mod ending;
 mod event;
 mod flows;
@@ -15,6 +16,7 @@ mod levels;
 mod liveness;
 mod load;
 mod renew;
+mod reserve;
 mod scale;
 mod still;
 mod trust;
@@ -152,6 +154,8 @@ struct Worker {
     /// What its successors have got back from the replica.
     recovered: Recovered,
     lost: u64,
+    /// The process that waits to be its successor.
+    reserve: Option<Process>,
     /// The packet socket that its last process has left, with all that waits there.
     left: Option<OwnedFd>,
     /// Packets in sockets that were left so and nobody goes on with: what its next process counts first.
@@ -179,6 +183,10 @@ pub struct Recovered {
     /// The longest until a successor's first batch was through, from when the death was noticed, in microseconds; 0 when none was. If
     /// no packets came, the time without them is in it.
     pub first_out_us: u64,
+    /// Flows that have gone on at other instances of their NFs, as the operator wants it after a death.
+    pub left: u64,
+    /// The longest until all of a death had, from when it was noticed, in microseconds.
+    pub left_us: u64,
 }
 
 impl Recovered {
@@ -189,6 +197,8 @@ impl Recovered {
         self.reading_us = self.reading_us.max(other.reading_us);
         self.away_us = self.away_us.max(other.away_us);
         self.first_out_us = self.first_out_us.max(other.first_out_us);
+        self.left = self.left.saturating_add(other.left);
+        self.left_us = self.left_us.max(other.left_us);
     }
 }
 
@@ -216,6 +226,8 @@ pub struct Agent {
     flows: flows::Desk,
     scales: scale::Scales,
     levels: levels::Levels,
+    reserves: reserve::Reserves,
+    leaving: Vec<elsewhere::Leaving>,
     /// Ends a wait when it has something to read.
     wake: Option<OwnedFd>,
     /// Whether the operator wants the graph to end.
@@ -288,6 +300,8 @@ impl Agent {
             flows: flows::Desk::default(),
             scales: scale::Scales::new(&setup),
             levels: levels::Levels::default(),
+            reserves: reserve::Reserves::default(),
+            leaving: Vec::new(),
             wake: None,
             ends_when: None,
             meanwhile: None,
@@ -332,6 +346,7 @@ impl Agent {
                 was_away: None,
                 recovered: Recovered::default(),
                 lost: 0,
+                reserve: None,
                 left: None,
                 unread: 0,
                 left_at: None,
@@ -373,6 +388,7 @@ impl Agent {
     /// Ends all input; what is under way runs out, or is given up when it takes longer than [`RestartPolicy::drain`].
     pub fn stop(&mut self) {
         self.stopping = true;
+        self.dismiss_reserve();
         self.ends_by.get_or_insert(Instant::now() + self.policy.drain);
         for w in 0..self.workers.len() {
             self.order(w, command::STOP);
@@ -414,9 +430,11 @@ impl Agent {
         self.hear_of_errands();
         self.go_on_giving_back();
         self.level();
+        self.go_on_leaving();
         self.scale();
         self.end_cycles();
         self.retake_interfaces();
+        self.fill_reserve();
         self.end_in_time();
         let done = |w: &Worker| matches!(w.state, State::Done(_) | State::Gone);
         if !self.finished && self.workers.iter().all(done) {
@@ -508,6 +526,7 @@ impl Agent {
     /// Sends everybody home and counts the buffers.
     pub fn dismiss(&mut self) -> Census {
         self.last_look();
+        self.dismiss_reserve();
         let mut children = Vec::new();
         for w in 0..self.workers.len() {
             if let State::Running(process) = &mut self.workers[w].state {

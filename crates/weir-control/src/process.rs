@@ -2,7 +2,7 @@
 
 use crate::jail::{Cell, Jail};
 use crate::launch::{Executable, Launcher, OpenError};
-use crate::memory::{Memory, MemoryError};
+use crate::memory::{FdList, Memory, MemoryError};
 use crate::reaper::{self, Reaped};
 use crate::setup::{Setup, WorkerSetup};
 use crate::voice::{Allowance, Ear};
@@ -16,7 +16,7 @@ use weir_device::{DeviceError, DeviceSpec, lend_packet_socket, retake_packets};
 use weir_runtime::link::{self, Inbox, LinkError};
 use weir_runtime::moves::Order;
 use weir_runtime::sandbox::{Profile, SandboxSpec};
-use weir_runtime::spec::{EndSpec, FromWorker};
+use weir_runtime::spec::{EndSpec, FromWorker, RESERVE, WorkerSpec};
 
 /// Why a worker could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +89,10 @@ const OWN_DESCRIPTORS: u64 = 64;
 /// own, however many that takes.
 const SERVICE_DESCRIPTORS: u64 = 4096;
 
-/// How many descriptors `worker` may have, when it needs `enough` for now.
-fn most_descriptors(worker: &WorkerSetup, enough: u64) -> u64 {
+/// How many descriptors `worker` may have, when it is `given` so many for now.
+fn most_descriptors(worker: &WorkerSetup, given: usize) -> u64 {
     use rustix::process::{Resource, getrlimit};
+    let enough = given as u64 + OWN_DESCRIPTORS;
     if !worker.serves() {
         return enough;
     }
@@ -147,21 +148,58 @@ impl Process {
         let lent = packets.as_ref().map(AsFd::as_fd);
         let (mut spec, fds) = memory.spec(setup, w, fault, lent)?;
         spec.standby = standby;
-        let fds = fds.as_fds();
+        let descriptors = most_descriptors(worker, fds.len());
+        let mut process = Self::spawn(programs, worker, descriptors, lent.is_some(), false)?;
+        process.told(programs, worker, spec, &fds)?;
+        drop(fds);
+        process.packets = packets;
+        Ok(process)
+    }
+
+    /// Starts a process that is to be worker `w`'s, when the one that is has died, and waits until then: it knows nothing of
+    /// the graph, and has nothing of it.
+    pub(crate) fn in_reserve(
+        programs: &Programs,
+        setup: &Setup,
+        memory: &Memory,
+        w: usize,
+    ) -> Result<Self, SpawnError> {
+        let worker = &setup.workers[w];
+        let (_, fds) = memory.spec(setup, w, None, None)?;
+        let descriptors = most_descriptors(worker, fds.len());
+        Self::spawn(programs, worker, descriptors, false, true)
+    }
+
+    /// Tells one that was [in reserve](Process::in_reserve) its work, which is worker `w`'s.
+    pub(crate) fn take_over(
+        mut self,
+        programs: &Programs,
+        setup: &Setup,
+        memory: &Memory,
+        w: usize,
+        fault: Option<(u32, u32)>,
+    ) -> Result<Self, SpawnError> {
+        let (spec, fds) = memory.spec(setup, w, fault, None)?;
+        self.told(programs, &setup.workers[w], spec, &fds)?;
+        Ok(self)
+    }
+
+    /// Starts a process for `worker` that may have so many descriptors, and a packet socket or none.
+    fn spawn(
+        programs: &Programs,
+        worker: &WorkerSetup,
+        descriptors: u64,
+        has_packets: bool,
+        in_reserve: bool,
+    ) -> Result<Self, SpawnError> {
         let profile = profile(&worker.end);
-        let closed = profile == Profile::Nf;
-        spec.sandbox = programs.launcher.jail().map(|jail| SandboxSpec {
-            profile,
-            // A closed worker has become somebody else before its program begins.
-            user: jail.user().filter(|_| !closed),
-        });
         let cell = Cell {
-            closed,
+            closed: profile == Profile::Nf,
             // A packet socket stays in the namespace that it was made in.
-            no_network: profile != Profile::Live || packets.is_some(),
+            no_network: profile != Profile::Live || has_packets,
             real_time: worker.schedule.real_time,
             round_robin: worker.schedule.trial.round_robin,
-            descriptors: most_descriptors(worker, fds.len() as u64 + OWN_DESCRIPTORS),
+            descriptors,
             memory: programs.launcher.jail().and_then(Jail::memory),
         };
         let outside = worker.program.and_then(|p| programs.outside.get(usize::from(p.0)));
@@ -170,6 +208,7 @@ impl Process {
         let mut child = command
             .arg("worker")
             .arg(&worker.name)
+            .args(in_reserve.then_some(RESERVE))
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -191,15 +230,29 @@ impl Process {
         })?;
         let inbox = Inbox::default();
         let child = Reaped::new(child);
-        let mut process = Process { child, pidfd, socket, inbox, ear, packets: None };
-        let told = link::post(process.socket.as_fd(), &spec, &fds);
-        process.packets = packets;
-        match told {
+        Ok(Process { child, pidfd, socket, inbox, ear, packets: None })
+    }
+
+    /// Tells it its work, which is `worker`'s.
+    fn told(
+        &mut self,
+        programs: &Programs,
+        worker: &WorkerSetup,
+        mut spec: WorkerSpec,
+        fds: &FdList<'_>,
+    ) -> Result<(), SpawnError> {
+        let profile = profile(&worker.end);
+        spec.sandbox = programs.launcher.jail().map(|jail| SandboxSpec {
+            profile,
+            // A closed worker has become somebody else before its program begins.
+            user: jail.user().filter(|_| profile != Profile::Nf),
+        });
+        match link::post(self.socket.as_fd(), &spec, &fds.as_fds()) {
             // It died already: found out by its descriptor like any other death. One that does not read is not waited
             // for; it is ended when it is not ready in time.
-            Ok(()) | Err(LinkError::Closed) => Ok(process),
+            Ok(()) | Err(LinkError::Closed) => Ok(()),
             Err(e) => {
-                process.kill();
+                self.kill();
                 Err(e.into())
             }
         }

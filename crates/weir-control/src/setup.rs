@@ -227,6 +227,8 @@ pub struct Setup {
     pub groups: Vec<GroupSpec>,
     /// Those of them whose instances become more and fewer.
     pub scales: Vec<ScaleSetup>,
+    /// NFs whose flows go on at their other instances when the worker of one has died.
+    pub leaves: Vec<Crew>,
     /// Arrays of ports that edges lead to.
     pub arrays: Vec<ArraySetup>,
     /// Sizes.

@@ -1,18 +1,20 @@
 //! From a plan and the operator's devices to what is to run.
 
 mod arrays;
+mod leaving;
 mod outputs;
 mod scaling;
 mod sizes;
 mod stages;
 
 use self::arrays::Arrays;
+pub use self::leaving::Unleavable;
 pub use self::scaling::ScaleOptions;
 use crate::crews::Unscalable;
 use crate::devices::{Captures, check_binds, check_outputs, receives, sends};
 use crate::jail::SandboxOptions;
 use crate::setup::{LaneCarries, LaneSetup, NfKind, Setup, WorkerSetup};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use weir_capture::{Precision, ScanError, TimeFormat, WriteError};
 use weir_device::DeviceSpec;
@@ -162,6 +164,14 @@ pub enum WiringError {
         /// Why.
         why: Unscalable,
     },
+    /// An NF whose flows cannot go on at another instance.
+    #[error("--replicate {nf}=...,leave: {why}")]
+    Leave {
+        /// Its name.
+        nf: String,
+        /// Why.
+        why: Unleavable,
+    },
     /// More than the layout can number.
     #[error("{what}: {n} are more than {most}")]
     TooMany {
@@ -195,6 +205,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// NFs of which what they remember outlives their workers, by the policy's names, and as of when.
     pub replicate: BTreeMap<String, ReplicateSpec>,
+    /// NFs whose flows go on at others of their instances when the worker of one has died, by the policy's names.
+    pub leaves: BTreeSet<String>,
     /// For tests: segment name, step and passing at which it dies.
     pub faults: Vec<(String, u32, u32)>,
     /// For tests: segment name and seed of a worker that turns hostile.
@@ -224,6 +236,7 @@ impl Default for RunOptions {
             trial: Trial::default(),
             seed: 0,
             replicate: BTreeMap::new(),
+            leaves: BTreeSet::new(),
             faults: Vec::new(),
             attacks: Vec::new(),
             programs: Vec::new(),
@@ -414,8 +427,10 @@ pub fn wire(
         programs: options.programs.clone(),
         sandbox: options.sandbox,
         scales: Vec::new(),
+        leaves: Vec::new(),
     };
     setup.scales = scaling::scales(&setup, options)?;
+    setup.leaves = leaving::leaves(&setup, options)?;
     if let Some((worker, shares, least)) = setup.too_few_buffers() {
         let (pool, worker) = (1 << setup.sizes.pool_bits, worker.to_owned());
         return Err(WiringError::FewBuffers { pool, worker, shares, least });

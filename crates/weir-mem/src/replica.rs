@@ -101,6 +101,8 @@ pub struct ReplicaTable {
     /// The last word: worked out once.
     last: usize,
     room: Room,
+    /// The last batch that a predecessor committed.
+    before: u64,
     _backing: Option<Arc<Mapping>>,
 }
 
@@ -164,7 +166,8 @@ impl ReplicaTable {
         }
         let (words, shape) = (mapping.base().cast(), Self::SHAPE);
         let (room, last) = (Room::new(shape.units), shape.words().saturating_sub(1));
-        Ok(ReplicaTable { words, shape, last, room, _backing: Some(Arc::new(mapping)) })
+        let _backing = Some(Arc::new(mapping));
+        Ok(ReplicaTable { words, shape, last, room, before: 0, _backing })
     }
 
     #[inline(always)]
@@ -209,16 +212,22 @@ impl ReplicaTable {
         self.store(at, self.load(at) | 1 << (page % u64::BITS));
     }
 
-    /// The version of a slot to write in `batch`: the one of that batch if there is one already, else the older.
-    fn spare(&self, slot: u32, batch: u64) -> usize {
+    /// The version of a slot to write in `batch`: the one of that batch if there is one already, else the older; where it is, and the
+    /// room that it has.
+    fn spare(&self, slot: u32, batch: u64) -> (usize, u32, usize) {
         let [first, second] = [0, 1].map(|v| self.load(self.version(slot, v)));
         let older =
             usize::from(if broken::is("replica") { first < second } else { first > second });
-        match batch {
+        let version = match batch {
             _ if first == batch => 0,
             _ if second == batch => 1,
             _ => older,
-        }
+        };
+        let at = self.version(slot, version);
+        // Both are a predecessor's: the older one's room was found to be free, and may be another's by now.
+        let has_none = first <= self.before && second <= self.before;
+        let (unit, len) = if has_none { (0, 0) } else { unpack(self.load(at + 1)) };
+        (at, unit, len)
     }
 
     /// Writes a record (one of no bytes is none) that counts from the commit of `batch` on, which must be later than every batch committed so
@@ -258,8 +267,7 @@ impl ReplicaTable {
         if !self.is_used(slot / PAGE) {
             self.use_page(slot / PAGE);
         }
-        let at = self.version(slot, self.spare(slot, batch));
-        let (unit, len) = unpack(self.load(at + 1));
+        let (at, unit, len) = self.spare(slot, batch);
         let Some(unit) = self.room.again(unit, len, record.len()) else {
             // The room that it had is another's from now on.
             self.store(at, 0);
@@ -296,8 +304,7 @@ impl ReplicaTable {
         if slot >= self.shape.slots || !self.is_used(slot / PAGE) {
             return;
         }
-        let at = self.version(slot, self.spare(slot, batch));
-        let (unit, len) = unpack(self.load(at + 1));
+        let (at, unit, len) = self.spare(slot, batch);
         self.room.free(unit, len);
         self.store(at, 0);
         self.store(at + 1, 0);
@@ -384,10 +391,13 @@ impl ReplicaTable {
                 _ => unpack(self.load(self.version(slot, version) + 1)),
             };
             // Whoever writes into one of two that lie in one place must not write over the other.
-            let is_there = claims.claim(unit, len);
-            self.keep_only(slot, is_there.then_some(version));
-            if !is_there {
-                found.refused += u64::from((unit, len) != (0, 0));
+            self.forget_behind(slot, committed);
+            if (unit, len) == (0, 0) {
+                continue;
+            }
+            if !claims.claim(unit, len) {
+                found.refused += 1;
+                self.erase(slot);
                 continue;
             }
             let tag = self.load(self.version(slot, version) + 3);
@@ -399,10 +409,10 @@ impl ReplicaTable {
                 found.refused += 1;
                 // Not before all are read: another one may say that it lies there as well.
                 free.push((unit, len));
-                self.keep_only(slot, None);
+                self.erase(slot);
             }
         }
-        self.room = claims.room();
+        (self.room, self.before) = (claims.room(), committed);
         free.into_iter().for_each(|(unit, len)| self.room.free(unit, len));
         found
     }
@@ -430,14 +440,22 @@ impl ReplicaTable {
         pages.flat_map(move |page| page * PAGE..(page * PAGE + PAGE).min(slots))
     }
 
-    /// Forgets the versions of a slot but one.
-    fn keep_only(&self, slot: u32, keep: Option<usize>) {
-        for version in [0, 1] {
-            let at = self.version(slot, version);
-            if keep != Some(version) && (self.load(at) != 0 || self.load(at + 1) != 0) {
+    /// Forgets what was written into a slot behind batch `committed`. What is older stays: to write to each slot's page takes longer than to
+    /// look at it.
+    fn forget_behind(&self, slot: u32, committed: u64) {
+        for at in [0, 1].map(|version| self.version(slot, version)) {
+            if self.load(at) > committed {
                 self.store(at, 0);
                 self.store(at + 1, 0);
             }
+        }
+    }
+
+    /// Forgets both versions of a slot.
+    fn erase(&self, slot: u32) {
+        for at in [0, 1].map(|version| self.version(slot, version)) {
+            self.store(at, 0);
+            self.store(at + 1, 0);
         }
     }
 
@@ -446,7 +464,7 @@ impl ReplicaTable {
     pub fn view(&self) -> ReplicaView {
         let (words, shape, last) = (self.words, self.shape, self.last);
         let (room, _backing) = (Room::new(shape.units), self._backing.clone());
-        ReplicaView(ReplicaTable { words, shape, last, room, _backing })
+        ReplicaView(ReplicaTable { words, shape, last, room, before: self.before, _backing })
     }
 
     /// Forgets everything, for the successor of a worker that has ended; true when there was anything.
@@ -496,7 +514,10 @@ fn heap(shape: Shape) -> impl Fn() -> ReplicaTable {
     let all: Vec<AtomicU64> = (0..shape.words()).map(|_| AtomicU64::new(0)).collect();
     let words: NonNull<AtomicU64> = NonNull::from(Box::leak(all.into_boxed_slice())).cast();
     let last = shape.words() - 1;
-    move || ReplicaTable { words, shape, last, room: Room::new(shape.units), _backing: None }
+    move || {
+        let room = Room::new(shape.units);
+        ReplicaTable { words, shape, last, room, before: 0, _backing: None }
+    }
 }
 
 /// Two ends of a table of two slots inside this process, for models; leaked.

@@ -80,11 +80,25 @@ pub fn name_process(program: &mut BpfProgram, pid: u32) {
     }
 }
 
-/// Puts on the second layer. What the worker cannot do afterwards it cannot regain.
+/// The system-call filters of a profile, ready to be put on.
+pub struct Filters {
+    profile: Profile,
+    programs: Vec<BpfProgram>,
+}
+
+/// Makes the filters of the second layer, which takes longer than to put them on.
+///
+/// # Errors
+/// When this processor has none.
+pub fn filters(profile: Profile) -> Result<Filters, SandboxError> {
+    Ok(Filters { profile, programs: filter::running(profile)?.into() })
+}
+
+/// Puts on the second layer, with `made` filters if there are any of its profile. What the worker cannot do afterwards it cannot regain.
 ///
 /// # Errors
 /// When a step is refused: the worker must not go on.
-pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
+pub fn enter(spec: &SandboxSpec, made: Option<Filters>) -> Result<(), SandboxError> {
     let step = |step| move |source| SandboxError::Step { step, source };
     // A service, whose program began with what the agent has. Of the others nothing is left, and their first layer
     // does not let them ask.
@@ -104,7 +118,8 @@ pub fn enter(spec: &SandboxSpec) -> Result<(), SandboxError> {
     }
     // Once more: a change of user forgets it.
     hide().map_err(step("not dumpable"))?;
-    let mut programs = filter::running(spec.profile)?;
+    let made = made.filter(|made| made.profile == spec.profile);
+    let Filters { mut programs, .. } = made.map_or_else(|| filters(spec.profile), Ok)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get().unsigned_abs();
     for program in &mut programs {
         name_process(program, pid);

@@ -12,6 +12,9 @@ use weir_flow::Party;
 use weir_nf::TagSpec;
 use weir_port::balance::{Buckets, BucketsError};
 
+/// What stands behind the name in the command line of a worker's process that began in reserve, before its worker had died.
+pub const RESERVE: &str = "reserve";
+
 /// Version of these messages; together with the memory's layout version it must match.
 pub const PROTOCOL_VERSION: u32 = 30;
 

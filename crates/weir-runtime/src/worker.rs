@@ -7,9 +7,9 @@ use crate::idle::{Idle, Look, Rested};
 use crate::job::Job;
 use crate::link::{self, LinkError};
 use crate::moves::{Awaited, Order, Turn};
-use crate::sandbox::{self, SandboxError};
+use crate::sandbox::{self, Filters, Profile, SandboxError};
 use crate::segment::{Segment, SegmentError};
-use crate::spec::{FromWorker, WorkerSpec, command};
+use crate::spec::{FromWorker, RESERVE, WorkerSpec, command};
 use crate::station::{AttachError, PauseError, Progress, Station, StoodBy};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -65,7 +65,14 @@ pub fn main() -> ExitCode {
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let stdin = std::io::stdin();
     let agent = stdin.as_fd();
-    match run(agent) {
+    let filters = if std::env::args_os().nth(3).is_some_and(|word| word == RESERVE) {
+        // What can be done before somebody waits for it. Who looks at processes sees by the name that this one waits.
+        let _ = rustix::thread::set_name(c"weir-reserve");
+        sandbox::filters(Profile::Nf).ok()
+    } else {
+        None
+    };
+    match run(agent, filters) {
         Ok(()) => ExitCode::SUCCESS,
         Err(WorkerError::Link(LinkError::Closed))
         | Err(WorkerError::Pause(PauseError::Link(LinkError::Closed))) => ExitCode::FAILURE,
@@ -78,7 +85,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
+fn run(agent: BorrowedFd<'_>, filters: Option<Filters>) -> Result<(), WorkerError> {
     let (spec, fds): (WorkerSpec, _) = link::receive(agent)?;
     if spec.sandbox.is_none() {
         let _ = sandbox::show();
@@ -104,7 +111,7 @@ fn run(agent: BorrowedFd<'_>) -> Result<(), WorkerError> {
     }
     // Everything is open and granted: nothing more is needed.
     if let Some(sandbox) = &spec.sandbox {
-        sandbox::enter(sandbox)?;
+        sandbox::enter(sandbox, filters)?;
     }
     if spec.standby {
         fault::step(Step::StandingBy);

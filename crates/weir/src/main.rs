@@ -110,10 +110,11 @@ fn main() -> ExitCode {
     let limit = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, limit);
     // Started for one that has died: its packets wait, and to read a command line with all its options takes a good part of a millisecond.
-    let words: Vec<_> = std::env::args_os().skip(1).take(3).collect();
+    let words: Vec<_> = std::env::args_os().skip(1).take(4).collect();
     if let [command, name @ ..] = &words[..]
         && command == "worker"
-        && let [] | [_] = name
+        // Its name, and whether it began in reserve.
+        && name.len() <= 2
         && !name.iter().any(|name| name.as_encoded_bytes().starts_with(b"-"))
     {
         return weir_runtime::worker_main();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use weir_control::wiring::ScaleOptions;
 use weir_plan::{Asked, Instances, Isolate, Options, Plan, Sizing};
-use weir_runtime::spec::{EarlySpec, ReplicateSpec};
+use weir_runtime::spec::EarlySpec;
 
 /// Which NFs get a worker process of their own.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -69,9 +69,10 @@ pub struct PlanArgs {
     pub scale: Vec<(String, ScaleOptions)>,
     /// Keeps what an NF remembers of flows when its worker dies: `batch`, written before the packets leave, so that nothing
     /// is forgotten that anybody has seen; `every:N`, at every N-th packet of a flow; `us:T`, every T microseconds; `none`.
-    /// Without it an NF's flows begin anew then.
+    /// Without it an NF's flows begin anew then. NF=batch,leave: when the worker of one of its instances has died, by nothing that its NFs did,
+    /// its flows go on at the other instances, and stay there.
     #[arg(long, value_name = "NF=MODE", value_parser = policy::parse_replicate)]
-    pub replicate: Vec<(String, Option<ReplicateSpec>)>,
+    pub replicate: Vec<(String, Option<policy::Replicate>)>,
     /// Drops packets that find the ring to this NF or port full, and counts them (`ring-full`), instead of having whoever sends them wait: one
     /// that may miss packets, such as a monitor behind a Tee, then slows down nobody.
     #[arg(long, value_name = "NF")]

@@ -305,14 +305,27 @@ pub fn parse_domain(text: &str) -> Result<(String, String), String> {
     Ok((instance.to_owned(), name.to_owned()))
 }
 
-/// Understands `NF=batch`, `NF=every:10`, `NF=us:500` and `NF=none`, as `--replicate` is given.
-pub fn parse_replicate(text: &str) -> Result<(String, Option<ReplicateSpec>), String> {
-    let form = "write NF=batch, NF=every:N (packets of a flow), NF=us:T (microseconds) or NF=none";
+/// How what an NF remembers is replicated, and what its flows do when the worker of one of its instances has died.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicate {
+    pub spec: ReplicateSpec,
+    /// They go to the others.
+    pub leaves: bool,
+}
+
+/// Understands `NF=batch`, `NF=every:10`, `NF=us:500`, each with `,leave` behind it or without, and `NF=none`, as `--replicate` is given.
+pub fn parse_replicate(text: &str) -> Result<(String, Option<Replicate>), String> {
+    let form = "write NF=batch, NF=every:N (packets of a flow), NF=us:T (microseconds) or NF=none; behind it may stand ,leave";
     let (name, mode) = text.split_once('=').ok_or(form)?;
     if name.is_empty() {
         return Err(format!("`{text}` names no NF: {form}"));
     }
-    let mode = match mode.split_once(':') {
+    let (mode, leaves) = match mode.split_once(',') {
+        Some((mode, "leave")) if mode != "none" => (mode, true),
+        Some((_, more)) => return Err(format!("`,{more}` says nothing there: {form}")),
+        None => (mode, false),
+    };
+    let spec = match mode.split_once(':') {
         None if mode == "none" => None,
         None if mode == "batch" => Some(ReplicateSpec::Batch),
         Some(("every", packets)) => match packets.parse::<u16>() {
@@ -325,7 +338,7 @@ pub fn parse_replicate(text: &str) -> Result<(String, Option<ReplicateSpec>), St
         },
         _ => return Err(format!("`{mode}` is no way to replicate: {form}")),
     };
-    Ok((name.to_owned(), mode))
+    Ok((name.to_owned(), spec.map(|spec| Replicate { spec, leaves })))
 }
 
 /// Most microseconds between two writes of a replica: a minute.
@@ -333,9 +346,9 @@ const LONGEST_REPLICATE_US: u32 = 60_000_000;
 
 /// Of which NFs of a graph what they remember is replicated.
 pub fn replicated(
-    given: &[(String, Option<ReplicateSpec>)],
+    given: &[(String, Option<Replicate>)],
     graph: &Graph,
-) -> Result<BTreeMap<String, ReplicateSpec>, PolicyFailure> {
+) -> Result<BTreeMap<String, Replicate>, PolicyFailure> {
     let (mut all, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for (nf, mode) in given {
         if !seen.insert(nf.as_str()) {

@@ -63,6 +63,11 @@ struct Running {
 
 impl Running {
     fn start(subject: &Subject, policy: &str, options: &str, packets: &[Input]) -> Self {
+        Self::start_with(policy, &subject.with_replicas(options, false), packets)
+    }
+
+    /// With all of these options.
+    fn start_with(policy: &str, options: &str, packets: &[Input]) -> Self {
         let scratch = Scratch::new("flows");
         write(&scratch.file("in.pcap"), packets);
         let policy = scratch.policy(policy);
@@ -71,7 +76,7 @@ impl Running {
             (format!("0=pcap:rx={}", file("in.pcap")), format!("1=pcap:tx={}", file("out.pcap")));
         let (options_file, control, drops) =
             (file("options"), file("control"), file("drops.pcapng"));
-        std::fs::write(&options_file, subject.with_replicas(options)).unwrap();
+        std::fs::write(&options_file, options).unwrap();
         let args =
             ["--bind", &rx, "--bind", &tx, "--options", &options_file, "--control", &control];
         let more =
@@ -127,8 +132,11 @@ impl Ended {
 }
 
 impl Subject {
-    fn with_replicas(&self, options: &str) -> String {
-        let modes = self.nfs.iter().map(|nf| format!("\n--replicate {nf}=batch"));
+    /// `leaves`: what an instance had goes on at the others when it has died, where that can be.
+    fn with_replicas(&self, options: &str, leaves: bool) -> String {
+        let can = self.moves != Moves::Never && options.contains("--instances");
+        let way = if leaves && can { "batch,leave" } else { "batch" };
+        let modes = self.nfs.iter().map(|nf| format!("\n--replicate {nf}={way}"));
         options.to_owned() + &modes.collect::<String>()
     }
 }
@@ -259,9 +267,10 @@ impl Chaos<'_> {
     fn change(&mut self, choices: &mut Choices) -> &'static str {
         let options = choices.of(self.subject.options);
         let more = choices.one_in(2);
+        let options = self.subject.with_replicas(options, choices.one_in(2));
         self.log.push(format!("{options}, more: {more}"));
         let scratch = &self.running.scratch;
-        std::fs::write(scratch.file("options"), self.subject.with_replicas(options)).unwrap();
+        std::fs::write(scratch.file("options"), options).unwrap();
         scratch.policy(&self.subject.policy(self.slow, more));
         self.running.run.signal(Signal::HUP);
         "changed"
@@ -275,8 +284,8 @@ fn round(subject: &Subject, packets: Vec<Input>, what: &str, choices: &mut Choic
     let cycles = (CYCLES / packets.len() as u64).min(4_000_000);
     let slow = if choices.one_in(2) { Slow::Front(cycles) } else { Slow::Behind(cycles) };
     let policy = subject.policy(slow, false);
-    let options = choices.of(subject.options);
-    let running = Running::start(subject, &policy, options, &packets);
+    let options = subject.with_replicas(choices.of(subject.options), choices.one_in(2));
+    let running = Running::start_with(&policy, &options, &packets);
     let socket = running.scratch.file("control");
     wait_until("the control socket", PATIENCE, || socket.exists());
     let log = vec![format!("{policy}\n{options}")];

@@ -99,6 +99,10 @@ impl Agent {
             self.keep_socket(w, process, killed && !offence);
             self.workers[w].died = Some(noticed);
             self.workers[w].state = State::Restarting(noticed + self.delay(w));
+            // Whatever else it died of would go along.
+            if cause == Cause::Elsewhere && !offence {
+                self.leave_after_death(w, noticed);
+            }
         } else {
             self.memory.forget_stack(w);
             self.flows_of_gone(w);
@@ -141,8 +145,15 @@ impl Agent {
                 // Should there be no process this time, it is the next one's.
                 let kept = socket.as_ref().and_then(|socket| socket.try_clone().ok());
                 self.workers[w].failed = None;
-                let how = Beginning { fault, socket, standby: false };
-                let started = Process::start(&self.programs, &self.setup, &self.memory, w, how);
+                let reserve = self.out_of_reserve(w);
+                let (programs, setup, memory) = (&self.programs, &self.setup, &self.memory);
+                let started = match reserve {
+                    Some(process) => process.take_over(programs, setup, memory, w, fault),
+                    None => {
+                        let how = Beginning { fault, socket, standby: false };
+                        Process::start(programs, setup, memory, w, how)
+                    }
+                };
                 let process = match started {
                     Ok(process) => process,
                     Err(e) => {

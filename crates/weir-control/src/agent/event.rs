@@ -125,6 +125,15 @@ pub enum Event {
     },
     /// Instances had come or gone: what could go where it is to be has gone there; told once more when nothing is left.
     Levelled(Levelled),
+    /// Flows of an instance whose worker had died go on at other instances of its NF.
+    WentElsewhere {
+        /// Index of the worker.
+        worker: usize,
+        /// How many.
+        flows: u64,
+        /// Time from the death until all had gone.
+        took: Duration,
+    },
     /// What was asked by [`Agent::list_flows`](super::Agent::list_flows).
     FlowsListed {
         /// The question's number.

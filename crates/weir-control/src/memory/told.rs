@@ -30,6 +30,10 @@ impl<'f> FdList<'f> {
         (self.0.len() - 1) as Fd
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn as_fds(&self) -> Vec<BorrowedFd<'_>> {
         let mut fds = Vec::with_capacity(self.0.len());
         for handed in &self.0 {

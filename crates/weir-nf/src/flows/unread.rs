@@ -53,7 +53,8 @@ impl Unread {
     fn new(records: Box<dyn Records>, most: usize) -> Self {
         // Memory of zeros is taken as it is written.
         let places = vec![0; (2 * most).next_power_of_two()];
-        Unread { records, numbers: Vec::new(), places, next: 0, left: 0, record: Vec::new() }
+        let numbers = Vec::with_capacity(most);
+        Unread { records, numbers, places, next: 0, left: 0, record: Vec::new() }
     }
 
     /// The places that a hash may have, in their order.

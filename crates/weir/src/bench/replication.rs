@@ -31,6 +31,9 @@ const NFS: [&str; 3] = ["mon", "fw", "http"];
 /// How long flows may take to be there, and a worker to come back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long until a process is in reserve, at most.
+const WAITS: Duration = Duration::from_secs(2);
+
 /// How often is looked whether it is back.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -114,7 +117,7 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     for mode in &args.modes {
         let (_, spec) = policy::parse_replicate(&format!("nf={mode}"))
             .map_err(|why| BenchError::Option { given: mode.clone(), why })?;
-        modes.push((mode.clone(), spec));
+        modes.push((mode.clone(), spec.map(|own| own.spec)));
     }
     let mut samples = Vec::new();
     for i in 0..args.traffic.sampling.samples {
@@ -310,8 +313,12 @@ fn die(agent: &mut Agent, flows: u64) -> Result<Result<Recovery, NotBack>, Bench
         Ok(before) => before,
         Err(why) => return Ok(Err(why)),
     };
-    // What the question has held up is over.
+    // What the question has held up is over, and the agent has a successor waiting, as it mostly has.
     watch(agent, Duration::from_millis(50))?;
+    let end = Instant::now() + WAITS;
+    while !agent.has_reserve(w) && Instant::now() < end {
+        watch(agent, Duration::from_millis(10))?;
+    }
     let pid = agent.pid(w).and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
     let Some(pid) = pid else { return Ok(Err(NotBack::Never)) };
     while agent.event().is_some() {}

@@ -123,6 +123,11 @@ impl Live {
                 self.say(&format!("{} flows moved in {ms:.1} ms", moved.flows));
                 moved.failures.iter().for_each(|why| self.say(&format!("not moved: {why}")));
             }
+            Event::WentElsewhere { worker, flows, took } => self.say(&format!(
+                "{flows} flows of worker {} go on at other instances, {:.1} ms after its death",
+                name(*worker),
+                took.as_secs_f64() * 1e3
+            )),
             Event::FlowsListed { .. } => {}
             Event::Scaled { nf, decision } => self.say(&scaling::told(nf, decision)),
             Event::Levelled(levelled) => {

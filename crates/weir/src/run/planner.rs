@@ -84,6 +84,8 @@ impl<'a> Planner<'a> {
             1 => args.fault.clone(),
             n => args.later_fault.iter().filter(|(at, _)| *at == n).map(|f| f.1.clone()).collect(),
         };
+        let replicated = policy::replicated(&told.replicate, &loaded.graph)?;
+        let leaves = replicated.iter().filter(|(_, own)| own.leaves);
         let options = RunOptions {
             prefetch: args.prefetch,
             trial: Trial::default(),
@@ -93,7 +95,8 @@ impl<'a> Planner<'a> {
             busy: args.poll == Poll::Busy,
             real_time: !args.no_real_time,
             seed: self.seed,
-            replicate: policy::replicated(&told.replicate, &loaded.graph)?,
+            leaves: leaves.map(|(nf, _)| nf.clone()).collect(),
+            replicate: replicated.iter().map(|(nf, own)| (nf.clone(), own.spec)).collect(),
             faults,
             attacks: args.attack.clone(),
             programs: known.programs.paths(),

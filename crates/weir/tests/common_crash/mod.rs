@@ -235,6 +235,15 @@ impl Run {
 
     /// The live worker processes by name.
     pub fn workers(&self) -> BTreeMap<String, Pid> {
+        self.processes(false)
+    }
+
+    /// Processes that wait to be a worker's successor, by its name.
+    pub fn in_reserve(&self) -> BTreeMap<String, Pid> {
+        self.processes(true)
+    }
+
+    fn processes(&self, in_reserve: bool) -> BTreeMap<String, Pid> {
         let mut workers = BTreeMap::new();
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         for task in tasks.into_iter().flatten().flatten() {
@@ -245,6 +254,13 @@ impl Run {
                 // One that has not become a worker yet still has the agent's command line.
                 if words.next() == Some(b"worker") {
                     let name = String::from_utf8_lossy(words.next().unwrap_or_default());
+                    // It takes its name when it takes over.
+                    let own = std::fs::read_to_string(format!("/proc/{pid}/comm"));
+                    let waits = words.next() == Some(b"reserve")
+                        && own.is_ok_and(|own| !name.starts_with(own.trim_end()));
+                    if waits != in_reserve {
+                        continue;
+                    }
                     let pid = pid.parse().ok().and_then(Pid::from_raw).unwrap();
                     workers.insert(name.into_owned(), pid);
                 }
@@ -438,7 +454,7 @@ pub fn wait_until(what: &str, patience: Duration, mut so: impl FnMut() -> bool) 
 }
 
 /// Waits for what `look` gives; fails after `patience` with a word on what did not come.
-fn wait_for<T>(
+pub fn wait_for<T>(
     patience: Duration,
     mut look: impl FnMut() -> Option<T>,
     what: impl FnOnce() -> String,

@@ -1,0 +1,74 @@
+//! Of each replicated worker a process waits that is to be its successor, so that nobody waits until one has started.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+mod common_crash;
+
+use common_crash::*;
+use rustix::process::{Pid, Signal, kill_process};
+
+const POLICY: &str = "
+Port<0> lan;  Port<1> wan;
+FlowMonitor mon;  Null e;
+pipelet { lan -> mon -> e -> wan; }";
+
+const FLOWS: u64 = 50;
+
+/// The process in reserve of `mon`, when it waits in its sandbox and is another than `not`.
+fn waiting(run: &Run, not: Option<Pid>) -> Pid {
+    let is_there = || {
+        let pid = run.in_reserve().get("mon").copied().filter(|pid| Some(*pid) != not)?;
+        let named = std::fs::read_to_string(proc(pid, "comm")).ok()?;
+        (named.trim_end() == "weir-reserve").then_some(pid)
+    };
+    wait_for(PATIENCE, is_there, || format!("a process in reserve; {:?}", run.workers()))
+}
+
+/// A field of its status.
+fn status(pid: Pid, field: &str) -> String {
+    let text = std::fs::read_to_string(proc(pid, "status")).unwrap();
+    let line = text.lines().find_map(|l| l.strip_prefix(field));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+#[test]
+fn a_replicated_workers_successor_waits_already_and_is_replaced_when_it_takes_over_or_is_killed() {
+    let scratch = Scratch::new("reserve");
+    let policy = scratch.policy(POLICY);
+    let source = format!("0=gen:flows={FLOWS},rate=20000");
+    let args = ["--bind", &source, "--bind", "1=null", "--isolate", "each"];
+    let run = Run::start(&policy, &[&args[..], &["--replicate", "mon=batch"]].concat());
+    let first = waiting(&run, None);
+    // Who forgets nothing when it dies has one, and nobody else.
+    assert_eq!(run.in_reserve().into_keys().collect::<Vec<_>>(), ["mon"]);
+    // It is where its worker will be, and has nothing of the graph.
+    assert_eq!(status(first, "Seccomp:"), "2", "no system-call filter");
+    assert_eq!(status(first, "NoNewPrivs:"), "1");
+    assert_eq!(status(first, "CapEff:").trim_matches('0'), "");
+    if let Ok(maps) = std::fs::read_to_string(proc(first, "maps")) {
+        assert!(!maps.contains("memfd:weir"), "it has memory of the graph: {maps}");
+    }
+
+    kill_process(run.workers()["mon"], Signal::KILL).unwrap();
+    wait_until("who waited to take over", PATIENCE, || run.workers().get("mon") == Some(&first));
+    // Killed itself, it is nobody's death.
+    let second = waiting(&run, Some(first));
+    kill_process(second, Signal::KILL).unwrap();
+    let third = waiting(&run, Some(second));
+    assert_eq!(run.workers()["mon"], first);
+    kill_process(first, Signal::KILL).unwrap();
+    wait_until("the next to take over", PATIENCE, || run.workers().get("mon") == Some(&third));
+    let last = waiting(&run, Some(third));
+
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("reserve");
+    assert_eq!(finished.restarts()["mon"], 2);
+    let nodes = finished.report["nodes"].as_array().unwrap();
+    let monitor = nodes.iter().find(|n| n["name"] == "mon").unwrap();
+    assert_eq!(monitor["report"]["flows"], FLOWS, "flows began anew: {monitor:#}");
+    let workers = finished.report["workers"].as_array().unwrap();
+    let worker = workers.iter().find(|w| w["name"] == "mon").unwrap();
+    assert_eq!(worker["recovered"]["times"], 2);
+    assert_eq!(worker["recovered"]["flows"].as_u64(), Some(2 * FLOWS), "{worker:#}");
+    wait_until("the last one to leave", PATIENCE, || state_of(last).is_none());
+}

@@ -154,6 +154,8 @@ struct Worker {
     /// What its successors have got back from the replica.
     recovered: Recovered,
     lost: u64,
+    /// The operator had it ended, and wants it to go on with what it had.
+    renewed: bool,
     /// The process that waits to be its successor.
     reserve: Option<Process>,
     /// The packet socket that its last process has left, with all that waits there.
@@ -346,6 +348,7 @@ impl Agent {
                 was_away: None,
                 recovered: Recovered::default(),
                 lost: 0,
+                renewed: false,
                 reserve: None,
                 left: None,
                 unread: 0,

@@ -8,11 +8,12 @@ use crate::setup::{Setup, WorkerSetup};
 use crate::voice::{Allowance, Ear};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use weir_device::{DeviceError, DeviceSpec, lend_packet_socket, retake_packets};
+use weir_mem::realtime::WORKER_PRIORITY;
 use weir_runtime::link::{self, Inbox, LinkError};
 use weir_runtime::moves::Order;
 use weir_runtime::sandbox::{Profile, SandboxSpec};
@@ -56,6 +57,11 @@ impl Programs {
         let own = launcher.own()?;
         let outside = setup.programs.iter().map(|p| launcher.open(p)).collect::<Result<_, _>>()?;
         Ok(Programs { launcher, own, outside })
+    }
+
+    /// Whether a process can be given the real-time class that it may not ask for itself: for root only.
+    fn may_give_class(&self) -> bool {
+        self.launcher.jail().is_some_and(Jail::may_less)
     }
 
     /// One line on the sandbox for the operator.
@@ -179,9 +185,21 @@ impl Process {
         w: usize,
         fault: Option<(u32, u32)>,
     ) -> Result<Self, SpawnError> {
+        let worker = &setup.workers[w];
         let (spec, fds) = memory.spec(setup, w, fault, None)?;
-        self.told(programs, &setup.workers[w], spec, &fds)?;
+        // Somebody may have stopped it.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::CONT);
+        if worker.schedule.real_time && programs.may_give_class() {
+            let _ = weir_mem::realtime::set_fifo(Some(self.pid()), WORKER_PRIORITY);
+        }
+        self.told(programs, worker, spec, &fds)?;
         Ok(self)
+    }
+
+    /// Ends one that was in reserve and is not needed.
+    pub(crate) fn discard(self) {
+        // It may be stopped, and not see that its socket is closed. Nobody waits for its end.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
     /// Starts a process for `worker` that may have so many descriptors, and a packet socket or none.
@@ -197,7 +215,8 @@ impl Process {
             closed: profile == Profile::Nf,
             // A packet socket stays in the namespace that it was made in.
             no_network: profile != Profile::Live || has_packets,
-            real_time: worker.schedule.real_time,
+            // Who is to wait disturbs nobody as it begins: it gets the class when it takes over, if the agent may give it.
+            real_time: worker.schedule.real_time && !(in_reserve && programs.may_give_class()),
             round_robin: worker.schedule.trial.round_robin,
             descriptors,
             memory: programs.launcher.jail().and_then(Jail::memory),

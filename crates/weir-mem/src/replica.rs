@@ -216,8 +216,9 @@ impl ReplicaTable {
     /// room that it has.
     fn spare(&self, slot: u32, batch: u64) -> (usize, u32, usize) {
         let [first, second] = [0, 1].map(|v| self.load(self.version(slot, v)));
+        // Of two of one batch the first counts, so the second is to be written over.
         let older =
-            usize::from(if broken::is("replica") { first < second } else { first > second });
+            usize::from(if broken::is("replica") { first < second } else { first >= second });
         let version = match batch {
             _ if first == batch => 0,
             _ if second == batch => 1,
@@ -440,11 +441,12 @@ impl ReplicaTable {
         pages.flat_map(move |page| page * PAGE..(page * PAGE + PAGE).min(slots))
     }
 
-    /// Forgets what was written into a slot behind batch `committed`. What is older stays: to write to each slot's page takes longer than to
-    /// look at it.
+    /// Forgets what was written into a slot behind batch `committed`, or half written. What is older stays: to write to each slot's page takes
+    /// longer than to look at it.
     fn forget_behind(&self, slot: u32, committed: u64) {
         for at in [0, 1].map(|version| self.version(slot, version)) {
-            if self.load(at) > committed {
+            let batch = self.load(at);
+            if batch > committed || (batch == 0 && self.load(at + 1) != 0) {
                 self.store(at, 0);
                 self.store(at + 1, 0);
             }

@@ -55,43 +55,44 @@ fn recovered(finished: &Finished, worker: &str, key: &str) -> u64 {
     own["recovered"][key].as_u64().unwrap()
 }
 
+/// Waits until nothing is at `mon#1` and all at the others.
+fn wait_until_left(moving: &Moving) {
+    moving.wait_for_counts("all flows to be at the others", |counts| {
+        counts[0] == 0 && counts.iter().sum::<u64>() == ALL
+    });
+}
+
 fn go_on_elsewhere(kind: &Kind, name: &str) {
     let (mut moving, _input) = start(kind, name, &[]);
     let before = moving.counts();
     assert!(before.iter().all(|flows| *flows > 0), "{before:?}");
+    kill(&moving, kind.first);
+    let told = format!("{} flows of worker {} go on at other instances", before[0], kind.first);
+    moving.run.wait_for_line(&told, |line| line.contains(&told));
+    wait_until_left(&moving);
+    // They stay there, and go on. Which of the two has how many is a matter of so few flows' keys.
+    moving.wait_for_traffic();
+    let then = moving.counts();
+    assert!(then[0] == 0 && then.iter().zip(&before).skip(1).all(|(now, then)| now >= then));
+
+    // So soon after, the next one keeps what it has, some of the first's among it: it was in its own replica.
     let second = kind.first.replace("#1", "#2");
-    let mut had = [0; 2];
-    for (at, worker) in [kind.first, &second].into_iter().enumerate() {
-        let then = moving.counts();
-        had[at] = then[at];
-        kill(&moving, worker);
-        let told = format!("flows of worker {worker} go on at other instances");
-        let (_, line) = moving.run.wait_for_line(&told, |line| line.contains(&told));
-        assert!(line.starts_with(&format!("weir: {} flows", then[at])), "{line}: {then:?}");
-        // The other two have them: which of them how many is a matter of so few flows' keys.
-        moving.wait_for_counts("all flows to be at the others", |counts| {
-            let grown = counts.iter().zip(&then).enumerate();
-            counts[at] == 0
-                && counts.iter().sum::<u64>() == ALL
-                && grown.filter(|(i, _)| *i != at).all(|(_, (now, then))| now >= then)
-        });
-        // They stay there, and go on.
-        moving.wait_for_traffic();
-        assert_eq!(moving.counts()[at], 0);
-    }
+    kill(&moving, &second);
+    let again = format!("worker {second} runs again");
+    moving.run.wait_for_line(&again, |line| line.contains(&again));
+    moving.wait_for_traffic();
+    moving.wait_for_counts("all flows to be where they were", |counts| counts == then);
     let finished = assert_nothing_forgotten(moving, kind, 2, name);
-    let restarts = finished.restarts();
-    assert_eq!((restarts[kind.first], restarts[&second]), (1, 1));
-    for (worker, had) in [kind.first, &second].into_iter().zip(had) {
-        assert_eq!(recovered(&finished, worker, "left"), had, "{name}: {worker}");
-        // What the second had of the first came out of its own replica.
+    assert_eq!((finished.restarts()[kind.first], finished.restarts()[&second]), (1, 1));
+    for (worker, had, left) in [(kind.first, before[0], before[0]), (&second, then[1], 0)] {
+        assert_eq!(recovered(&finished, worker, "left"), left, "{name}: {worker}");
         assert_eq!(recovered(&finished, worker, "flows"), had * kind.nfs.len() as u64, "{name}");
+        assert_eq!(recovered(&finished, worker, "left_us") > 0, left > 0, "{name}: {worker}");
     }
-    assert!(recovered(&finished, kind.first, "left_us") > 0);
 }
 
 #[test]
-fn flows_of_a_dead_instance_go_on_at_the_others_and_come_back_when_one_of_those_dies() {
+fn flows_of_a_dead_instance_go_on_at_the_others_and_are_replicated_there() {
     go_on_elsewhere(&ALONE, "leave-alone");
 }
 
@@ -100,27 +101,51 @@ fn flows_of_a_dead_replica_of_a_segment_go_on_at_the_others_with_all_its_nfs() {
     go_on_elsewhere(&TOGETHER, "leave-together");
 }
 
+/// Who takes them, before and behind its commit, and who divides, when it has said where it sends them.
+#[cfg(feature = "faults")]
 #[test]
-fn whoever_dies_while_flows_leave_no_flow_is_forgotten_or_at_two_places() {
-    let (moving, _input) = start(&ALONE, "leave-deaths", &[]);
-    // First who is dead already: its successor, who takes, who divides.
-    let rounds = [("mon#1", "mon#1"), ("mon#2", "mon#3"), ("mon#3", "rx:lan"), ("mon#1", "mon#2")];
-    let mut deaths = 0;
-    for (first, then) in rounds {
-        let other = moving.run.workers()[first];
-        kill(&moving, first);
-        wait_until("somebody to kill", PATIENCE, || {
-            moving.run.workers().get(then).is_some_and(|pid| *pid != other)
-        });
-        kill(&moving, then);
-        deaths += 2;
+fn whoever_dies_as_flows_leave_none_is_forgotten_or_at_two_places() {
+    use weir_mem::fault::Step;
+    let dies = [
+        ("mon#2", Step::LetterTaken, 1),
+        ("mon#2", Step::MovesWritten, 1),
+        ("mon#3", Step::MovesKept, 1),
+        ("rx:lan", Step::MarkSent, 1),
+    ];
+    for (who, step, nth) in dies {
+        let fault = format!("{who}:{}:{nth}", step as u32);
+        let name = format!("leave-{}", fault.replace([':', '#'], ""));
+        let (moving, _input) = start(&ALONE, &name, &["--fault", &fault]);
+        kill(&moving, "mon#1");
+        wait_until_left(&moving);
         moving.wait_for_traffic();
-        moving.wait_for_counts(&format!("no flow to be at {first}, after {then}"), |counts| {
-            let at = usize::from(first.as_bytes()[4] - b'1');
-            counts.iter().sum::<u64>() == ALL && (counts[at] == 0 || first != "mon#1")
-        });
+        let finished = assert_nothing_forgotten(moving, &ALONE, 2, &fault);
+        assert_eq!(finished.restarts()[who], 1, "{fault}: nobody died of it");
     }
-    assert_nothing_forgotten(moving, &ALONE, deaths, "deaths while flows leave");
+}
+
+#[test]
+fn who_dies_again_as_its_flows_leave_has_them_leave_all_the_same() {
+    let (moving, _input) = start(&ALONE, "leave-again", &[]);
+    let first = moving.run.workers()["mon#1"];
+    kill(&moving, "mon#1");
+    let next = || moving.run.workers().get("mon#1").copied().filter(|pid| *pid != first);
+    kill_process(wait_for(PATIENCE, next, || "a successor".to_owned()), Signal::KILL).unwrap();
+    wait_until_left(&moving);
+    moving.wait_for_traffic();
+    assert_nothing_forgotten(moving, &ALONE, 2, "dies again");
+}
+
+#[test]
+fn who_is_started_anew_on_purpose_keeps_its_flows() {
+    let (moving, _input) = start(&ALONE, "leave-renew", &[]);
+    let before = moving.counts();
+    let said = moving.ask(&["renew", "mon", "--instance", "1"]);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    moving.wait_for_traffic();
+    moving.wait_for_counts("all flows to be where they were", |counts| counts == before);
+    let finished = assert_nothing_forgotten(moving, &ALONE, 1, "renew");
+    assert_eq!(recovered(&finished, "mon#1", "left"), 0);
 }
 
 #[test]
@@ -129,9 +154,7 @@ fn a_graph_that_is_changed_while_flows_leave_forgets_none() {
     kill(&moving, "mon#1");
     moving.relink(LONGER);
     moving.wait_for_traffic();
-    moving.wait_for_counts("all flows to be at the others", |counts| {
-        counts[0] == 0 && counts.iter().sum::<u64>() == ALL
-    });
+    wait_until_left(&moving);
     assert_nothing_forgotten(moving, &ALONE, 1, "changed while flows leave");
 }
 

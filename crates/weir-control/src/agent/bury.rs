@@ -30,6 +30,7 @@ impl Agent {
             && self.listen(w)?
         {}
         // Not before: what it said when it was ready is judged so.
+        let was_ready = self.liveness.is_ready(w);
         self.liveness.gone(w);
         // What it had said of its orders is an answer; what it had not it does not say any more.
         self.flows_of_dead(w);
@@ -99,8 +100,9 @@ impl Agent {
             self.keep_socket(w, process, killed && !offence);
             self.workers[w].died = Some(noticed);
             self.workers[w].state = State::Restarting(noticed + self.delay(w));
+            let renewed = std::mem::take(&mut self.workers[w].renewed);
             // Whatever else it died of would go along.
-            if cause == Cause::Elsewhere && !offence {
+            if was_ready && killed && cause == Cause::Elsewhere && !offence && !renewed {
                 self.leave_after_death(w, noticed);
             }
         } else {

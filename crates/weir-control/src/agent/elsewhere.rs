@@ -5,8 +5,10 @@
 //! predecessor has written. It serves packets meanwhile, and gives its flows away by migrations as any other, so each is at one place
 //! whoever dies next, its directors are switched, and it is in its new instance's replica before packets of it leave there.
 //!
-//! Not when its own µNFs brought the death about: whatever they died of would go along, and kill the others one after the other.
+//! Not when its own µNFs brought the death about: whatever they died of would go along, and kill the others one after the other. That cannot
+//! always be told (who takes too much memory is killed by the kernel as by anybody), so of an NF one instance leaves, and then none for a while.
 
+use super::flows::Scaled;
 use super::{Agent, Event, Recovered};
 use crate::crews::Crew;
 use std::collections::VecDeque;
@@ -17,6 +19,8 @@ use weir_runtime::moves::What;
 const SOON: Duration = Duration::from_millis(20);
 /// How often what failed is tried again.
 const TRIES: u32 = 200;
+/// The pause grows with each failure, to so many times that.
+const MOST_SOON: u32 = 25;
 
 /// An instance that gives its flows away.
 pub(super) struct Leaving {
@@ -41,12 +45,16 @@ enum Look {
 }
 
 impl Agent {
-    /// Worker `w` has died, and will be started again; by nothing that its µNFs did.
+    /// Worker `w` has been killed, by nobody that knows better, and will be started again.
     pub(super) fn leave_after_death(&mut self, w: usize, died: Instant) {
         for crew in &self.setup.leaves {
             let Some(at) = crew.instances.iter().position(|own| own.worker == w) else { continue };
             let from = at as u16;
-            if self.leaving.iter().any(|one| one.crew.name == crew.name && one.from == from) {
+            let has_died = |w: usize| {
+                self.workers[w].last_death.is_some_and(|at| died - at < self.policy.window)
+            };
+            let mut others = crew.instances.iter().map(|own| own.worker).filter(|own| *own != w);
+            if self.workers[w].deaths > 1 || others.any(has_died) {
                 continue;
             }
             let to = (0..crew.instances.len() as u16).filter(|to| *to != from).collect();
@@ -66,12 +74,7 @@ impl Agent {
             match self.leave(&mut one) {
                 Look::GoesOn => left.push(one),
                 Look::Done => self.tell_left(&one),
-                Look::GivenUp(why) => {
-                    let Some(worker) = one.worker() else { continue };
-                    let name = &self.setup.workers[worker].name;
-                    let text = format!("flows of {name} stay where they are: {why}");
-                    self.events.push_back(Event::Warning { worker, text });
-                }
+                Look::GivenUp(why) => self.tell_rest(&one, &why),
             }
         }
         self.leaving = left;
@@ -79,21 +82,10 @@ impl Agent {
 
     fn leave(&mut self, one: &mut Leaving) -> Look {
         let now = Instant::now();
-        if let Some(ticket) = one.waits {
-            let Some(answer) = self.flows.answer_to(ticket) else { return Look::GoesOn };
-            one.waits = None;
-            one.flows = one.flows.saturating_add(answer.flows);
-            if let Some(why) = answer.failures.into_iter().next() {
-                one.tries += 1;
-                one.not_before = now + SOON;
-                if one.tries > TRIES {
-                    return Look::GivenUp(why);
-                }
-            } else {
-                one.to.pop_front();
-                if one.to.is_empty() {
-                    return Look::Done;
-                }
+        if one.waits.is_some() {
+            match self.leave_on(one, now) {
+                Look::GoesOn if one.waits.is_none() => {}
+                look => return look,
             }
         }
         if self.stopping || self.finished || self.is_relinking() || one.not_before > now {
@@ -120,19 +112,52 @@ impl Agent {
                 self.levels.leave(&one.crew.name);
                 self.generation.back.leave_alone(&one.crew.name);
                 one.waits = Some(ticket);
+                // Nobody could be told: it is answered already.
+                self.leave_on(one, now)
             }
-            Err(_) => one.not_before = now + SOON,
+            Err(_) => {
+                one.not_before = now + SOON;
+                Look::GoesOn
+            }
         }
-        Look::GoesOn
+    }
+
+    /// What became of its order, if it is answered.
+    fn leave_on(&mut self, one: &mut Leaving, now: Instant) -> Look {
+        let answer = one.waits.and_then(|ticket| self.flows.answer_to(ticket));
+        let Some(Scaled { flows: left, failures, .. }) = answer else { return Look::GoesOn };
+        one.waits = None;
+        one.flows = one.flows.saturating_add(left);
+        if let Some(worker) = one.worker() {
+            self.workers[worker].recovered.add(Recovered { left, ..Recovered::default() });
+        }
+        let Some(why) = failures.into_iter().next() else {
+            one.to.pop_front();
+            return if one.to.is_empty() { Look::Done } else { Look::GoesOn };
+        };
+        one.tries += 1;
+        one.not_before = now + SOON * one.tries.min(MOST_SOON);
+        // Another one may have room, or live.
+        one.to.rotate_left(1);
+        if one.tries > TRIES { Look::GivenUp(why) } else { Look::GoesOn }
     }
 
     fn tell_left(&mut self, one: &Leaving) {
         let Some(worker) = one.worker() else { return };
         let took = one.died.elapsed();
-        let (left, left_us) = (one.flows, took.as_micros() as u64);
-        let left = Recovered { left, left_us, ..Recovered::default() };
-        self.workers[worker].recovered.add(left);
+        let left_us = took.as_micros() as u64;
+        self.workers[worker].recovered.add(Recovered { left_us, ..Recovered::default() });
         self.events.push_back(Event::WentElsewhere { worker, flows: one.flows, took });
+    }
+
+    fn tell_rest(&mut self, one: &Leaving, why: &str) {
+        let (nf, flows) = (&one.crew.name, one.flows);
+        let instance = u32::from(one.from) + 1;
+        let text = format!(
+            "{flows} flows of {nf}'s instance {instance} go on at others, and the rest where it was: {why}"
+        );
+        let worker = one.worker().unwrap_or_default();
+        self.events.push_back(Event::Warning { worker, text });
     }
 
     /// Goes on where the generation before was, if the NF's instances are the same.
@@ -145,6 +170,8 @@ impl Agent {
                 one.crew = crew.clone();
                 one.waits = None;
                 self.leaving.push(one);
+            } else {
+                self.tell_rest(&one, "the graph was changed");
             }
         }
     }

@@ -503,6 +503,7 @@ impl Agent {
     /// Ends all that is left of this generation, which has handed over, and counts its buffers.
     fn retire(&mut self) -> Census {
         self.watchdog = None;
+        self.dismiss_reserve();
         for w in 0..self.workers.len() {
             match &mut self.workers[w].state {
                 State::Running(process) | State::Done(process) => process.kill(),

@@ -96,6 +96,7 @@ impl Agent {
             return Err(RenewError::Away(self.setup.workers[w].name.clone()));
         }
         process.kill();
+        worker.renewed = true;
         let (restarts, recovered) = (worker.restarts, worker.recovered);
         Ok(Renewing {
             worker: w,

@@ -13,15 +13,23 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The next look after a process could not be started.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// When to look next.
+/// The next look after one was started.
+const NEXT: Duration = Duration::from_millis(20);
+/// So many end before they are needed until that is told.
+const ODD: u32 = 5;
+
+/// When to look next, and at whom first.
 pub(super) struct Reserves {
     next: Instant,
+    from: usize,
+    /// How many have ended before they were needed, in a row.
+    ended: u32,
     warned: bool,
 }
 
 impl Default for Reserves {
     fn default() -> Self {
-        Reserves { next: Instant::now() + LOOK, warned: false }
+        Reserves { next: Instant::now() + LOOK, from: 0, ended: 0, warned: false }
     }
 }
 
@@ -32,19 +40,37 @@ impl Agent {
         if self.stopping || self.is_relinking() || self.reserves.next > Instant::now() {
             return;
         }
-        self.reserves.next = Instant::now() + LOOK;
-        let Some(w) = (0..self.workers.len()).find(|w| self.lacks_reserve(*w)) else { return };
-        // One that has ended takes its leave here.
-        self.workers[w].reserve = None;
+        let count = self.workers.len();
+        let each = (0..count).map(|nth| (self.reserves.from + nth) % count.max(1));
+        let Some(w) = each.into_iter().find(|w| self.lacks_reserve(*w)) else {
+            self.reserves.next = Instant::now() + LOOK;
+            return;
+        };
+        self.reserves.from = w + 1;
+        let mut pause = NEXT;
+        if let Some(ended) = self.workers[w].reserve.take() {
+            ended.discard();
+            self.reserves.ended += 1;
+            pause = LOOK * (1 << self.reserves.ended.min(ODD));
+            if self.reserves.ended == ODD {
+                self.warn_of_reserve(w, "processes in reserve end before they are needed");
+            }
+        }
         match Process::in_reserve(&self.programs, &self.setup, &self.memory, w) {
             Ok(process) => self.workers[w].reserve = Some(process),
             Err(e) => {
-                self.reserves.next += RETRY;
-                if !std::mem::replace(&mut self.reserves.warned, true) {
-                    let text = format!("no process is in reserve for when it dies: {e}");
-                    self.events.push_back(Event::Warning { worker: w, text });
-                }
+                pause = RETRY;
+                self.warn_of_reserve(w, &format!("no process is in reserve for when it dies: {e}"));
             }
+        }
+        self.reserves.next = Instant::now() + pause;
+    }
+
+    fn warn_of_reserve(&mut self, worker: usize, text: &str) {
+        if !std::mem::replace(&mut self.reserves.warned, true) {
+            let name = &self.setup.workers[worker].name;
+            let text = format!("{name}: {text}");
+            self.events.push_back(Event::Warning { worker, text });
         }
     }
 
@@ -56,6 +82,7 @@ impl Agent {
         matches!(worker.state, State::Running(_))
             && self.liveness.is_ready(w)
             && setup.program.is_none()
+            && !setup.schedule.trial.round_robin
             && setup.nodes.iter().any(|node| node.replicate.is_some())
             && worker.reserve.as_ref().is_none_or(Process::has_ended)
     }
@@ -68,12 +95,18 @@ impl Agent {
     /// The process that waits to be worker `w`'s, if there is one that can be.
     pub(super) fn out_of_reserve(&mut self, w: usize) -> Option<Process> {
         let process = self.workers[w].reserve.take()?;
-        // A drain in its place needs other system calls, and other descriptors.
-        (self.setup.workers[w].runs_nfs() && !process.has_ended()).then_some(process)
+        // A drain in its place needs other descriptors.
+        if !self.setup.workers[w].runs_nfs() || process.has_ended() {
+            process.discard();
+            return None;
+        }
+        self.reserves.ended = 0;
+        Some(process)
     }
 
     /// Sends those in reserve home: the graph ends.
     pub(super) fn dismiss_reserve(&mut self) {
-        self.workers.iter_mut().for_each(|worker| worker.reserve = None);
+        let all = self.workers.iter_mut().filter_map(|worker| worker.reserve.take());
+        all.for_each(Process::discard);
     }
 }

@@ -46,12 +46,12 @@ proptest! {
     #[test]
     fn whoever_takes_over_finds_the_batches_that_were_committed_and_nothing_of_a_later_one(
         lives in proptest::collection::vec(
-            (proptest::collection::vec(batch(), 0..8), batch(), 0usize..12), 1..6
+            (proptest::collection::vec(batch(), 0..8), batch(), 0usize..12, 0..SHAPE.slots), 1..6
         )
     ) {
         let end = heap(SHAPE);
         let (mut model, mut committed) = (BTreeMap::new(), 0);
-        for (batches, last, cut) in lives {
+        for (batches, last, cut, half) in lives {
             let mut table = end();
             let mut taken = BTreeMap::new();
             let found = table.reopen(committed, |slot, found| {
@@ -72,6 +72,11 @@ proptest! {
             // It dies in the middle of this one.
             let some: Batch = last.into_iter().take(cut).collect();
             write(&mut table, &some, committed + 1);
+            // And of another record: it has its place, and is not whole.
+            if table.is_used(half / PAGE) {
+                let (at, ..) = table.spare(half, committed + 1);
+                table.store(at, 0);
+            }
         }
     }
 
@@ -105,7 +110,9 @@ proptest! {
         prop_assert!(all(&successor, committed).keys().all(|slot| slot % 3 > 0), "refused is gone");
         // From here on it is a table like any other.
         let mut model = all(&successor, committed);
-        for (number, batch) in (committed + 1..).zip(&batches) {
+        // Each slot's both versions are written over, and more often.
+        let more = batches.iter().cycle().take(4 * batches.len());
+        for (number, batch) in (committed + 1..).zip(more) {
             write(&mut successor, batch, number);
             apply(&mut model, batch);
             prop_assert_eq!(&all(&successor, number), &model);
@@ -172,6 +179,38 @@ fn however_often_a_table_is_taken_over_its_records_find_the_room_that_they_had()
                 assert_eq!(table.put(slot, &[life as u8; 200], batch), Ok(()), "life {life}");
             }
         }
+    }
+}
+
+/// What a slot has beside the version that counts is not believed: a place there may be another's by now.
+#[test]
+fn of_what_a_predecessor_left_beside_what_counts_no_room_is_used() {
+    let end = heap(SHAPE);
+    for batch in [0, 3, 5] {
+        let mut table = end();
+        for slot in 0..2 {
+            table.put(slot, &[slot as u8; 300], 5).unwrap();
+        }
+        let [own, theirs] = [0, 1].map(|slot| {
+            let both = [0, 1].map(|version| table.version(slot, version));
+            let counts = both.into_iter().find(|at| table.load(*at) == 5).unwrap();
+            [0, 1, 2].map(|word| table.load(counts + word))
+        });
+        // The first version of slot 0 counts. Its second says that it lies where the record of slot 1 does.
+        for (word, own) in own.into_iter().enumerate() {
+            table.store(table.version(0, 0) + word, own);
+        }
+        table.store(table.version(0, 1), batch);
+        table.store(table.version(0, 1) + 1, theirs[1]);
+        let mut successor = end();
+        successor.reopen(5, |_, found| found.record().is_some());
+        for number in 6..12 {
+            successor.put(0, &[9; 300], number).unwrap();
+            assert_eq!(successor.record(1, number), Some(vec![1; 300]), "beside: {batch}");
+            assert_eq!(successor.record(0, number), Some(vec![9; 300]), "beside: {batch}");
+            assert_ne!(successor.record(0, number - 1), None, "the one before still counts");
+        }
+        assert!(successor.forget());
     }
 }
 

@@ -131,7 +131,8 @@ const TENTH: &str = "a replica of every 10th packet";
 /// Fig. 9a.
 pub fn replicated(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let sampling = effort.sampling;
-    let tenth = policy::parse_replicate("nf=every:10").ok().and_then(|(_, own)| own).map(|own| own.spec);
+    let tenth =
+        policy::parse_replicate("nf=every:10").ok().and_then(|(_, own)| own).map(|own| own.spec);
     let points: Vec<_> = [(WITHOUT, None), (TENTH, tenth)]
         .iter()
         .flat_map(|&(name, spec)| REPLICAS.map(|n| (name, f64::from(n), (spec, n))))

@@ -206,7 +206,10 @@ const ALONE: &str = "ConnTrack, every packet";
 /// What a replica costs: percent of the throughput without one.
 pub fn replicas(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let every = ReplicateSpec::Batch;
-    let tenth = crate::policy::parse_replicate("nf=every:10").ok().and_then(|(_, own)| own).map(|own| own.spec);
+    let tenth = crate::policy::parse_replicate("nf=every:10")
+        .ok()
+        .and_then(|(_, own)| own)
+        .map(|own| own.spec);
     let mut points = Vec::new();
     for flows in [128, 1_000, 10_000, 60_000] {
         points.push((EVERY, flows as f64, (Subject::Requests, flows)));

@@ -61,6 +61,8 @@ fn a_replicated_workers_successor_waits_already_and_is_replaced_when_it_takes_ov
     kill_process(second, Signal::KILL).unwrap();
     let third = waiting(&run, Some(second));
     assert_eq!(run.workers()["mon"], first);
+    // Stopped, it goes on when it is needed.
+    kill_process(third, Signal::STOP).unwrap();
     kill_process(first, Signal::KILL).unwrap();
     wait_until("the next to take over", PATIENCE, || run.workers().get("mon") == Some(&third));
     let last = waiting(&run, Some(third));

@@ -78,6 +78,8 @@ fn go_on_elsewhere(kind: &Kind, name: &str) {
     // So soon after, the next one keeps what it has, some of the first's among it: it was in its own replica.
     let second = kind.first.replace("#1", "#2");
     kill(&moving, &second);
+    let stay = format!("flows of {second} stay with its successor");
+    moving.run.wait_for_line(&stay, |line| line.contains(&stay));
     let again = format!("worker {second} runs again");
     moving.run.wait_for_line(&again, |line| line.contains(&again));
     moving.wait_for_traffic();
@@ -173,7 +175,7 @@ fn refused(args: &[&str]) -> String {
 #[test]
 fn where_flows_cannot_leave_it_is_refused_with_what_to_write() {
     let alone = refused(&["--replicate", "mon=batch,leave"]);
-    assert!(alone.contains("write --instances mon=2"), "{alone}");
+    assert!(alone.contains("write --instances mon=2 ("), "{alone}");
     let args = ["--replicate", "mon=batch,leave", "--scale", "mon=1:3", "--isolate", "each"];
     let scaled = refused(&args);
     assert!(scaled.contains("leave out one of the two"), "{scaled}");

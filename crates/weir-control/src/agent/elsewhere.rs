@@ -19,6 +19,8 @@ use weir_runtime::moves::What;
 const SOON: Duration = Duration::from_millis(20);
 /// How often what failed is tried again.
 const TRIES: u32 = 200;
+/// After so many that is told: half a second, in which who has just died is there again.
+const TOLD: u32 = 7;
 /// The pause grows with each failure, to so many times that.
 const MOST_SOON: u32 = 25;
 
@@ -54,7 +56,15 @@ impl Agent {
                 self.workers[w].last_death.is_some_and(|at| died - at < self.policy.window)
             };
             let mut others = crew.instances.iter().map(|own| own.worker).filter(|own| *own != w);
-            if self.workers[w].deaths > 1 || others.any(has_died) {
+            let too_soon = others.any(has_died);
+            if too_soon && !self.leaving.iter().any(|one| one.is(crew, from)) {
+                let name = &self.setup.workers[w].name;
+                let text = format!(
+                    "flows of {name} stay with its successor, as another instance has died just before"
+                );
+                self.events.push_back(Event::Warning { worker: w, text });
+            }
+            if too_soon || self.workers[w].deaths > 1 {
                 continue;
             }
             let to = (0..crew.instances.len() as u16).filter(|to| *to != from).collect();
@@ -136,6 +146,13 @@ impl Agent {
             return if one.to.is_empty() { Look::Done } else { Look::GoesOn };
         };
         one.tries += 1;
+        if one.tries == TOLD
+            && let Some(worker) = one.worker()
+        {
+            let name = &self.setup.workers[worker].name;
+            let text = format!("flows of {name} stay where they are for now: {why}");
+            self.events.push_back(Event::Warning { worker, text });
+        }
         one.not_before = now + SOON * one.tries.min(MOST_SOON);
         // Another one may have room, or live.
         one.to.rotate_left(1);
@@ -154,7 +171,7 @@ impl Agent {
         let (nf, flows) = (&one.crew.name, one.flows);
         let instance = u32::from(one.from) + 1;
         let text = format!(
-            "{flows} flows of {nf}'s instance {instance} go on at others, and the rest where it was: {why}"
+            "{flows} flows of {nf}'s instance {instance} have gone to others, and no more do: {why}"
         );
         let worker = one.worker().unwrap_or_default();
         self.events.push_back(Event::Warning { worker, text });
@@ -171,13 +188,17 @@ impl Agent {
                 one.waits = None;
                 self.leaving.push(one);
             } else {
-                self.tell_rest(&one, "the graph was changed");
+                self.tell_rest(&one, "the graph was changed, and has other instances");
             }
         }
     }
 }
 
 impl Leaving {
+    fn is(&self, crew: &Crew, from: u16) -> bool {
+        self.crew.name == crew.name && self.from == from
+    }
+
     fn worker(&self) -> Option<usize> {
         self.crew.instances.get(usize::from(self.from)).map(|own| own.worker)
     }

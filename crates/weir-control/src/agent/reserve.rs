@@ -22,7 +22,7 @@ const ODD: u32 = 5;
 pub(super) struct Reserves {
     next: Instant,
     from: usize,
-    /// How many have ended before they were needed, in a row.
+    /// How many have ended before they were needed, but for looks at which none had: the more, the longer until the next is begun.
     ended: u32,
     warned: bool,
 }
@@ -44,6 +44,7 @@ impl Agent {
         let each = (0..count).map(|nth| (self.reserves.from + nth) % count.max(1));
         let Some(w) = each.into_iter().find(|w| self.lacks_reserve(*w)) else {
             self.reserves.next = Instant::now() + LOOK;
+            self.reserves.ended = self.reserves.ended.saturating_sub(1);
             return;
         };
         self.reserves.from = w + 1;
@@ -53,7 +54,10 @@ impl Agent {
             self.reserves.ended += 1;
             pause = LOOK * (1 << self.reserves.ended.min(ODD));
             if self.reserves.ended == ODD {
-                self.warn_of_reserve(w, "processes in reserve end before they are needed");
+                self.warn_of_reserve(
+                    w,
+                    "processes in reserve end before they are needed (as others' may)",
+                );
             }
         }
         match Process::in_reserve(&self.programs, &self.setup, &self.memory, w) {

@@ -9,7 +9,9 @@ use crate::setup::Setup;
 #[non_exhaustive]
 pub enum Unleavable {
     /// There are no others.
-    #[error("{0} has one instance, and there is no other to go on at; write --instances {0}=2")]
+    #[error(
+        "{0} has one instance, and there is no other to go on at; write --instances {0}=2 (of NFs that have theirs together A+{0}=2)"
+    )]
     OneInstance(String),
     /// They cannot move.
     #[error(transparent)]

@@ -116,14 +116,26 @@ fn whoever_dies_as_flows_leave_none_is_forgotten_or_at_two_places() {
     ];
     for (who, step, nth) in dies {
         let fault = format!("{who}:{}:{nth}", step as u32);
-        let name = format!("leave-{}", fault.replace([':', '#'], ""));
-        let (moving, _input) = start(&ALONE, &name, &["--fault", &fault]);
-        kill(&moving, "mon#1");
-        wait_until_left(&moving);
-        moving.wait_for_traffic();
-        let finished = assert_nothing_forgotten(moving, &ALONE, 2, &fault);
-        assert_eq!(finished.restarts()[who], 1, "{fault}: nobody died of it");
+        // Of so few flows it may be given none, and does not come to that step: then once more, with another division.
+        let died = (0..RUNS).any(|_| dies_meanwhile(who, &fault));
+        assert!(died, "{fault}: nobody died of it in {RUNS} runs");
     }
+}
+
+/// How often a death is tried to be brought about, at most.
+#[cfg(feature = "faults")]
+const RUNS: u32 = 8;
+
+/// Whether it died while flows of the first left.
+#[cfg(feature = "faults")]
+fn dies_meanwhile(who: &str, fault: &str) -> bool {
+    let name = format!("leave-{}", fault.replace([':', '#'], ""));
+    let (moving, _input) = start(&ALONE, &name, &["--fault", fault]);
+    kill(&moving, "mon#1");
+    wait_until_left(&moving);
+    moving.wait_for_traffic();
+    let finished = assert_nothing_forgotten(moving, &ALONE, 2, fault);
+    finished.restarts()[who] == 1
 }
 
 #[test]

@@ -69,8 +69,8 @@ pub struct PlanArgs {
     pub scale: Vec<(String, ScaleOptions)>,
     /// Keeps what an NF remembers of flows when its worker dies: `batch`, written before the packets leave, so that nothing
     /// is forgotten that anybody has seen; `every:N`, at every N-th packet of a flow; `us:T`, every T microseconds; `none`.
-    /// Without it an NF's flows begin anew then. NF=batch,leave: when the worker of one of its instances has died, by nothing that its NFs did,
-    /// its flows go on at the other instances, and stay there.
+    /// Without it an NF's flows begin anew then. NF=batch,leave: when the worker of one of its instances has been killed, its flows
+    /// go on at the other instances, and stay there.
     #[arg(long, value_name = "NF=MODE", value_parser = policy::parse_replicate)]
     pub replicate: Vec<(String, Option<policy::Replicate>)>,
     /// Drops packets that find the ring to this NF or port full, and counts them (`ring-full`), instead of having whoever sends them wait: one

@@ -7,7 +7,7 @@ mod common_moves;
 
 use common_crash::*;
 use common_moves::weir;
-use rustix::process::{Pid, Signal};
+use rustix::process::Signal;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use weir_mem::fault::Step;
@@ -18,20 +18,6 @@ FlowMonitor one;  FlowMonitor two;
 pipelet { lan -> one -> two -> wan; }";
 
 const FLOWS: u64 = 200;
-
-/// SCHED_FIFO, by the 41st field of /proc/PID/stat.
-fn is_real_time(pid: Pid) -> bool {
-    let text = std::fs::read_to_string(proc(pid, "stat")).unwrap_or_default();
-    let behind_the_name = text.rsplit(')').next().unwrap_or_default();
-    behind_the_name.split_whitespace().nth(38) == Some("1")
-}
-
-/// The cores that a process may run on.
-fn cores(pid: Pid) -> String {
-    let status = std::fs::read_to_string(proc(pid, "status")).unwrap_or_default();
-    let line = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:"));
-    line.unwrap_or_default().trim().to_owned()
-}
 
 /// Says of all of the machine's cores but `own` that another graph has real-time workers there, as graphs tell each other: none is left then.
 fn claim_all_but(own: &str) -> Vec<UnixDatagram> {
@@ -82,7 +68,7 @@ fn who_leaves_the_real_time_class_by_a_change_ends_up_on_its_own_core() {
     assert_eq!(changed.code, Some(0), "{changed:?}");
     let fused = of("one+two").unwrap();
     assert!(!is_real_time(fused), "it would leave no core to others");
-    assert_eq!(cores(fused), *own);
+    assert_eq!(status(fused, "Cpus_allowed_list"), *own);
     wait_until("all flows to have come along", PATIENCE, || counts() == Some(vec![FLOWS, FLOWS]));
 
     // And back.
@@ -91,7 +77,7 @@ fn who_leaves_the_real_time_class_by_a_change_ends_up_on_its_own_core() {
     assert_eq!(changed.code, Some(0), "{changed:?}");
     wait_until("two on one core to be in the real-time class", PATIENCE, are_real_time);
     for nf in ["one", "two"] {
-        assert_eq!(cores(of(nf).unwrap()), *own, "{nf}");
+        assert_eq!(status(of(nf).unwrap(), "Cpus_allowed_list"), *own, "{nf}");
     }
 
     // Once more, and who stands by dies.

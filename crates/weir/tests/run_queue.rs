@@ -5,7 +5,7 @@
 mod common_crash;
 
 use common_crash::*;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -87,13 +87,6 @@ fn skipped(why: &str) {
     println!(
         "skipped: turns_are_in_the_order_of_the_chain_again_after_any_worker_was_started_anew: {why}"
     );
-}
-
-/// SCHED_FIFO, by the 41st field of /proc/PID/stat.
-fn is_real_time(pid: Pid) -> bool {
-    let text = std::fs::read_to_string(proc(pid, "stat")).unwrap_or_default();
-    let behind_the_name = text.rsplit(')').next().unwrap_or_default();
-    behind_the_name.split_whitespace().nth(38) == Some("1")
 }
 
 #[test]

@@ -29,8 +29,8 @@ impl Agent {
             && readable(p.socket())
             && self.listen(w)?
         {}
-        // Not before: what it said when it was ready is judged so.
         let was_ready = self.liveness.is_ready(w);
+        // Not before: what it said when it was ready is judged so.
         self.liveness.gone(w);
         // What it had said of its orders is an answer; what it had not it does not say any more.
         self.flows_of_dead(w);

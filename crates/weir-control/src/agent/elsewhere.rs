@@ -57,7 +57,11 @@ impl Agent {
             };
             let mut others = crew.instances.iter().map(|own| own.worker).filter(|own| *own != w);
             let too_soon = others.any(has_died);
-            if too_soon && !self.leaving.iter().any(|one| one.is(crew, from)) {
+            // It gives its flows away already, and goes on with that.
+            if self.leaving.iter().any(|one| one.crew.name == crew.name && one.from == from) {
+                continue;
+            }
+            if too_soon {
                 let name = &self.setup.workers[w].name;
                 let text = format!(
                     "flows of {name} stay with its successor, as another instance has died just before"
@@ -167,18 +171,16 @@ impl Agent {
         self.events.push_back(Event::WentElsewhere { worker, flows: one.flows, took });
     }
 
-    fn tell_rest(&mut self, one: &Leaving, why: &str) {
-        let (nf, flows) = (&one.crew.name, one.flows);
-        let instance = u32::from(one.from) + 1;
-        let text = format!(
-            "{flows} flows of {nf}'s instance {instance} have gone to others, and no more do: {why}"
-        );
-        let worker = one.worker().unwrap_or_default();
+    pub(super) fn tell_rest(&mut self, one: &Leaving, why: &str) {
+        let (Some(worker), flows) = (one.worker(), one.flows) else { return };
+        let name = &self.setup.workers[worker].name;
+        let text = format!("{flows} flows of {name} have gone to others, and no more do: {why}");
         self.events.push_back(Event::Warning { worker, text });
     }
 
-    /// Goes on where the generation before was, if the NF's instances are the same.
-    pub(super) fn leave_as_before(&mut self, before: Vec<Leaving>) {
+    /// Goes on where the generation before was, if the NF's instances are the same; with which it does not.
+    pub(super) fn leave_as_before(&mut self, before: Vec<Leaving>) -> Vec<Leaving> {
+        let mut given_up = Vec::new();
         for mut one in before {
             let same = self.setup.leaves.iter().find(|crew| {
                 crew.name == one.crew.name && crew.instances.len() == one.crew.instances.len()
@@ -188,17 +190,14 @@ impl Agent {
                 one.waits = None;
                 self.leaving.push(one);
             } else {
-                self.tell_rest(&one, "the graph was changed, and has other instances");
+                given_up.push(one);
             }
         }
+        given_up
     }
 }
 
 impl Leaving {
-    fn is(&self, crew: &Crew, from: u16) -> bool {
-        self.crew.name == crew.name && self.from == from
-    }
-
     fn worker(&self) -> Option<usize> {
         self.crew.instances.get(usize::from(self.from)).map(|own| own.worker)
     }

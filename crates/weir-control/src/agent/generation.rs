@@ -488,7 +488,9 @@ impl Agent {
         let told = self.scales.go_on_from(&mut old.scales);
         self.events.extend(told);
         self.levels = Levels::new(&old.levels, &old.setup, self);
-        self.leave_as_before(std::mem::take(&mut old.leaving));
+        for one in self.leave_as_before(std::mem::take(&mut old.leaving)) {
+            old.tell_rest(&one, "the graph was changed, and has other instances");
+        }
         relinked.uneven = self.levels.uneven();
         self.generation.begun = Some((Instant::now(), relinked));
         // One dog for all generations: that of a graph which is not looked after yet would bark.

@@ -47,7 +47,7 @@ fn find<'c>(
 ) -> Result<&'c Crew, Unleavable> {
     let is_its = |crew: &&Result<Crew, Unmovable>| match crew {
         Ok(crew) => crew.is_of(nf),
-        Err(why) => why.nf() == nf,
+        Err(why) => why.nf().split('+').any(|own| own == nf),
     };
     let found = crews.iter().find(is_its);
     let found = found.ok_or_else(|| Unleavable::OneInstance(nf.to_owned()))?;

@@ -441,6 +441,20 @@ pub fn proc(pid: Pid, file: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{}/{file}", pid.as_raw_nonzero()))
 }
 
+/// Whether a process is in the class SCHED_FIFO, by the 41st field of /proc/PID/stat.
+pub fn is_real_time(pid: Pid) -> bool {
+    let text = std::fs::read_to_string(proc(pid, "stat")).unwrap_or_default();
+    let behind_the_name = text.rsplit(')').next().unwrap_or_default();
+    behind_the_name.split_whitespace().nth(38) == Some("1")
+}
+
+/// A field of /proc/PID/status, such as `Seccomp`; nothing of a process that has gone.
+pub fn status(pid: Pid, field: &str) -> String {
+    let text = std::fs::read_to_string(proc(pid, "status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_default().trim().to_owned()
+}
+
 /// State of a process: `R`, `S`, `T` and so on; `None` when it has gone or is only waited for.
 pub fn state_of(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(proc(pid, "stat")).ok()?;

@@ -113,6 +113,19 @@ needs_components() {
     fi
 }
 
+# Debian starts a server as it installs it; policy-rc.d is the way to say no.
+install_unstarted() {
+    local no=/usr/sbin/policy-rc.d
+    if [ -e $no ]; then
+        install_packages "$@"
+    else
+        printf '#!/bin/sh\nexit 101\n' >$no
+        chmod +x $no
+        install_packages "$@"
+        rm -f $no
+    fi
+}
+
 # Real clients, servers and networks for the tests of live devices, which only root runs.
 needs_live() {
     local tool missing=()
@@ -121,17 +134,17 @@ needs_live() {
         setpriv:util-linux traceroute:traceroute iperf3:iperf3 tc:iproute2 sysctl:procps; do
         command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
     done
-    [ ${#missing[@]} = 0 ] && return
-    # Debian starts a server as it installs it; policy-rc.d is the way to say no.
-    local no=/usr/sbin/policy-rc.d
-    if [ -e $no ]; then
-        install_packages "tests of live devices" "${missing[@]}"
-    else
-        printf '#!/bin/sh\nexit 101\n' >$no
-        chmod +x $no
-        install_packages "tests of live devices" "${missing[@]}"
-        rm -f $no
-    fi
+    [ ${#missing[@]} = 0 ] || install_unstarted "tests of live devices" "${missing[@]}"
+}
+
+# What `weir bench` compares with, for the tests of that. Where they cannot be had those tests are skipped, by name.
+needs_rivals() {
+    local missing=()
+    [ "$(id -u)" = 0 ] || return 0
+    [ -x /usr/bin/dpdk-testpmd ] || missing+=(dpdk-dev)
+    [ -x /usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk ] || missing+=(openvswitch-switch-dpdk)
+    [ ${#missing[@]} = 0 ] || (install_unstarted "to compare with" "${missing[@]}") ||
+        say "Without ${missing[*]}."
 }
 
 # needs THING...

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 . ci/setup.sh
 # What is built once needs no notes for the next time: they are as large as what is built.
 export CARGO_INCREMENTAL=0
-needs rust linker libpcap cxx valgrind live
+needs rust linker libpcap cxx valgrind live rivals
 
 logs=target/test
 mkdir -p "$logs"

@@ -350,7 +350,9 @@ impl Agent {
 
     /// Waits until all that was given is taken, before more is given: packets have run out.
     pub(super) fn finish_precopy(&mut self, next: &mut Next) -> Result<(), RelinkError> {
-        while let Some(since) = next.precopy.as_ref().and_then(|precopy| precopy.taking) {
+        // Packets may have taken longer to run out than anybody may take to take what was given, and nobody has listened meanwhile.
+        let since = Instant::now();
+        while next.precopy.as_ref().is_some_and(|precopy| precopy.taking.is_some()) {
             if next.agent.have_taken_some(since)? {
                 next.precopy.iter_mut().for_each(|precopy| precopy.taking = None);
             }

@@ -37,6 +37,8 @@ const VERSION_WORDS: usize = SLOT_WORDS / 2;
 const UNIT_WORDS: usize = room::UNIT / WORD;
 /// Slots whose memory is made clean together, when the first of them is used: a page of memory.
 const PAGE: u32 = if cfg!(loom) { 2 } else { 64 };
+/// How far [`Found::ahead`] looks: memory has come by then.
+const AHEAD: u32 = 8;
 
 /// How large a table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +125,18 @@ impl Found<'_> {
     #[must_use]
     pub fn tag(&self) -> u64 {
         self.tag
+    }
+
+    /// The slot that is looked at so many slots later, if there may be a record, and what was written with that one; as little checked. For who wants to have near
+    /// what it will be led to.
+    #[must_use]
+    pub fn ahead(&self) -> Option<(u32, u64)> {
+        let (table, slot) = (self.table, self.slot.checked_add(AHEAD)?);
+        if slot >= table.shape.slots || !table.is_used(slot / PAGE) {
+            return None;
+        }
+        let (version, batch) = table.newest(slot, self.committed);
+        (batch != 0).then(|| (slot, table.load(table.version(slot, version) + 3)))
     }
 
     /// It; `None` if it is damaged.

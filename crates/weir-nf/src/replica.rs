@@ -62,6 +62,9 @@ pub trait Replicate {
     /// Says where the records are of which [`Replicate::recover_later`] tells, and how many that will be at most.
     fn recover_from(&mut self, records: Box<dyn Records>, most: usize);
 
+    /// [`Replicate::recover_later`] is told of a flow with this tag in a moment: memory that it looks at then may be fetched. Whatever the tag, nothing changes.
+    fn recover_soon(&self, tag: u64);
+
     /// Puts in a flow, which is not read before a packet of it comes, or [`Replicate::read_unread`] comes to it. Until all are read,
     /// nobody but packets may look for flows. `tag`: what was given with its record, in a process that hashes flows alike
     /// ([`hash_flows_by`](crate::hash_flows_by)). False if the record is to be [recovered](Replicate::recover) at once.
@@ -218,6 +221,10 @@ impl<N: Nf> Replicate for Running<N> {
 
     fn recover_from(&mut self, records: Box<dyn Records>, most: usize) {
         self.flows.recover_from(records, most);
+    }
+
+    fn recover_soon(&self, tag: u64) {
+        self.flows.recover_soon(tag);
     }
 
     fn recover_later(&mut self, number: u32, tag: u64) -> Result<bool, RestoreError> {

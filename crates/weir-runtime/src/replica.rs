@@ -185,6 +185,10 @@ impl Replicator {
             let Some(node) = segment.nodes.get_mut(part.node) else { return false };
             let Some(nf) = &mut node.nf else { return false };
             let kind = slot - part.first;
+            if let Some((_, tag)) = found.ahead().filter(|(slot, _)| slot - part.first < part.slots)
+            {
+                nf.recover_soon(tag);
+            }
             let later = match kind.checked_sub(OWN) {
                 Some(flow) => nf.recover_later(flow, found.tag()),
                 None => Ok(false),

@@ -51,8 +51,10 @@ const PLAIN: u64 = 1 << 32;
 
 impl Unread {
     fn new(records: Box<dyn Records>, most: usize) -> Self {
-        // Memory of zeros is taken as it is written.
-        let places = vec![0; (2 * most).next_power_of_two()];
+        // Written from one end to the other: where a page is read first and written then, as hashes have it, the kernel comes in twice. (The
+        // optimiser may not see that they are zeros already.)
+        let mut places = std::hint::black_box(vec![0; (2 * most).next_power_of_two()]);
+        places.fill(0);
         let numbers = Vec::with_capacity(most);
         Unread { records, numbers, places, next: 0, left: 0, record: Vec::new() }
     }
@@ -75,6 +77,14 @@ impl<F: FlowState> FlowTable<F> {
     pub fn recover_from(&mut self, records: Box<dyn Records>, most: usize) {
         let most = most.min(self.index.capacity());
         self.unread = Some(Box::new(Unread::new(records, most)));
+    }
+
+    /// [`FlowTable::recover_later`] is told of a flow with this tag in a moment. Hashes lead anywhere, and to wait for the memory there was most of what looking at a replica took.
+    pub fn recover_soon(&self, tag: u64) {
+        if let Some(unread) = &self.unread {
+            let first = unread.probes(tag as u32).next();
+            first.and_then(|at| unread.places.get(at)).into_iter().for_each(weir_mem::prefetch);
+        }
     }
 
     /// Puts in a flow from a replica, with the number that it had, as [`FlowTable::recover`] does; but it is read when somebody looks

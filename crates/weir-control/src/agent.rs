@@ -12,6 +12,7 @@ mod flows;
 mod generation;
 mod hear;
 mod hosted;
+mod knells;
 mod levels;
 mod liveness;
 mod load;
@@ -115,6 +116,9 @@ pub enum AgentError {
     #[error("cannot wait for workers: {0}")]
     Wait(rustix::io::Errno),
 }
+
+/// How long who was killed shortly before a graph ends may take to be gone.
+const GONE_IN: Duration = Duration::from_secs(2);
 
 enum State {
     /// To be started for the first time: of hundreds only some are at once.
@@ -229,6 +233,7 @@ pub struct Agent {
     scales: scale::Scales,
     levels: levels::Levels,
     reserves: reserve::Reserves,
+    knells: knells::Knells,
     leaving: Vec<elsewhere::Leaving>,
     /// Ends a wait when it has something to read.
     wake: Option<OwnedFd>,
@@ -303,6 +308,7 @@ impl Agent {
             scales: scale::Scales::new(&setup),
             levels: levels::Levels::default(),
             reserves: reserve::Reserves::default(),
+            knells: knells::Knells::default(),
             leaving: Vec::new(),
             wake: None,
             ends_when: None,
@@ -549,6 +555,7 @@ impl Agent {
             }
         }
         self.clear_tainted();
+        crate::reaper::wait_for_all(GONE_IN);
         Census::take(&self.setup, &self.memory)
     }
 }

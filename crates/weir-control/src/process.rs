@@ -340,7 +340,7 @@ impl Process {
         self.inbox.waits().is_some_and(|waits| waits > PATIENCE)
     }
 
-    /// How it ended; waits for it.
+    /// How it ended; waits for it, but not for the kernel to take apart who was killed.
     pub(crate) fn wait(&mut self) -> io::Result<ExitStatus> {
         self.child.wait()
     }
@@ -353,6 +353,11 @@ impl Process {
     /// The same at the end of all, when others may want what it has open: waits longer until it has gone.
     pub(crate) fn kill_last(&mut self) {
         self.child.kill(self.pidfd.as_fd(), PATIENCE);
+    }
+
+    /// True when somebody has killed it, and the kernel may not have taken it apart yet.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.child.was_killed()
     }
 
     /// True when it is on its way out, which the kernel may take long for.

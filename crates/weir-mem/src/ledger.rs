@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! word 0         generation g; bank g & 1 is the committed one
+//! word 1         rings when the worker dies (`crate::knell`)
 //! words 8..11    what the worker is doing ([`crate::Witness`])
 //! words 16..     bank 0
 //! …              bank 1
@@ -19,6 +20,8 @@
 
 use crate::broken;
 use crate::fault::{self, Step};
+#[cfg(not(loom))]
+use crate::knell::{self, Knell};
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::witness::{Testimony, Witness};
@@ -30,6 +33,8 @@ use std::sync::Arc;
 const ATTEMPTS: u32 = 1024;
 
 const HEADER_WORDS: usize = 16;
+#[cfg(not(loom))]
+const KNELL: usize = 1;
 const WITNESS: usize = 8;
 const _: () = assert!(WITNESS + crate::witness::WORDS <= HEADER_WORDS);
 
@@ -63,6 +68,12 @@ impl LedgerMemory {
     fn witness(&self) -> Witness {
         // SAFETY: the words lie in the header (asserted above), which the mapping holds.
         unsafe { Witness::new(self.words.add(WITNESS), self._backing.clone()) }
+    }
+
+    #[cfg(not(loom))]
+    fn knell(&self) -> Knell {
+        // SAFETY: the word lies in the header, which the mapping holds, and is nothing else.
+        unsafe { Knell::new(self.words.add(KNELL).cast(), self._backing.clone()) }
     }
 
     #[inline(always)]
@@ -101,6 +112,12 @@ impl LedgerWriter {
     pub fn reload(&mut self) {
         // Acquire: pairs with the Release in `Ledger::reset`.
         self.generation = self.memory.generation().load(Ordering::Acquire);
+    }
+
+    /// Has the agent hear when the calling thread ends, which may ask for it once; false where that is not to be had.
+    #[cfg(not(loom))]
+    pub fn arm_knell(&self) -> bool {
+        knell::arm(self.memory.knell())
     }
 
     /// Where the worker writes what it is doing.
@@ -177,6 +194,12 @@ impl Ledger {
     /// What the worker was doing when it ended.
     pub fn testimony(&self) -> Testimony {
         self.memory.witness().testimony()
+    }
+
+    /// Rings when the worker ends, if it has [hung](LedgerWriter::arm_knell) it.
+    #[cfg(not(loom))]
+    pub fn knell(&self) -> Knell {
+        self.memory.knell()
     }
 
     /// Commits so far: grows while the worker works.

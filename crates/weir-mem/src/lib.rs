@@ -17,6 +17,7 @@
 //! | [`arena`] | packet buffers, their metadata and their owner words |
 //! | [`packet`] | the handle of a packet, and taking packets from a ring |
 //! | [`ledger`] | the atomic commit record of a worker |
+//! | [`knell`] | hearing of a worker's death when it begins |
 //! | [`mail`] | letters between two processes |
 //! | [`state`] | what a worker's µNFs remember, for a successor |
 //! | [`replica`] | the same of each flow, as of the last commit |
@@ -34,6 +35,8 @@ pub mod bytes;
 pub mod ends;
 pub mod entry;
 pub mod fault;
+#[cfg(not(loom))]
+pub mod knell;
 pub mod ledger;
 pub mod mail;
 pub mod meta;

@@ -110,6 +110,11 @@ pub(crate) struct Station {
 }
 
 impl Station {
+    /// Has the agent hear of this process's death when it begins ([`weir_mem::knell`]), if that is to be had: if not, it hears of it later.
+    pub(crate) fn arm_knell(&self) {
+        self.ledger.arm_knell();
+    }
+
     pub(crate) fn attach(spec: &WorkerSpec, mut fds: Descriptors) -> Result<Self, AttachError> {
         let layout = Layout::of(spec);
         let attached = attach(spec, layout.len, &mut fds)?;

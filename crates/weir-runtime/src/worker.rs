@@ -9,7 +9,7 @@ use crate::link::{self, LinkError};
 use crate::moves::{Awaited, Order, Turn};
 use crate::sandbox::{self, Filters, Profile, SandboxError};
 use crate::segment::{Segment, SegmentError};
-use crate::spec::{FromWorker, RESERVE, WorkerSpec, command};
+use crate::spec::{EndSpec, FromWorker, RESERVE, WorkerSpec, command};
 use crate::station::{AttachError, PauseError, Progress, Station, StoodBy};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
@@ -108,6 +108,10 @@ fn run(agent: BorrowedFd<'_>, filters: Option<Filters>) -> Result<(), WorkerErro
     #[cfg(feature = "faults")]
     if let Some((step, nth)) = spec.fault {
         fault::arm(step, nth);
+    }
+    // Not of a device's service: its successor wants the device, which it has until it is gone; and it goes on in other memory.
+    if spec.end == EndSpec::None {
+        station.arm_knell();
     }
     // Everything is open and granted: nothing more is needed.
     if let Some(sandbox) = &spec.sandbox {

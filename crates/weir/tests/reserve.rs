@@ -12,6 +12,10 @@ FlowMonitor mon;  Null e;
 pipelet { lan -> mon -> e -> wan; }";
 
 const FLOWS: u64 = 50;
+/// Buffers that a worker has had in its hands when it dies: to take that much memory from it takes the kernel some milliseconds.
+const MANY: &str = "262144";
+/// Deaths of which one at least is to be seen.
+const DEATHS: usize = 20;
 
 /// The process in reserve of `mon`, when it waits in its sandbox and is another than `not`.
 fn waiting(run: &Run, not: Option<Pid>) -> Pid {
@@ -74,4 +78,37 @@ fn a_replicated_workers_successor_waits_already_and_is_replaced_when_it_takes_ov
     assert_eq!(worker["recovered"]["times"], 2);
     assert_eq!(worker["recovered"]["flows"].as_u64(), Some(2 * FLOWS), "{worker:#}");
     wait_until("the last one to leave", PATIENCE, || state_of(last).is_none());
+}
+
+#[test]
+fn its_successor_is_told_its_work_while_the_kernel_still_takes_it_apart() {
+    let scratch = Scratch::new("reserve-early");
+    let policy = scratch.policy(POLICY);
+    let source = format!("0=gen:flows={FLOWS}");
+    let args = ["--bind", &source, "--bind", "1=null", "--isolate", "each", "--pool", MANY];
+    let more = ["--replicate", "mon=batch", "--restart-delay", "0"];
+    let run = Run::start(&policy, &[&args[..], &more].concat());
+    let is_there = |pid: Pid| state_of(pid).is_some_and(|state| state != 'Z');
+    let is_told = |pid: Pid| {
+        std::fs::read_to_string(proc(pid, "comm")).is_ok_and(|name| name.trim() == "mon")
+    };
+    let (mut last, mut seen, mut deaths) = (None, false, 0);
+    while !seen && deaths < DEATHS {
+        let (successor, victim) = (waiting(&run, last), run.workers()["mon"]);
+        kill_process(victim, Signal::KILL).unwrap();
+        deaths += 1;
+        while is_there(victim) && !seen {
+            // In this order: who is there after that was there before.
+            seen = is_told(successor) && is_there(victim);
+        }
+        last = Some(successor);
+        wait_until("who waited to take over", PATIENCE, || {
+            run.workers().get("mon") == last.as_ref()
+        });
+    }
+    run.signal(Signal::INT);
+    let finished = run.finish();
+    finished.assert_sound("early");
+    assert_eq!(finished.restarts()["mon"], deaths as u64);
+    assert!(seen, "of {deaths} deaths each was told when the process had gone");
 }

@@ -39,6 +39,8 @@ impl Agent {
         }
         let woken = self.wake.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
         fds.extend(woken);
+        let knells = self.knells.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fds.extend(knells);
         let timeout = Timespec {
             tv_sec: timeout.as_secs() as i64,
             tv_nsec: i64::from(timeout.subsec_nanos()),
@@ -53,9 +55,15 @@ impl Agent {
             let _ = rustix::io::read(fd, &mut [0; 8]);
         }
         let heard = |fd: &PollFd<'_>| !fd.revents().is_empty();
+        let dying = if self.knells.fd().is_some() && fds.last().is_some_and(heard) {
+            self.take_dying()
+        } else {
+            Vec::new()
+        };
         let each = fds.chunks_exact(3).zip(whose);
         let told = |(f, worker): (&[PollFd<'_>], usize)| {
             let (said, ended, spoke) = (heard(&f[0]), heard(&f[1]), heard(&f[2]));
+            let ended = ended || dying.contains(&worker);
             Heard { worker, said, spoke, ended }
         };
         Ok(each.map(told).collect())
@@ -94,6 +102,8 @@ impl Agent {
             FromWorker::Ready { real_time, reads } => {
                 self.trust.ready(w);
                 self.liveness.ready(w);
+                self.listen_for_death(w);
+                let worker = &mut self.workers[w];
                 let after = worker.died.take().map(|d| d.elapsed());
                 // What it reads may be what it dies of.
                 worker.reads = reads;

@@ -7,7 +7,7 @@ use super::sample::{
     wait_until_ready, watch,
 };
 use crate::policy::{self, Consolidate};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -324,8 +324,10 @@ fn die(agent: &mut Agent, flows: u64) -> Result<Result<Recovery, NotBack>, Bench
     while agent.event().is_some() {}
     let killed = Instant::now();
     let _ = kill_process(pid, Signal::KILL);
-    // From here on it passes nothing on. The agent still finds it dead.
-    let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+    // From here on it passes nothing on. To wait until it is gone would hide what the agent knows before.
+    while !agent.has_rung(w) && killed.elapsed() < PATIENCE {
+        std::thread::yield_now();
+    }
     // Its own count: what came out at the end may have been another's, or have waited in the rings.
     let passed = |agent: &Agent| match (agent.words(w), agent.layout(w)) {
         (Some(words), Some(layout)) => NodeCounts::read(&words, &layout, 0).packets,

@@ -121,8 +121,8 @@ install_unstarted() {
     else
         printf '#!/bin/sh\nexit 101\n' >$no
         chmod +x $no
-        install_packages "$@"
-        rm -f $no
+        # Gone whether or not that succeeds, which ends the shell.
+        (trap "rm -f $no" EXIT && install_packages "$@")
     fi
 }
 
@@ -134,7 +134,7 @@ needs_live() {
         setpriv:util-linux traceroute:traceroute iperf3:iperf3 tc:iproute2 sysctl:procps; do
         command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
     done
-    [ ${#missing[@]} = 0 ] || install_unstarted "tests of live devices" "${missing[@]}"
+    [ ${#missing[@]} = 0 ] || install_unstarted "tests of live devices" "${missing[@]}" || exit 1
 }
 
 # What `weir bench` compares with, for the tests of that. Where they cannot be had those tests are skipped, by name.

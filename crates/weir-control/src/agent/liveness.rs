@@ -403,9 +403,8 @@ impl Agent {
 }
 
 pub(super) fn look(pid: rustix::process::Pid) -> Option<Seen> {
-    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
-    // The name may have any bytes in it.
-    seen(&String::from_utf8_lossy(&stat))
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    seen(&crate::reaper::stat(std::path::Path::new(&path)).ok()?)
 }
 
 /// Reads a line of /proc/PID/stat. The name in parentheses may hold anything, parentheses too.

@@ -202,13 +202,17 @@ struct Ended {
 
 impl Ended {
     /// What was decided. On a busy machine both may be overloaded, or one of them not run at all for a while.
-    fn whats(&self) -> Vec<Happened> {
-        let all = self.decisions.iter().map(|decision| decision.what);
-        let mut whats: Vec<Happened> = all.filter(|what| *what != Happened::AtMost).collect();
-        while let Some(at) = whats.iter().position(|what| *what == Happened::Even) {
-            whats.drain(at..(at + 2).min(whats.len()));
+    fn steps(&self) -> Vec<&Decision> {
+        let all = self.decisions.iter();
+        let mut steps: Vec<_> = all.filter(|step| step.what != Happened::AtMost).collect();
+        while let Some(at) = steps.iter().position(|step| step.what == Happened::Even) {
+            steps.drain(at..(at + 2).min(steps.len()));
         }
-        whats
+        steps
+    }
+
+    fn whats(&self) -> Vec<Happened> {
+        self.steps().into_iter().map(|step| step.what).collect()
     }
 
     fn tally(&self) -> Tally {
@@ -345,7 +349,7 @@ fn out_and_in() {
     });
     ended.assert_whole();
     assert_eq!(ended.whats(), [Out, Done, In, Done], "{:?}", ended.decisions);
-    let [out, over, _, back] = ended.decisions.as_slice() else { panic!() };
+    let [out, over, _, back] = ended.steps()[..] else { panic!("{:?}", ended.decisions) };
     assert_eq!((out.instance, out.instances, back.instances), (2, 2, 1));
     assert!(out.why.contains("the input of 1 was at least half full"), "{}", out.why);
     // Half of what there was by then, and all of it back.

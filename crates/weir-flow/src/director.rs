@@ -1,6 +1,7 @@
 //! A director: who sends each packet to a replica.
 
 use crate::message::{Message, MoveId, Party, Route, Stage, Told};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -27,7 +28,7 @@ pub struct Director<K: Ord> {
     routes: BTreeMap<K, Route>,
     /// By migration that is not over: the parts whose routes say so. To look at these when it is over, not at all routes.
     unsettled: BTreeMap<MoveId, BTreeSet<K>>,
-    /// How many were over since all routes were looked at.
+    /// Since all routes were looked at.
     since: Since,
     /// Replicas that have not told yet.
     unheard: BTreeSet<u16>,
@@ -41,10 +42,16 @@ pub struct Director<K: Ord> {
     most: usize,
 }
 
-/// A count that only says when all routes are looked at again, which does the same sooner or later: two directors that differ in it
+/// What only says when all routes are looked at again, which does the same sooner or later: two directors that differ in it
 /// alone are equal, so that whoever explores all states does not meet each once for every count.
 #[derive(Debug, Clone, Copy, Default)]
-struct Since(usize);
+struct Since {
+    /// Migrations that were over since.
+    settled: usize,
+    /// What parts go by that were not moved themselves has changed since: some of them may have come home by it. Else nothing has but what
+    /// migrations name.
+    stale: bool,
+}
 
 impl PartialEq for Since {
     fn eq(&self, _: &Self) -> bool {
@@ -133,6 +140,9 @@ impl<K: Ord + Clone + Debug> Director<K> {
         // These end no migration: what is remembered stays.
         let mut keeps = self.is_ready()
             && matches!(message, Message::Switch { .. } | Message::Hello(_) | Message::Where(_));
+        if let Message::Switch { parts, .. } | Message::Arrived { parts, .. } = &message {
+            self.since.stale = self.since.stale || parts.iter().any(|part| leads(part, &home));
+        }
         match message {
             Message::Hello(life) => {
                 let routes = self.routes.iter().map(|(part, route)| {
@@ -180,8 +190,9 @@ impl<K: Ord + Clone + Debug> Director<K> {
         effects
     }
 
-    /// A migration is over. Forgets those of its parts that are at home; false when all parts have to be looked at for that: when no other
-    /// migration is under way, and now and then else, as what has come home because its bucket did is no part of this one.
+    /// A migration is over. Forgets those of its parts that are at home; false when all parts have to be looked at for that, as what has come
+    /// home because its bucket did is no part of this one: if any bucket was moved since, when no other migration is under way, and now and
+    /// then else. A look at all of some ten thousand takes longer than packets should wait.
     fn settle<R>(
         &mut self,
         id: MoveId,
@@ -189,8 +200,9 @@ impl<K: Ord + Clone + Debug> Director<K> {
         effects: &mut Vec<DirectorEffect<K, R>>,
     ) -> bool {
         let parts = self.close(id);
-        self.since.0 += 1;
-        if self.unsettled.is_empty() || !self.is_ready() || self.since.0 >= self.routes.len() {
+        self.since.settled += 1;
+        let is_due = self.unsettled.is_empty() || self.since.settled >= self.routes.len();
+        if !self.is_ready() || (self.since.stale && is_due) {
             return false;
         }
         let routes = parts.iter().filter_map(|part| Some((part, self.routes.get(part)?)));
@@ -288,6 +300,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
     pub fn gone<R>(&mut self, replica: u16) -> Vec<DirectorEffect<K, R>> {
         self.replicas.remove(&replica);
         self.unheard.remove(&replica);
+        self.since.stale = true;
         self.open.retain(|_, target| *target != replica);
         // It asks for nothing any more.
         let own: Vec<MoveId> = self.open_of(replica).collect();
@@ -338,6 +351,8 @@ impl<K: Ord + Clone + Debug> Director<K> {
         if !self.unsettled.contains_key(&id) && self.open_of(id.source).count() >= OPEN {
             let oldest = self.open_of(id.source).next();
             oldest.into_iter().for_each(|id| drop(self.close(id)));
+            // Its parts are not looked at as those of one that is over are.
+            self.since.stale = true;
         }
         for part in parts {
             if self.replicas.contains(&to) {
@@ -385,6 +400,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
         if !self.unheard.remove(&replica) {
             return;
         }
+        self.since.stale = true;
         let clock = self.clock;
         for (part, by) in told.guests {
             if by.can_follow(clock) && self.routes.len() < self.most {
@@ -405,4 +421,14 @@ impl<K: Ord + Clone + Debug> Director<K> {
             }
         }
     }
+}
+
+/// True for a part by which others may go, as a bucket's flows do: its own home is that of no other part.
+fn leads<K>(part: &K, home: &impl Fn(&K, &dyn Fn(&K) -> Option<u16>) -> u16) -> bool {
+    let asked = Cell::new(false);
+    home(part, &|_| {
+        asked.set(true);
+        None
+    });
+    !asked.get()
 }

@@ -9,7 +9,7 @@ mod common_crash;
 mod common_flows;
 mod common_oracle;
 
-use common_crash::{BATCH, Finished, PATIENCE, Run, Scratch, wait_until};
+use common_crash::{Finished, GROUP, PATIENCE, Run, Scratch, wait_until};
 use common_flows::*;
 use common_oracle::drops::{Drops, dumped};
 use common_oracle::random::{Choices, seed};
@@ -270,7 +270,7 @@ impl Chaos<'_> {
         let options = self.subject.with_replicas(options, choices.one_in(2));
         self.log.push(format!("{options}, more: {more}"));
         let scratch = &self.running.scratch;
-        std::fs::write(scratch.file("options"), options).unwrap();
+        scratch.write("options", options);
         scratch.policy(&self.subject.policy(self.slow, more));
         self.running.run.signal(Signal::HUP);
         "changed"
@@ -303,7 +303,7 @@ fn round(subject: &Subject, packets: Vec<Input>, what: &str, choices: &mut Choic
     let came: Vec<Input> = packets.into_iter().filter(|p| left.contains(&p.time.to_ns())).collect();
     let kills = u64::from(did.get("killed").copied().unwrap_or(0));
     let lost = disturbed.finished.number("/balance/lost");
-    assert!(lost <= kills * BATCH, "{lost} lost: {}", show());
+    assert!(lost <= kills * GROUP, "{lost} lost: {}", show());
     assert_eq!(disturbed.finished.number("/balance/in") - lost, came.len() as u64, "{}", show());
 
     let undisturbed = subject.policy(slow.quick(), false);

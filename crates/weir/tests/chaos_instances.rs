@@ -80,7 +80,7 @@ struct Round<'c> {
 
 impl Round<'_> {
     fn options(&self, options: &str) {
-        std::fs::write(self.graph.scratch.file("options"), options).unwrap();
+        self.graph.scratch.write("options", options);
     }
 
     fn of<T: Copy>(&mut self, list: &[T]) -> T {

@@ -111,7 +111,7 @@ impl Fragmented {
 
     /// Changes it to other options.
     fn becomes(&mut self, options: &str) {
-        std::fs::write(self.graph.scratch.file("options"), options).unwrap();
+        self.graph.scratch.write("options", options);
         let said = self.graph.reload();
         assert!(said.contains(": relinked in "), "{said}");
         self.graph.wait_for_traffic();

@@ -372,7 +372,7 @@ fn stages_instances_and_trust_domains_come_and_go_at_full_load() {
     for options in
         ["--parallel always", "--instances many=2", "--domain slow=other", "--isolate none"]
     {
-        std::fs::write(graph.scratch.file("options"), format!("{options}\n")).unwrap();
+        graph.scratch.write("options", format!("{options}\n"));
         let line = graph.reload();
         assert!(line.contains(": relinked in "), "{options}: {line}");
         graph.wait_for_traffic();

@@ -1,7 +1,9 @@
 //! What the chaos test is made of: a graph that is disturbed, and packets that are known again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
-use crate::common_crash::{Choices, Finished, PATIENCE, Run, Scratch, proc, state_of, wait_until};
+use crate::common_crash::{
+    Choices, Finished, PATIENCE, Run, Scratch, proc, replace, state_of, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -374,18 +376,18 @@ impl Chaos {
                 "several killed"
             }
             5..=7 => {
-                std::fs::write(&self.options, random_options(choices)).unwrap();
-                std::fs::write(&self.policy, Policy::random(choices).text()).unwrap();
+                replace(&self.options, random_options(choices));
+                replace(&self.policy, Policy::random(choices).text());
                 self.run.signal(Signal::HUP);
                 "changed"
             }
             8 => {
-                std::fs::write(&self.options, random_options(choices)).unwrap();
+                replace(&self.options, random_options(choices));
                 self.run.signal(Signal::HUP);
                 "planned otherwise"
             }
             9 => {
-                std::fs::write(&self.policy, "Port<0> lan;  nonsense").unwrap();
+                replace(&self.policy, "Port<0> lan;  nonsense");
                 self.run.signal(Signal::HUP);
                 "nonsense"
             }
@@ -434,8 +436,8 @@ impl Chaos {
     }
 
     fn settle_as(&mut self, policy: &Policy, options: &str) -> bool {
-        std::fs::write(&self.policy, policy.text()).unwrap();
-        std::fs::write(&self.options, options).unwrap();
+        replace(&self.policy, policy.text());
+        replace(&self.options, options);
         self.hear(Duration::ZERO);
         // What was asked for before may still be under way, and after it what was asked for meanwhile, by files that
         // had not been written yet.

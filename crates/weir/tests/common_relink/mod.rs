@@ -74,7 +74,7 @@ impl Changing {
     }
 
     pub fn isolate(&self, how: &str) {
-        std::fs::write(self.scratch.file("options"), format!("--isolate {how}\n")).unwrap();
+        self.scratch.write("options", format!("--isolate {how}\n"));
     }
 
     /// Has the policy read again; what was said of it.

@@ -292,21 +292,22 @@ impl ReplicaTable {
         // Not to be taken for anything while it is written.
         self.store(at, 0);
         self.store(at + 1, pack(unit, record.len()));
-        let mut sum = seed(slot, batch, record.len());
+        let mut sum = Sum::new(slot, batch, record.len());
         let mut to = self.shape.first_record() + unit as usize * UNIT_WORDS;
-        let (chunks, rest) = record.as_chunks::<WORD>();
-        for chunk in chunks {
-            let word = u64::from_le_bytes(*chunk);
-            self.store(to, word);
-            sum = mix(sum, word);
-            to += 1;
+        let (blocks, rest) = record.as_chunks::<{ WORD * LANES }>();
+        for block in blocks {
+            let words = block.as_chunks::<WORD>().0;
+            for (lane, word) in words.iter().map(|word| u64::from_le_bytes(*word)).enumerate() {
+                self.store(to + lane, word);
+                sum.add(lane, word);
+            }
+            to += LANES;
         }
-        if !rest.is_empty() {
-            let word = last_word(rest);
-            self.store(to, word);
-            sum = mix(sum, word);
+        for (lane, word) in rest.chunks(WORD).map(last_word).enumerate() {
+            self.store(to + lane, word);
+            sum.add(lane, word);
         }
-        self.store(at + 2, sum);
+        self.store(at + 2, sum.end());
         self.store(at + 3, tag);
         self.store(at, batch);
         fault::step(Step::HalfReplicated);
@@ -355,11 +356,11 @@ impl ReplicaTable {
             return Look::Damaged;
         }
         record.clear();
-        let (from, mut sum) =
-            (self.shape.first_record() + unit as usize * UNIT_WORDS, seed(slot, newest, len));
+        let from = self.shape.first_record() + unit as usize * UNIT_WORDS;
+        let mut sum = Sum::new(slot, newest, len);
         for i in 0..len.div_ceil(WORD) {
             let word = self.load(from + i);
-            sum = mix(sum, word);
+            sum.add(i % LANES, word);
             record.extend(word.to_le_bytes());
         }
         record.truncate(len);
@@ -367,7 +368,7 @@ impl ReplicaTable {
         // Acquire fence: pairs with the Release fence in `LedgerWriter::commit`: who has read a word of the batch after
         // next, which may be written over this version, will see that a later batch is committed.
         fence(Ordering::Acquire);
-        if sum == found { Look::Record(version) } else { Look::Damaged }
+        if sum.end() == found { Look::Record(version) } else { Look::Damaged }
     }
 
     /// The record of a slot as of the commit of batch `committed`; `None` when there is none, or none that is whole.
@@ -514,15 +515,34 @@ fn last_word(rest: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Against accidents, not against anybody: multiply and rotate, a word at a time.
-#[inline(always)]
-fn mix(sum: u64, word: u64) -> u64 {
-    (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+/// A record's checksum: against accidents, not against anybody. Multiply and rotate, a word at a time; each word depends only on what was
+/// [`LANES`] before it, as a multiplication takes as long as storing several.
+struct Sum([u64; LANES]);
+
+/// How many words are summed up side by side.
+const LANES: usize = 4;
+
+impl Sum {
+    #[inline(always)]
+    fn new(slot: u32, batch: u64, len: usize) -> Self {
+        let seed = mix(mix(0x243f_6a88_85a3_08d3, batch), u64::from(slot) << 32 | len as u64);
+        Sum([seed; LANES])
+    }
+
+    #[inline(always)]
+    fn add(&mut self, lane: usize, word: u64) {
+        self.0.iter_mut().skip(lane).take(1).for_each(|sum| *sum = mix(*sum, word));
+    }
+
+    #[inline(always)]
+    fn end(self) -> u64 {
+        self.0.into_iter().fold(0, mix)
+    }
 }
 
 #[inline(always)]
-fn seed(slot: u32, batch: u64, len: usize) -> u64 {
-    mix(mix(0x243f_6a88_85a3_08d3, batch), u64::from(slot) << 32 | len as u64)
+fn mix(sum: u64, word: u64) -> u64 {
+    (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
 }
 
 #[cfg(test)]

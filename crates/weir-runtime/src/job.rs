@@ -18,7 +18,7 @@ use crate::taper::Taper;
 use crate::worker::WorkerError;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weir_capture::TimeFormat;
 use weir_device::{Receive, Send, TxOptions, leaves_socket, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
@@ -76,6 +76,33 @@ fn behind_stages(spec: &WorkerSpec) -> Vec<usize> {
 
 /// Flows that may have to be read in one turn, as others are moved: some 50 ms.
 const READ_IN_A_TURN: usize = 1 << 16;
+
+/// Batches that are committed together at most, where what they change is replicated: a death takes no more than these.
+pub const GROUP: u32 = 8;
+
+/// Batches that are committed together, where what they change is replicated: group commit (DeWitt et al., "Implementation Techniques for
+/// Main Memory Database Systems", SIGMOD 1984, §5.2). A flow is written once for all of them, however many of their packets are its. Only what has waited is
+/// grouped: none waits for another that may come.
+struct Group {
+    batches: u32,
+    start: Instant,
+}
+
+impl Group {
+    /// After so long it is committed: who comes behind waits for it.
+    const LONGEST: Duration = Duration::from_millis(1);
+
+    fn begin() -> Self {
+        Group { batches: 0, start: Instant::now() }
+    }
+
+    /// Whether another batch goes along, behind one of `came` packets.
+    #[inline]
+    fn goes_on(&mut self, came: usize) -> bool {
+        self.batches += 1;
+        came == BATCH && self.batches < GROUP && self.start.elapsed() < Self::LONGEST
+    }
+}
 
 /// What this worker does with packets.
 pub(crate) struct Job {
@@ -417,12 +444,7 @@ impl Job {
         if self.segment.more.any {
             self.clear_backlog(station);
         }
-        let appetite = self.segment.more.appetite(self.segment.appetite());
-        let pulled = match self.moves.as_deref_mut().filter(|moves| moves.gates()) {
-            None => station.pull(&mut self.packets, appetite),
-            Some(moves) => station.pull_those(&mut self.packets, appetite, moves),
-        };
-        let pulled = match pulled {
+        let mut pulled = match self.pull(station) {
             Pull::Some(pulled) => pulled,
             // Blocked or not: what a source promises, and that it has ended, others may wait for.
             Pull::Blocked | Pull::None => {
@@ -432,15 +454,27 @@ impl Job {
                 return self.rest(station);
             }
         };
-        let (segment, packets) = (&mut self.segment, &mut self.packets);
-        if station.ingress.answers().is_empty() {
-            segment.with(station, pulled.source, |segment, way| {
-                segment.run(pulled.node, pulled.input, packets, way);
-            });
-        } else {
-            segment.go_on(station, pulled, packets);
+        let mut group = self.group(station);
+        loop {
+            let came = self.packets.len();
+            let (segment, packets) = (&mut self.segment, &mut self.packets);
+            if station.ingress.answers().is_empty() {
+                segment.with(station, pulled.source, |segment, way| {
+                    segment.run(pulled.node, pulled.input, packets, way);
+                });
+            } else {
+                segment.go_on(station, pulled, packets);
+            }
+            fault::step(Step::Processed);
+            if !group.as_mut().is_some_and(|group| group.goes_on(came)) || self.is_asked(station) {
+                break;
+            }
+            match self.pull(station) {
+                Pull::Some(next) => pulled = next,
+                // What there is to do then is done at the next step, behind the commit.
+                Pull::Blocked | Pull::None => break,
+            }
         }
-        fault::step(Step::Processed);
         self.replicate(station);
         station.commit();
         // Of all sources: one that is always busy must not keep the others' promises back. What waits
@@ -452,6 +486,34 @@ impl Job {
         }
         fault::step(Step::Done);
         self.did(station)
+    }
+
+    /// Takes the next packets, if their flows' state is here.
+    #[inline]
+    fn pull(&mut self, station: &mut Station) -> Pull {
+        let appetite = self.segment.more.appetite(self.segment.appetite());
+        match self.moves.as_deref_mut().filter(|moves| moves.gates()) {
+            None => station.pull(&mut self.packets, appetite),
+            Some(moves) => station.pull_those(&mut self.packets, appetite, moves),
+        }
+    }
+
+    /// Whether batches may be committed together now: what is replicated is written once for all of them then.
+    #[inline]
+    fn group(&self, station: &mut Station) -> Option<Group> {
+        let writes = self.replicator.as_ref().is_some_and(Replicator::has_nfs);
+        // Where µNFs send by themselves, packets are looked at one by one, or flows are on their way, each batch is one.
+        let is_plain = !self.segment.more.any
+            && station.ingress.answers().is_empty()
+            && self.segment.appetite() == BATCH
+            && self.moves.as_ref().is_none_or(|moves| !moves.gates());
+        (writes && is_plain).then(Group::begin)
+    }
+
+    /// Whether somebody waits for the end of the step: the agent, or with whom it moves flows.
+    #[inline]
+    fn is_asked(&mut self, station: &mut Station) -> bool {
+        station.has_command() || self.moves.as_mut().is_some_and(|moves| moves.has_letters())
     }
 
     /// Sends what waits for room; true when nothing waits any more.
@@ -534,5 +596,26 @@ impl Job {
             return Progress::Finished;
         }
         Progress::Did
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_committed_together_while_they_are_full_and_soon_done() {
+        let mut group = Group::begin();
+        // However long this took: the clock is looked at below.
+        group.start += Duration::from_secs(3600);
+        let together = (1..).take_while(|_| group.goes_on(BATCH)).count() as u32 + 1;
+        assert_eq!(together, GROUP);
+
+        let mut group = Group::begin();
+        assert!(!group.goes_on(BATCH - 1), "nothing more has waited");
+
+        let mut group = Group::begin();
+        group.start -= Group::LONGEST;
+        assert!(!group.goes_on(BATCH), "what comes behind it has waited long");
     }
 }

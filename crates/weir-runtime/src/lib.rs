@@ -47,5 +47,6 @@ mod taper;
 pub mod worker;
 
 pub use fingerprint::{field, fingerprint};
+pub use job::GROUP;
 pub use keep::read_kept;
 pub use worker::{Stepper, main as worker_main};

@@ -207,6 +207,12 @@ impl Moves {
         (!sound).then(|| why.to_owned())
     }
 
+    /// Whether letters have come.
+    #[inline]
+    pub(crate) fn has_letters(&mut self) -> bool {
+        self.crews.iter_mut().any(|crew| crew.post.has_some())
+    }
+
     /// True when packets have to be looked at before they are taken ([`Moves::goes`]).
     #[inline]
     pub(crate) fn gates(&self) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! A batch's packets are published behind the ledger's commit, and the number of the batch whose records count stands in
 //! the ledger. So nobody outside has seen what a flow's record does not say (output commit: NFActor §4.2); and a flow is written
-//! once in a batch, however many of its packets are its (group commit).
+//! once, however many packets of what is committed together are its (group commit): a batch, or several that have waited.
 
 mod reading;
 mod shelf;

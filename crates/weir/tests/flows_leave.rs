@@ -40,7 +40,7 @@ fn assert_nothing_forgotten(moving: Moving, kind: &Kind, deaths: u64, what: &str
     let out = numbers.len() as u64;
     let lost = finished.number("/balance/lost");
     assert_eq!(finished.number("/balance/in") - out, lost, "{what}");
-    assert!(lost <= BATCH * deaths, "{what}: {lost} lost");
+    assert!(lost <= GROUP * deaths, "{what}: {lost} lost");
     for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
         let report = monitor_of(&finished, nf);
         assert_eq!(report["flows"], FLOWS, "{what}: {nf}: a flow began anew");

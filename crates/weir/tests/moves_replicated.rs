@@ -72,7 +72,7 @@ fn killed(kind: &Kind, input: &Path, faults: &[Fault], ways: [usize; 2]) {
     let out = numbers.len() as u64;
     let lost = finished.number("/balance/in") - out;
     assert_eq!(lost, finished.number("/balance/lost"), "{what}");
-    assert!(lost <= BATCH * faults.len() as u64, "{what}: {lost} lost");
+    assert!(lost <= GROUP * faults.len() as u64, "{what}: {lost} lost");
     for nf in kind.nfs.iter().filter(|nf| **nf != "fw") {
         assert_remembers(&finished, nf, out, &what);
     }

@@ -120,7 +120,7 @@ fn an_instance_that_is_renewed_goes_on_with_its_flows() {
     assert_eq!(others(&before), others(&after), "nobody else was touched");
     let finished = end(moving);
     assert_eq!(monitor(&finished)["flows"].as_u64(), Some(FLOWS), "none began anew");
-    assert!(finished.number("/balance/lost") <= BATCH);
+    assert!(finished.number("/balance/lost") <= GROUP);
 }
 
 #[test]

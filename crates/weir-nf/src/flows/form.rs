@@ -8,6 +8,7 @@ use super::seen::Walk;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
 use super::tcp::Tcp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashSet;
 use weir_packet::{Direction, FlowKey};
@@ -248,11 +249,13 @@ impl<F: FlowState> FlowTable<F> {
     pub(super) fn write(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let Some(slot) = self.slots.get(flow) else { return Ok(()) };
         let down = if slot.started == Direction::Down { STARTED_DOWN } else { 0 };
-        out.extend([down, slot.tcp.bits()]);
-        out.extend(slot.idle_s.to_le_bytes());
-        out.extend(slot.born_ns.to_le_bytes());
-        out.extend(slot.last_ns.to_le_bytes());
-        write_len(self.index.keys(flow).count(), out);
+        let keys = u32::try_from(self.index.keys(flow).count()).unwrap_or(u32::MAX);
+        // In few pieces: for each of them there is a look whether it has room.
+        let ([a, b], [c, d, e, f]) = (slot.idle_s.to_le_bytes(), keys.to_le_bytes());
+        let times = [slot.born_ns.to_le_bytes(), slot.last_ns.to_le_bytes()];
+        out.extend([down, slot.tcp.bits(), a, b]);
+        out.extend_from_slice(times.as_flattened());
+        out.extend([c, d, e, f]);
         for (key, turned) in self.index.keys(flow) {
             out.extend(key.to_bytes());
             out.push(u8::from(turned));
@@ -269,7 +272,7 @@ impl<F: FlowState> FlowTable<F> {
     ) -> Result<(), SaveError> {
         let len = out.len();
         write_len(0, out);
-        match postcard::serialize_with_flavor(&slot.state, Appended::at_most(out, usize::MAX)) {
+        match write_value(&slot.state, out) {
             Ok(()) => {
                 let written = u32::try_from(out.len() - len - 4).unwrap_or(u32::MAX);
                 let place = out.get_mut(len..).and_then(|o| o.first_chunk_mut());
@@ -429,6 +432,25 @@ struct Merge {
     added: HashSet<u32>,
     /// Records of those that had to go.
     replaced: Vec<Vec<u8>>,
+}
+
+/// Writes a value to the end of `out`, which is as it was, or longer, if it cannot be written.
+fn write_value<T: Serialize>(value: &T, out: &mut Vec<u8>) -> postcard::Result<()> {
+    // Nearly all are shorter. Into memory that is there postcard writes a byte with one comparison.
+    const SHORT: usize = 192;
+    let start = out.len();
+    out.resize(start + SHORT, 0);
+    let written = match out.get_mut(start..) {
+        Some(room) => postcard::to_slice(value, room).map(|written| written.len()),
+        None => Err(postcard::Error::SerializeBufferFull),
+    };
+    out.truncate(start + written.as_ref().map_or(0, |len| *len));
+    match written {
+        Err(postcard::Error::SerializeBufferFull) => {
+            postcard::serialize_with_flavor(value, Appended::at_most(out, usize::MAX))
+        }
+        written => written.map(drop),
+    }
 }
 
 /// Where postcard writes: to the end of a vector, which stays the caller's, with the memory that it has.

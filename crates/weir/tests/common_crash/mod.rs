@@ -18,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Most packets that a worker may hold unfinished: one batch.
 pub const BATCH: u64 = weir_packet::BATCH as u64;
+/// What a death takes at most of one whose flows are replicated.
+pub const GROUP: u64 = BATCH * weir_runtime::GROUP as u64;
 
 /// Flows of a numbered capture.
 pub const FLOWS: u16 = 8;
@@ -64,10 +66,23 @@ impl Scratch {
 
     /// A policy in it.
     pub fn policy(&self, text: &str) -> PathBuf {
-        let path = self.file("policy.weir");
-        std::fs::write(&path, text).unwrap();
+        self.write("policy.weir", text)
+    }
+
+    /// A file with this text ([`replace`]).
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.file(name);
+        replace(&path, text);
         path
     }
+}
+
+/// Puts a file with this text in the place of one that a running graph may be reading: it finds the one or the other, whole.
+pub fn replace(path: &Path, text: impl AsRef<[u8]>) {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, path).unwrap();
 }
 
 impl Drop for Scratch {

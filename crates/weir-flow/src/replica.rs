@@ -1,10 +1,12 @@
 //! A replica: source of some migrations, target of others.
 
 mod durable;
+mod guests;
 mod restart;
 mod source;
 mod target;
 
+use self::guests::Guests;
 use crate::message::{AHEAD, Going, Message, MoveId, Party, Refusal, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -127,7 +129,7 @@ pub struct Replica<K: Ord> {
     /// The parts of those that are.
     expected: BTreeMap<K, MoveId>,
     /// Parts that were moved here, by which migration.
-    guests: BTreeMap<K, MoveId>,
+    guests: Guests<K>,
     /// Migrations whose flows have come here, as long as their sources may ask whether they have.
     taken: BTreeSet<MoveId>,
     buffered: usize,
@@ -163,7 +165,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             coming: BTreeMap::new(),
             overdue: BTreeMap::new(),
             expected: BTreeMap::new(),
-            guests: BTreeMap::new(),
+            guests: Guests::new(),
             taken: BTreeSet::new(),
             buffered: 0,
             unheard: BTreeSet::new(),
@@ -215,7 +217,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// Parts that were moved here, in their order, and by which migration each: with the clock, what [`Replica::carry_on`] of the next is
     /// to be given.
     pub fn moved_here(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
-        self.guests.iter().map(|(part, by)| (part, *by))
+        self.guests.iter()
     }
 
     /// True when packets and markers may be taken.
@@ -272,7 +274,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         // A flow that was moved here by itself is here, though its bucket comes only now: the first part that says anything decides.
         let first = parts.iter().find_map(|part| match self.expected.get(part) {
             Some(id) => Some(Some(id)),
-            None => self.guests.contains_key(part).then_some(None),
+            None => self.guests.contains(part).then_some(None),
         });
         let id = first.flatten();
         let Some((id, coming)) = id.and_then(|id| Some((*id, self.coming.get_mut(id)?))) else {
@@ -318,7 +320,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             {
                 self.taken.remove(&id);
                 if home {
-                    self.guests.retain(|_, by| *by != id);
+                    self.guests.end(id);
                 }
             }
             // Only the target may say how it goes with a migration.

@@ -51,7 +51,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
         let (coming, going) = (self.coming.iter(), self.leaving.iter());
         Told {
             more: false,
-            guests: self.guests.iter().map(|(part, by)| (part.clone(), *by)).collect(),
+            guests: self.guests.iter().map(|(part, by)| (part.clone(), by)).collect(),
             taken: self.taken.clone(),
             coming: coming.map(|(id, c)| (*id, c.parts.clone(), c.home)).collect(),
             going: going.map(|(id, leaving)| (*id, leaving.going.clone())).collect(),
@@ -155,7 +155,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// All have told all that they go on with: packets may be taken.
     fn begin_if_ready<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
         if self.is_ready() {
-            self.guests.retain(|part, _| !self.expected.contains_key(part));
+            self.expected.keys().for_each(|part| self.guests.remove(part));
             self.arrived.clear();
             self.answer_directors(effects);
         }

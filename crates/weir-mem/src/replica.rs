@@ -22,6 +22,7 @@ mod room;
 use self::room::{Claims, Room};
 use crate::broken;
 use crate::fault::{self, Step};
+use crate::prefetch::prefetch;
 use crate::region::{Mapping, Region, RegionError};
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::ops::Range;
@@ -37,6 +38,8 @@ const VERSION_WORDS: usize = SLOT_WORDS / 2;
 const UNIT_WORDS: usize = room::UNIT / WORD;
 /// Slots whose memory is made clean together, when the first of them is used: a page of memory.
 const PAGE: u32 = if cfg!(loom) { 2 } else { 64 };
+/// Units of a record that are fetched: most have fewer.
+const MOST_FETCHED: usize = 4;
 /// How far [`Found::ahead`] looks: memory has come by then.
 const AHEAD: u32 = 8;
 
@@ -245,6 +248,27 @@ impl ReplicaTable {
         (at, unit, len)
     }
 
+    /// Something will be written into a slot soon: fetches what says where.
+    #[inline]
+    pub fn fetch(&self, slot: u32) {
+        if slot < self.shape.slots {
+            prefetch(self.word(self.version(slot, 0)));
+        }
+    }
+
+    /// In a moment, in `batch`: fetches where. To be called when what was [fetched](ReplicaTable::fetch) before has come.
+    #[inline]
+    pub fn fetch_record(&self, slot: u32, batch: u64) {
+        if slot >= self.shape.slots || !self.is_used(slot / PAGE) {
+            return;
+        }
+        let (_, unit, len) = self.spare(slot, batch);
+        let first = self.shape.first_record() + unit as usize * UNIT_WORDS;
+        for unit in 0..len.div_ceil(room::UNIT).min(MOST_FETCHED) {
+            prefetch(self.word(first + unit * UNIT_WORDS));
+        }
+    }
+
     /// Writes a record (one of no bytes is none) that counts from the commit of `batch` on, which must be later than every batch committed so
     /// far. In one batch the last record of a slot is the one. Only one batch may be uncommitted at a time: what another
     /// one writes into the same slot could be written over the version that counts.
@@ -358,11 +382,17 @@ impl ReplicaTable {
         record.clear();
         let from = self.shape.first_record() + unit as usize * UNIT_WORDS;
         let mut sum = Sum::new(slot, newest, len);
-        for i in 0..len.div_ceil(WORD) {
-            let word = self.load(from + i);
-            sum.add(i % LANES, word);
+        let words = len.div_ceil(WORD);
+        let mut take = |first: usize, lane: usize| {
+            let word = self.load(from + first + lane);
+            sum.add(lane, word);
             record.extend(word.to_le_bytes());
+        };
+        let whole = words - words % LANES;
+        for first in (0..whole).step_by(LANES) {
+            (0..LANES).for_each(|lane| take(first, lane));
         }
+        (0..words - whole).for_each(|lane| take(whole, lane));
         record.truncate(len);
         let found = self.load(at + 2);
         // Acquire fence: pairs with the Release fence in `LedgerWriter::commit`: who has read a word of the batch after

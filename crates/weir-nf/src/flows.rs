@@ -22,6 +22,7 @@ pub use batch::BatchKeys;
 pub(crate) use batch::Found;
 pub use form::{RestoreError, SaveError, read_state};
 pub use index::{AliasError, FlowIndex, hash_flows_by};
+pub use notes::Changed;
 pub use precopy::CopyProgress;
 pub use seen::{FlowSeen, Walk};
 pub use state::{FlowState, WhenFull};

@@ -31,9 +31,9 @@ pub use descriptor::{
 };
 pub use desk::{Kind, Leaving};
 pub use flows::{
-    AliasError, BatchKeys, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable, Records,
-    RestoreError, SaveError, TcpTimes, Unreadable, Walk, WhenFull, Whither, Wish, hash_flows_by,
-    read_state,
+    AliasError, BatchKeys, Changed, CopyProgress, FlowIndex, FlowSeen, FlowState, FlowTable,
+    Records, RestoreError, SaveError, TcpTimes, Unreadable, Walk, WhenFull, Whither, Wish,
+    hash_flows_by, read_state,
 };
 pub use held::Held;
 pub use instance::{BuildError, Instance, Outcome, Site, Take};

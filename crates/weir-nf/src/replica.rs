@@ -2,7 +2,7 @@
 
 use crate::clock::BEYOND_NS;
 use crate::ctx::Cause;
-use crate::flows::{Appended, Reader, Records, RestoreError, Unreadable};
+use crate::flows::{Appended, Changed, Reader, Records, RestoreError, Unreadable};
 use crate::instance::{Instance, Running};
 use crate::nf::{Merge, Nf};
 use crate::timers::MOST_TIMERS;
@@ -32,6 +32,10 @@ pub enum Piece<'p> {
     Flow(u32, &'p [u8], u64),
     /// The flow of this number has ended.
     Ended(u32),
+    /// No piece: that of this flow comes in a while, and what says where it is kept may be fetched.
+    Soon(u32),
+    /// No piece: it comes in a moment, and where it is kept may be fetched.
+    Next(u32),
 }
 
 /// A µNF of which a replica can be kept.
@@ -190,9 +194,13 @@ impl<N: Nf> Replicate for Running<N> {
             self.take_time(to);
         }
         if self.has_flows() {
-            self.flows.take_changed(|flow, record| match record {
-                Some((record, tag)) => to(Piece::Flow(flow, record, tag)),
-                None => to(Piece::Ended(flow)),
+            self.flows.take_changed(|changed| {
+                to(match changed {
+                    Changed::Soon(flow) => Piece::Soon(flow),
+                    Changed::Next(flow) => Piece::Next(flow),
+                    Changed::Flow(flow, record, tag) => Piece::Flow(flow, record, tag),
+                    Changed::Ended(flow) => Piece::Ended(flow),
+                });
             });
         }
         if !self.remembers() || self.pieces.is_too_large {
@@ -215,7 +223,7 @@ impl<N: Nf> Replicate for Running<N> {
             Piece::Timers(_, piece) => self.read_timers(piece),
             Piece::Shared(piece) => self.restore(piece),
             Piece::Flow(number, piece, _) => self.flows.recover(number, self.clock.now_ns, piece),
-            Piece::NoShared | Piece::Ended(_) => Ok(()),
+            Piece::NoShared | Piece::Ended(_) | Piece::Soon(_) | Piece::Next(_) => Ok(()),
         }
     }
 

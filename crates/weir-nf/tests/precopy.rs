@@ -7,7 +7,7 @@ use common::{IDLE, Notes, SECOND, udp};
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
 use weir_nf::wire::Frame;
-use weir_nf::{CopyProgress, FlowTable, RestoreError, Walk, WhenFull};
+use weir_nf::{Changed, CopyProgress, FlowTable, RestoreError, Walk, WhenFull};
 use weir_packet::{Depth, parse};
 
 type Table = FlowTable<Notes>;
@@ -31,7 +31,11 @@ impl Known {
         let (mut saved, mut all, mut flows) = (Vec::new(), Known::new(1), Vec::new());
         self.table.save(&mut saved).unwrap();
         all.table.restore(now, &saved).unwrap();
-        all.table.take_changed(|_, record| flows.push(record.unwrap().0.to_vec()));
+        all.table.take_changed(|changed| match changed {
+            Changed::Flow(_, record, _) => flows.push(record.to_vec()),
+            Changed::Ended(flow) => panic!("{flow} has no form"),
+            Changed::Soon(_) | Changed::Next(_) => {}
+        });
         flows.sort();
         flows
     }
@@ -441,7 +445,7 @@ fn a_later_fragment_finds_its_flow_in_the_copy_and_in_its_replica() {
     let mut all = Vec::new();
     live.table.precopy(10_000, &mut all).unwrap();
     copy.table.take_precopied(SECOND, &all).unwrap();
-    copy.table.take_changed(|_, _| {});
+    copy.table.take_changed(|_| {});
     for (both, key) in pieces.iter().zip(&keys) {
         assert_eq!(ask(&mut live.table, &both[0]).unwrap().0, *key);
         assert!(ask(&mut copy.table, &both[1]).is_none_or(|(found, _)| found != *key));
@@ -449,8 +453,10 @@ fn a_later_fragment_finds_its_flow_in_the_copy_and_in_its_replica() {
     let mut rest = Vec::new();
     live.table.save_rest(&mut rest).unwrap();
     copy.table.take_rest(SECOND, &rest).unwrap();
-    copy.table.take_changed(|number, record| {
-        replica.table.recover(number, SECOND, record.unwrap().0).unwrap();
+    copy.table.take_changed(|changed| match changed {
+        Changed::Flow(number, record, _) => replica.table.recover(number, SECOND, record).unwrap(),
+        Changed::Ended(number) => panic!("{number} has ended"),
+        Changed::Soon(_) | Changed::Next(_) => {}
     });
     for (both, key) in pieces.iter().zip(&keys) {
         assert_eq!(ask(&mut copy.table, &both[1]).unwrap().0, *key);

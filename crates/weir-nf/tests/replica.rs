@@ -6,7 +6,7 @@ mod common;
 use common::{IDLE, Notes, SECOND, udp};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use weir_nf::FlowTable;
+use weir_nf::{Changed, FlowTable};
 
 type Table = FlowTable<Notes>;
 
@@ -23,13 +23,18 @@ fn table(every: u16) -> Table {
 
 fn take(table: &mut Table, records: &mut Records) -> usize {
     let mut given = 0;
-    table.take_changed(|flow, record| {
+    let mut said = Vec::new();
+    table.take_changed(|changed| {
+        match changed {
+            Changed::Flow(flow, record, _) => drop(records.insert(flow, record.to_vec())),
+            Changed::Ended(flow) => drop(records.remove(&flow)),
+            Changed::Soon(flow) | Changed::Next(flow) => return said.push(flow),
+        }
+        let (Changed::Flow(flow, ..) | Changed::Ended(flow)) = changed else { return };
         given += 1;
-        match record {
-            Some((record, _)) => records.insert(flow, record.to_vec()),
-            None => records.remove(&flow),
-        };
+        said.retain(|said| *said != flow);
     });
+    assert_eq!(said, [0; 0], "what is said to come comes");
     given
 }
 

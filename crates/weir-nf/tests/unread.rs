@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use weir_nf::{FlowState, FlowTable, Records, RestoreError, Walk, WhenFull};
+use weir_nf::{Changed, FlowState, FlowTable, Records, RestoreError, Walk, WhenFull};
 use weir_packet::flow::PortKind;
 use weir_packet::{Direction, FlowKey};
 
@@ -114,8 +114,10 @@ type Tagged = (Vec<u8>, u64);
 
 fn changes(table: &mut Table) -> BTreeMap<u32, Option<Tagged>> {
     let mut all = BTreeMap::new();
-    table.take_changed(|flow, record| {
-        drop(all.insert(flow, record.map(|(record, tag)| (record.to_vec(), tag))))
+    table.take_changed(|changed| match changed {
+        Changed::Flow(flow, record, tag) => drop(all.insert(flow, Some((record.to_vec(), tag)))),
+        Changed::Ended(flow) => drop(all.insert(flow, None)),
+        Changed::Soon(_) | Changed::Next(_) => {}
     });
     all
 }

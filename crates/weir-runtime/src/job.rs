@@ -503,7 +503,9 @@ impl Job {
     fn group(&self, station: &mut Station) -> Option<Group> {
         let writes = self.replicator.as_ref().is_some_and(Replicator::has_nfs);
         // Where µNFs send by themselves, packets are looked at one by one, or flows are on their way, each batch is one.
-        let is_plain = !self.segment.more.any
+        // The first that a successor takes go at once.
+        let is_plain = self.returned.is_none()
+            && !self.segment.more.any
             && station.ingress.answers().is_empty()
             && self.segment.appetite() == BATCH
             && self.moves.as_ref().is_none_or(|moves| !moves.gates());

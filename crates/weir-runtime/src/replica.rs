@@ -53,7 +53,9 @@ impl Part {
             Piece::Time(_) => TIME,
             Piece::Shared(_) | Piece::NoShared => SHARED,
             Piece::Timers(at, _) => TIMERS + at,
-            Piece::Flow(flow, ..) | Piece::Ended(flow) => flow.checked_add(OWN)?,
+            Piece::Flow(flow, ..) | Piece::Ended(flow) | Piece::Soon(flow) | Piece::Next(flow) => {
+                flow.checked_add(OWN)?
+            }
         };
         (at < self.slots).then_some(self.first + at)
     }
@@ -440,6 +442,8 @@ fn write(
             put.inspect_err(|_| table.clear(slot, batch))?;
         }
         Piece::Ended(_) => table.clear(slot, batch),
+        Piece::Soon(_) => table.fetch(slot),
+        Piece::Next(_) => table.fetch_record(slot, batch),
         Piece::NoShared => {
             table.clear(slot, batch);
             return Err(LeftOut::Shared);
@@ -457,7 +461,7 @@ fn left_out(name: &str, piece: &Piece<'_>, why: &LeftOut) -> String {
         Piece::Time(_) | Piece::Timers(..) => {
             format!("the timers of {name} are not replicated while it is so: {why}")
         }
-        Piece::Flow(..) | Piece::Ended(_) => {
+        Piece::Flow(..) | Piece::Ended(_) | Piece::Soon(_) | Piece::Next(_) => {
             format!(
                 "flows of {name} are not replicated, and begin anew should the worker die: {why}"
             )

@@ -5,6 +5,24 @@ use super::precopy::Copying;
 use super::state::FlowState;
 use super::table::{FlowTable, Slot};
 
+/// What [`FlowTable::take_changed`] gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed<'r> {
+    /// This flow comes in a while: what says where it is written to may be fetched.
+    Soon(u32),
+    /// It comes in a moment: where it is written to may be fetched.
+    Next(u32),
+    /// A flow, by its number; its record for [`FlowTable::recover`], and the tag for [`FlowTable::recover_later`].
+    Flow(u32, &'r [u8], u64),
+    /// The flow of this number has ended (it may be another's by the next call), or has no serialised form.
+    Ended(u32),
+}
+
+/// So many flows before it is written a flow is [`Changed::Soon`], and [`Changed::Next`]. Flows that have changed are in no order, so the table and its replica
+/// are in no cache when there are many: without this a record takes 2 to 3 times as long.
+const SOON: usize = 8;
+const NEXT: usize = 4;
+
 /// The lists of these flows: each once, however many of a batch's packets are its.
 #[derive(Default)]
 pub(super) struct Notes {
@@ -99,22 +117,31 @@ impl<F: FlowState> FlowTable<F> {
         !self.notes.changed.is_empty()
     }
 
-    /// Gives each flow that has changed since the last call, by its number, as a record for [`FlowTable::recover`] with its tag for
-    /// [`FlowTable::recover_later`]; or `None` for one that has ended (whose number may be another's by the next call), or that has no
-    /// serialised form.
-    pub fn take_changed(&mut self, mut to: impl FnMut(u32, Option<(&[u8], u64)>)) {
+    /// Gives each flow that has changed since the last call.
+    pub fn take_changed(&mut self, mut to: impl FnMut(Changed<'_>)) {
         let mut record = std::mem::take(&mut self.notes.record);
         let mut changed = std::mem::take(&mut self.notes.changed);
-        for flow in changed.drain(..) {
+        for (at, flow) in changed.iter().copied().enumerate() {
+            if let Some(soon) = changed.get(at + SOON) {
+                self.index.prefetch(*soon);
+                self.slots.get(*soon).into_iter().for_each(weir_mem::prefetch);
+                to(Changed::Soon(*soon));
+            }
+            if let Some(next) = changed.get(at + NEXT) {
+                to(Changed::Next(*next));
+            }
             if let Some(slot) = self.slots.get_mut(flow) {
                 (slot.noted, slot.unnoted) = (false, 0);
             }
             record.clear();
             let is_there = self.index.keys(flow).next().is_some();
             let written = is_there && self.write_record(flow, &mut record).is_ok();
-            let tag = if written { self.tag(flow, &record) } else { 0 };
-            to(flow, written.then_some((&record, tag)));
+            to(match written {
+                true => Changed::Flow(flow, &record, self.tag(flow, &record)),
+                false => Changed::Ended(flow),
+            });
         }
+        changed.clear();
         (self.notes.record, self.notes.changed) = (record, changed);
     }
 

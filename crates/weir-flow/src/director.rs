@@ -42,7 +42,7 @@ pub struct Director<K: Ord> {
     most: usize,
 }
 
-/// What only says when all routes are looked at again, which does the same sooner or later: two directors that differ in it
+/// Whether all routes are looked at again, and when. Sooner or later does the same: two directors that differ in the count
 /// alone are equal, so that whoever explores all states does not meet each once for every count.
 #[derive(Debug, Clone, Copy, Default)]
 struct Since {
@@ -54,15 +54,17 @@ struct Since {
 }
 
 impl PartialEq for Since {
-    fn eq(&self, _: &Self) -> bool {
-        true
+    fn eq(&self, other: &Self) -> bool {
+        self.stale == other.stale
     }
 }
 
 impl Eq for Since {}
 
 impl Hash for Since {
-    fn hash<H: Hasher>(&self, _: &mut H) {}
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.stale.hash(state);
+    }
 }
 
 /// Migrations of one source that are not over, as far as is known here, at most: many times as many as a sound one has under way. Of more the
@@ -202,7 +204,12 @@ impl<K: Ord + Clone + Debug> Director<K> {
         let parts = self.close(id);
         self.since.settled += 1;
         let is_due = self.unsettled.is_empty() || self.since.settled >= self.routes.len();
-        if !self.is_ready() || (self.since.stale && is_due) {
+        if !self.is_ready() {
+            // Nobody looks at its parts now.
+            self.since.stale = true;
+            return false;
+        }
+        if self.since.stale && is_due {
             return false;
         }
         let routes = parts.iter().filter_map(|part| Some((part, self.routes.get(part)?)));

@@ -129,6 +129,8 @@ pub(crate) struct Job {
     listings: VecDeque<Listing>,
     /// What the agent asked, answered; and what else it is to know.
     pub(crate) answers: Vec<FromWorker>,
+    /// Batches may be committed together ([`Group`]).
+    groups: bool,
     /// The last step had no room for packets: a device that has some must not end a rest.
     full: bool,
 }
@@ -197,6 +199,10 @@ impl Job {
         if replicator.as_ref().is_some_and(Replicator::has_nfs) {
             moves.iter_mut().for_each(|moves| moves.hold_letters(&segment));
         }
+        // Not where µNFs send by themselves; and what drops packets when it is full must come to its consumer batch by batch.
+        let groups = replicator.as_ref().is_some_and(Replicator::writes_all)
+            && !segment.more.any
+            && station.egress.lanes().iter().all(|lane| !lane.closes);
         Job {
             end,
             segment,
@@ -213,6 +219,7 @@ impl Job {
             moves,
             listings: VecDeque::new(),
             answers: Vec::new(),
+            groups,
             full: false,
         }
     }
@@ -466,7 +473,8 @@ impl Job {
                 segment.go_on(station, pulled, packets);
             }
             fault::step(Step::Processed);
-            if !group.as_mut().is_some_and(|group| group.goes_on(came)) || self.is_asked(station) {
+            let goes_on = group.as_mut().is_some_and(|group| group.goes_on(came));
+            if !goes_on || !station.may_claim_more() || self.is_asked(station) {
                 break;
             }
             match self.pull(station) {
@@ -501,15 +509,16 @@ impl Job {
     /// Whether batches may be committed together now: what is replicated is written once for all of them then.
     #[inline]
     fn group(&self, station: &mut Station) -> Option<Group> {
-        let writes = self.replicator.as_ref().is_some_and(Replicator::has_nfs);
-        // Where µNFs send by themselves, packets are looked at one by one, or flows are on their way, each batch is one.
-        // The first that a successor takes go at once.
-        let is_plain = self.returned.is_none()
-            && !self.segment.more.any
+        // Each batch is one where packets are looked at one by one, or flows are on their way; so are the first that a successor takes, and
+        // what is done between two batches does not wait.
+        let is_plain = self.groups
+            && self.returned.is_none()
+            && self.reading.is_none()
+            && self.listings.is_empty()
             && station.ingress.answers().is_empty()
             && self.segment.appetite() == BATCH
             && self.moves.as_ref().is_none_or(|moves| !moves.gates());
-        (writes && is_plain).then(Group::begin)
+        is_plain.then(Group::begin)
     }
 
     /// Whether somebody waits for the end of the step: the agent, or with whom it moves flows.

@@ -149,6 +149,11 @@ impl Replicator {
         !self.parts.is_empty()
     }
 
+    /// True when something is written at each commit, not after some time only.
+    pub(crate) fn writes_all(&self) -> bool {
+        self.parts.iter().any(|part| !matches!(part.pace, ReplicateSpec::Micros(_)))
+    }
+
     /// Gives the µNFs what a predecessor had committed. `alike`: it hashed flows as this process does, so they can be read as packets ask
     /// for them.
     pub(crate) fn recover(

@@ -390,6 +390,18 @@ impl Station {
         })
     }
 
+    /// Whether another batch may be taken before what was taken is committed. Of a worker that dies the agent puts rings right by what it has
+    /// committed, and what it has taken beyond that is never more than a ring holds.
+    #[inline]
+    pub(crate) fn may_claim_more(&self) -> bool {
+        let committed = self.words.iter().skip(self.layout.lanes_in);
+        let mut lanes = self.ingress.lanes().iter().zip(committed);
+        lanes.all(|(lane, committed)| {
+            lane.ring.claimed().saturating_sub(*committed) + BATCH as u64
+                <= lane.ring.capacity() as u64
+        })
+    }
+
     /// As [`Station::pull`], of packets whose flows' state is here.
     pub(crate) fn pull_those(
         &mut self,

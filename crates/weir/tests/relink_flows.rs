@@ -200,7 +200,7 @@ mod deaths {
             assert!(said.contains(": relinked in "), "{said}");
             let (finished, ..) = many.finish();
             assert_eq!((finished.restarts()["mon"], relinks(&finished)), (1, 1));
-            assert!(finished.number("/balance/lost") <= BATCH, "{:#}", finished.report["balance"]);
+            assert!(finished.number("/balance/lost") <= GROUP, "{:#}", finished.report["balance"]);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::setup::Setup;
 use std::time::{Duration, Instant};
 use weir_mem::{Indices, Judgement};
 use weir_packet::BATCH;
+use weir_runtime::GROUP;
 use weir_runtime::layout::Layout;
 
 /// How often the agent looks.
@@ -33,6 +34,8 @@ const MESSAGES: u32 = 64;
 const LONG: usize = 1 << 20;
 /// More than any counter grows between two looks.
 const FAR: u64 = 1 << 40;
+/// What a consumer has taken beyond its record, at most, the end of the stream among it.
+const MOST_CLAIMED: u64 = GROUP as u64 * BATCH as u64 + 1;
 
 /// What the agent knows of a graph's soundness.
 pub(super) struct Trust {
@@ -335,7 +338,7 @@ impl Agent {
         let before = |f: fn(&crate::setup::LaneSetup) -> usize, w: usize| {
             self.setup.lanes[..l].iter().filter(|lane| f(lane) == w).count()
         };
-        // What is published was committed; at most a batch is claimed beyond what was.
+        // What is published was committed; so much at most is claimed beyond what was.
         let promised = self.memory.workers[from].ledger.read();
         let promised = promised.and_then(|words| words.get(before(|l| l.from, from)).copied());
         let honest_producer = promised.is_some_and(|p| p.wrapping_sub(inspector.head()) < FAR);
@@ -344,7 +347,7 @@ impl Agent {
         let claimed =
             claimed.and_then(|words| words.get(layout.lanes_in + before(|l| l.to, to)).copied());
         let honest_consumer =
-            claimed.is_some_and(|c| inspector.tail().wrapping_sub(c) <= BATCH as u64 + 1);
+            claimed.is_some_and(|c| inspector.tail().wrapping_sub(c) <= MOST_CLAIMED);
         match (honest_producer, honest_consumer) {
             (false, true) => Judgement::Producer,
             (true, false) => Judgement::Consumer,

@@ -446,10 +446,9 @@ fn write_value<T: Serialize>(value: &T, out: &mut Vec<u8>) -> postcard::Result<(
     };
     out.truncate(start + written.as_ref().map_or(0, |len| *len));
     match written {
-        Err(postcard::Error::SerializeBufferFull) => {
-            postcard::serialize_with_flavor(value, Appended::at_most(out, usize::MAX))
-        }
-        written => written.map(drop),
+        Ok(_) => Ok(()),
+        // It is longer, or cannot be written at all: what is said then is not always that there was no room.
+        Err(_) => postcard::serialize_with_flavor(value, Appended::at_most(out, usize::MAX)),
     }
 }
 

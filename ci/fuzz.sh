@@ -6,6 +6,7 @@
 #   FUZZ_TARGETS="http rules" FUZZ_SEED=7 ci/fuzz.sh 60
 #   ci/fuzz.sh --replay FILE TARGET  one input again, for instance a crash that was found
 #   ci/fuzz.sh --lint                clippy of the targets
+#   ci/fuzz.sh --build               builds all that a run takes
 #   WEIR_FUZZ_SELFTEST=1 ci/fuzz.sh  with a panic planted in each target: every one must be found, so it fails
 #
 # Without WEIR_FUZZ_SELFTEST one target with a planted panic runs first: a harness that finds nothing fails.
@@ -17,18 +18,25 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 targets=${FUZZ_TARGETS:-headers captures policies filters http devices offloads rules flows documents}
 seed=${FUZZ_SEED:-20261121}
 selftest_seconds=${FUZZ_SELFTEST_SECONDS:-20}
-passed=0
-failed=0
 bins=()
 for name in $targets; do bins+=(--bin "$name"); done
 
+mkdir -p "$target_dir"
+results=$(mktemp "$target_dir/results.XXXXXX")
+trap 'rm -f "$results"' EXIT
+
+# A line of its own in $results for each target: they run side by side.
 pass() {
-    echo "  ok    $*"
-    passed=$((passed + 1))
+    echo "  ok    $*" | tee -a "$results"
 }
 fail() {
-    echo "  FAIL  $*"
-    failed=$((failed + 1))
+    echo "  FAIL  $*" | tee -a "$results"
+}
+
+# A target in the background, as soon as there are fewer than the machine has processors: each is one thread.
+beside() {
+    while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do wait -n; done
+    "$@" &
 }
 
 # A command of cargo with the flags that cargo-fuzz gives, without its sanitizer (which needs nightly): a counter on each
@@ -92,6 +100,12 @@ if [ "${1:-}" = --replay ]; then
     build green --bin "$3"
     exec "$target_dir/green/$3" -timeout=10 -rss_limit_mb=2048 "$2"
 fi
+if [ "${1:-}" = --build ]; then
+    build planted --bin headers --features planted
+    build green "${bins[@]}"
+    echo "built"
+    exit
+fi
 seconds=${1:-8}
 
 # Whether the panic planted in a target is found; from the seeds alone, so that no earlier run helps.
@@ -132,19 +146,18 @@ if [ -n "${WEIR_FUZZ_SELFTEST:-}" ]; then
     echo "== fuzz targets with a planted panic: each must fail"
     build planted "${bins[@]}" --features planted
     rm -rf "$target_dir/planted/corpus" "$target_dir/planted/artifacts"
-    for name in $targets; do
-        fuzz planted "$name"
-    done
+    for name in $targets; do beside fuzz planted "$name"; done
+    wait
 else
     echo "== a planted panic is found"
     build planted --bin headers --features planted
     planted headers
     echo "== fuzz targets"
     build green "${bins[@]}"
-    for name in $targets; do
-        fuzz green "$name"
-    done
+    for name in $targets; do beside fuzz green "$name"; done
+    wait
 fi
 
-echo "$passed passed, $failed failed"
+failed=$(grep -c '^  FAIL' "$results" || true)
+echo "$(grep -c '^  ok' "$results" || true) passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -92,11 +92,13 @@ features=weir/faults,weir/attacks
 wanted tests && part build "Build of the workspace's tests" cargo test --locked --workspace --features $features --no-run
 wanted proofs && begin proofs beside ci/mem-proofs.sh
 wanted instructions && begin instructions beside ci/instructions.sh
+wanted fuzz && wanted tests && begin fuzz-build beside ci/fuzz.sh --build
 wanted tests && part tests "Workspace tests" \
     cargo test --locked --workspace --features $features --no-fail-fast -- --show-output
 # Usually they have ended by now; in that class they would wait for all that follows.
 await proofs "Proofs of the memory protocol"
 await instructions "Instructions per packet"
+await fuzz-build "Build of the fuzz targets"
 wanted fuzz && part fuzz "Short fuzz run" ci/fuzz.sh
 
 echo

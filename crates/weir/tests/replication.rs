@@ -225,16 +225,18 @@ fn a_fused_worker_that_dies_at_any_step_forgets_nothing_that_was_seen() {
 #[test]
 fn one_that_dies_with_several_batches_of_which_all_is_dropped_loses_these_and_nothing_that_waits() {
     let mut bench = Bench::new("replica-drops");
-    let all = "default: 'drop', rules: []";
-    let closed =
-        POLICY.replace(&POLICY[POLICY.find("default").unwrap()..POLICY.rfind(" };").unwrap()], all);
-    bench.policy = bench.scratch.policy(&closed);
-    for nth in 2..=9 {
-        let fault = format!("mon+fw:{}:{nth}", Step::Processed as u32);
+    // Slow enough that packets wait, and fast enough that several batches are done in the time of a group.
+    bench.policy = bench.scratch.policy(
+        "Port<0> lan;  Port<1> wan;
+         Busy slow { cycles: 500 };  FlowMonitor mon { top: 100 };  ConnTrack fw { default: 'drop', rules: [] };
+         pipelet { lan -> slow -> mon -> fw -> wan; }",
+    );
+    for nth in [5, 8, 11, 12, 16, 20, 24] {
+        let fault = format!("slow+mon+fw:{}:{nth}", Step::Processed as u32);
         let ring = ["--ring", "512", "--pool", "4096"];
         let finished = bench.start("batch", "none", &[&ring[..], &["--fault", &fault]].concat());
         let finished = finished.finish();
-        assert_eq!(finished.restarts()["mon+fw"], 1, "{fault}: nobody died");
+        assert_eq!(finished.restarts()["slow+mon+fw"], 1, "{fault}: nobody died");
         finished.assert_sound(&fault);
         let number = |name: &str| finished.number(&format!("/balance/{name}"));
         assert_eq!((number("in"), number("out")), (PACKETS, 0), "{fault}");

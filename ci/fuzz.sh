@@ -21,10 +21,6 @@ selftest_seconds=${FUZZ_SELFTEST_SECONDS:-20}
 bins=()
 for name in $targets; do bins+=(--bin "$name"); done
 
-mkdir -p "$target_dir"
-results=$(mktemp "$target_dir/results.XXXXXX")
-trap 'rm -f "$results"' EXIT
-
 # A line of its own in $results for each target: they run side by side.
 pass() {
     echo "  ok    $*" | tee -a "$results"
@@ -107,6 +103,9 @@ if [ "${1:-}" = --build ]; then
     exit
 fi
 seconds=${1:-8}
+mkdir -p "$target_dir"
+results=$(mktemp "$target_dir/results.XXXXXX")
+trap 'rm -f "$results"' EXIT
 
 # Whether the panic planted in a target is found; from the seeds alone, so that no earlier run helps.
 planted() {

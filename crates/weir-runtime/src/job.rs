@@ -1,7 +1,12 @@
 //! What a worker does with packets: its segment, or its device's service.
 
+mod group;
 mod relink;
 mod service;
+
+pub use self::group::GROUP;
+
+use self::group::Group;
 
 use crate::arrays::Learner;
 use crate::dump::Dump;
@@ -18,7 +23,7 @@ use crate::taper::Taper;
 use crate::worker::WorkerError;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use weir_capture::TimeFormat;
 use weir_device::{Receive, Send, TxOptions, leaves_socket, open_rx, open_tx};
 use weir_mem::fault::{self, Step};
@@ -76,33 +81,6 @@ fn behind_stages(spec: &WorkerSpec) -> Vec<usize> {
 
 /// Flows that may have to be read in one turn, as others are moved: some 50 ms.
 const READ_IN_A_TURN: usize = 1 << 16;
-
-/// Batches that are committed together at most, where what they change is replicated: a death takes no more than these.
-pub const GROUP: u32 = 8;
-
-/// Batches that are committed together, where what they change is replicated: group commit (DeWitt et al., "Implementation Techniques for
-/// Main Memory Database Systems", SIGMOD 1984, §5.2). A flow is written once for all of them, however many of their packets are its. Only what has waited is
-/// grouped: none waits for another that may come.
-struct Group {
-    batches: u32,
-    start: Instant,
-}
-
-impl Group {
-    /// After so long it is committed: who comes behind waits for it.
-    const LONGEST: Duration = Duration::from_millis(1);
-
-    fn begin() -> Self {
-        Group { batches: 0, start: Instant::now() }
-    }
-
-    /// Whether another batch goes along, behind one of `came` packets.
-    #[inline]
-    fn goes_on(&mut self, came: usize) -> bool {
-        self.batches += 1;
-        came == BATCH && self.batches < GROUP && self.start.elapsed() < Self::LONGEST
-    }
-}
 
 /// What this worker does with packets.
 pub(crate) struct Job {
@@ -200,7 +178,7 @@ impl Job {
             moves.iter_mut().for_each(|moves| moves.hold_letters(&segment));
         }
         // Not where µNFs send by themselves; and what drops packets when it is full must come to its consumer batch by batch.
-        let groups = replicator.as_ref().is_some_and(Replicator::writes_all)
+        let groups = replicator.as_ref().is_some_and(Replicator::writes_at_commits)
             && !segment.more.any
             && station.egress.lanes().iter().all(|lane| !lane.closes);
         Job {
@@ -607,26 +585,5 @@ impl Job {
             return Progress::Finished;
         }
         Progress::Did
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_are_committed_together_while_they_are_full_and_soon_done() {
-        let mut group = Group::begin();
-        // However long this took: the clock is looked at below.
-        group.start += Duration::from_secs(3600);
-        let together = (1..).take_while(|_| group.goes_on(BATCH)).count() as u32 + 1;
-        assert_eq!(together, GROUP);
-
-        let mut group = Group::begin();
-        assert!(!group.goes_on(BATCH - 1), "nothing more has waited");
-
-        let mut group = Group::begin();
-        group.start -= Group::LONGEST;
-        assert!(!group.goes_on(BATCH), "what comes behind it has waited long");
     }
 }

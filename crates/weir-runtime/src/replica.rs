@@ -149,8 +149,8 @@ impl Replicator {
         !self.parts.is_empty()
     }
 
-    /// True when something is written at each commit, not after some time only.
-    pub(crate) fn writes_all(&self) -> bool {
+    /// True when what some µNF remembers is written by commits, not after some time.
+    pub(crate) fn writes_at_commits(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part.pace, ReplicateSpec::Micros(_)))
     }
 

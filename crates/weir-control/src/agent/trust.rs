@@ -34,8 +34,6 @@ const MESSAGES: u32 = 64;
 const LONG: usize = 1 << 20;
 /// More than any counter grows between two looks.
 const FAR: u64 = 1 << 40;
-/// What a consumer has taken beyond its record, at most, the end of the stream among it.
-const MOST_CLAIMED: u64 = GROUP as u64 * BATCH as u64 + 1;
 
 /// What the agent knows of a graph's soundness.
 pub(super) struct Trust {
@@ -338,7 +336,10 @@ impl Agent {
         let before = |f: fn(&crate::setup::LaneSetup) -> usize, w: usize| {
             self.setup.lanes[..l].iter().filter(|lane| f(lane) == w).count()
         };
-        // What is published was committed; so much at most is claimed beyond what was.
+        // What is published was committed; a batch at most is claimed beyond what was, or a group of them.
+        let mut nodes = self.setup.workers[to].nodes.iter();
+        let batches = if nodes.any(|node| node.replicate.is_some()) { GROUP } else { 1 };
+        let most = u64::from(batches) * BATCH as u64;
         let promised = self.memory.workers[from].ledger.read();
         let promised = promised.and_then(|words| words.get(before(|l| l.from, from)).copied());
         let honest_producer = promised.is_some_and(|p| p.wrapping_sub(inspector.head()) < FAR);
@@ -346,8 +347,7 @@ impl Agent {
         let claimed = self.memory.workers[to].ledger.read();
         let claimed =
             claimed.and_then(|words| words.get(layout.lanes_in + before(|l| l.to, to)).copied());
-        let honest_consumer =
-            claimed.is_some_and(|c| inspector.tail().wrapping_sub(c) <= MOST_CLAIMED);
+        let honest_consumer = claimed.is_some_and(|c| inspector.tail().wrapping_sub(c) <= most + 1);
         match (honest_producer, honest_consumer) {
             (false, true) => Judgement::Producer,
             (true, false) => Judgement::Consumer,

@@ -19,7 +19,7 @@ pub enum Changed<'r> {
 }
 
 /// So many flows before it is written a flow is [`Changed::Soon`], and [`Changed::Next`]. Flows that have changed are in no order, so the table and its replica
-/// are in no cache when there are many: without this a record takes 2 to 3 times as long.
+/// are in no cache when there are many.
 const SOON: usize = 8;
 const NEXT: usize = 4;
 

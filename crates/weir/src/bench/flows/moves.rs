@@ -141,10 +141,10 @@ fn run(args: &MoveArgs) -> Result<(), BenchError> {
         args.each
     );
     let mut cases = Vec::new();
-    for &flows in &args.flows {
+    for (at, &flows) in args.flows.iter().enumerate() {
         for how in [How::One, How::Again, How::Each, How::Buckets] {
             let is_one = matches!(how, How::One | How::Again);
-            if !is_one || flows == args.flows.first().copied().unwrap_or(flows) {
+            if !is_one || at == 0 {
                 let (nf, each_pps) = (args.nf, args.each);
                 cases.push(Case { nf, how, flows, each_pps, at_once: None });
             }

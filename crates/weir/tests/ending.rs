@@ -73,8 +73,10 @@ fn it_ends_in_time_while_a_successor_is_still_to_be_started() {
     let more = ["--drain", "1", "--dump-drops", &drops];
     let mut run = Run::start(&policy, &[&args[..], &more].concat());
     run.wait_for_workers(5);
-    // The successor would be there after 2.6 s: the end asked for is cut short well before, on a slow machine, too.
-    run.kill_often("x", 10);
+    // The successor would be there after 10 s: the end asked for is cut short well before, on a slow machine, too.
+    run.kill_often("x", 12);
+    // It dies having taken all that had come, often: what comes then waits for its successor.
+    run.wait_for_line("packets that wait", |line| line.contains("worker x has died and is not"));
     run.signal(Signal::INT);
     let finished = run.finish();
     assert_eq!(finished.code, Some(1), "{:?}", finished.said);

@@ -6,7 +6,7 @@ mod table;
 
 pub use mapping::{Filtering, Mapping};
 
-use crate::rewrite::{FIELDS, Headers, LAYERS, Which, correct, rewrite, rewrite_plain};
+use crate::rewrite::{FIELDS, Headers, LAYERS, Which, Written, correct, rewrite, rewrite_plain};
 use mapping::{End, SECOND, Sent};
 use ports::{BLOCK, Ports};
 use schemars::JsonSchema;
@@ -41,7 +41,7 @@ use weir_nf::{
 /// another site had sent it: an edge from there back to the input `outside` completes the hairpin.
 ///
 /// *Limits:* a full block costs up to 128 tries for each new mapping, and may then have a free port yet. Fragments
-/// that come before their first are dropped, not held. Errors between inner hosts (hairpinned) are dropped. VLANs do not tell
+/// that come before their first are dropped, not held. VLANs do not tell
 /// inner hosts apart. Mappings are flows: they survive the worker when it is replicated, and move by leases (`--share`, `--all`), not one by one.
 #[derive(Debug)]
 pub struct Napt {
@@ -325,19 +325,29 @@ impl Napt {
         way: Way,
         shared: &mut Translated,
     ) -> Result<u8, DropReason> {
-        let ends = [(Which::Source, way.source), (Which::Destination, way.destination)];
-        for (which, end) in ends {
-            if let Some((address, port)) = end {
-                let end = (address.into(), port);
-                rewrite(packet, headers, which, end).ok_or(DropReason::Truncated)?;
-            }
-        }
+        self.write_ends(packet, headers, way)?;
         match (way.source, way.destination) {
             (Some(_), Some(_)) => shared.hairpinned += 1,
             (Some(_), None) => shared.out += 1,
             _ => shared.back += 1,
         }
         Ok(way.output)
+    }
+
+    /// The ends alone; gives what was written for either.
+    fn write_ends(
+        &self,
+        packet: &mut Pkt<'_, ReadWrite>,
+        headers: &Headers,
+        way: Way,
+    ) -> Result<[Written; 2], DropReason> {
+        let mut write = |which, end: Option<End>| match end {
+            Some((address, port)) => {
+                rewrite(packet, headers, which, (address.into(), port)).ok_or(DropReason::Truncated)
+            }
+            None => Ok(Written::default()),
+        };
+        Ok([write(Which::Source, way.source)?, write(Which::Destination, way.destination)?])
     }
 
     /// An ICMP error: its quote is of a packet that was translated the other way (RFC 5508 §4).
@@ -354,24 +364,33 @@ impl Napt {
         let quote = Datagram::read(&bytes, quoted).ok_or(DropReason::Truncated)?;
         let (from, to) = quote.ends(&bytes, quoted).ok_or(DropReason::NoMapping)?;
         let proto = quote.headers.proto;
-        let (which, end, way) = if input == OUTSIDE {
+        // Of each packet the outer end that others see, and the inner host that has it: of what was quoted, and of the error itself.
+        let (quoted, way) = if input == OUTSIDE {
             // Of what went out: it goes to who sent that.
             let inner = self.inner_of(ctx, proto, from, now_ns).ok_or(DropReason::NoMapping)?;
-            let way = Way { destination: Some(inner), output: INSIDE, ..Way::default() };
-            (Which::Source, inner, way)
+            let quoted = Way { source: Some(inner), ..Way::default() };
+            (quoted, Way { destination: Some(inner), output: INSIDE, ..Way::default() })
         } else {
             let outer = self.outer_of(ctx, proto, to, now_ns).ok_or(DropReason::NoMapping)?;
-            if self.ports.has(datagram.destination) {
-                return Err(DropReason::NoMapping);
-            }
+            let quoted = Way { destination: Some(outer), ..Way::default() };
             let way = Way { source: Some(outer), output: OUTSIDE, ..Way::default() };
-            (Which::Destination, outer, way)
+            let is_hairpinned = self.ports.has(datagram.destination);
+            match is_hairpinned.then(|| self.inner_of(ctx, proto, from, now_ns)).flatten() {
+                None if !is_hairpinned || self.ports.is_elsewhere(from, to) => (quoted, way),
+                // Of what another inner host sent (REQ-7): to it, as if from outside.
+                Some(inner) => {
+                    let quoted = Way { source: Some(inner), ..quoted };
+                    (quoted, Way { destination: Some(inner), output: INSIDE, ..way })
+                }
+                None => return Err(DropReason::NoMapping),
+            }
         };
-        let end = (end.0.into(), end.1);
-        let written = rewrite(packet, &quote.headers, which, end).ok_or(DropReason::Truncated)?;
+        let written = self.write_ends(packet, &quote.headers, quoted)?;
         let outer = Headers { l4: None, ..datagram.headers };
         if let Some(l4) = datagram.headers.l4 {
-            correct(packet, l4, outer.end, &written);
+            for written in &written {
+                correct(packet, l4, outer.end, written);
+            }
         }
         ctx.shared().errors += 1;
         self.write(packet, &outer, way, ctx.shared())

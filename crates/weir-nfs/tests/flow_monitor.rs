@@ -4,8 +4,11 @@
 mod common;
 
 use common::{DATA, ethernet, root, v4, v6};
+use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
 use weir_nf::testing::Bench;
 use weir_nf::wire::Frame;
 use weir_nf::{
@@ -148,6 +151,37 @@ fn the_list_has_exactly_the_flows_with_the_most_bytes() {
         })
         .collect();
     assert_eq!(listed, expected[..7]);
+}
+
+proptest! {
+    /// Flows that grow alike, as many do, against a sorted list of all of them, after each packet: of equal bytes the older is
+    /// the larger, of equal age the lower port.
+    #[test]
+    fn of_equal_flows_the_older_are_listed(
+        most in 1_usize..5,
+        packets in prop::collection::vec((0_u16..12, 0_usize..2, 0_u64..2), 1..120),
+    ) {
+        let mut bench = bench(json!({"top": most}));
+        let mut all = BTreeMap::<u16, (u64, u64)>::new();
+        let mut now = 1_000_000_000;
+        for (port, len, passed) in packets {
+            let frame = v4().udp(1000 + port, 53).payload(&vec![0; len]).build();
+            now += passed;
+            bench.run_cut(&[(&frame, frame.len(), now)]);
+            all.entry(1000 + port).or_insert((0, now)).0 += frame.len() as u64;
+            let mut expected: Vec<_> = all.iter().map(|(p, (bytes, began))| (Reverse(*bytes), *began, *p)).collect();
+            expected.sort_unstable();
+            expected.truncate(most);
+            let report = bench.report();
+            let listed = report["top"]["talkers"].as_array().unwrap().iter().map(|talker| {
+                let from: SocketAddr = talker["ends"][0].as_str().unwrap().parse().unwrap();
+                let number = |value: &Value| value.as_u64().unwrap();
+                let account = &talker["account"];
+                (Reverse(number(&account["bytes"][0])), number(&account["began_ns"]), from.port())
+            });
+            prop_assert_eq!(listed.collect::<Vec<_>>(), expected);
+        }
+    }
 }
 
 #[test]

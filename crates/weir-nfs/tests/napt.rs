@@ -174,6 +174,35 @@ with_1_2_and_3_instances! {
 }
 
 with_1_2_and_3_instances! {
+    fn icmp_errors_between_inner_hosts_are_translated_with_what_they_quote() {
+        for tcp in [false, true] {
+            let mut bench = bench(config());
+            let frame = |from, to, ports: (u16, u16)| match tcp {
+                true => Frame::ipv4(from, to).tcp(ports.0, ports.1, SYN),
+                false => Frame::ipv4(from, to).udp(ports.0, ports.1),
+            };
+            from(&mut bench, INSIDE, &frame(OTHER_HOST, SERVER, (7000, 80)));
+            let came = from(&mut bench, INSIDE, &frame(HOST, OUTER, (5000, 7000)));
+            assert_eq!(ends(&came, "inside"), ((OUTER, 5000), (OTHER_HOST, 7000)));
+            // The other host refuses, or a router of its own does.
+            for who in [OTHER_HOST, [10, 9, 9, 9]] {
+                let error = Frame::ipv4(who, OUTER).icmp(3, 3, [0; 4]).payload(&came.bytes[14..]);
+                let seen = from(&mut bench, INSIDE, &error);
+                let layers = parse(&seen.bytes[..], Depth::L4);
+                assert_eq!(verify_l4(&seen.bytes[..], &layers), L4Checksum::Good);
+                assert_eq!(seen.verdict, Ok("inside"));
+                assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (OUTER.into(), HOST.into()));
+                assert_eq!(quote(&seen), ((HOST, 5000), (OUTER, 7000)));
+            }
+            // Of what nobody sent.
+            let unsent = Frame::ipv4(OUTER, OTHER_HOST).udp(5001, 7000).build();
+            let error = Frame::ipv4(OTHER_HOST, OUTER).icmp(3, 3, [0; 4]).payload(&unsent[14..]);
+            assert_eq!(dropped(&from(&mut bench, INSIDE, &error)), DropReason::NoMapping);
+        }
+    }
+}
+
+with_1_2_and_3_instances! {
     fn pings_are_told_apart_by_their_identifier() {
         let mut bench = bench(config());
         let echo = |from: [u8; 4], to: [u8; 4], kind, id: u16| {

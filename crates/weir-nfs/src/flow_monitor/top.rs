@@ -1,7 +1,7 @@
 //! A flow's account, and the list of the largest.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::net::SocketAddr;
 use weir_nf::FlowState;
 
@@ -40,7 +40,14 @@ struct Place {
 
 impl Default for Place {
     fn default() -> Self {
-        Place { slot: u16::MAX, entry: 0 }
+        Place::behind(0)
+    }
+}
+
+impl Place {
+    /// None, as one is smaller than this entry when both have had the same.
+    fn behind(entry: u32) -> Self {
+        Place { slot: u16::MAX, entry }
     }
 }
 
@@ -124,6 +131,20 @@ impl From<TopInLetters> for Top {
     }
 }
 
+/// What says of most flows which is the larger: the bytes, and of equal ones who is older.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    total: u64,
+    began_ns: Reverse<u64>,
+}
+
+impl Rank {
+    #[inline]
+    fn of(account: &Account) -> Rank {
+        Rank { total: account.total(), began_ns: Reverse(account.began_ns) }
+    }
+}
+
 /// A flow of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Talker {
@@ -143,11 +164,14 @@ pub struct Talker {
 impl Talker {
     /// By how much they have had, of equal ones the older is the larger: so the list does not depend on how it came about.
     fn order(&self, other: &Talker) -> Ordering {
-        let had = self.account.total().cmp(&other.account.total());
-        let older = || other.account.began_ns.cmp(&self.account.began_ns);
-        had.then_with(older)
+        self.rank()
+            .cmp(&other.rank())
             .then_with(|| other.ends.cmp(&self.ends))
             .then_with(|| (other.proto, other.vlans).cmp(&(self.proto, self.vlans)))
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::of(&self.account)
     }
 
     fn is_same(&self, other: &Talker) -> bool {
@@ -165,12 +189,32 @@ pub struct Top {
     #[serde(serialize_with = "largest_first")]
     talkers: Vec<Talker>,
     most: usize,
-    /// No flow of a full list has fewer bytes: entries only grow.
     #[serde(skip)]
-    floor: u64,
+    floor: Floor,
     /// Entries so far.
     #[serde(skip)]
     entries: u32,
+}
+
+/// No flow of a full list is smaller than this: entries only grow.
+#[derive(Debug, Clone, Copy, Default)]
+struct Floor {
+    rank: Rank,
+    /// Whose rank it is: which entry into the list, 0 for none.
+    entry: u32,
+}
+
+impl Floor {
+    /// Whether a flow that is not listed may have grown larger than the least one. Where all flows grow alike, many have
+    /// its rank with each of their packets: who was found smaller than it by more than that remembers it.
+    #[inline]
+    fn may_be_passed_by(&self, flow: &Watched) -> bool {
+        match Rank::of(&flow.account).cmp(&self.rank) {
+            Ordering::Less => false,
+            Ordering::Equal => self.entry == 0 || flow.place != Place::behind(self.entry),
+            Ordering::Greater => true,
+        }
+    }
 }
 
 impl Top {
@@ -201,7 +245,8 @@ impl Top {
     {
         if let Some(listed) = place.and_then(|place| self.talkers.get_mut(place)) {
             listed.account = flow.account;
-        } else if self.talkers.len() < self.most || flow.account.total() >= self.floor {
+        } else if self.talkers.len() < self.most || self.floor.may_be_passed_by(flow) {
+            // One that is below is not among them either: what stands there of it would be smaller still.
             self.enter(flow, ends);
         }
     }
@@ -215,12 +260,9 @@ impl Top {
         let least = if is_full { self.least() } else { None };
         if is_full {
             let Some(least) = least.and_then(|at| self.talkers.get(at)) else { return };
-            self.floor = least.account.total();
-            let began = flow.account.began_ns;
-            // Whose it is need not be known of one that is too small, unless it may be among them.
-            if flow.account.total() < self.floor
-                && self.talkers.iter().all(|old| old.account.began_ns != began)
-            {
+            self.floor = Floor { rank: least.rank(), entry: least.entry };
+            // Whose it is need not be known of one that is too small.
+            if !self.floor.may_be_passed_by(flow) {
                 return;
             }
         }
@@ -234,6 +276,9 @@ impl Top {
             (None, Some(least)) => {
                 let smaller = |old: &Talker| talker.order(old) == Ordering::Less;
                 if self.talkers.get(least).is_none_or(smaller) {
+                    if talker.rank() == self.floor.rank {
+                        flow.place = Place::behind(self.floor.entry);
+                    }
                     return;
                 }
                 least
@@ -255,7 +300,7 @@ impl Top {
     fn cut(&mut self) {
         self.talkers.sort_by(|a, b| b.order(a));
         self.talkers.truncate(self.most);
-        self.floor = 0;
+        self.floor = Floor::default();
     }
 
     /// Joins another's list. A flow that moved from one replica to the other is in both: the larger account

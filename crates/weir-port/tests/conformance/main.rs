@@ -1,7 +1,7 @@
 //! What every kind of port promises whoever sends and whoever takes, one suite for all kinds made of rings: a packet comes once, in order, in batches of any size;
 //! what finds no room stays with the sender; the end comes last; a marker comes where it was put; and whoever dies, each buffer is in one place.
 //!
-//! The same of all kinds, those inside a worker and at devices too, with real processes: `crates/weir/tests/conformance.rs`.
+//! The same of all kinds, those inside a worker and at devices too, with real processes: `crates/weir/tests/graphs/conformance.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // set-up of tests
 
 mod rig;

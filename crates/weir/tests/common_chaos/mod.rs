@@ -110,7 +110,7 @@ pub struct Expected {
 impl Expected {
     pub fn of(policy: &Policy, base: &[Input]) -> Self {
         let mut sent = vec![None; base.len()];
-        let outcome = crate::oracle(&policy.text(), &[0, 1], base);
+        let outcome = crate::common_oracle::oracle(&policy.text(), &[0, 1], base);
         for packet in outcome.sent.get(&1).into_iter().flatten() {
             sent[packet.place] = Some(packet.bytes.clone());
         }

@@ -1,0 +1,23 @@
+//! Workers and agents die at any moment and at every step.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../common_crash/mod.rs"]
+mod common_crash;
+#[path = "../common_outside/mod.rs"]
+mod common_outside;
+
+mod agent;
+mod cycles;
+mod hung;
+mod idle;
+mod instances;
+mod random;
+mod report;
+mod steps;
+mod stuck;
+mod words;

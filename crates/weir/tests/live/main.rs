@@ -1,0 +1,23 @@
+//! Real devices, clients and servers, in network namespaces of the tests; as root.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "../common_crash/mod.rs"]
+mod common_crash;
+#[path = "../common_live/mod.rs"]
+mod common_live;
+
+mod arrays;
+mod balancer;
+mod chain;
+mod death;
+mod interfaces;
+mod nat;
+mod offload;
+mod paths;
+mod relink;
+mod tap;

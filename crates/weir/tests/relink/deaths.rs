@@ -1,0 +1,127 @@
+//! A graph with a parallel stage, an NF of several instances, or a cycle is changed, and one of its workers dies at a step of that: before
+//! the switch all stays as it was, and a change that nobody dies of goes through; after it the worker is mended as ever.
+#![cfg(feature = "faults")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
+use crate::common_crash::*;
+use crate::common_relink::*;
+use rustix::process::Signal;
+use weir_mem::fault::Step;
+
+/// A kind of graph, and workers of it that are about its ports.
+struct Kind {
+    name: &'static str,
+    policy: &'static str,
+    more: &'static [&'static str],
+    workers: &'static [&'static str],
+    /// What finds the way back full is dropped.
+    may_drop: bool,
+}
+
+const ALL: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap head;  PacketSizeHistogram sizes;  CountSubnet nets;  MacSwap many;  Busy slow { cycles: 150000 };
+pipelet { lan -> head -> sizes -> nets -> many -> slow -> wan; }";
+
+/// Every packet goes round four times.
+const AROUND: &str = "
+Port<0> lan;  Port<1> wan;  default drop;
+TtlDecrement t;  MacSwap back;  Busy slow { cycles: 150000 };
+pipelet { lan -> t;  t [t.out && ip[8] > 60] -> back;  back -> t;  t [t.out && ip[8] <= 60] -> slow;  slow -> wan; }";
+
+/// Who gives to a stage, a branch, who has the sync port; who divides, an instance; both ends of a cycle.
+const KINDS: [Kind; 3] = [
+    Kind {
+        name: "stage",
+        policy: ALL,
+        more: &["--parallel", "always"],
+        workers: &["head", "nets", "sync:nets"],
+        may_drop: false,
+    },
+    Kind {
+        name: "balance",
+        policy: ALL,
+        more: &["--parallel", "never", "--instances", "many=2"],
+        workers: &["nets", "many#2"],
+        may_drop: false,
+    },
+    Kind { name: "cycle", policy: AROUND, more: &[], workers: &["t", "back"], may_drop: true },
+];
+
+impl Kind {
+    fn start(&self, fault: [&str; 2]) -> Changing {
+        Changing::start_with(self.name, PACKETS, self.policy, &[self.more, &fault].concat())
+    }
+
+    /// The next change goes through, and nothing is missing that was not counted.
+    fn assert_changes(&self, mut graph: Changing, what: &str) -> Finished {
+        let line = graph.reload();
+        assert!(line.contains(": relinked in "), "{what}: {line}");
+        self.assert_goes_on(graph, what)
+    }
+
+    /// Packets go on, and nothing is missing that was not counted.
+    fn assert_goes_on(&self, graph: Changing, what: &str) -> Finished {
+        graph.wait_for_traffic();
+        graph.run.signal(Signal::INT);
+        let (out, finished) = (graph.out(), graph.run.finish());
+        finished.assert_sound(what);
+        // Who counts rounds changes packets.
+        let numbers =
+            read_capture(&out, |bytes| u64::from_be_bytes(bytes[42..50].try_into().unwrap()));
+        assert_in_order(&numbers, what);
+        let n = |key: &str| finished.number(&format!("/balance/{key}"));
+        assert_eq!(numbers.len() as u64 + n("lost") + n("dropped"), n("in"), "{what}");
+        assert!(self.may_drop || n("dropped") == 0, "{what}: {} dropped", n("dropped"));
+        assert!(n("lost") <= BATCH, "{what}: {} lost", n("lost"));
+        drop(graph.scratch);
+        finished
+    }
+}
+
+#[test]
+fn who_dies_before_the_switch_leaves_the_graph_as_it_was_whatever_its_ports() {
+    for kind in KINDS {
+        for worker in kind.workers {
+            for (option, generation, step, why) in [
+                ("--later-fault", "2:", Step::StandingBy, "died before it began"),
+                ("--later-fault", "2:", Step::TakenOver, "died before it began"),
+                ("--fault", "", Step::HandingOver, "died meanwhile"),
+            ] {
+                // Who remembers nothing takes nothing over.
+                if step == Step::TakenOver && *worker != "nets" {
+                    continue;
+                }
+                let fault = format!("{generation}{worker}:{}:1", step as u32);
+                let what = format!("{}: {option} {fault}", kind.name);
+                let mut graph = kind.start([option, &fault]);
+                let line = graph.reload();
+                assert!(line.contains("not relinked") && line.contains(why), "{what}: {line}");
+                graph.wait_for_traffic();
+                // Who is to take over dies whenever one is made; who hands over did so once.
+                let (finished, changes) = match step {
+                    Step::HandingOver => (kind.assert_changes(graph, &what), 1),
+                    _ => (kind.assert_goes_on(graph, &what), 0),
+                };
+                assert_eq!(relinks(&finished), changes, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_dies_when_it_is_told_to_begin_is_mended_whatever_its_ports() {
+    for kind in KINDS {
+        for worker in kind.workers {
+            let fault = format!("2:{worker}:{}:1", Step::Begun as u32);
+            let what = format!("{}: {fault}", kind.name);
+            let mut graph = kind.start(["--later-fault", &fault]);
+            graph.run.signal(Signal::HUP);
+            let died = format!("worker {worker} died");
+            graph.run.wait_for_line("the death", |line| line.contains(&died));
+            graph.wait_for_traffic();
+            let finished = kind.assert_changes(graph, &what);
+            assert_eq!(relinks(&finished), 2, "{what}");
+        }
+    }
+}

@@ -49,6 +49,18 @@ const BALANCE: Kind = Kind {
     args: &["--isolate", "each", "--instances", "mon=3"],
     moves: false,
 };
+/// Packets that need not meet, the twice as many of them to one of two instances.
+const IN_TURN: Kind = Kind {
+    name: "in-turn",
+    policy: "MacSwap a; MacSwap many; MacSwap b; pipelet { lan -> a -> many -> b -> wan; }",
+    args: &["--isolate", "each", "--instances", "many=2:1,rr"],
+    ..BALANCE
+};
+const LEAST_LOADED: Kind = Kind {
+    name: "least-loaded",
+    args: &["--isolate", "each", "--instances", "many=2,least"],
+    ..IN_TURN
+};
 const MARKER: Kind = Kind { name: "marker", moves: true, ..BALANCE };
 const FILTER: Kind = Kind {
     name: "filter",
@@ -196,9 +208,8 @@ fn deaths(kind: &Kind) {
         assert!(finished.number("/balance/lost") <= deaths * BATCH, "{what}");
         died.iter_mut().zip(restarts).for_each(|(sum, n)| *sum += n);
     }
-    // A branch owns nothing, so that it does not come by the steps of owning.
     for (name, died) in names.iter().zip(died) {
-        assert!(died >= u64::from(STEPS) - 3, "{}: {name} died {died} times only", kind.name);
+        assert_eq!(died, u64::from(STEPS), "{}: deaths of {name}", kind.name);
     }
 }
 
@@ -242,5 +253,7 @@ conforms! {
     branch: super::BRANCH;
     sync: super::SYNC;
     balance: super::BALANCE;
+    balance_in_turn: super::IN_TURN;
+    balance_least_loaded: super::LEAST_LOADED;
     filter: super::FILTER;
 }

@@ -63,6 +63,7 @@ pub(crate) fn add(
             instance_of: None,
             part: None,
             replicate: None,
+            flows: None,
             sync: None,
         }];
         workers.push(WorkerSetup {

@@ -50,6 +50,8 @@ pub struct RunOptions {
     pub seed: u64,
     /// NFs of which what they remember outlives their workers, by the policy's names, and as of when.
     pub replicate: BTreeMap<String, ReplicateSpec>,
+    /// How many flows NFs may remember, where not as many as their types say, by the policy's names.
+    pub flows: BTreeMap<String, u32>,
     /// NFs whose flows go on at others of their instances when the worker of one has died, by the policy's names.
     pub leaves: BTreeSet<String>,
     /// For tests: segment name, step and passing at which it dies.
@@ -81,6 +83,7 @@ impl Default for RunOptions {
             trial: Trial::default(),
             seed: 0,
             replicate: BTreeMap::new(),
+            flows: BTreeMap::new(),
             leaves: BTreeSet::new(),
             faults: Vec::new(),
             attacks: Vec::new(),
@@ -354,6 +357,7 @@ impl Wiring<'_> {
                 instance_of: None,
                 part: None,
                 replicate: None,
+                flows: None,
                 sync: None,
             });
         }
@@ -371,6 +375,7 @@ impl Wiring<'_> {
             instance_of: outputs::instance_of(plan, segment, stages::nodes_before(plan, id), n),
             part: outputs::part_of(plan, n),
             replicate: options.replicate.get(node.policy_name()).copied(),
+            flows: options.flows.get(node.policy_name()).copied(),
             sync: None,
         });
         let nodes = before.chain(nodes).chain(gate).collect();

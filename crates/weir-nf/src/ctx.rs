@@ -19,6 +19,8 @@ pub struct Env {
     pub seed: u64,
     /// How many instances there are of the NF that the µNF is one of; 0: that is not said.
     instances: u32,
+    /// How many flows it may remember, if not as many as its descriptor says.
+    flows: Option<u32>,
 }
 
 impl Env {
@@ -27,13 +29,24 @@ impl Env {
     /// # Errors
     /// When a place cannot be, or a pattern is none.
     pub fn new(tags: &[TagSpec], seed: u64) -> Result<Self, TagError> {
-        Ok(Env { tags: Ready::new(tags)?, seed, instances: 0 })
+        Ok(Env { tags: Ready::new(tags)?, seed, instances: 0, flows: None })
     }
 
     /// The same for one of so many instances of an NF.
     #[must_use]
     pub fn of_several(self, instances: u32) -> Self {
         Env { instances, ..self }
+    }
+
+    /// The same for a µNF that may remember so many flows ([`Descriptor::flows`](crate::Descriptor::flows)), where that is said.
+    #[must_use]
+    pub fn with_flows(self, most: Option<u32>) -> Self {
+        Env { flows: most, ..self }
+    }
+
+    /// How many flows a µNF may remember whose descriptor says `flows`: none if it remembers none.
+    pub(crate) fn most_flows(&self, flows: u32) -> u32 {
+        self.flows.filter(|_| flows > 0).unwrap_or(flows)
     }
 
     /// True when other instances of the NF have a part of its packets.

@@ -109,6 +109,9 @@ pub trait Instance: Replicate + Precopy + Send {
     /// Flows it remembers, and flows that found no room.
     fn flows(&self) -> (usize, u64);
 
+    /// How many flows it may remember; 0 if it remembers none.
+    fn most_flows(&self) -> u32;
+
     /// Flows that it had when [`Instance::restore_flows`] brought them once more.
     fn flows_doubled(&self) -> u64;
 
@@ -263,7 +266,7 @@ impl<N: Nf> Running<N> {
         Ok(Running {
             nf: build(config, env)?,
             shared: N::Shared::default(),
-            flows: FlowTable::new(N::DESCRIPTOR.flows, N::DESCRIPTOR.flow_idle_ns)
+            flows: FlowTable::new(env.most_flows(N::DESCRIPTOR.flows), N::DESCRIPTOR.flow_idle_ns)
                 .with_tcp(N::DESCRIPTOR.tcp_idle)
                 .with_answer(N::DESCRIPTOR.when_full),
             clock: Clock::default(),
@@ -488,6 +491,10 @@ impl<N: Nf> Instance for Running<N> {
 
     fn flows(&self) -> (usize, u64) {
         (self.flows.len(), self.flows.refused())
+    }
+
+    fn most_flows(&self) -> u32 {
+        self.flows.capacity()
     }
 
     fn flows_doubled(&self) -> u64 {

@@ -22,7 +22,7 @@ use weir_nf::{
 /// direction is the first; ICMP errors count for the flow that they quote, later fragments for that of
 /// their first fragment. A flow that has been idle for 120 s and comes again is a new one. *Source:* RFC 7011
 /// and 5102 (what a flow record says), NFActor's flow monitor. *Limits:* packets without a flow count in all only, as
-/// `untold`. 65,536 flows: a new one takes the place of one that had just one packet, or of one that was idle for long
+/// `untold`. 65,536 flows unless told otherwise (`--flows`): a new one takes the place of one that had just one packet, or of one that was idle for long
 /// ([`WhenFull::GiveWay`]), which is a new flow when it comes again. The list is exact but for that.
 #[derive(Debug)]
 pub struct FlowMonitor {

@@ -22,7 +22,7 @@ use weir_nf::{
 /// `peak_burst`; without them nothing is limited. `red`: `pass` lets red packets through, told by the tag.
 /// *Tag:* `color` (text): `green`, `yellow`, `red`. Both directions of a flow share its limit. Bytes count
 /// from the IP header on, by length on the wire; time is the packets'. What is not IP counts in `total` only.
-/// *Limits:* 65,536 flows. A new one takes the place of one that had just one packet, or of one that was idle for long
+/// *Limits:* 65,536 flows unless told otherwise (`--flows`). A new one takes the place of one that had just one packet, or of one that was idle for long
 /// ([`WhenFull::GiveWay`]), which has its burst anew when it comes again: who floods is held by `total`.
 /// With `total` there is one instance; without it flows divide over several, and can move.
 #[derive(Debug)]

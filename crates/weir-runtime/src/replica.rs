@@ -133,7 +133,7 @@ impl Replicator {
             };
             nf.follow(every, every > 1 || matches!(pace, ReplicateSpec::Micros(_)));
             let left = ReplicaTable::SLOTS.saturating_sub(first);
-            let slots = nf.descriptor().flows.saturating_add(OWN).min(left);
+            let slots = nf.most_flows().saturating_add(OWN).min(left);
             let last = Instant::now();
             parts.push(Part { node, pace, first, slots, last, behind: false, sources: Vec::new() });
             first += slots;

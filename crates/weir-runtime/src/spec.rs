@@ -16,7 +16,7 @@ use weir_port::balance::{Buckets, BucketsError};
 pub const RESERVE: &str = "reserve";
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 31;
+pub const PROTOCOL_VERSION: u32 = 32;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -244,6 +244,8 @@ pub struct NodeSpec {
     pub part: Option<PartSpec>,
     /// Whether what the µNF remembers outlives its worker, and as of when.
     pub replicate: Option<ReplicateSpec>,
+    /// How many flows the µNF may remember, if not as many as its descriptor says.
+    pub flows: Option<u32>,
 }
 
 /// When a change of what a µNF remembers is written into its replica.

@@ -196,7 +196,16 @@ fn table(flows: &Flows) -> String {
             0 => String::new(),
             keys => format!(", {keys} keys moved there one by one"),
         };
-        let _ = writeln!(text, "{of}: {} flows, {} chosen{moved}", count.flows, count.chosen);
+        let mib = count.bytes as f64 / f64::from(1 << 20);
+        let refused = match count.refused {
+            0 => String::new(),
+            flows => format!(", {flows} found no room"),
+        };
+        let _ = writeln!(
+            text,
+            "{of}: {} flows of {} that may be, in {mib:.1} MiB, {} chosen{moved}{refused}",
+            count.flows, count.most, count.chosen
+        );
     }
     for why in &flows.failures {
         let _ = writeln!(text, "not asked: {why}");

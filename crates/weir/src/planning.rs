@@ -73,6 +73,10 @@ pub struct PlanArgs {
     /// go on at the other instances, and stay there.
     #[arg(long, value_name = "NF=MODE", value_parser = policy::parse_replicate)]
     pub replicate: Vec<(String, Option<policy::Replicate>)>,
+    /// How many flows an NF may remember, in each of its instances, 1 to 16,777,216: as many as its type says without it
+    /// (`weir nf show`). Their memory is taken as they come.
+    #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_flows)]
+    pub flows: Vec<(String, u32)>,
     /// Drops packets that find the ring to this NF or port full, and counts them (`ring-full`), instead of having whoever sends them wait: one
     /// that may miss packets, such as a monitor behind a Tee, then slows down nobody.
     #[arg(long, value_name = "NF")]
@@ -99,7 +103,7 @@ impl PlanArgs {
 
     /// With what `set` says in place of what stands here; of options that name NFs for those NFs only.
     pub fn with(self, set: PlanArgs) -> Self {
-        let PlanArgs { domain, instances, scale, replicate, .. } = self.clone();
+        let PlanArgs { domain, instances, scale, replicate, flows, .. } = self.clone();
         // An NF has a number of instances, or limits.
         let (instances, scale) = (others(instances, &set.scale), others(scale, &set.instances));
         let named = PlanArgs {
@@ -107,6 +111,7 @@ impl PlanArgs {
             instances: renamed(instances, set.instances.clone()),
             scale: renamed(scale, set.scale.clone()),
             replicate: renamed(replicate, set.replicate.clone()),
+            flows: renamed(flows, set.flows.clone()),
             ..set
         };
         // Also where nothing is left of what was said before.
@@ -123,6 +128,7 @@ impl PlanArgs {
             instances: if file.instances.is_empty() { self.instances } else { file.instances },
             scale: if file.scale.is_empty() { self.scale } else { file.scale },
             replicate: if file.replicate.is_empty() { self.replicate } else { file.replicate },
+            flows: if file.flows.is_empty() { self.flows } else { file.flows },
             drop_when_full: match file.drop_when_full.is_empty() {
                 true => self.drop_when_full,
                 false => file.drop_when_full,
@@ -304,7 +310,7 @@ pub enum OptionsError {
 
 /// What may stand in a file of options.
 const OPTIONS: &str = "each option with its value, as in `--isolate auto`; there are --isolate, --consolidate, --parallel, \
-     --domain, --instances, --scale, --replicate, --drop-when-full, --early-drop and --cores";
+     --domain, --instances, --scale, --replicate, --flows, --drop-when-full, --early-drop and --cores";
 
 fn read(path: &Path) -> Result<PlanArgs, OptionsError> {
     let text = known::text(path, true)

@@ -86,6 +86,19 @@ pub enum PolicyFailure {
         /// Those there are.
         known: String,
     },
+    /// An NF is given two numbers of flows.
+    #[error("weir: --flows {0}=...: {0} is given twice; give it once")]
+    FlowsTwice(String),
+    /// There is no such NF that remembers flows.
+    #[error(
+        "weir: --flows {nf}=...: the policy has no NF `{nf}` that remembers flows; those that do: {known}"
+    )]
+    FlowsUnknown {
+        /// Its name.
+        nf: String,
+        /// Those there are.
+        known: String,
+    },
     /// An NF is given two numbers of instances.
     #[error("weir: --instances {0}=...: {0} is given a number of instances twice; give it one")]
     InstancesTwice(String),
@@ -361,6 +374,44 @@ pub fn replicated(
             return Err(PolicyFailure::ReplicateUnknown { nf: nf.clone(), known });
         }
         all.extend(mode.map(|mode| (nf.clone(), mode)));
+    }
+    Ok(all)
+}
+
+/// Understands `NF=NUMBER`, as `--flows` is given.
+pub fn parse_flows(text: &str) -> Result<(String, u32), String> {
+    let form = "write NF=NUMBER, such as nat=4000000";
+    let (name, number) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(form)?;
+    match number.parse::<u32>() {
+        Ok(most @ 1..=MOST_FLOWS) => Ok((name.to_owned(), most)),
+        _ => Err(format!("`{number}` flows: 1 to {MOST_FLOWS} can be; {form}")),
+    }
+}
+
+/// Most flows that an NF may be told to remember.
+const MOST_FLOWS: u32 = 1 << 24;
+
+/// How many flows NFs of a graph may remember, where that is said.
+pub fn most_flows(
+    given: &[(String, u32)],
+    graph: &Graph,
+) -> Result<BTreeMap<String, u32>, PolicyFailure> {
+    let follows = |node: &&Node| match &node.kind {
+        NodeKind::Nf { info, .. } => info.work.follows,
+        NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => false,
+    };
+    let names: BTreeSet<&str> =
+        graph.nodes().iter().filter(follows).map(Node::policy_name).collect();
+    let mut all = BTreeMap::new();
+    for (nf, most) in given {
+        if !names.contains(nf.as_str()) {
+            let known = names.into_iter().collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            return Err(PolicyFailure::FlowsUnknown { nf: nf.clone(), known });
+        }
+        if all.insert(nf.clone(), *most).is_some() {
+            return Err(PolicyFailure::FlowsTwice(nf.clone()));
+        }
     }
     Ok(all)
 }

@@ -118,6 +118,7 @@ impl Wiring<'_> {
                 instance_of: None,
                 part: None,
                 replicate: None,
+                flows: None,
                 sync: Some(if is_last { count as u16 } else { 0 }),
             }
         })

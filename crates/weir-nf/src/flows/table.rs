@@ -643,6 +643,12 @@ impl<F: FlowState> FlowTable<F> {
         self.unnamed
     }
 
+    /// Most flows that it may have.
+    #[must_use]
+    pub fn capacity(&self) -> u32 {
+        self.index.capacity() as u32
+    }
+
     /// Memory taken, in bytes, without what states point to, and without fragments.
     pub fn bytes(&self) -> usize {
         self.index.bytes() + self.slots.bytes() + self.wheel.bytes() + self.unread_bytes()

@@ -418,7 +418,7 @@ impl Holder {
             let then = (nf.flows().0 as u64).saturating_add(coming.fold(0, u64::saturating_add));
             let then = then.saturating_add(*flows);
             // With no flows it may be one of an earlier life, which has to go on.
-            if *flows > 0 && then > u64::from(nf.descriptor().flows) {
+            if *flows > 0 && then > u64::from(nf.most_flows()) {
                 return Some(Refusal::Full);
             }
         }

@@ -91,8 +91,16 @@ impl Listing {
             }
         });
         if !goes_on {
-            let (flows, chosen) = (nf.flows().0 as u64, std::mem::take(&mut self.count));
-            self.totals.push(FlowTotal { node: at, flows, chosen, moved: 0 });
+            let ((flows, refused), chosen) = (nf.flows(), std::mem::take(&mut self.count));
+            self.totals.push(FlowTotal {
+                node: at,
+                flows: flows as u64,
+                chosen,
+                moved: 0,
+                most: nf.most_flows(),
+                refused,
+                bytes: nf.flow_bytes() as u64,
+            });
             (self.node, self.walk) = (self.node + 1, Walk::default());
         }
         None

@@ -135,6 +135,12 @@ pub struct FlowTotal {
     pub chosen: u64,
     /// How many keys of flows were moved here one by one, and so have to be remembered by all who divide packets.
     pub moved: u64,
+    /// How many it may have.
+    pub most: u32,
+    /// How many new ones found no room.
+    pub refused: u64,
+    /// Memory that they take, in bytes, without what their states point to.
+    pub bytes: u64,
 }
 
 /// One flow of an instance.

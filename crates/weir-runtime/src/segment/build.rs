@@ -34,7 +34,8 @@ pub(super) fn node(
             let config = serde_json::from_str(config).map_err(|e| build(e.into()))?;
             let env = Env::new(&n.tags, spec.seed)
                 .map_err(|source| SegmentError::Tags { name: n.name.clone(), source })?
-                .of_several(group.map_or(1, |group| group.weights.len() as u32));
+                .of_several(group.map_or(1, |group| group.weights.len() as u32))
+                .with_flows(n.flows);
             let made = weir_nf::find(kind).and_then(|r| r.make(&config, &env));
             Some(made.map_err(build)?)
         }

@@ -97,6 +97,7 @@ impl<'a> Planner<'a> {
             seed: self.seed,
             leaves: leaves.map(|(nf, _)| nf.clone()).collect(),
             replicate: replicated.iter().map(|(nf, own)| (nf.clone(), own.spec)).collect(),
+            flows: policy::most_flows(&told.flows, &loaded.graph)?,
             faults,
             attacks: args.attack.clone(),
             programs: known.programs.paths(),

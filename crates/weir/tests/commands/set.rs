@@ -55,6 +55,41 @@ fn an_nf_has_as_many_instances_as_are_set_and_no_flow_begins_anew() {
 }
 
 #[test]
+fn an_nf_remembers_as_many_flows_as_the_operator_says_and_tells_the_memory_that_they_take() {
+    let args = ["--bind", "0=gen:size=64,flows=900,rate=50000", "--bind", "1=null"];
+    let mut moving =
+        Moving::start("set-flows", MONITORED, &[&args[..], &["--flows", "mon=100"]].concat());
+    let count = |moving: &Moving| moving.ask(&["get", "flows"]).out["flows"]["counts"][0].clone();
+    let number = |count: &serde_json::Value, of: &str| count[of].as_u64().unwrap();
+    wait_until("the socket", PATIENCE, || moving.socket.exists());
+    let packets = || moving.ask(&["get", "load", "mon"]).out["load"][0]["packets"].as_u64();
+    wait_until("all flows to have come", PATIENCE, || packets() > Some(20 * FLOWS));
+    let few = count(&moving);
+    assert_eq!((number(&few, "flows"), number(&few, "most")), (100, 100), "{few}");
+    set(&mut moving, &["--flows", "mon=1000"]);
+    moving.wait_for_counts("all flows to be there", |counts| counts == [FLOWS]);
+    let all = count(&moving);
+    assert_eq!(number(&all, "most"), 1000);
+    // A cache line for each flow's key, at least, and a state.
+    assert!(
+        number(&all, "bytes") > 100 * FLOWS && number(&all, "bytes") > number(&few, "bytes"),
+        "{all} {few}"
+    );
+    // Fewer than there are cannot be: the graph stays as it is.
+    let said = moving.ask(&["set", "--flows", "mon=800"]);
+    assert_ne!(said.code, Some(0), "{said:?}");
+    assert_eq!(count(&moving)["most"], 1000, "{said:?}");
+    for (wrong, why) in [
+        ("lan=5", "no NF `lan` that remembers flows; those that do: mon"),
+        ("mon=0", "1 to 16777216"),
+    ] {
+        let said = moving.ask(&["set", "--flows", wrong]);
+        assert!(said.code != Some(0) && said.error.contains(why), "{said:?}");
+    }
+    end(moving);
+}
+
+#[test]
 fn what_is_set_stays_as_the_files_are_read_again_and_is_in_place_of_what_they_say() {
     let mut moving = monitored("set-stays", &["--replicate", "mon=batch"]);
     set(&mut moving, &["--instances", "mon=3"]);

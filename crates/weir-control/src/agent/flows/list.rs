@@ -51,6 +51,12 @@ pub struct FlowCount {
     pub chosen: u64,
     /// How many keys of flows were moved there one by one: all who divide packets have to remember them.
     pub moved: u64,
+    /// How many it may have.
+    pub most: u32,
+    /// How many new ones found no room.
+    pub refused: u64,
+    /// Memory that they take, in bytes, without what their states point to.
+    pub bytes: u64,
 }
 
 /// The flows that there are.
@@ -127,9 +133,18 @@ impl Agent {
                     .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
                 asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
             };
-            for FlowTotal { node: at, flows, chosen, moved } in totals {
+            for FlowTotal { node: at, flows, chosen, moved, most, refused, bytes } in totals {
                 if let Some((nf, _, instance)) = node(at) {
-                    listed.counts.push(FlowCount { nf, instance, flows, chosen, moved });
+                    listed.counts.push(FlowCount {
+                        nf,
+                        instance,
+                        flows,
+                        chosen,
+                        moved,
+                        most,
+                        refused,
+                        bytes,
+                    });
                 }
             }
             for line in lines.iter().take(*most) {

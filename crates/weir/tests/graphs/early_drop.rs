@@ -39,7 +39,8 @@ fn early_drops(finished: &Finished) -> Vec<u64> {
 fn assert_upper_comes_first(ports: &[u16], drops: &[u64], what: &str) {
     let [upper, middle, rest] = drops else { panic!("{what}: {drops:?}") };
     assert_eq!(*upper, 0, "{what}");
-    assert!(*rest > 0 && middle <= rest, "{what}: {drops:?}");
+    // What is left are two ports of four: of equal weights the middle would lose half as much (0.48 was measured, and 0.32 with these).
+    assert!(*rest > 0 && 5 * middle < 2 * rest, "{what}: {drops:?}");
     // Of what came it was a quarter.
     let first = ports.iter().filter(|port| **port == 53).count();
     assert!(3 * first > ports.len(), "{what}: {first} of {}", ports.len());

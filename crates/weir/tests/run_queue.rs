@@ -1,4 +1,4 @@
-//! Workers of one core take their turns in the order of the chain, also after one of them was started anew. The kernel's own record of
+//! Workers of one core take their turns in the order of the chain, also after one of them was started anew, or the graph was changed. The kernel's own record of
 //! who ran after whom says so (tracefs, event `sched_switch`): figures of latency would only hint at it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
@@ -7,6 +7,7 @@ mod common_crash;
 use common_crash::*;
 use rustix::process::{Signal, kill_process};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The workers in the order of the chain. The kernel knows them by these names, so they are nobody else's.
@@ -108,15 +109,25 @@ fn turns_are_in_the_order_of_the_chain_again_after_any_worker_was_started_anew()
         pipelet {{ lan -> {a} -> {b} -> {c} -> {d} -> wan; }}"
     ));
     // A packet now and then, and nobody sleeps between two: without the order being made nothing would make it.
-    let cores = cores[..2].join(",");
-    let args = ["--bind", "0=gen:rate=20", "--bind", "1=null", "--cores", &cores];
+    let both = cores[..2].join(",");
+    let args = ["--bind", "0=gen:rate=20", "--bind", "1=null", "--cores", &both];
     let args = [&args[..], &["--isolate", "each", "--spin", "1000000"]].concat();
     let args = [&args[..], &["--restart-delay", "0"]].concat();
-    let run = Run::start(&policy, &args);
+    // Whoever runs the tests may have ignored hang-ups, and weir would then do so too.
+    let mut weir = Command::new("env");
+    weir.args(["--default-signal=HUP", env!("CARGO_BIN_EXE_weir")]);
+    let mut run = Run::start_by(weir, &policy, &args);
     let workers = run.wait_for_workers(6);
     let real_time =
         || CHAIN.iter().all(|name| run.workers().get(*name).is_some_and(|p| is_real_time(*p)));
     wait_until("all to be in the real-time class", PATIENCE, real_time);
+    let on_their_cores = |when: &str| {
+        for (name, pid) in run.workers() {
+            let core = if CHAIN.contains(&name.as_str()) { &cores[1] } else { &cores[0] };
+            assert_eq!(status(pid, "Cpus_allowed_list"), *core, "{when}: {name}");
+        }
+    };
+    on_their_cores("at the start");
     wait_for_order(&trace, "at the start");
     // The first is the one that puts the others in order.
     for name in [b, c, d, a] {
@@ -126,6 +137,16 @@ fn turns_are_in_the_order_of_the_chain_again_after_any_worker_was_started_anew()
         });
         wait_for_order(&trace, &format!("after {name} was started anew"));
     }
+    on_their_cores("after all were started anew");
+    // All workers of µNFs are others then.
+    let before = run.workers();
+    run.signal(Signal::HUP);
+    run.wait_for_line("a word on the relink", |line| line.contains(": relinked in "));
+    let after = run.workers();
+    assert!(CHAIN.iter().all(|name| before[*name] != after[*name]), "{before:?} {after:?}");
+    let real_time = || CHAIN.iter().all(|name| after.get(*name).is_some_and(|p| is_real_time(*p)));
+    wait_until("all to be in the real-time class", PATIENCE, real_time);
+    wait_for_order(&trace, "after the graph was changed");
     run.signal(Signal::INT);
     let finished = run.finish();
     finished.assert_sound("run queue");

@@ -18,6 +18,7 @@ pub mod load_balancer;
 pub mod mac_swap;
 pub mod napt;
 pub mod null;
+pub mod order_fragments;
 pub mod packet_size_histogram;
 mod payload;
 pub mod policer;

@@ -41,7 +41,8 @@ use weir_nf::{
 /// another site had sent it: an edge from there back to the input `outside` completes the hairpin.
 ///
 /// *Limits:* a full block costs up to 128 tries for each new mapping, and may then have a free port yet. Fragments
-/// that come before their first are dropped, not held. VLANs do not tell
+/// that come before their first are dropped, not held: put an [`OrderFragments`](crate::order_fragments::OrderFragments) before
+/// either input where fragments out of order are to pass (RFC 4787 REQ-14). VLANs do not tell
 /// inner hosts apart. Mappings are flows: they survive the worker when it is replicated, and move by leases (`--share`, `--all`), not one by one.
 #[derive(Debug)]
 pub struct Napt {

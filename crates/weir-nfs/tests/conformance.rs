@@ -19,8 +19,8 @@ use weir_nfs::{
     count_url::CountUrl, drop::Drop, flow_monitor::FlowMonitor, http_classifier::HttpClassifier,
     http_parser::HttpParser, icmp_error::IcmpError, l3l4_filter::L3L4Filter,
     l4_load_balancer::L4LoadBalancer, load_balancer::LoadBalancer, mac_swap::MacSwap, napt::Napt,
-    null::Null, packet_size_histogram::PacketSizeHistogram, policer::Policer, tee::Tee,
-    ttl_decrement::TtlDecrement, validate_url::ValidateUrl,
+    null::Null, order_fragments::OrderFragments, packet_size_histogram::PacketSizeHistogram,
+    policer::Policer, tee::Tee, ttl_decrement::TtlDecrement, validate_url::ValidateUrl,
 };
 
 fn subject<N: Nf>(config: Value) -> Conformance {
@@ -57,6 +57,7 @@ fn subjects() -> Vec<Conformance> {
         subject::<MacSwap>(json!(null)),
         subject::<Napt>(json!({"addresses": ["192.0.2.2"], "ports": "2000-2100"})),
         subject::<Null>(json!(null)),
+        subject::<OrderFragments>(json!({"most": 3, "wait": 1})),
         subject::<PacketSizeHistogram>(json!({"bounds": [100, 1000]})),
         subject::<Policer>(json!({"flow": {"rate": 1000000, "burst": 2000}})),
         subject::<Tee>(json!(null)),

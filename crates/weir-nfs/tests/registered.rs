@@ -22,6 +22,7 @@ fn linking_the_crate_registers_every_nf_by_its_policy_name() {
         "MacSwap",
         "Napt",
         "Null",
+        "OrderFragments",
         "PacketSizeHistogram",
         "Policer",
         "Tee",

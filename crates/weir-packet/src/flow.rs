@@ -8,7 +8,7 @@ mod leases;
 mod sip;
 
 pub use fields::{FieldsError, FlowFields};
-pub use fragments::{FragmentTable, LIFETIME_NS};
+pub use fragments::{DatagramId, FragmentTable, LIFETIME_NS};
 pub use hash::FlowHasher;
 pub use leases::{LEASE_BLOCK, LEASES, Side, lease};
 

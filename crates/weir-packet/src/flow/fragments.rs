@@ -21,7 +21,7 @@ const COUNTS: usize = 1 << 15;
 /// What the fragments of one datagram share. In IPv6 the protocol does not count: the next header
 /// of later fragments may differ (RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct DatagramId {
+pub struct DatagramId {
     zone: u64,
     source: u128,
     destination: u128,
@@ -187,7 +187,7 @@ impl FragmentTable {
         if layers.fragment() == Fragment::Whole {
             return Some(own);
         }
-        let Some(datagram) = datagram(bytes, layers) else {
+        let Some(datagram) = DatagramId::of(bytes, layers) else {
             return Some(own);
         };
         let extent = layers.fragment_extent(bytes);
@@ -459,15 +459,19 @@ impl FragmentTable {
     }
 }
 
-fn datagram<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<DatagramId> {
-    let (source, destination) = addresses(bytes, layers)?;
-    let v6 = layers.kind == L3::Ipv6;
-    Some(DatagramId {
-        zone: zone(bytes, layers),
-        source,
-        destination,
-        id: layers.fragment_id(bytes)?,
-        proto: if v6 { 0 } else { layers.proto },
-        v6,
-    })
+impl DatagramId {
+    /// That of a fragment; `None` for what is none, or is cut. `layers` must have depth L4.
+    #[must_use]
+    pub fn of<B: Bytes + ?Sized>(bytes: &B, layers: &Layers) -> Option<Self> {
+        let (source, destination) = addresses(bytes, layers)?;
+        let v6 = layers.kind == L3::Ipv6;
+        Some(DatagramId {
+            zone: zone(bytes, layers),
+            source,
+            destination,
+            id: layers.fragment_id(bytes)?,
+            proto: if v6 { 0 } else { layers.proto },
+            v6,
+        })
+    }
 }

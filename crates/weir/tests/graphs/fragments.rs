@@ -279,3 +279,55 @@ fn they_follow_their_first_when_the_service_dies_as_it_goes_over() {
         assert!(finished.number("/balance/lost") <= BATCH, "{fault}");
     }
 }
+
+/// A translator knows where a later fragment goes when its first one has come; who orders them stands before it.
+#[test]
+fn fragments_in_any_order_pass_a_translator_behind_who_orders_them() {
+    const POLICY: &str = "
+Port<0> lan;  Port<1> wan;
+OrderFragments order;  Napt nat { addresses: [\"198.51.100.1\"] };
+pipelet { lan -> order -> [inside] nat;  nat [nat.outside] -> wan; }";
+    let scratch = Scratch::new("fragments-order");
+    // Four datagrams at a time, each of whose last fragments come first.
+    let flows: Vec<u16> = (0..40).map(|nth| 2 * nth).collect();
+    let frames: Vec<Vec<u8>> = flows
+        .chunks(4)
+        .flat_map(|some| {
+            let mut all: Vec<_> = some.iter().map(|flow| fragments(*flow)).collect();
+            std::iter::from_fn(move || {
+                let next: Vec<_> = all.iter_mut().filter_map(Vec::pop).collect();
+                (!next.is_empty()).then_some(next)
+            })
+        })
+        .flatten()
+        .collect();
+    write_frames(&scratch.file("in.pcap"), frames.iter());
+    let (rx, out) =
+        (format!("0=pcap:rx={}", scratch.file("in.pcap").display()), scratch.file("out.pcap"));
+    let tx = format!("1=pcap:tx={}", out.display());
+    let own = ["--bind", &rx, "--bind", &tx];
+    let as_it_is = POLICY
+        .replace("lan -> order -> [inside]", "lan -> [inside]")
+        .replace("OrderFragments order;", "");
+    let without = Run::start(&scratch.policy(&as_it_is), &own).finish();
+    let lost = frames.len() as u64 - flows.len() as u64;
+    assert_eq!(
+        without.number("/balance/dropped"),
+        lost,
+        "only first ones pass: {:#}",
+        without.report
+    );
+    for args in [
+        ["--isolate", "each"],
+        ["--isolate", "none"],
+        ["--instances", "order=2"],
+        ["--instances", "nat=2"],
+    ] {
+        let finished = Run::start(&scratch.policy(POLICY), &[&own[..], &args].concat()).finish();
+        finished.assert_sound(&format!("{args:?}"));
+        let payload = |bytes: &[u8]| (bytes[26..30].to_vec(), bytes[34..].to_vec());
+        let came = read_capture(&out, payload);
+        assert_eq!(came.len(), frames.len(), "{args:?}: {:#}", finished.report);
+        assert!(came.iter().all(|(source, _)| *source == [198, 51, 100, 1]), "{args:?}");
+    }
+}

@@ -1,5 +1,7 @@
 //! `weir bench replication`: what a replica costs a chain that keeps flows, and how long a killed worker's flows are away.
 
+mod delay;
+
 use super::asked;
 use super::flows::moves::MovingError;
 use super::sample::{
@@ -93,6 +95,7 @@ pub struct Recovery {
 #[derive(Serialize)]
 struct All {
     samples: Vec<Sample>,
+    delays: Vec<delay::Delay>,
     recoveries: Vec<Recovery>,
     /// Deaths after which not all came back, and why.
     not_back: Vec<String>,
@@ -134,7 +137,10 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     }
     progress("");
     print_table(args, &modes, &samples);
-    let (sampling, flows) = (&args.traffic.sampling, args.recover);
+    let sampling = &args.traffic.sampling;
+    let delays = delay::measure(sampling, &plan, &modes, sampling.samples)?;
+    delay::print_table(&modes, &delays);
+    let flows = args.recover;
     let source = source(args, flows);
     let died = recover(sampling, &plan, source, flows.into(), sampling.samples)?;
     let (mut recoveries, mut not_back) = (Vec::new(), Vec::new());
@@ -146,7 +152,7 @@ fn run(args: &ReplicationArgs) -> Result<(), BenchError> {
     }
     print_recoveries(&recoveries);
     not_back.iter().for_each(|why| crate::say::print_line!("and one death without times: {why}"));
-    args.traffic.write(&machine, &[All { samples, recoveries, not_back }])
+    args.traffic.write(&machine, &[All { samples, delays, recoveries, not_back }])
 }
 
 /// The three NFs in one worker.

@@ -42,7 +42,7 @@ use weir_nf::{
 ///
 /// *Limits:* a full block costs up to 128 tries for each new mapping, and may then have a free port yet. Fragments
 /// that come before their first are dropped, not held: put an [`OrderFragments`](crate::order_fragments::OrderFragments) before
-/// either input where fragments out of order are to pass (RFC 4787 REQ-14). VLANs do not tell
+/// either input where fragments out of order are to pass (RFC 4787 REQ-14). Errors about queries (pings) between inner hosts are dropped. VLANs do not tell
 /// inner hosts apart. Mappings are flows: they survive the worker when it is replicated, and move by leases (`--share`, `--all`), not one by one.
 #[derive(Debug)]
 pub struct Napt {
@@ -365,6 +365,10 @@ impl Napt {
         let quote = Datagram::read(&bytes, quoted).ok_or(DropReason::Truncated)?;
         let (from, to) = quote.ends(&bytes, quoted).ok_or(DropReason::NoMapping)?;
         let proto = quote.headers.proto;
+        if datagram.destination != from.0 {
+            // It goes to who sent what it quotes.
+            return Err(DropReason::NoMapping);
+        }
         // Of each packet the outer end that others see, and the inner host that has it: of what was quoted, and of the error itself.
         let (quoted, way) = if input == OUTSIDE {
             // Of what went out: it goes to who sent that.
@@ -376,10 +380,18 @@ impl Napt {
             let quoted = Way { destination: Some(outer), ..Way::default() };
             let way = Way { source: Some(outer), output: OUTSIDE, ..Way::default() };
             let is_hairpinned = self.ports.has(datagram.destination);
+            if is_hairpinned && proto == proto::ICMP {
+                // A query between inner hosts has one identifier, so whose it was cannot be told.
+                return Err(DropReason::NoMapping);
+            }
             match is_hairpinned.then(|| self.inner_of(ctx, proto, from, now_ns)).flatten() {
                 None if !is_hairpinned || self.ports.is_elsewhere(from, to) => (quoted, way),
                 // Of what another inner host sent (REQ-7): to it, as if from outside.
                 Some(inner) => {
+                    let sender = ctx.looked_up();
+                    sender
+                        .filter(|own| own.lets_in(outer, self.filtering))
+                        .ok_or(DropReason::NoMapping)?;
                     let quoted = Way { source: Some(inner), ..quoted };
                     (quoted, Way { destination: Some(inner), output: INSIDE, ..way })
                 }

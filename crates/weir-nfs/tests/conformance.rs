@@ -57,7 +57,7 @@ fn subjects() -> Vec<Conformance> {
         subject::<MacSwap>(json!(null)),
         subject::<Napt>(json!({"addresses": ["192.0.2.2"], "ports": "2000-2100"})),
         subject::<Null>(json!(null)),
-        subject::<OrderFragments>(json!({"most": 3, "wait": 1})),
+        subject::<OrderFragments>(json!({"most": 3, "wait_ms": 1000})),
         subject::<PacketSizeHistogram>(json!({"bounds": [100, 1000]})),
         subject::<Policer>(json!({"flow": {"rate": 1000000, "burst": 2000}})),
         subject::<Tee>(json!(null)),

@@ -194,6 +194,10 @@ with_1_2_and_3_instances! {
                 assert_eq!(layers.ipv4(&seen.bytes[..]).unwrap(), (OUTER.into(), HOST.into()));
                 assert_eq!(quote(&seen), ((HOST, 5000), (OUTER, 7000)));
             }
+            // To somebody else than who sent it.
+            let error = Frame::ipv4(OTHER_HOST, [198, 51, 100, 2]).icmp(3, 3, [0; 4]);
+            let seen = from(&mut bench, INSIDE, &error.payload(&came.bytes[14..]));
+            assert_eq!(dropped(&seen), DropReason::NoMapping);
             // Of what nobody sent.
             let unsent = Frame::ipv4(OUTER, OTHER_HOST).udp(5001, 7000).build();
             let error = Frame::ipv4(OTHER_HOST, OUTER).icmp(3, 3, [0; 4]).payload(&unsent[14..]);

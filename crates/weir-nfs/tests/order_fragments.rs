@@ -59,28 +59,41 @@ fn fragments_that_come_before_their_first_go_out_behind_it() {
 }
 
 #[test]
-fn who_waits_in_vain_is_dropped_in_time_and_who_finds_no_room_passes() {
-    let mut bench = bench(json!({"most": 2, "wait": 3}));
+fn when_one_has_waited_in_vain_all_go_on_and_none_is_held_for_two_seconds() {
+    let mut bench = bench(json!({"most": 2, "wait_ms": 1000}));
     let (one, other) = (pieces(false, 7), pieces(false, 8));
     assert_eq!(at(&mut bench, 1, &one[1]), HELD);
-    assert_eq!(at(&mut bench, 2, &one[2]), HELD);
-    assert_eq!(at(&mut bench, 3, &other[1]), OUT, "there is no room");
-    assert_eq!(at(&mut bench, 4, &other[1]), HELD, "the oldest has waited for 3 s");
-    assert_eq!(left(&mut bench), [(Err(DropReason::Fragment), one[1].clone())]);
-    assert_eq!(at(&mut bench, 4, &one[0]), OUT);
-    assert_eq!(left(&mut bench), [(OUT, one[2].clone())]);
-    assert_eq!(report(&bench), [3, 1, 1, 1]);
+    assert_eq!(at(&mut bench, 1, &other[1]), HELD);
+    assert_eq!(at(&mut bench, 1, &other[2]), OUT, "there is no room");
+    // Whatever comes then.
+    let whole = Frame::ipv4([10, 0, 0, 5], [192, 0, 2, 2]).udp(1, 2).build();
+    assert_eq!((at(&mut bench, 2, &whole), bench.held()), (OUT, 0));
+    assert_eq!(left(&mut bench), [(OUT, one[1].clone()), (OUT, other[1].clone())]);
+    assert_eq!(at(&mut bench, 3, &one[2]), OUT, "it rests");
+    assert_eq!(at(&mut bench, 4, &one[2]), HELD);
+    assert_eq!(report(&bench), [3, 0, 2, 2]);
     bench.end();
-    assert_eq!(left(&mut bench), [(Err(DropReason::HeldAtEnd), other[1].clone())]);
+    assert_eq!(left(&mut bench), [(OUT, one[2].clone())]);
+}
+
+#[test]
+fn in_one_batch_it_is_the_same() {
+    let mut bench = bench(json!({}));
+    let (one, other) = (pieces(false, 7), pieces(true, 8));
+    let batch = [&one[1], &other[2], &one[0], &one[2], &other[1], &other[0]];
+    let verdicts: Vec<_> = bench.run(&batch).into_iter().map(|seen| seen.verdict).collect();
+    assert_eq!(verdicts, [HELD, HELD, OUT, OUT, HELD, OUT]);
+    let early = [&one[1], &other[2], &other[1]].map(|piece| (OUT, piece.clone()));
+    assert_eq!((left(&mut bench), bench.held()), (early.to_vec(), 0));
 }
 
 #[test]
 fn limits_that_cannot_be_are_refused_by_place() {
     for (config, place) in [
-        (json!({"most": 0}), "/most: 0 cannot be: write 1 to 1024"),
-        (json!({"most": 1025}), "/most: 1025"),
-        (json!({"wait": 0}), "/wait: 0 cannot be: write 1 to 60"),
-        (json!({"wait": 61}), "/wait: 61"),
+        (json!({"most": 0}), "/most: 0 cannot be: write 1 to 256"),
+        (json!({"most": 257}), "/most: 257"),
+        (json!({"wait_ms": 0}), "/wait_ms: 0 cannot be: write 1 to 1000"),
+        (json!({"wait_ms": 1001}), "/wait_ms: 1001"),
     ] {
         let error = Bench::new::<OrderFragments>(config).err().unwrap().to_string();
         assert!(error.starts_with(place), "{error}");

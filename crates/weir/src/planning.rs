@@ -73,10 +73,10 @@ pub struct PlanArgs {
     /// go on at the other instances, and stay there.
     #[arg(long, value_name = "NF=MODE", value_parser = policy::parse_replicate)]
     pub replicate: Vec<(String, Option<policy::Replicate>)>,
-    /// How many flows an NF may remember, in each of its instances, 1 to 16,777,216: as many as its type says without it
-    /// (`weir nf show`). Their memory is taken as they come.
+    /// How many flows an NF may remember, in each of its instances, 1 to 15,728,640: as many as its type says without it, or with
+    /// NF=type. Memory is taken as they come, but for 8 bytes each of all that may be, with the first.
     #[arg(long, value_name = "NF=NUMBER", value_parser = policy::parse_flows)]
-    pub flows: Vec<(String, u32)>,
+    pub flows: Vec<(String, Option<u32>)>,
     /// Drops packets that find the ring to this NF or port full, and counts them (`ring-full`), instead of having whoever sends them wait: one
     /// that may miss packets, such as a monitor behind a Tee, then slows down nobody.
     #[arg(long, value_name = "NF")]
@@ -171,7 +171,7 @@ pub struct PlanningArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// More of the options that decide on the plan (--isolate, --consolidate, --parallel, --domain, --instances, --scale, --replicate,
-    /// --drop-when-full, --early-drop, --cores), as they would stand here; what is in quotes is one word, `#` begins a comment. They go before those that stand here, and `weir run` reads them again
+    /// --flows, --drop-when-full, --early-drop, --cores), as they would stand here; what is in quotes is one word, `#` begins a comment. They go before those that stand here, and `weir run` reads them again
     /// whenever it reads the policy.
     #[arg(long, value_name = "FILE")]
     options: Option<PathBuf>,
@@ -261,6 +261,8 @@ impl PlanningArgs {
         let known = self.known()?;
         let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         say::warn(&loaded.warnings);
+        policy::replicated(&told.replicate, &loaded.graph)?;
+        policy::most_flows(&told.flows, &loaded.graph)?;
         let given = told.isolate.map(Isolate::from);
         let hardware = self.hardware.as_deref();
         let cores = told.cores.as_ref().map(|cores| cores.0.clone());

@@ -378,22 +378,23 @@ pub fn replicated(
     Ok(all)
 }
 
-/// Understands `NF=NUMBER`, as `--flows` is given.
-pub fn parse_flows(text: &str) -> Result<(String, u32), String> {
-    let form = "write NF=NUMBER, such as nat=4000000";
+/// Understands `NF=NUMBER` and `NF=type`, as `--flows` is given.
+pub fn parse_flows(text: &str) -> Result<(String, Option<u32>), String> {
+    let form = "write NF=NUMBER, such as nat=4000000, or NF=type for as many as its type says";
     let (name, number) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(form)?;
     match number.parse::<u32>() {
-        Ok(most @ 1..=MOST_FLOWS) => Ok((name.to_owned(), most)),
+        _ if number == "type" => Ok((name.to_owned(), None)),
+        Ok(most @ 1..=MOST_FLOWS) => Ok((name.to_owned(), Some(most))),
         _ => Err(format!("`{number}` flows: 1 to {MOST_FLOWS} can be; {form}")),
     }
 }
 
-/// Most flows that an NF may be told to remember.
-const MOST_FLOWS: u32 = 1 << 24;
+/// Most flows that an NF may be told to remember: somewhat fewer than a worker's replica has places for, as it keeps other things there, too.
+const MOST_FLOWS: u32 = 15 << 20;
 
 /// How many flows NFs of a graph may remember, where that is said.
 pub fn most_flows(
-    given: &[(String, u32)],
+    given: &[(String, Option<u32>)],
     graph: &Graph,
 ) -> Result<BTreeMap<String, u32>, PolicyFailure> {
     let follows = |node: &&Node| match &node.kind {
@@ -402,16 +403,17 @@ pub fn most_flows(
     };
     let names: BTreeSet<&str> =
         graph.nodes().iter().filter(follows).map(Node::policy_name).collect();
-    let mut all = BTreeMap::new();
+    let (mut all, mut seen) = (BTreeMap::new(), BTreeSet::new());
     for (nf, most) in given {
         if !names.contains(nf.as_str()) {
             let known = names.into_iter().collect::<Vec<_>>().join(", ");
             let known = if known.is_empty() { "none".to_owned() } else { known };
             return Err(PolicyFailure::FlowsUnknown { nf: nf.clone(), known });
         }
-        if all.insert(nf.clone(), *most).is_some() {
+        if !seen.insert(nf) {
             return Err(PolicyFailure::FlowsTwice(nf.clone()));
         }
+        all.extend(most.map(|most| (nf.clone(), most)));
     }
     Ok(all)
 }

@@ -51,7 +51,9 @@ pub enum RestoreError {
     #[error("there is a flow {0} already; it must end, or be moved away, first")]
     Exists(FlowKey),
     /// No room for the flows.
-    #[error("at most {0} flows have room (`flows` of the NF's descriptor); move some elsewhere")]
+    #[error(
+        "at most {0} flows have room (`--flows`, or `flows` of the NF's descriptor); allow more, or move some elsewhere"
+    )]
     Full(usize),
     /// No room for the timers.
     #[error("more than {} timers would be outstanding", crate::timers::MOST_TIMERS)]

@@ -246,7 +246,8 @@ impl Top {
         if let Some(listed) = place.and_then(|place| self.talkers.get_mut(place)) {
             listed.account = flow.account;
         } else if self.talkers.len() < self.most || self.floor.may_be_passed_by(flow) {
-            // One that is below is not among them either: what stands there of it would be smaller still.
+            // One that is below is not among them either, as what stands there of it is no larger; but where its worker died and it was as it had been
+            // some packets before (`every:N`): then the list has what was seen, until it has grown past that.
             self.enter(flow, ends);
         }
     }
@@ -276,9 +277,8 @@ impl Top {
             (None, Some(least)) => {
                 let smaller = |old: &Talker| talker.order(old) == Ordering::Less;
                 if self.talkers.get(least).is_none_or(smaller) {
-                    if talker.rank() == self.floor.rank {
-                        flow.place = Place::behind(self.floor.entry);
-                    }
+                    // Its rank is that of the floor, or it would be larger.
+                    flow.place = Place::behind(self.floor.entry);
                     return;
                 }
                 least

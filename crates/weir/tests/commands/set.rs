@@ -81,11 +81,13 @@ fn an_nf_remembers_as_many_flows_as_the_operator_says_and_tells_the_memory_that_
     assert_eq!(count(&moving)["most"], 1000, "{said:?}");
     for (wrong, why) in [
         ("lan=5", "no NF `lan` that remembers flows; those that do: mon"),
-        ("mon=0", "1 to 16777216"),
+        ("mon=0", "1 to 15728640"),
     ] {
         let said = moving.ask(&["set", "--flows", wrong]);
         assert!(said.code != Some(0) && said.error.contains(why), "{said:?}");
     }
+    set(&mut moving, &["--flows", "mon=type"]);
+    assert_eq!(count(&moving)["most"], 65_536);
     end(moving);
 }
 

@@ -286,7 +286,7 @@ fn fragments_in_any_order_pass_a_translator_behind_who_orders_them() {
     const POLICY: &str = "
 Port<0> lan;  Port<1> wan;
 OrderFragments order;  Napt nat { addresses: [\"198.51.100.1\"] };
-pipelet { lan -> order -> [inside] nat;  nat [nat.outside] -> wan; }";
+pipelet { lan -> order -> [inside] nat;  nat [nat.outside] -> wan;  nat [nat.inside] -> Drop; }";
     let scratch = Scratch::new("fragments-order");
     // Four datagrams at a time, each of whose last fragments come first.
     let flows: Vec<u16> = (0..40).map(|nth| 2 * nth).collect();

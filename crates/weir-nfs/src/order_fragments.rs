@@ -16,8 +16,8 @@ use weir_nf::{
 /// *Output:* `out`; nothing is dropped. *Config:* `most`, packets held at a time; `wait_ms`, for how long one waits: milliseconds, as in a
 /// network packets overtake each other by no more. *Source:* RFC 791 §3.2 and RFC 8200 §4.5 (what the fragments of a datagram share).
 /// *Limits:* fragments go on one by one, they are not put together. When one has waited in vain, all that wait go on as they
-/// are (`expired`, told as the next packet of any kind comes), and none is held for two seconds: a graph cannot be changed while packets are held, and so
-/// nobody who sends fragments without a first keeps it from that. Fragments that are not held, then or as there are too many, pass as they are (`unheld`),
+/// are (`expired`), and none is held for two seconds: a graph cannot be changed while packets are held, and so nobody who sends
+/// fragments without a first keeps it from that. It is seen by the next packet of any kind: while none comes at all, what is held stays, and a change is refused. Fragments that are not held, then or as there are too many, pass as they are (`unheld`),
 /// before those of their datagram that are: whoever sends very many has those of others pass like that, too. Which first fragments have come it remembers for 30 s, of 1,024
 /// datagrams, and not beyond a death or a change of the graph: later ones of such wait in vain. A fragment is taken for one of an earlier datagram of the same
 /// identification, if that is remembered. Instances divide packets by both addresses. What is held when its worker dies is lost.

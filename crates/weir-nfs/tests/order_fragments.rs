@@ -22,6 +22,8 @@ fn pieces(v6: bool, id: u16) -> Vec<Vec<u8>> {
         false => Frame::ipv4([10, 0, 0, 5], [192, 0, 2, 2]).id(id.into()),
         true => Frame::ipv6([1; 16], [2; 16]).id(id.into()),
     };
+    // Half of the datagrams with a VLAN tag.
+    let frame = if id % 4 > 1 { frame.vlan(7) } else { frame };
     frame.udp(5000, 53).payload(&[7; 100]).fragments(48)
 }
 

@@ -198,6 +198,10 @@ pub struct Planned {
     pub instances: Instances,
     /// What runs, with all instances and parallel stages.
     pub plan: Plan,
+    /// Of which NFs what they remember is replicated.
+    pub replicated: BTreeMap<String, policy::Replicate>,
+    /// How many flows NFs may remember, where that is said.
+    pub most_flows: BTreeMap<String, u32>,
 }
 
 impl Planned {
@@ -261,8 +265,8 @@ impl PlanningArgs {
         let known = self.known()?;
         let loaded = policy::load(path, &known, self.outside.with.is_empty())?;
         say::warn(&loaded.warnings);
-        policy::replicated(&told.replicate, &loaded.graph)?;
-        policy::most_flows(&told.flows, &loaded.graph)?;
+        let replicated = policy::replicated(&told.replicate, &loaded.graph)?;
+        let most_flows = policy::most_flows(&told.flows, &loaded.graph)?;
         let given = told.isolate.map(Isolate::from);
         let hardware = self.hardware.as_deref();
         let cores = told.cores.as_ref().map(|cores| cores.0.clone());
@@ -283,7 +287,18 @@ impl PlanningArgs {
             policy::plan_sized(&loaded.graph, path, &options, consolidate, sizing)?;
         let parallel = told.parallel.unwrap_or(Parallel::Auto);
         let plan = policy::side_by_side(plan, path, &options, parallel)?;
-        Ok(Planned { told, known, loaded, options, consolidate, parallel, instances, plan })
+        Ok(Planned {
+            told,
+            known,
+            loaded,
+            options,
+            consolidate,
+            parallel,
+            instances,
+            plan,
+            replicated,
+            most_flows,
+        })
     }
 }
 

@@ -1,10 +1,4 @@
 //! Policies: what is read, refused, planned and drawn, and how plans differ.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -72,7 +72,8 @@ impl<'a> Planner<'a> {
         let planned = args.planning.planned_near(&args.policy, args.quiet, nics, set)?;
         policy::has_code(&planned.loaded.graph, &args.policy, &planned.known)?;
         policy::runs(&planned.loaded.graph, &args.policy)?;
-        let crate::planning::Planned { told, known, loaded, plan, .. } = planned;
+        let crate::planning::Planned { told, known, loaded, plan, replicated, most_flows, .. } =
+            planned;
         let (binds, captures) = match self.captures.get() {
             Some(both) => both,
             None => {
@@ -84,7 +85,6 @@ impl<'a> Planner<'a> {
             1 => args.fault.clone(),
             n => args.later_fault.iter().filter(|(at, _)| *at == n).map(|f| f.1.clone()).collect(),
         };
-        let replicated = policy::replicated(&told.replicate, &loaded.graph)?;
         let leaves = replicated.iter().filter(|(_, own)| own.leaves);
         let options = RunOptions {
             prefetch: args.prefetch,
@@ -97,7 +97,7 @@ impl<'a> Planner<'a> {
             seed: self.seed,
             leaves: leaves.map(|(nf, _)| nf.clone()).collect(),
             replicate: replicated.iter().map(|(nf, own)| (nf.clone(), own.spec)).collect(),
-            flows: policy::most_flows(&told.flows, &loaded.graph)?,
+            flows: most_flows,
             faults,
             attacks: args.attack.clone(),
             programs: known.programs.paths(),

@@ -1,10 +1,4 @@
 //! Random deaths, changes and moves; then the output is what it must be.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
 
 #[path = "../common_chaos/mod.rs"]
 mod common_chaos;

@@ -1,10 +1,4 @@
 //! What the commands of the program do, and say.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
 
 #[path = "../common_crash/mod.rs"]
 mod common_crash;

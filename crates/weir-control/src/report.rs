@@ -359,14 +359,26 @@ impl Report {
                 self.balance.dropped = self.balance.dropped.wrapping_add(counts.dropped());
             }
             let drops = DropReason::ALL.iter().map(|r| (r.name(), counts.drops[*r as usize]));
+            let drops = drops.filter(|(_, n)| *n > 0);
             let timed = counts.timed_packets;
+            if node.again {
+                let of = |row: &&mut NodeReport| row.name == name && row.worker == worker.name;
+                if let Some(row) = self.nodes.iter_mut().find(of) {
+                    row.packets = row.packets.wrapping_add(counts.packets);
+                    row.bytes = row.bytes.wrapping_add(counts.bytes);
+                    for (reason, n) in drops {
+                        *row.drops.entry(reason).or_default() += n;
+                    }
+                }
+                continue;
+            }
             self.nodes.push(NodeReport {
                 name,
                 kind,
                 worker: worker.name.clone(),
                 packets: counts.packets,
                 bytes: counts.bytes,
-                drops: drops.filter(|(_, n)| *n > 0).collect(),
+                drops: drops.collect(),
                 ns_per_packet: (timed > 0).then(|| counts.timed_ns as f64 / timed as f64),
                 report: match &worker.end {
                     EndSpec::Rx { early, .. } => early::report(early, &words, &layout),

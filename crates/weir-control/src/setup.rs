@@ -104,6 +104,8 @@ pub struct LaneSetup {
     pub ordered: bool,
     /// Whether it drops when it is full: its edge closes a cycle, or the operator wants it.
     pub closes: bool,
+    /// The side that its packets come from, where they are divided by sides: 0 is inside, or the clients'.
+    pub side: u8,
     /// Whether packets come there around a cycle.
     pub back: bool,
     /// Node of the consuming worker.

@@ -204,6 +204,7 @@ pub fn wire(
                 back: false,
                 node: 0,
                 input: 0,
+                side: 0,
                 carries,
             });
             continue;
@@ -234,6 +235,7 @@ pub fn wire(
             back: lane.back,
             node: node as u16,
             input: if is_gate { 0 } else { edge.input as u8 },
+            side: side(plan, lane.edge),
         });
     }
     if let Some(file) = &options.dump_drops {
@@ -355,6 +357,7 @@ impl Wiring<'_> {
                 tags: Vec::new(),
                 fan_in: 1,
                 instance_of: None,
+                again: false,
                 part: None,
                 replicate: None,
                 flows: None,
@@ -362,19 +365,31 @@ impl Wiring<'_> {
             });
         }
         let before = syncs().flat_map(|(_, stage)| self.sync_port(id, segment, stage, &edges));
-        let nodes = segment.nodes.iter().filter_map(|&n| plan.graph.node(n).map(|node| (n, node)));
-        let nodes = nodes.map(|(n, node)| NodeSpec {
+        let first = segment.nodes.iter().map(|&n| (n, 0));
+        let nodes = first.chain(segment.again.iter().copied());
+        let nodes = nodes.filter_map(|(n, round)| Some((n, plan.graph.node(n)?, round)));
+        let nodes = nodes.map(|(n, node, round)| NodeSpec {
             name: node.policy_name().to_owned(),
             tags: settings(tags, n),
             nf: match &node.kind {
                 NodeKind::Nf { info, config } => Some((info.name.clone(), config.to_string())),
                 NodeKind::Port { .. } | NodeKind::Vnf(_) | NodeKind::Drop => None,
             },
-            outputs: if is_tx { Vec::new() } else { self.outputs(id, segment, (n, node), &edges) },
+            outputs: if is_tx {
+                Vec::new()
+            } else {
+                self.outputs(id, segment, (n, node, round), &edges)
+            },
             fan_in: plan.edges.iter().filter(|e| e.to == n).count().min(u16::MAX.into()) as u16,
-            instance_of: outputs::instance_of(plan, segment, stages::nodes_before(plan, id), n),
+            instance_of: outputs::instance_of(
+                plan,
+                segment,
+                stages::nodes_before(plan, id),
+                (n, round),
+            ),
+            again: round > 0,
             part: outputs::part_of(plan, n),
-            replicate: options.replicate.get(node.policy_name()).copied(),
+            replicate: options.replicate.get(node.policy_name()).copied().filter(|_| round == 0),
             flows: options.flows.get(node.policy_name()).copied(),
             sync: None,
         });
@@ -439,6 +454,17 @@ impl Wiring<'_> {
             fault: None,
             attack: None,
         }
+    }
+}
+
+/// The side that an edge's packets come from, where they are divided by sides.
+fn side(plan: &Plan, edge: EdgeId) -> u8 {
+    let share = plan.graph.edge(edge).and_then(|edge| edge.share);
+    let group = share.and_then(|share| plan.groups.get(share.group as usize));
+    let spread = group.map(|group| outputs::group(group).spread);
+    match (share, spread) {
+        (Some(share), Some(spread)) if spread.asks_side() => u8::from(share.side > 0),
+        _ => 0,
     }
 }
 

@@ -70,6 +70,9 @@ pub trait Instance: Replicate + Precopy + Send {
         site: Site<'_>,
     ) -> Outcome;
 
+    /// The next batches come from outside, or from inside ([`FlowTable::comes_from`]).
+    fn comes_from(&mut self, outside: bool);
+
     /// What it sent besides the last batch, in order; to be taken after each call.
     fn leaving(&mut self) -> &mut Vec<Leaving>;
 
@@ -421,6 +424,10 @@ impl<N: Nf> Instance for Running<N> {
 
     fn limit_held(&mut self, most: usize) {
         self.desk.hold_most = self.desk.hold_most.min(most);
+    }
+
+    fn comes_from(&mut self, outside: bool) {
+        self.flows.comes_from(outside);
     }
 
     fn held(&self) -> usize {

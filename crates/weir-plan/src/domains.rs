@@ -52,6 +52,7 @@ pub(crate) fn with_gates(graph: &Graph, options: &Options, segments: Vec<Segment
                 for edge in crossing.remove(node).unwrap_or_default() {
                     let name = graph.edge(edge).map_or("", |edge| edge.name.as_str());
                     all.push(Segment {
+                        again: Vec::new(),
                         program: None,
                         name: format!("gate:{name}"),
                         kind: SegmentKind::Gate { edge },

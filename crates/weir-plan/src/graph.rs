@@ -71,6 +71,9 @@ pub struct Share {
     pub group: u32,
     /// The instance, from 0.
     pub index: u32,
+    /// The input that decides which end of a packet counts ([`SizedEdge::side`](crate::SizedEdge::side)).
+    #[serde(default)]
+    pub side: usize,
 }
 
 /// What a node is.

@@ -1,13 +1,14 @@
 //! Rings between segments: one per edge and source, and which of them need watermarks.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use crate::domains;
-use crate::graph::{EdgeId, Graph, NodeKind};
+use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::plan::{
-    Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, Source,
-    SourceId,
+    Carries, EdgeKind, Home, Lane, MAX_LANES, PlanEdge, PlanError, Segment, SegmentId, SegmentKind,
+    Source, SourceId,
 };
+use crate::reach::Reach;
 use crate::topo;
 
 /// A set of sources.
@@ -52,7 +53,7 @@ pub(crate) fn lanes(
     sources: &[Source],
     edges: &[PlanEdge],
 ) -> Result<Vec<Lane>, PlanError> {
-    let Carried { all: carried, fresh } = carried(graph, homes, sources, edges);
+    let Carried { all: carried, fresh } = carried(graph, segments, homes, sources, edges);
     let is_ring = |edge: &PlanEdge| edge.kind == EdgeKind::Ring;
     let rings = || edges.iter().zip(&carried).filter(|(edge, _)| is_ring(edge));
     let ends = |edge: &PlanEdge| homes.get(edge.to.index()).map_or(0, |home| home.inward.len());
@@ -122,25 +123,63 @@ fn refuse_gates_on_cycles(
 /// For each edge, whose packets may cross it.
 struct Carried {
     all: Vec<Sources>,
-    /// Without having gone along an edge that closes a cycle; `None`: there is none.
+    /// Without having gone back along a ring that closes a cycle; `None`: there is none.
     fresh: Option<Vec<Sources>>,
 }
 
-fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]) -> Carried {
-    let mut at_node = vec![Sources::default(); graph.nodes().len()];
+fn carried(
+    graph: &Graph,
+    segments: &[Segment],
+    homes: &[Home],
+    sources: &[Source],
+    edges: &[PlanEdge],
+) -> Carried {
+    let mut begin = vec![Sources::default(); graph.nodes().len()];
+    let port_of =
+        |source: &Source| homes.iter().position(|home| home.out.contains(&source.segment));
     for (source, i) in sources.iter().zip(0_usize..) {
-        let port = homes.iter().position(|home| home.out.contains(&source.segment));
-        if let Some(set) = port.and_then(|port| at_node.get_mut(port)) {
+        if let Some(set) = port_of(source).and_then(|port| begin.get_mut(port)) {
             set.insert(i);
         }
     }
+    if !graph.has_cycles() {
+        return Carried { all: once_through(graph, begin, edges), fresh: None };
+    }
+    let reach = Reach::new(graph);
+    let (mut all, mut fresh) =
+        (vec![Sources::default(); edges.len()], vec![Sources::default(); edges.len()]);
+    let goes_back = |id: EdgeId| {
+        let is_ring = edges.get(id.index()).is_some_and(|edge| edge.kind == EdgeKind::Ring);
+        is_ring && graph.edge(id).is_some_and(|edge| edge.closes)
+    };
+    for (source, i) in sources.iter().zip(0_usize..) {
+        let port = match segments.get(source.segment.index()).map(|segment| segment.kind) {
+            Some(SegmentKind::Rx { port, .. }) => port,
+            _ => continue,
+        };
+        let from = (0_u32..).map(NodeId).zip(&begin).find(|(_, set)| set.contains(i));
+        let Some((from, _)) = from else { continue };
+        let mark = |sets: &mut Vec<Sources>, follows: &dyn Fn(EdgeId) -> bool| {
+            for id in reach.edges(from, port, follows) {
+                if let Some(set) = sets.get_mut(id.index()) {
+                    set.insert(i);
+                }
+            }
+        };
+        mark(&mut all, &|_| true);
+        mark(&mut fresh, &|id| !goes_back(id));
+    }
+    Carried { all, fresh: Some(fresh) }
+}
+
+/// Where there are no cycles: by node, whose packets come to it, in the order of the NFs.
+fn once_through(graph: &Graph, mut at_node: Vec<Sources>, edges: &[PlanEdge]) -> Vec<Sources> {
     let mut out: Vec<Vec<&PlanEdge>> = vec![Vec::new(); graph.nodes().len()];
     for edge in edges.iter().filter(|edge| !edge.outputs.is_empty()) {
         if let Some(list) = out.get_mut(edge.from.index()) {
             list.push(edge);
         }
     }
-    let closes = |edge: &PlanEdge| graph.edge(edge.id).is_some_and(|edge| edge.closes);
     let mut carried = vec![Sources::default(); edges.len()];
     let ports = graph.node_ids().filter(|(_, node)| !node.is_nf()).map(|(id, _)| id);
     for node in ports.chain(graph.order().iter().copied()) {
@@ -151,48 +190,13 @@ fn carried(graph: &Graph, homes: &[Home], sources: &[Source], edges: &[PlanEdge]
             }
             // What enters a port is sent, and does not come out again.
             if graph.node(edge.to).is_some_and(crate::graph::Node::is_nf)
-                && !closes(edge)
                 && let Some(place) = at_node.get_mut(edge.to.index())
             {
                 place.add(&set);
             }
         }
     }
-    if !graph.has_cycles() {
-        return Carried { all: carried, fresh: None };
-    }
-    let fresh = carried.clone();
-    carry_on(graph, &out, &mut at_node, &mut carried);
-    Carried { all: carried, fresh: Some(fresh) }
-}
-
-/// Carries sources along edges until nothing changes: what an edge brings back goes round again. Each
-/// time a node is visited its sources are more than before, so it ends.
-fn carry_on(
-    graph: &Graph,
-    out: &[Vec<&PlanEdge>],
-    at_node: &mut [Sources],
-    carried: &mut [Sources],
-) {
-    let mut todo: VecDeque<usize> = graph.order().iter().map(|id| id.index()).collect();
-    while let Some(node) = todo.pop_front() {
-        let set = at_node.get(node).cloned().unwrap_or_default();
-        for edge in out.get(node).into_iter().flatten() {
-            if let Some(place) = carried.get_mut(edge.id.index()) {
-                place.clone_from(&set);
-            }
-            let to = edge.to.index();
-            if graph.node(edge.to).is_some_and(crate::graph::Node::is_nf)
-                && let Some(place) = at_node.get_mut(to)
-            {
-                let before = place.len();
-                place.add(&set);
-                if place.len() > before {
-                    todo.push_back(to);
-                }
-            }
-        }
-    }
+    carried
 }
 
 /// Marks the lanes in front of a merge of the same source, and those that lead to such lanes. What goes back

@@ -83,6 +83,7 @@ mod optimise;
 mod parallel;
 mod parse;
 mod plan;
+mod reach;
 mod remedy;
 mod render;
 mod runs;

@@ -99,6 +99,10 @@ pub struct Segment {
     pub kind: SegmentKind,
     /// Its nodes, each before those its edges lead to.
     pub nodes: Vec<NodeId>,
+    /// Those of its NFs that packets meet again which have come back along an edge that closes a cycle, and how often they have by then; in
+    /// the order in which they meet them. Where there are any, such edges within the segment lead straight on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub again: Vec<(NodeId, u32)>,
     /// True when one of its NFs may write packets, so that it needs write access to their data.
     pub writes_packets: bool,
     /// The outside program that its worker is; `None`: the library alone will do.
@@ -364,8 +368,10 @@ impl Plan {
         let real_time_ok = cores::assign(&mut segments, options, &apart);
         let homes = homes(graph, &segments);
         let sources = sources(&segments);
-        let edges: Vec<PlanEdge> =
-            graph.edge_ids().map(|(id, edge)| plan_edge(graph, &homes, id, edge)).collect();
+        let edges: Vec<PlanEdge> = graph
+            .edge_ids()
+            .map(|(id, edge)| plan_edge(graph, &segments, &homes, id, edge))
+            .collect();
         let lanes = lanes::lanes(graph, &segments, &homes, &sources, &edges)?;
         let graph = graph.clone();
         Ok(Self {
@@ -446,15 +452,23 @@ fn sources(segments: &[Segment]) -> Vec<Source> {
         .collect()
 }
 
-pub(crate) fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) -> PlanEdge {
+pub(crate) fn plan_edge(
+    graph: &Graph,
+    segments: &[Segment],
+    homes: &[Home],
+    id: EdgeId,
+    edge: &Edge,
+) -> PlanEdge {
     let home = |node: NodeId| homes.get(node.index());
     let from = home(edge.from).map(|home| home.out.as_slice()).unwrap_or_default();
     let to = home(edge.to).map(|home| home.inward.as_slice()).unwrap_or_default();
     let to_drop = graph.node(edge.to).is_some_and(|node| node.kind == NodeKind::Drop);
     let kind = match (from, to) {
         _ if to_drop => EdgeKind::Drop,
-        // What goes back in its own segment waits in a ring, as any that goes back.
-        ([from], [to]) if from == to && !edge.closes => EdgeKind::Direct { segment: *to },
+        // What goes back in its own segment waits in a ring, as any that goes back, unless it is known how often it does.
+        ([from], [to]) if from == to && (!edge.closes || leads_on(segments, *to, edge)) => {
+            EdgeKind::Direct { segment: *to }
+        }
         _ => EdgeKind::Ring,
     };
     PlanEdge {
@@ -466,4 +480,12 @@ pub(crate) fn plan_edge(graph: &Graph, homes: &[Home], id: EdgeId, edge: &Edge) 
         input: edge.input,
         kind,
     }
+}
+
+/// True for an edge that closes a cycle within a segment whose packets meet NFs again.
+fn leads_on(segments: &[Segment], segment: SegmentId, edge: &Edge) -> bool {
+    segments.get(segment.index()).is_some_and(|segment| {
+        let again = segment.again.iter().any(|(node, _)| *node == edge.to);
+        again && segment.nodes.contains(&edge.from)
+    })
 }

@@ -39,33 +39,39 @@ pub enum Rule {
 /// By what hash packets of a flow are divided, for who remembers it by its keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Placer {
-    by_client: bool,
+    rule: Rule,
     hasher: FlowHasher,
 }
 
 impl Placer {
-    /// The hash of packets with this key. `start`: the direction that packets have by it that come from where the flow's first one
-    /// came from, which is the client where clients decide.
+    /// The hash of packets with this key. `start`: the direction that packets have by it that come from the first side: from the
+    /// client where clients decide, from inside where leases of ports do. Elsewhere it says nothing.
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &FlowKey, start: Direction) -> u64 {
-        if self.by_client {
-            self.hasher.hash(&key.narrowed(FlowFields::SOURCE_END, start))
-        } else {
-            self.hasher.place(key)
+        match self.rule {
+            Rule::Client => self.hasher.hash(&key.narrowed(FlowFields::SOURCE_END, start)),
+            // Of who translates the key is an end already; of who stands on its inner side it is a whole flow's.
+            Rule::Ends => self.hasher.place(&key.end_at(start, Side::Inside).unwrap_or(*key)),
+            Rule::Flow { .. } | Rule::RoundRobin | Rule::LeastLoaded => self.hasher.place(key),
         }
     }
 
     /// True when flows of different keys may have one hash because they are of one client: they go together.
     #[must_use]
     pub fn joins_flows(&self) -> bool {
-        self.by_client
+        self.rule == Rule::Client
     }
 
     /// The same where it is not known who began: `None` if that counts.
     #[must_use]
     pub fn hash_of(&self, key: &FlowKey) -> Option<u64> {
-        (!self.by_client).then(|| self.hasher.place(key))
+        let counts = match self.rule {
+            Rule::Client => true,
+            Rule::Ends => key.end_at(Direction::Up, Side::Inside).is_some(),
+            Rule::Flow { .. } | Rule::RoundRobin | Rule::LeastLoaded => false,
+        };
+        (!counts).then(|| self.hasher.place(key))
     }
 }
 
@@ -161,7 +167,7 @@ impl Balance {
     /// Gives the same hashes for what is remembered of flows.
     #[must_use]
     pub fn placer(&self) -> Placer {
-        Placer { by_client: self.rule == Rule::Client, hasher: self.hasher }
+        Placer { rule: self.rule, hasher: self.hasher }
     }
 
     /// The instance of a hash.

@@ -451,7 +451,7 @@ fn keep_own(nf: &mut dyn Instance, leased: &Leased) {
         let take = Take {
             look: usize::MAX,
             take: usize::MAX,
-            chosen: &mut |key, _| !leased.has(key),
+            chosen: &mut |key, start| !leased.has(key, start),
             to: &mut |_, _| {},
         };
         // What cannot be written down could not have come here.

@@ -47,8 +47,8 @@ pub enum SegmentError {
         /// Why.
         source: CompileError,
     },
-    /// A node's µNF is to be that of a node that has none to lend.
-    #[error("{0}: it shares a µNF with no earlier node of its type that remembers nothing")]
+    /// A node's µNF is to be that of a node that has none to lend, or one that remembers something and is not met again.
+    #[error("{0}: it shares a µNF with no earlier node of its type that may be shared")]
     Shared(String),
     /// The packets of an edge cannot be divided over instances.
     #[error("{name}: {source}")]
@@ -170,6 +170,8 @@ pub struct Segment {
     batches: u32,
     /// Of a branch of a parallel stage: what it says of the packets it was given.
     pub(crate) branch: Option<crate::stage::Said>,
+    /// Bit i: packets of source i come from outside, of an address translator or the servers of a load balancer in it.
+    outside: u64,
     /// Of such a branch: fields that other branches write meanwhile ([`crate::field`]).
     pub(crate) beside: u32,
     /// Packets still to be taken in one at a time, as some µNF has crashed; see [`Segment::appetite`].
@@ -188,7 +190,10 @@ impl Segment {
         }
         build::comes(&mut nodes, spec);
         let careful = nodes.iter().any(|n| n.careful.is_some());
+        let outside = spec.lanes_in.iter().filter(|lane| lane.side > 0);
+        let outside = outside.fold(0, |set, lane| set | 1_u64 << (lane.source % 64));
         Ok(Segment {
+            outside,
             more: crate::more::Beyond::of(&nodes, &picks),
             nodes,
             picks,
@@ -318,6 +323,9 @@ impl Segment {
                 }
             }
             let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
+            if self.outside != 0 {
+                nf.comes_from(self.outside >> (way.source % 64) & 1 == 1);
+            }
             way.arena.witness().runs(Some(i));
             outcome = nf.process(batch, verdicts, input, site);
             #[cfg(feature = "slowed")]

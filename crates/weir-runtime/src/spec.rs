@@ -16,7 +16,7 @@ use weir_port::balance::{Buckets, BucketsError};
 pub const RESERVE: &str = "reserve";
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 32;
+pub const PROTOCOL_VERSION: u32 = 33;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;
@@ -237,6 +237,9 @@ pub struct NodeSpec {
     /// An earlier node of the segment whose µNF this one is too: of equal type, configuration and tags, and
     /// with nothing that it remembers. Everything else each has to itself.
     pub instance_of: Option<u16>,
+    /// Packets come here that have been in the segment's NF `instance_of` or a later one already, and have come back: it is the same NF,
+    /// met again, and may remember what it likes.
+    pub again: bool,
     /// Of the sync port of a parallel stage: its number of branches. For each branch but the last, in the order of the
     /// chain, a node with 0 stands before it, which counts what that branch drops.
     pub sync: Option<u16>,

@@ -7,8 +7,8 @@ use weir_flow::Party;
 use weir_mem::ArenaView;
 use weir_packet::flow::Side;
 use weir_packet::headers::{Depth, Fragment, Layers};
-use weir_packet::{FieldsError, FlowFields, FlowHasher, FlowKey, FragmentTable, Packet, layers_of};
-use weir_port::balance::{Balance, Buckets, BucketsError, FlowDirector, Rule};
+use weir_packet::{Direction, FieldsError, FlowFields, FlowKey, FragmentTable, Packet, layers_of};
+use weir_port::balance::{Balance, Buckets, BucketsError, FlowDirector, Placer, Rule};
 
 /// Why packets cannot be divided.
 #[derive(Debug, thiserror::Error)]
@@ -185,7 +185,7 @@ impl Balances {
     }
 }
 
-/// The side of an address translator that an input is on: the first is inside.
+/// The side of an address translator, or of a load balancer, that an input is on: the first is inside.
 pub(crate) fn side(input: u8) -> Side {
     if input == 0 { Side::Inside } else { Side::Outside }
 }
@@ -194,18 +194,19 @@ pub(crate) fn side(input: u8) -> Side {
 pub(crate) struct Leased {
     buckets: Buckets,
     me: u8,
-    hasher: FlowHasher,
+    placer: Placer,
 }
 
 impl Leased {
     pub(crate) fn new(group: &GroupSpec, part: PartSpec, seed: u64) -> Option<Self> {
+        let balance = Balance::new(Rule::Ends, &group.weights, u128::from(seed)).ok()?;
         let buckets = Buckets::new(&group.weights).ok()?;
-        Some(Leased { buckets, me: part.index, hasher: FlowHasher::new(u128::from(seed)) })
+        Some(Leased { buckets, me: part.index, placer: balance.placer() })
     }
 
-    /// True for a key whose packets come to this instance.
-    pub(crate) fn has(&self, key: &FlowKey) -> bool {
-        self.buckets.instance(self.hasher.place(key)) == self.me
+    /// True for a key whose packets come to this instance. `start`: as [`Placer::hash`] takes it.
+    pub(crate) fn has(&self, key: &FlowKey, start: Direction) -> bool {
+        self.buckets.instance(self.placer.hash(key, start)) == self.me
     }
 }
 

@@ -36,6 +36,18 @@ impl Agent {
                     continue;
                 }
                 let counts = counts(&self.memory, w, at);
+                let dropped = counts
+                    .as_ref()
+                    .map_or(0, |c| c.drops.iter().fold(0, |a: u64, b| a.wrapping_add(*b)));
+                if node.again {
+                    let of = |row: &&mut LoadRow| row.nf == node.name && row.worker == worker.name;
+                    if let Some(row) = rows.iter_mut().find(of) {
+                        let packets = counts.as_ref().map_or(0, |counts| counts.packets);
+                        row.packets = row.packets.wrapping_add(packets);
+                        row.dropped = row.dropped.wrapping_add(dropped);
+                    }
+                    continue;
+                }
                 let crews = self.memory.crews().iter().flatten();
                 let replica = u16::try_from(at)
                     .ok()
@@ -48,8 +60,7 @@ impl Agent {
                     input,
                     output,
                     packets: counts.as_ref().map_or(0, |counts| counts.packets),
-                    dropped: counts
-                        .map_or(0, |c| c.drops.iter().fold(0, |a, b| a.wrapping_add(*b))),
+                    dropped,
                 });
             }
         }

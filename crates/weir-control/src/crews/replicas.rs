@@ -93,11 +93,13 @@ fn crew_of(setup: &Setup, parts: &[Part], mut crossed: Option<Unmovable>) -> Opt
         entries.dedup();
         let inside: Vec<u16> = reached(setup, *worker, &entries).into_iter().collect();
         let remembers = |n: &&u16| {
-            let found = node(setup, *worker, **n).and_then(|node| kind(setup, &node.name));
-            found.is_some_and(|found| found.follows)
+            let own = node(setup, *worker, **n).filter(|node| !node.again);
+            own.and_then(|node| kind(setup, &node.name)).is_some_and(|found| found.follows)
         };
         let nodes: Vec<u16> = inside.iter().filter(remembers).copied().collect();
-        let all = inside.iter().filter_map(|n| name_of(setup, (*worker, *n))).collect();
+        let is_again = |n: u16| node(setup, *worker, n).is_some_and(|node| node.again);
+        let once = inside.iter().filter(|n| !is_again(**n));
+        let all = once.filter_map(|n| name_of(setup, (*worker, *n))).collect();
         names.push([all, named(setup, *worker, &nodes)]);
         instances.push(Instance { worker: *worker, entries, nodes });
     }
@@ -257,5 +259,5 @@ fn kind(setup: &Setup, name: &str) -> Option<NfKind> {
 
 fn instances(setup: &Setup, name: &str) -> usize {
     let named = setup.workers.iter().flat_map(|worker| &worker.nodes);
-    named.filter(|node| node.name == name && node.nf.is_some()).count()
+    named.filter(|node| node.name == name && node.nf.is_some() && !node.again).count()
 }

@@ -111,8 +111,7 @@ impl Memory {
             if lane.to == w {
                 let bell = bells.lend(&mut fds, lane.from);
                 let ring = ring.hand_out(&mut fds, false)?;
-                let (source, node, input) = (lane.source, lane.node, lane.input);
-                let back = lane.back;
+                let LaneSetup { source, node, input, side, back, .. } = *lane;
                 let carries = match lane.carries {
                     LaneCarries::Packets => CarriesSpec::Packets,
                     LaneCarries::Loans { .. } => CarriesSpec::Loans,
@@ -120,7 +119,7 @@ impl Memory {
                         CarriesSpec::Answers { on: place(|l| l.to, on), drops_lost }
                     }
                 };
-                lanes_in.push(LaneInSpec { ring, bell, source, node, input, back, carries });
+                lanes_in.push(LaneInSpec { ring, bell, source, node, input, side, back, carries });
             }
             if lane.from == w {
                 let bell = bells.lend(&mut fds, lane.to);

@@ -34,7 +34,7 @@ impl Wiring<'_> {
         &self,
         id: SegmentId,
         segment: &Segment,
-        (number, node): (NodeId, &Node),
+        (number, node, round): (NodeId, &Node, u32),
         edges: &[EdgeId],
     ) -> Vec<Vec<BranchSpec>> {
         let Wiring { plan, tags, arrays, .. } = self;
@@ -43,11 +43,15 @@ impl Wiring<'_> {
         let target = |edge: EdgeId| {
             let edge = plan.edges.get(edge.index());
             match edge.map(|e| (e.kind, e)) {
-                Some((EdgeKind::Direct { segment: s }, e)) if s == id => TargetSpec::Node {
-                    node: (before + segment.nodes.iter().position(|n| *n == e.to).unwrap_or(0))
-                        as u16,
-                    input: e.input as u8,
-                },
+                Some((EdgeKind::Direct { segment: s }, e)) if s == id => {
+                    let closes = plan.graph.edge(e.id).is_some_and(|e| e.closes);
+                    let place = place_of(segment, e.to, round + u32::from(closes));
+                    // Where no packet comes there is nothing.
+                    place.map_or(TargetSpec::Drop, |place| TargetSpec::Node {
+                        node: (before + place) as u16,
+                        input: e.input as u8,
+                    })
+                }
                 Some((EdgeKind::Ring, e)) if plan.graph.edge(e.id).is_some_and(|e| e.closes) => {
                     TargetSpec::Back
                 }
@@ -59,12 +63,12 @@ impl Wiring<'_> {
             }
         };
         let mark = |m: &Mark| MarkSpec { slot: m.slot, mask: m.mask, word: m.word };
-        let share = |s: Share, input: usize| ShareSpec {
+        let share = |s: Share| ShareSpec {
             group: s.group as u16,
             index: s.index as u8,
-            input: input as u8,
+            input: s.side as u8,
         };
-        let shared = |edge: &Edge| edge.share.map(|s| share(s, edge.input));
+        let shared = |edge: &Edge| edge.share.map(share);
         let branch = |b: &Branch| BranchSpec {
             share: plan.graph.edge(b.edge).and_then(shared),
             filter: b.filter.as_ref().map(|filter| tags.place(filter)),
@@ -104,6 +108,17 @@ impl Wiring<'_> {
     }
 }
 
+/// The place among a segment's NFs, and those that packets meet again, of one that they have come to after so many `rounds`.
+pub(super) fn place_of(segment: &Segment, node: NodeId, rounds: u32) -> Option<usize> {
+    match rounds {
+        0 => segment.nodes.iter().position(|n| *n == node),
+        _ => {
+            let again = segment.again.iter().position(|own| *own == (node, rounds))?;
+            Some(segment.nodes.len() + again)
+        }
+    }
+}
+
 /// Which instance a node is, of an NF that has several.
 pub(super) fn part_of(plan: &Plan, node: NodeId) -> Option<PartSpec> {
     let mut groups = plan.groups.iter().zip(0..);
@@ -113,20 +128,22 @@ pub(super) fn part_of(plan: &Plan, node: NodeId) -> Option<PartSpec> {
     })
 }
 
-/// The node of the segment whose instance `node` is too, where the plan has merged them.
+/// The node of the segment whose instance `node` is too, where the plan has merged them, or packets meet it again.
 /// `before` nodes of sync ports stand before its own.
 pub(super) fn instance_of(
     plan: &Plan,
     segment: &Segment,
     before: usize,
-    node: NodeId,
+    (node, round): (NodeId, u32),
 ) -> Option<u16> {
-    let group = plan.merged.iter().find(|group| group.contains(&node))?;
+    let own = place_of(segment, node, 0).filter(|_| round > 0);
     let remembers = match plan.graph.node(node).map(|n| &n.kind) {
         Some(NodeKind::Nf { info, .. }) => info.work.keeps,
         _ => true,
     };
-    let first = segment.nodes.iter().position(|n| group.contains(n))?;
-    let is_first = segment.nodes.get(first) == Some(&node);
-    (!remembers && !is_first).then_some((before + first) as u16)
+    let merged = plan.merged.iter().find(|group| group.contains(&node) && !remembers);
+    let merged = merged.and_then(|group| segment.nodes.iter().position(|n| group.contains(n)));
+    let is_first = |at: &usize| segment.nodes.get(*at) == Some(&node) && round == 0;
+    let lender = merged.or(own).filter(|at| !is_first(at))?;
+    Some((before + lender) as u16)
 }

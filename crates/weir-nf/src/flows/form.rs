@@ -14,10 +14,12 @@ use std::collections::HashSet;
 use weir_packet::{Direction, FlowKey};
 
 /// Version of the form that surrounds states.
-const FORM: u32 = 3;
+const FORM: u32 = 4;
 
 /// In a record: the flow's first packet went downward.
 const STARTED_DOWN: u8 = 1;
+/// In a record: it came from outside.
+const OUTSIDE: u8 = 2;
 
 /// Why state that was written down was not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -251,11 +253,12 @@ impl<F: FlowState> FlowTable<F> {
     pub(super) fn write(&self, flow: u32, out: &mut Vec<u8>) -> Result<(), SaveError> {
         let Some(slot) = self.slots.get(flow) else { return Ok(()) };
         let down = if slot.started == Direction::Down { STARTED_DOWN } else { 0 };
+        let outside = if slot.outside { OUTSIDE } else { 0 };
         let keys = u32::try_from(self.index.keys(flow).count()).unwrap_or(u32::MAX);
         // In few pieces: for each of them there is a look whether it has room.
         let ([a, b], [c, d, e, f]) = (slot.idle_s.to_le_bytes(), keys.to_le_bytes());
         let times = [slot.born_ns.to_le_bytes(), slot.last_ns.to_le_bytes()];
-        out.extend([down, slot.tcp.bits(), a, b]);
+        out.extend([down | outside, slot.tcp.bits(), a, b]);
         out.extend_from_slice(times.as_flattened());
         out.extend([c, d, e, f]);
         for (key, turned) in self.index.keys(flow) {
@@ -364,7 +367,8 @@ impl<F: FlowState> FlowTable<F> {
         version: u32,
     ) -> Result<Parsed<F>, RestoreError> {
         let [started, tcp] = *from.array()?;
-        let started = match started {
+        let outside = started & OUTSIDE != 0;
+        let started = match started & !OUTSIDE {
             0 => Direction::Up,
             STARTED_DOWN => Direction::Down,
             _ => return Err(RestoreError::Damaged("a flow's direction is none")),
@@ -387,7 +391,8 @@ impl<F: FlowState> FlowTable<F> {
         let len = from.u32()?;
         let bytes = from.bytes(len as usize)?;
         let state = read_versioned(bytes, (version, F::VERSION), F::from_version)?;
-        let slot = Slot { state, last_ns, born_ns, started, tcp, idle_s, ..Slot::default() };
+        let slot =
+            Slot { state, last_ns, born_ns, started, outside, tcp, idle_s, ..Slot::default() };
         Ok(Parsed { slot, first, others })
     }
 

@@ -26,7 +26,8 @@ pub struct FlowSeen<'f> {
     pub number: u32,
     /// All its keys, the first one first.
     pub keys: &'f [FlowKey],
-    /// For each key the direction that packets have by it that come from where the flow's first one came from.
+    /// For each key the direction that packets have by it that come from where the flow's first one came from; from inside, of one
+    /// whose first packet came from outside ([`FlowTable::comes_from`]).
     pub starts: &'f [Direction],
     /// Packet time of its first packet, in nanoseconds since 1970.
     pub born_ns: u64,

@@ -35,6 +35,8 @@ pub(super) struct Slot<F> {
     pub(super) born_ns: u64,
     /// Direction of the first packet, in that of the first key.
     pub(super) started: Direction,
+    /// Whether that packet came from outside ([`FlowTable::comes_from`]).
+    pub(super) outside: bool,
     pub(super) tcp: Tcp,
     /// For how many seconds it may be idle, if the µNF has said so; 0 otherwise.
     pub(super) idle_s: u16,
@@ -47,18 +49,19 @@ pub(super) struct Slot<F> {
 }
 
 impl<F> Slot<F> {
-    /// Direction of what comes from where the first packet came from, by a key that is `turned` against the first one or not.
+    /// Direction of what comes from where the first packet came from, or would have come from were that inside, by a key that is
+    /// `turned` against the first one or not.
     pub(super) fn start_by(&self, turned: bool) -> Direction {
-        if turned { self.started.reverse() } else { self.started }
+        if turned != self.outside { self.started.reverse() } else { self.started }
     }
 }
 
 impl<F: Default> Default for Slot<F> {
     fn default() -> Self {
         let (state, tcp) = (F::default(), Tcp::default());
-        let (started, idle_s) = (Direction::Up, 0);
+        let (started, outside, idle_s) = (Direction::Up, false, 0);
         let (unnoted, noted, copy) = (0, false, 0);
-        Slot { state, last_ns: 0, born_ns: 0, started, tcp, idle_s, unnoted, noted, copy }
+        Slot { state, last_ns: 0, born_ns: 0, started, outside, tcp, idle_s, unnoted, noted, copy }
     }
 }
 
@@ -111,6 +114,8 @@ pub struct FlowTable<F> {
     pub(super) wheel: Wheel,
     /// The flow that was looked up last, and the packet's direction in it.
     pub(super) current: Option<(u32, Direction)>,
+    /// Whether packets come from outside.
+    outside: bool,
     /// Flows that have ended, until somebody takes them.
     ended: Vec<(FlowKey, F)>,
     /// Numbers of flows that began, came, or got a key since that was asked last, while anybody asks.
@@ -145,6 +150,7 @@ impl<F: FlowState> FlowTable<F> {
             hand: 0,
             wheel: Wheel::new(idle_ns),
             current: None,
+            outside: false,
             ended: Vec::new(),
             news: None,
             notes: Notes::default(),
@@ -448,12 +454,21 @@ impl<F: FlowState> FlowTable<F> {
         };
         if let Some(slot) = self.slots.reach(flow) {
             let (noted, copy) = (slot.noted, slot.copy);
-            let new = Slot { last_ns: now_ns, born_ns: now_ns, started, ..Slot::default() };
+            let outside = self.outside;
+            let new =
+                Slot { last_ns: now_ns, born_ns: now_ns, started, outside, ..Slot::default() };
             *slot = Slot { noted, copy, ..new };
         }
         self.wheel.put(flow, now_ns.saturating_add(self.times.idle_ns), now_ns);
         self.tell_of(flow);
         Some(flow)
+    }
+
+    /// From now on packets come from outside, or from inside, as in the beginning: of an address translator, or of a load balancer's
+    /// servers, in the same segment. Which end of a flow counts depends on where its first packet came from.
+    #[inline]
+    pub fn comes_from(&mut self, outside: bool) {
+        self.outside = outside;
     }
 
     /// Ends a flow to make room, as [`WhenFull::GiveWay`] says.

@@ -139,7 +139,7 @@ impl Plan {
         let mut edges: Vec<PlanEdge> = self
             .graph
             .edge_ids()
-            .map(|(id, edge)| plan_edge(&self.graph, &homes, id, edge))
+            .map(|(id, edge)| plan_edge(&self.graph, &segments, &homes, id, edge))
             .collect();
         for edge in &mut edges {
             if running.iter().any(|stage| stage.is_inside(&homes, edge)) {
@@ -194,6 +194,7 @@ fn with_syncs(plan: &Plan, found: &[Found]) -> (Vec<Segment>, Vec<Running>) {
                 *own = Some(segments.len());
             }
             segments.push(Segment {
+                again: Vec::new(),
                 name: format!("sync:{}", last.map_or("", |node| node.name.as_str())),
                 kind: SegmentKind::Nf,
                 nodes: Vec::new(),

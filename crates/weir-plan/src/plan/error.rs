@@ -129,6 +129,29 @@ pub enum PlanError {
         /// The one.
         nf: String,
     },
+    /// Flows may not be where one end of them says.
+    #[error(
+        "--instances or --scale {nfs}=...: packets may leave {nf} without having been at the NF among them by whose ports or clients they \
+         are divided, so both directions of a flow may not meet; have filters say by which port such packets come (`ingress == 0`), or \
+         give {nf} instances of its own (`--instances {nf}=N`)"
+    )]
+    Past {
+        /// The NFs' names.
+        nfs: String,
+        /// Where they leave.
+        nf: String,
+    },
+    /// It cannot be said of a port's packets which of their ends counts.
+    #[error(
+        "--instances or --scale {nfs}=...: packets of one port come to both sides of {nf}, by which they are divided; have filters say \
+         by which port such packets come (`ingress == 0`), or give {nf} instances of its own (`--instances {nf}=N`)"
+    )]
+    BothSides {
+        /// The NFs' names.
+        nfs: String,
+        /// The NF with the sides.
+        nf: String,
+    },
     /// More instances than there may be, or none.
     #[error(
         "--instances or --scale {instance}=...: {count} instances are asked for; 1 to {MAX_INSTANCES} can be"
@@ -146,6 +169,8 @@ impl From<NoReplicas> for PlanError {
         match why {
             NoReplicas::Parted(nfs, nf) => PlanError::Parted { nfs, nf },
             NoReplicas::Between(nfs, nf) => PlanError::Between { nfs, nf },
+            NoReplicas::Past(nfs, nf) => PlanError::Past { nfs, nf },
+            NoReplicas::BothSides(nfs, nf) => PlanError::BothSides { nfs, nf },
             NoReplicas::Apart(nfs, nf) => PlanError::OtherWorker { nfs, nf },
         }
     }

@@ -6,6 +6,7 @@ use crate::catalog::ProgramId;
 use crate::domains::{self, domain_of};
 use crate::graph::{Graph, Node, NodeId, NodeKind};
 use crate::optimise;
+use crate::reach::Reach;
 
 /// Rx segments, NF segments in chain order, Tx segments, with the gates that trust domains need. The NFs of each of `replicas` are in one.
 pub(super) fn segments(
@@ -32,7 +33,8 @@ pub(super) fn segments(
         Isolate::None => runs(graph, options),
         Isolate::Auto => auto::runs(graph, options, replicas)?,
     };
-    segments.extend(runs.into_iter().map(|run| nf_segment(graph, options, run)));
+    let reach = Reach::new(graph);
+    segments.extend(runs.into_iter().map(|run| nf_segment(&reach, graph, options, run)));
     for (id, node) in graph.node_ids() {
         if let NodeKind::Port { first, last } = node.kind
             && graph.edges().iter().any(|edge| edge.to == id)
@@ -60,6 +62,7 @@ fn service(name: String, kind: SegmentKind, node: NodeId) -> Segment {
         name,
         kind,
         nodes: vec![node],
+        again: Vec::new(),
         writes_packets: false,
         program: None,
         core: None,
@@ -67,7 +70,7 @@ fn service(name: String, kind: SegmentKind, node: NodeId) -> Segment {
     }
 }
 
-fn nf_segment(graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
+fn nf_segment(reach: &Reach<'_>, graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
     let here = || nodes.iter().filter_map(|id| graph.node(*id));
     let names: Vec<&str> = here().map(|node| node.name.as_str()).collect();
     let name = names.join("+");
@@ -75,7 +78,9 @@ fn nf_segment(graph: &Graph, options: &Options, nodes: Vec<NodeId>) -> Segment {
         here().any(|node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.writes_packets));
     let domain = nodes.first().map_or("", |id| domain_of(graph, options, *id)).to_owned();
     let program = nodes.iter().find_map(|id| program_of(graph, *id));
-    Segment { name, kind: SegmentKind::Nf, nodes, writes_packets, program, core: None, domain }
+    let again = reach.again(&nodes).unwrap_or_default();
+    let kind = SegmentKind::Nf;
+    Segment { name, kind, nodes, again, writes_packets, program, core: None, domain }
 }
 
 pub(crate) fn program_of(graph: &Graph, id: NodeId) -> Option<ProgramId> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{SizedNf, Traffic};
+use super::{SizedNf, Traffic, sides};
 use crate::describe::{Affinity, TUPLE};
 use crate::fields::{Field, FieldSet};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
@@ -158,8 +158,25 @@ pub(super) fn divide(graph: &Graph, traffic: &Traffic, nfs: &mut [SizedNf]) -> V
         }
     }
     let mut ways = vec![Way::Single; graph.edges().len()];
-    for nf in nfs.iter_mut().filter(|nf| nf.count > 1) {
+    let sides = sides::divided(graph, nfs);
+    for (nf, sides) in nfs.iter_mut().zip(sides).filter(|(nf, _)| nf.count > 1) {
         let coming = into.get(nf.node.index()).map(Vec::as_slice).unwrap_or_default();
+        if let Some((key, set)) = sides {
+            // As for that one, whichever of them packets come to; what goes on among them stays where it is.
+            let split = Split { key, count: nf.count };
+            nf.split = Some(split);
+            for id in coming {
+                let inside = graph.edge(*id).is_some_and(|edge| set.contains(&edge.from));
+                if let Some(way) = ways.get_mut(id.index()) {
+                    *way = if inside { Way::Direct(key) } else { Way::Hashed(key) };
+                }
+            }
+            if let Some(place) = divided.get_mut(nf.node.index()) {
+                let (scales, replica_of) = (nf.scales(), nf.replica_of().to_vec());
+                *place = Some(Divided { split, by_hash: Some(nf.weights()), scales, replica_of });
+            }
+            continue;
+        }
         let split = choose(graph, traffic, nf, coming, &divided);
         nf.split = Some(split);
         let from = |id: &EdgeId| graph.edge(*id).map(|edge| edge.from);

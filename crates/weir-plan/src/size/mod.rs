@@ -14,6 +14,7 @@
 mod divide;
 mod replicas;
 mod show;
+mod sides;
 mod traffic;
 mod unfold;
 
@@ -236,6 +237,10 @@ pub struct SizedEdge {
     pub counts: (u32, u32),
     /// How its packets find their instance.
     pub way: Way,
+    /// The input that decides which end of a packet counts, where one does: of the NF itself, or of the one among a segment's replicas by which
+    /// packets are divided.
+    #[serde(default)]
+    pub side: usize,
 }
 
 /// The instance graph for a server. What ports give that say nothing on their edges is the objective's
@@ -286,6 +291,7 @@ pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instance
         loads = nfs.iter().flat_map(loads_of).collect();
     }
     let ways = divide::divide(graph, &traffic, &mut nfs);
+    let inputs = sides::inputs(graph, &nfs);
     let mut counts = vec![1; graph.nodes().len()];
     for nf in &nfs {
         if let Some(count) = counts.get_mut(nf.node.index()) {
@@ -297,7 +303,8 @@ pub(crate) fn sized(graph: &Graph, sizing: Sizing<'_>, bound: Bound) -> Instance
         let load = traffic.edge(id);
         let pps = (load.estimate != Estimate::Unknown).then_some(load.pps);
         let (name, counts) = (edge.name.clone(), (count(edge.from), count(edge.to)));
-        SizedEdge { edge: id, name, pps, estimate: load.estimate, counts, way }
+        let side = inputs.get(&id).copied().unwrap_or(edge.input);
+        SizedEdge { edge: id, name, pps, estimate: load.estimate, counts, way, side }
     });
     let edges = edges.collect();
     let (ghz, cores_needed) = (server.ghz, bins(loads));

@@ -15,6 +15,10 @@ pub(crate) enum NoReplicas {
     Parted(String, String),
     /// Packets leave them by this NF and come back.
     Between(String, String),
+    /// Packets leave them by this NF that have not been at the one by which they are divided.
+    Past(String, String),
+    /// Packets of one port come from both sides of this NF, by which they are divided.
+    BothSides(String, String),
     /// It is of another trust domain, or two are of outside programs.
     Apart(String, String),
 }
@@ -41,7 +45,7 @@ pub(crate) fn replicas(
     Ok(all)
 }
 
-type Why = fn(String, String) -> NoReplicas;
+pub(super) type Why = fn(String, String) -> NoReplicas;
 
 fn check(
     graph: &Graph,
@@ -73,6 +77,7 @@ fn check(
             return Err((NoReplicas::Parted, *to));
         }
     }
+    super::sides::check(graph, set)?;
     // Workers form no cycle.
     let mut ways: Vec<NodeId> = Vec::new();
     let onward = |from: NodeId| {

@@ -142,7 +142,8 @@ impl Unfolded {
                 None => edge.bandwidth,
             };
             let hashed = matches!(sized.way, Way::Hashed(_));
-            let share = group.filter(|_| hashed).map(|group| Share { group, index: b });
+            let share =
+                group.filter(|_| hashed).map(|group| Share { group, index: b, side: sized.side });
             let Ok(id) = u32::try_from(self.graph.edges.len()) else { return };
             self.graph.edges.push(Edge { name, from, to, bandwidth, share, ..edge.clone() });
             ids.push(EdgeId(id));

@@ -178,7 +178,7 @@ impl Holder {
         let sides = group.spread.asks_side().then(|| {
             let lanes = crew.lanes.iter().map(|(lane, _)| usize::from(*lane));
             let side =
-                |lane: usize| Some((lane, crate::spread::side(spec.lanes_in.get(lane)?.input)));
+                |lane: usize| Some((lane, crate::spread::side(spec.lanes_in.get(lane)?.side)));
             lanes.filter_map(side).collect()
         });
         Some(Holder {

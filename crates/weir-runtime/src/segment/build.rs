@@ -172,7 +172,7 @@ fn lent(
     n: &NodeSpec,
 ) -> Result<&'static Descriptor, SegmentError> {
     let nf = lender.and_then(|node| node.nf.as_ref());
-    let nf = nf.filter(|nf| !nf.remembers() && !nf.descriptor().does_more());
+    let nf = nf.filter(|nf| (n.again || !nf.remembers()) && !nf.descriptor().does_more());
     let nf = nf.filter(|_| spec.is_some_and(|spec| spec.nf == n.nf && spec.tags == n.tags));
     nf.map(|nf| nf.descriptor()).ok_or_else(|| SegmentError::Shared(n.name.clone()))
 }

@@ -36,6 +36,9 @@ pub struct LaneInSpec {
     pub node: u16,
     /// Input of that node.
     pub input: u8,
+    /// The side that its packets come from, where they are divided by sides ([`SpreadSpec::asks_side`](super::SpreadSpec::asks_side)): 0 is
+    /// inside, or the clients'.
+    pub side: u8,
     /// Packets come there around a cycle: they get a new place in their source's stream.
     pub back: bool,
     /// What it carries.

@@ -1,0 +1,121 @@
+//! A segment's replicas of which one NF translates ports or balances load. That NF's packets are divided by one of their ends, which
+//! depends on the side that they come from; and what it writes keeps to that: both ends of a mapping are of one lease, whatever server is
+//! chosen, the client stays. So the NFs before and behind it in the same worker have their packets together when those that come to any of them
+//! are divided as they would be for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::divide::Key;
+use super::{NoReplicas, SizedNf};
+use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
+use crate::reach::Reach;
+
+/// Of a set of NFs that has such an NF: which it is, and by what packets are divided.
+fn divider(graph: &Graph, set: impl IntoIterator<Item = NodeId>) -> Option<(NodeId, Key)> {
+    set.into_iter().find_map(|id| match graph.node(id).map(|node| &node.kind) {
+        Some(NodeKind::Nf { info, .. }) => {
+            let key = Key::of(info.work.affinity);
+            matches!(key, Key::Ends | Key::Client).then_some((id, key))
+        }
+        _ => None,
+    })
+}
+
+/// The NFs that one is a segment's replica with, itself among them; none for one that is by itself.
+fn set_of<'n>(nfs: &'n [SizedNf], nf: &'n SizedNf) -> impl Iterator<Item = NodeId> + use<'n> {
+    let set = nf.replica_of();
+    let own = nfs.iter().filter(move |other| set.len() > 1 && set.contains(&other.name));
+    own.map(|other| other.node)
+}
+
+/// By NF that is of a set with such an NF: by what its packets are divided, and the set.
+pub(super) fn divided(graph: &Graph, nfs: &[SizedNf]) -> Vec<Option<(Key, Vec<NodeId>)>> {
+    let of = |nf: &SizedNf| {
+        let set: Vec<NodeId> = set_of(nfs, nf).collect();
+        let (_, key) = divider(graph, set.iter().copied())?;
+        Some((key, set))
+    };
+    nfs.iter().map(of).collect()
+}
+
+/// By edge into a set with such an NF: the input of that NF which its packets come to first.
+pub(super) fn inputs(graph: &Graph, nfs: &[SizedNf]) -> BTreeMap<EdgeId, usize> {
+    let mut inputs = BTreeMap::new();
+    let mut done: BTreeSet<&[String]> = BTreeSet::new();
+    for nf in nfs.iter().filter(|nf| done.insert(nf.replica_of())) {
+        let set: Vec<NodeId> = set_of(nfs, nf).collect();
+        // What is wrong with it, `check` says.
+        if let Some((of, _)) = divider(graph, set.iter().copied()) {
+            inputs.extend(walk(graph, &set, of).unwrap_or_default());
+        }
+    }
+    inputs
+}
+
+/// Refuses a set of whose packets it does not follow which end counts.
+pub(super) fn check(graph: &Graph, set: &[NodeId]) -> Result<(), (super::replicas::Why, NodeId)> {
+    let Some((of, _)) = divider(graph, set.iter().copied()) else { return Ok(()) };
+    let others = set.iter().copied().filter(|id| *id != of);
+    if let Some((second, _)) = divider(graph, others) {
+        return Err((NoReplicas::Parted, second));
+    }
+    walk(graph, set, of).map(|_| ())
+}
+
+fn walk(
+    graph: &Graph,
+    set: &[NodeId],
+    of: NodeId,
+) -> Result<BTreeMap<EdgeId, usize>, (super::replicas::Why, NodeId)> {
+    let reach = Reach::new(graph);
+    let mut inputs: BTreeMap<EdgeId, usize> = BTreeMap::new();
+    for (node, port) in reach.ports() {
+        // Where packets of one port came from has to be the same for all of them.
+        let mut side = None;
+        for id in reach.edges(node, port, |_| true) {
+            let Some(edge) = graph.edge(id) else { continue };
+            if set.contains(&edge.from) || !set.contains(&edge.to) {
+                continue;
+            }
+            let reached = match edge.to == of {
+                true => BTreeSet::from([edge.input]),
+                false => first_inputs(graph, &reach, set, of, (edge.to, port))?,
+            };
+            for input in reached {
+                let is_first = input == 0;
+                let same = inputs.insert(id, input).is_none_or(|before| (before == 0) == is_first);
+                if !same || side.is_some_and(|side| side != is_first) {
+                    return Err((NoReplicas::BothSides, of));
+                }
+                side = Some(is_first);
+            }
+        }
+    }
+    Ok(inputs)
+}
+
+/// The inputs of the NF `of` that packets of a port come to first which are at another NF of the set.
+fn first_inputs(
+    graph: &Graph,
+    reach: &Reach<'_>,
+    set: &[NodeId],
+    of: NodeId,
+    (from, port): (NodeId, u16),
+) -> Result<BTreeSet<usize>, (super::replicas::Why, NodeId)> {
+    let (mut seen, mut ways) = (BTreeSet::from([from]), vec![from]);
+    let mut inputs = BTreeSet::new();
+    while let Some(at) = ways.pop() {
+        for edge in reach.on(at, port).into_iter().filter_map(|id| graph.edge(id)) {
+            if edge.to == of {
+                inputs.insert(edge.input);
+            } else if set.contains(&edge.to) {
+                if seen.insert(edge.to) {
+                    ways.push(edge.to);
+                }
+            } else if graph.node(edge.to).is_some_and(|node| node.kind != NodeKind::Drop) {
+                return Err((NoReplicas::Past, at));
+            }
+        }
+    }
+    Ok(inputs)
+}

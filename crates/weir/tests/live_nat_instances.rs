@@ -1,5 +1,6 @@
-//! A firewall and a translator of addresses, each of two instances, in two graphs behind each other, between real hosts:
-//! nginx <- Napt <- ConnTrack <- curl. Instances die, and all their flows go to and fro, while a thousand downloads are under way.
+//! A firewall and a translator of addresses, each of two instances, between real hosts: nginx <- Napt <- ConnTrack <- curl. In two graphs behind
+//! each other, or in one, where each translator shares a worker with its firewall and packets meet that again. Instances die, and
+//! all their flows go to and fro, while a thousand downloads are under way.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod common_crash;
@@ -39,22 +40,37 @@ pipelet {
   wan -> [outside] nat;  nat [nat.inside] -> lan;
 }";
 
-/// client c0 ── m0 firewall f0 ── n0 translator m1 ── s0 server
+/// The gateway of the examples.
+const GATEWAY: &str = include_str!("../../../examples/live/nat-gateway.weir");
+
+/// Where the two are.
+#[derive(Clone, Copy, PartialEq)]
+enum Where {
+    /// In two graphs.
+    Apart,
+    /// In one, each pair in a worker: the gateway of the examples.
+    Together,
+}
+
+/// client c0 ── m0 firewall f0 ── n0 translator m1 ── s0 server, or c0 ── m0 both m1 ── s0
 struct Site {
     net: Network,
     translator: Namespace,
+    place: Where,
 }
 
 impl Site {
-    fn new() -> Self {
-        let site = Site { net: Network::new(), translator: Namespace::new("n") };
+    fn new(place: Where) -> Self {
+        let site = Site { net: Network::new(), translator: Namespace::new("n"), place };
         let (net, translator) = (&site.net, &site.translator);
         let (m, n) = (net.weir.name(), translator.name());
-        net.weir.ip(&format!("link set m1 netns {n}"));
-        translator.ip("link set m1 up");
-        must("ip", &format!("link add f0 netns {m} type veth peer name n0 netns {n}"));
-        net.weir.ip("link set f0 up");
-        translator.ip("link set n0 up");
+        if place == Where::Apart {
+            net.weir.ip(&format!("link set m1 netns {n}"));
+            translator.ip("link set m1 up");
+            must("ip", &format!("link add f0 netns {m} type veth peer name n0 netns {n}"));
+            net.weir.ip("link set f0 up");
+            translator.ip("link set n0 up");
+        }
         // Both sides know each other's hardware addresses: nobody answers for the outer address.
         let mac = |ns: &Namespace, interface: &str| {
             let output = ns.exec("cat", &[&format!("/sys/class/net/{interface}/address")]);
@@ -125,45 +141,81 @@ impl Site {
     }
 }
 
-/// The firewall and the translator, running.
-struct Chain {
-    fw: (Run, PathBuf),
-    nat: (Run, PathBuf),
+/// A graph that runs: the NFs whose flows move in it, joined by `+`.
+struct Running {
+    nfs: &'static str,
+    run: Run,
+    socket: PathBuf,
 }
 
+/// The firewall and the translator, running, in the order in which packets that go out meet them.
+struct Chain(Vec<Running>);
+
 impl Chain {
+    /// `NF` in `args` is the NFs of each graph, as its flows are replicated.
     fn start(site: &Site, scratch: &Scratch, args: &[&str]) -> Self {
-        let start = |space: &Namespace, nf: &str, policy: &str, devices: [&str; 2]| {
-            let (file, socket) = (scratch.file(&format!("{nf}.weir")), scratch.file(nf));
+        let start = |space: &Namespace, nfs: &'static str, policy: &str, devices: [&str; 2]| {
+            let (file, socket) = (scratch.file(&format!("{nfs}.weir")), scratch.file(nfs));
             std::fs::write(&file, policy).unwrap();
             let [lan, wan] = [0, 1].map(|i| format!("{i}=afp:{}", devices[i]));
-            let (instances, path) = (format!("{nf}=2"), socket.display().to_string());
+            let (instances, path) = (format!("{nfs}=2"), socket.display().to_string());
             let own = ["--bind", &lan, "--bind", &wan, "--isolate", "each"];
             let more = ["--instances", &instances, "--control", &path, "--restart-delay", "0"];
-            let own_args = args.iter().map(|arg| arg.replace("NF", nf)).collect::<Vec<_>>();
+            let mut own_args = Vec::new();
+            for pair in args.chunks(2) {
+                let all: Vec<&str> = match pair[1].contains("NF") {
+                    true => nfs.split('+').collect(),
+                    false => vec![nfs],
+                };
+                let of = |nf| [pair[0].to_owned(), pair[1].replace("NF", nf)];
+                own_args.extend(all.into_iter().flat_map(of));
+            }
             let own_args: Vec<&str> = own_args.iter().map(String::as_str).collect();
             let weir = space.command(env!("CARGO_BIN_EXE_weir"));
-            (Run::start_by(weir, &file, &[&own[..], &more, &own_args].concat()), socket)
+            let run = Run::start_by(weir, &file, &[&own[..], &more, &own_args].concat());
+            Running { nfs, run, socket }
         };
-        let fw = start(&site.net.weir, "fw", FIREWALL, ["m0", "f0"]);
-        let nat = start(&site.translator, "nat", TRANSLATOR, ["n0", "m1"]);
+        let graphs = match site.place {
+            Where::Apart => vec![
+                start(&site.net.weir, "fw", FIREWALL, ["m0", "f0"]),
+                start(&site.translator, "nat", TRANSLATOR, ["n0", "m1"]),
+            ],
+            Where::Together => vec![start(&site.net.weir, "fw+nat", GATEWAY, ["m0", "m1"])],
+        };
         site.net.wait_for_ping();
-        Chain { fw, nat }
+        Chain(graphs)
     }
 
-    /// Ends both; their reports, of runs in which everything is accounted for.
-    fn finish(self) -> [Value; 2] {
-        [("fw", self.fw.0), ("nat", self.nat.0)].map(|(name, run)| {
-            run.signal(Signal::INT);
-            let finished = run.finish();
-            finished.assert_sound(name);
-            finished.report
-        })
+    /// The workers that have an instance, each with the place of its graph.
+    fn replicas(&self) -> Vec<(usize, String)> {
+        let of = |graph: &Running, n: usize| {
+            let nfs = graph.nfs.split('+').map(|nf| format!("{nf}#{n}"));
+            nfs.collect::<Vec<_>>().join("+")
+        };
+        let all = |n| self.0.iter().enumerate().map(move |(at, graph)| (at, of(graph, n)));
+        [1, 2].into_iter().flat_map(all).collect()
     }
+
+    /// Ends all; their reports, of runs in which everything is accounted for.
+    fn finish(self) -> Vec<Value> {
+        let finish = |graph: Running| {
+            graph.run.signal(Signal::INT);
+            let finished = graph.run.finish();
+            finished.assert_sound(graph.nfs);
+            finished.report
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+/// What an NF reports, in whichever graph it is.
+fn node<'r>(reports: &'r [Value], name: &str) -> &'r Value {
+    let mut nodes = reports.iter().flat_map(|report| report["nodes"].as_array().unwrap());
+    nodes.find(|node| node["name"] == name).unwrap()
 }
 
 /// What was dropped, and what the NFs say.
-fn told(reports: &[Value; 2]) -> String {
+fn told(reports: &[Value]) -> String {
     let nfs = |report: &Value| report["nodes"].as_array().unwrap().clone();
     let told = reports.iter().flat_map(nfs).map(|node| {
         let instances: Vec<Value> =
@@ -197,20 +249,32 @@ fn a_thousand_downloads_survive_the_death_of_every_replica_of_firewall_and_trans
     if skipped("a_thousand_downloads_survive_the_death_of_every_replica") {
         return;
     }
+    every_replica_dies(Where::Apart);
+}
+
+#[test]
+fn a_thousand_downloads_survive_the_death_of_every_replica_of_both_together() {
+    if skipped("a_thousand_downloads_survive_the_death_of_every_replica_of_both") {
+        return;
+    }
+    every_replica_dies(Where::Together);
+}
+
+fn every_replica_dies(place: Where) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (scratch, site) = (Scratch::new("nat-replicas"), Site::new());
+    let (scratch, site) = (Scratch::new("nat-replicas"), Site::new(place));
     let (_nginx, page) = page(&site, &scratch);
     let mut chain = Chain::start(&site, &scratch, &["--replicate", "NF=batch"]);
     let mut curls = site.download(&scratch);
     wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
     let mut kills = 0;
     for round in 0..3 {
-        for name in ["fw#1", "nat#1", "fw#2", "nat#2"] {
-            let run = if name.starts_with("fw") { &mut chain.fw.0 } else { &mut chain.nat.0 };
+        for (graph, name) in chain.replicas() {
+            let run = &mut chain.0[graph].run;
             // The first round is part of the test; others as long as there is something to disturb.
             if round == 0 || is_under_way(&mut curls) {
                 assert!(is_under_way(&mut curls), "all are over before {name} dies");
-                kill_process(run.workers()[name], Signal::KILL).unwrap();
+                kill_process(run.workers()[&name], Signal::KILL).unwrap();
                 let again = format!("worker {name} runs again after ");
                 run.wait_for_line("the successor", |line| line.contains(&again));
                 kills += 1;
@@ -224,9 +288,9 @@ fn a_thousand_downloads_survive_the_death_of_every_replica_of_firewall_and_trans
         let workers = report["workers"].as_array().unwrap().iter();
         workers.filter_map(|worker| worker["recovered"]["flows"].as_u64()).sum()
     };
-    let [fw, nat] = reports.each_ref().map(recovered);
-    println!("{kills} kills, flows recovered: {fw} of the firewall, {nat} of the translator");
-    assert!(fw > 0 && nat > 0, "{reports:#?}");
+    let recovered: Vec<u64> = reports.iter().map(recovered).collect();
+    println!("{kills} kills, flows recovered by graph: {recovered:?}");
+    assert!(recovered.iter().all(|flows| *flows > 0), "{reports:#?}");
 }
 
 #[test]
@@ -234,39 +298,50 @@ fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_firewall_and_t
     if skipped("a_thousand_downloads_survive_twenty_migrations_of_all_flows") {
         return;
     }
+    all_flows_move(Where::Apart);
+}
+
+#[test]
+fn a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_both_together() {
+    if skipped("a_thousand_downloads_survive_twenty_migrations_of_all_flows_of_both") {
+        return;
+    }
+    all_flows_move(Where::Together);
+}
+
+fn all_flows_move(place: Where) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (scratch, site) = (Scratch::new("nat-moves"), Site::new());
+    let (scratch, site) = (Scratch::new("nat-moves"), Site::new(place));
     let (_nginx, page) = page(&site, &scratch);
     // On a busy machine a worker may be without a sign of life for long: its flows would be gone with it.
     let chain = Chain::start(&site, &scratch, &["--patience", "20"]);
-    let (mut moved, mut migrations, mut faults) = ([0, 0], 0, Vec::new());
+    let (mut moved, mut migrations, mut faults) = (vec![0; chain.0.len()], 0, Vec::new());
     // Again, where the machine is so slow that downloads are over before that.
     while migrations < 20 && faults.is_empty() {
         let mut curls = site.download(&scratch);
         wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
         while migrations < 20 && is_under_way(&mut curls) {
             let to = migrations % 2 + 1;
-            let flows = [
-                move_flows(&chain.fw.1, "fw", &["--all"], to),
-                move_flows(&chain.nat.1, "nat", &["--all"], to),
-            ];
-            (0..2).for_each(|nf| moved[nf] += flows[nf]);
+            for (moved, graph) in moved.iter_mut().zip(&chain.0) {
+                *moved += move_flows(&graph.socket, graph.nfs, &["--all"], to);
+            }
             migrations += u32::from(is_under_way(&mut curls));
         }
         faults = site.faults(&scratch, curls, &page);
     }
     let reports = chain.finish();
-    println!("{moved:?} flows of firewall and translator moved, {migrations} times");
+    println!("{moved:?} flows moved, by graph, {migrations} times");
     assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
     assert!(moved.iter().all(|flows| *flows >= 10 * DOWNLOADS as u64), "{moved:?}");
     // Connections would survive some losses: there are none.
-    for (report, name) in reports.iter().zip(["fw", "nat"]) {
-        assert_eq!(report["balance"]["lost"], 0, "{name}: {}", told(&reports));
-        let node = report["nodes"].as_array().unwrap().iter().find(|n| n["name"] == name).unwrap();
-        assert_eq!(node["drops"], serde_json::json!({}), "{name}: {}", told(&reports));
+    for report in &reports {
+        assert_eq!(report["balance"]["lost"], 0, "{}", told(&reports));
     }
-    let [_, nat] = reports;
-    let nat = nat["nodes"].as_array().unwrap().iter().find(|n| n["name"] == "nat").unwrap();
+    for name in ["fw", "nat"] {
+        let drops = &node(&reports, name)["drops"];
+        assert_eq!(*drops, serde_json::json!({}), "{name}: {}", told(&reports));
+    }
+    let nat = node(&reports, "nat");
     let lost =
         ["no_port", "no_mapping", "fragments"].map(|what| nat["report"][what].as_u64().unwrap());
     assert_eq!(lost, [0, 0, 0], "{nat:#}");
@@ -277,28 +352,40 @@ fn a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_firewall_a
     if skipped("a_thousand_downloads_survive_deaths_in_the_middle_of_migrations") {
         return;
     }
+    some_die_as_flows_move(Where::Apart);
+}
+
+#[test]
+fn a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_both_together() {
+    if skipped("a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_both") {
+        return;
+    }
+    some_die_as_flows_move(Where::Together);
+}
+
+fn some_die_as_flows_move(place: Where) {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (scratch, site) = (Scratch::new("nat-moves-deaths"), Site::new());
+    let (scratch, site) = (Scratch::new("nat-moves-deaths"), Site::new(place));
     let (_nginx, page) = page(&site, &scratch);
     let args = ["--replicate", "NF=batch", "--patience", "20"];
     let mut chain = Chain::start(&site, &scratch, &args);
-    let (mut deaths, mut faults, mut both) = (0, Vec::new(), [0, 0]);
+    let (mut deaths, mut faults, mut moved) = (0, Vec::new(), vec![0; chain.0.len()]);
     // Who dies: who gives flows away, who gets them, and who divides packets.
     while deaths < 12 && faults.is_empty() {
         let mut curls = site.download(&scratch);
         wait_until("downloads", PATIENCE, || downloaded(&scratch) > 1 << 20);
         while deaths < 12 && is_under_way(&mut curls) {
-            let (nf, (run, socket)) = match deaths % 2 {
-                0 => ("fw", &mut chain.fw),
-                _ => ("nat", &mut chain.nat),
-            };
-            let to = deaths / 6 % 2 + 1;
+            let graphs = chain.0.len();
+            let (at, to) = (deaths as usize % graphs, deaths / 6 % 2 + 1);
+            let replicas = chain.replicas();
+            let replica = |n: u32| replicas[(n as usize - 1) * graphs + at].1.clone();
             let who = match deaths / 2 % 3 {
-                0 => format!("{nf}#{}", 3 - to),
-                1 => format!("{nf}#{to}"),
+                0 => replica(3 - to),
+                1 => replica(to),
                 _ => "rx:lan".to_owned(),
             };
-            let mut order = order_move(socket, nf, &["--all"], to);
+            let Running { nfs, run, socket } = &mut chain.0[at];
+            let mut order = order_move(socket, nfs, &["--all"], to);
             let order = order.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             // Some are asked sooner, some later.
             std::thread::sleep(Duration::from_millis(u64::from(deaths) * 3));
@@ -308,13 +395,13 @@ fn a_thousand_downloads_survive_deaths_in_the_middle_of_migrations_of_firewall_a
             // Whether or not all have gone: it may say that somebody died meanwhile.
             let said: Value =
                 serde_json::from_slice(&order.wait_with_output().unwrap().stdout).unwrap();
-            both[usize::from(nf == "nat")] += said["moved"]["flows"].as_u64().unwrap_or(0);
+            moved[at] += said["moved"]["flows"].as_u64().unwrap_or(0);
             deaths += u32::from(is_under_way(&mut curls));
         }
         faults = site.faults(&scratch, curls, &page);
     }
     let reports = chain.finish();
-    println!("{deaths} deaths, {both:?} flows of firewall and translator moved beside them");
+    println!("{deaths} deaths, {moved:?} flows moved beside them, by graph");
     assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
-    assert!(both.iter().all(|flows| *flows > 0), "{both:?}");
+    assert!(moved.iter().all(|flows| *flows > 0), "{moved:?}");
 }

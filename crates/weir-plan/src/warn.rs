@@ -9,6 +9,7 @@ use crate::edges::Link;
 use crate::error::{MAX_WARNINGS, PolicyWarning};
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::merge::resolve;
+use crate::reach::Reach;
 use crate::said;
 use crate::span::Span;
 use crate::tee::Tees;
@@ -110,6 +111,7 @@ fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
     if !graph.has_cycles() {
         return;
     }
+    let reach = Reach::new(graph);
     for mut cycle in topo::cycles(&graph.among_nfs()) {
         // Shown from where packets come in: behind the edge that closes it.
         let closes = |i: &usize| graph.edges().get(*i).is_some_and(|edge| edge.closes);
@@ -118,6 +120,7 @@ fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
             cycle.rotate_left(mid);
         }
         let along = cycle.iter().filter_map(|i| graph.edges().get(*i));
+        let nodes: HashSet<NodeId> = along.clone().map(|edge| edge.from).collect();
         let names = along.filter_map(|edge| graph.node(edge.from)).map(|node| node.name.as_str());
         let mut names: Vec<&str> = names.collect();
         let first = names.first().copied();
@@ -127,7 +130,17 @@ fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
         }
         names.extend(first);
         if let Some(link) = cycle.last().and_then(|i| links.get(*i)) {
-            let why = Warning::Cycle { path: names.join(" -> ") };
+            let on: Vec<NodeId> =
+                graph.order().iter().filter(|id| nodes.contains(id)).copied().collect();
+            let path = names.join(" -> ");
+            let why = match reach.again(&on) {
+                Some(_) => {
+                    let name = |id: &NodeId| graph.node(*id).map(|node| node.name.as_str());
+                    let together = on.iter().filter_map(name).collect::<Vec<_>>().join("+");
+                    Warning::NoRound { path, together }
+                }
+                None => Warning::Cycle { path },
+            };
             list.push(PolicyWarning { span: link.span, why });
         }
     }

@@ -51,6 +51,16 @@ pub enum Warning {
         /// The NFs along it, the first one last again.
         path: String,
     },
+    /// The same, and by which port packets came in keeps each of them from going round.
+    #[error(
+        "{path} is a circle, though no packet goes round: in workers of their own, what finds the way back full is dropped"
+    )]
+    NoRound {
+        /// The NFs along it, the first one last again.
+        path: String,
+        /// The NFs joined by `+`.
+        together: String,
+    },
     /// An edge that was restricted, so that packets have one way.
     #[error(
         "added `{class}` to this edge: the traffic of its pipelet. Else it and the edge in line {line} took the same packets"
@@ -161,6 +171,9 @@ impl Warning {
                 "declare a second instance for the way back, if nothing may be dropped there"
                     .to_owned()
             }
+            Warning::NoRound { together, .. } => format!(
+                "have them share a worker, if nothing may be dropped there: `--isolate none`, or `--instances {together}=N`"
+            ),
             Warning::ClassAdded { class, .. } => {
                 format!(
                     "write `{class}` into its filter yourself if it is right, else correct the filters"

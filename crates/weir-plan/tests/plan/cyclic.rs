@@ -4,11 +4,33 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use crate::common::good;
+use crate::common::Types;
 use proptest::prelude::*;
-use weir_plan::{Graph, Isolate, Lane, NodeKind, Options, Plan};
+use serde_json::Value;
+use weir_plan::{
+    Catalog, ConfigProblem, Edge, EdgeId, EdgeKind, Graph, Isolate, Lane, NfInfo, NodeId, NodeKind,
+    Options, Plan, SegmentKind, Work, check,
+};
 
 const NFS: usize = 6;
+
+/// The types of the other tests, of NFs that only judge what they are given.
+struct Judges;
+
+impl Catalog for Judges {
+    fn nf(&self, type_name: &str) -> Option<NfInfo> {
+        let info = Types.nf(type_name)?;
+        Some(NfInfo { work: Work { timers: false, ..info.work }, ..info })
+    }
+
+    fn types(&self) -> Vec<String> {
+        Types.types()
+    }
+
+    fn check_config(&self, kind: &str, config: &Value) -> Result<(), ConfigProblem> {
+        Types.check_config(kind, config)
+    }
+}
 
 /// A policy of two ports, one of them an array, and NFs with any edges among them.
 fn policy(kinds: &[usize], edges: &[(usize, usize, usize)]) -> String {
@@ -20,16 +42,44 @@ fn policy(kinds: &[usize], edges: &[(usize, usize, usize)]) -> String {
     text += "pipelet { a -> n0; b -> n1;\n";
     let mut seen = BTreeSet::new();
     for (from, to, filter) in edges.iter().filter(|edge| seen.insert(**edge)) {
-        let filter = ["", "[tcp]", "[udp]"][*filter];
+        let filter = ["", "[tcp]", "[udp]", "[ingress == 0]", "[ingress == 1-2]"][*filter];
         let to = if *to < NFS { format!("n{to}") } else { ["a", "b"][*to - NFS].to_owned() };
         writeln!(text, "  n{from} {filter} -> {to};").unwrap();
     }
     text + "}"
 }
 
+/// Whether a packet that came in by this port may take an edge, as the filters of its node's branches say; where NFs make packets,
+/// or nothing goes round, each may.
+fn takes(graph: &Graph, edge: (EdgeId, &Edge), port: u16) -> bool {
+    let makes = |node: &weir_plan::Node| matches!(&node.kind, NodeKind::Nf { info, .. } if info.creates > 0);
+    if graph.nodes().iter().any(makes) || !graph.has_cycles() {
+        return !edge.1.outputs.is_empty();
+    }
+    let at = |filter: &Option<weir_filter::Expr>| filter.as_ref().map(|f| f.resolve_ingress(port));
+    graph.outputs(edge.1.from).iter().any(|output| {
+        let before = output.branches.iter().take_while(|branch| branch.edge != edge.0);
+        let own = output.branches.iter().find(|branch| branch.edge == edge.0);
+        let all =
+            |filter: &Option<_>| filter.as_ref().is_none_or(|f| *f == weir_filter::Expr::True);
+        let is_left = before.map(|branch| at(&branch.filter)).all(|filter| !all(&filter));
+        is_left && own.is_some_and(|own| at(&own.filter) != Some(weir_filter::Expr::False))
+    })
+}
+
+fn port_of(plan: &Plan, source: &weir_plan::Source) -> u16 {
+    match plan.segment(source.segment).unwrap().kind {
+        SegmentKind::Rx { port, .. } => port,
+        _ => panic!("{} is no Rx service", source.name),
+    }
+}
+
 /// For each edge: the sources whose packets may come along, found by going round until nothing changes.
 fn carried(plan: &Plan) -> Vec<BTreeSet<u32>> {
     let graph = &plan.graph;
+    let may = |edge: (EdgeId, &Edge), source: u32| {
+        takes(graph, edge, port_of(plan, &plan.sources[source as usize]))
+    };
     let mut at: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); graph.nodes().len()];
     for (source, id) in plan.sources.iter().zip(0..) {
         let port = plan.segment(source.segment).unwrap().nodes[0];
@@ -37,9 +87,10 @@ fn carried(plan: &Plan) -> Vec<BTreeSet<u32>> {
     }
     loop {
         let before = at.clone();
-        for edge in graph.edges().iter().filter(|edge| !edge.outputs.is_empty()) {
+        for (id, edge) in graph.edge_ids() {
             if graph.node(edge.to).unwrap().is_nf() {
                 let more = at[edge.from.index()].clone();
+                let more = more.into_iter().filter(|source| may((id, edge), *source));
                 at[edge.to.index()].extend(more);
             }
         }
@@ -47,21 +98,25 @@ fn carried(plan: &Plan) -> Vec<BTreeSet<u32>> {
             break;
         }
     }
-    let of = |edge: &weir_plan::Edge| match edge.outputs.is_empty() {
-        true => BTreeSet::new(),
-        false => at[edge.from.index()].clone(),
+    let of = |(id, edge): (EdgeId, &Edge)| {
+        let all = at[edge.from.index()].iter();
+        all.filter(|source| may((id, edge), **source)).copied().collect()
     };
-    graph.edges().iter().map(of).collect()
+    graph.edge_ids().map(of).collect()
 }
 
-/// Whether packets of the lane's source come to where it begins without going along an edge that closes a cycle.
+/// Whether packets of the lane's source come to where it begins without going back along a ring that closes a cycle.
 fn fresh(plan: &Plan, lane: &Lane) -> bool {
     let graph = &plan.graph;
     let source = &plan.sources[usize::try_from(lane.source.0).unwrap()];
     let mut at = BTreeSet::from([plan.segment(source.segment).unwrap().nodes[0]]);
     loop {
         let before = at.len();
-        for edge in graph.edges().iter().filter(|e| !e.closes && !e.outputs.is_empty()) {
+        let goes_on = |(id, edge): &(EdgeId, &Edge)| {
+            let is_ring = plan.edges[id.index()].kind == EdgeKind::Ring;
+            !(edge.closes && is_ring) && takes(graph, (*id, edge), port_of(plan, source))
+        };
+        for (_, edge) in graph.edge_ids().filter(goes_on) {
             if at.contains(&edge.from) && graph.node(edge.to).unwrap().is_nf() {
                 at.insert(edge.to);
             }
@@ -97,6 +152,37 @@ fn ordered(plan: &Plan) -> Vec<bool> {
     }
 }
 
+/// Where packets meet NFs again each is met as often as some way goes there, and no way is longer: found by going every way there is.
+fn again_is_right(plan: &Plan) {
+    for segment in plan.segments.iter().filter(|segment| !segment.again.is_empty()) {
+        let graph = &plan.graph;
+        let mut met: BTreeSet<(NodeId, u32)> = BTreeSet::new();
+        for (source, id) in plan.sources.iter().zip(0..) {
+            let port = port_of(plan, source);
+            let carried = carried(plan);
+            let enters = |(edge_id, edge): &(EdgeId, &Edge)| {
+                carried[edge_id.index()].contains(&id)
+                    && segment.nodes.contains(&edge.to)
+                    && !segment.nodes.contains(&edge.from)
+            };
+            let mut ways: Vec<(NodeId, u32, usize)> =
+                graph.edge_ids().filter(enters).map(|(_, edge)| (edge.to, 0, 0)).collect();
+            while let Some((at, rounds, steps)) = ways.pop() {
+                // Longer than all NFs as often as they may be met: a way without an end.
+                assert!(steps <= 4 * NFS, "{}", plan.to_text());
+                met.extend((rounds > 0).then_some((at, rounds)));
+                let on = graph.edge_ids().filter(|(id, edge)| {
+                    edge.from == at
+                        && segment.nodes.contains(&edge.to)
+                        && takes(graph, (*id, edge), port)
+                });
+                ways.extend(on.map(|(_, e)| (e.to, rounds + u32::from(e.closes), steps + 1)));
+            }
+        }
+        assert_eq!(met, segment.again.iter().copied().collect(), "{}", plan.to_text());
+    }
+}
+
 /// The NFs are in an order that exactly the closing edges go against.
 fn closing_edges_are_right(graph: &Graph) {
     let place = |id| graph.order().iter().position(|other| *other == id);
@@ -116,12 +202,13 @@ proptest! {
 
     #[test]
     fn any_graph_is_ordered_planned_and_consolidated(
-        kinds in prop::collection::vec(0_usize..3, NFS),
-        edges in prop::collection::vec((0..NFS, 0..NFS + 2, 0_usize..3), 0..14),
+        // With Tees, of which the packets may leave by any way, and without.
+        kinds in (2_usize..4).prop_flat_map(|kinds| prop::collection::vec(0..kinds, NFS)),
+        edges in prop::collection::vec((0..NFS, 0..NFS + 2, 0_usize..5), 0..14),
         fused in any::<bool>(),
     ) {
         let text = policy(&kinds, &edges);
-        let checked = good(&text);
+        let checked = check(&text, &Judges).unwrap();
         let graph = &checked.graph;
         closing_edges_are_right(graph);
         let isolate = if fused { Isolate::None } else { Isolate::Each };
@@ -149,6 +236,7 @@ proptest! {
             let fresh = fresh(&plan, lane);
             prop_assert_eq!(lane.back, closes || !fresh, "{}", text);
         }
+        again_is_right(&plan);
         let marked: Vec<bool> = plan.lanes.iter().map(|lane| lane.ordered).collect();
         prop_assert_eq!(marked, ordered(&plan), "{}", text);
         let consolidated = Plan::consolidated(graph, &options).unwrap();

@@ -19,6 +19,8 @@ impl Catalog for Kinds {
             "BySource" => Affinity::Source,
             "ByFlow" => Affinity::Flow,
             "Free" | "Single" => Affinity::None,
+            "Nat" => Affinity::Ends,
+            "Balancer" => Affinity::Client,
             _ => return None,
         };
         let work = Work {
@@ -27,13 +29,20 @@ impl Catalog for Kinds {
             cost_cycles: 940,
             effect: Effect::Stateful,
             scales: type_name != "Single",
+            timers: false,
             ..Work::default()
         };
-        Some(NfInfo { name: type_name.to_owned(), work, ..Types.nf("MacSwap")? })
+        let info = NfInfo { name: type_name.to_owned(), work, ..Types.nf("MacSwap")? };
+        let sides = || ["inside", "outside"].map(str::to_owned).to_vec();
+        Some(match type_name {
+            "Nat" | "Balancer" => NfInfo { inputs: sides(), outputs: sides(), ..info },
+            _ => info,
+        })
     }
 
     fn types(&self) -> Vec<String> {
-        ["BySource", "ByFlow", "Free", "Single"].map(str::to_owned).to_vec()
+        let all = ["BySource", "ByFlow", "Free", "Single", "Nat", "Balancer"];
+        all.map(str::to_owned).to_vec()
     }
 
     fn check_config(&self, _: &str, _: &Value) -> Result<(), ConfigProblem> {
@@ -252,6 +261,59 @@ fn a_segments_replicas_are_a_worker_each_and_packets_are_divided_over_them_once(
     }
 }
 
+/// The gateway of the examples, as far as a plan goes.
+const GATEWAY: &str = "ByFlow fw; Nat nat; default drop; pipelet { lan -> fw; fw [ingress == 0] -> [inside] nat;
+    nat [nat.outside] -> wan; wan -> [outside] nat; nat [nat.inside && ingress == 1] -> fw; fw [ingress == 1] -> lan; }";
+
+#[test]
+fn who_stands_beside_a_translator_is_divided_as_it_and_packets_that_come_back_meet_it_again_in_the_same_worker()
+ {
+    for nat in ["Nat", "Balancer"] {
+        let text = GATEWAY.replace("Nat nat", &format!("{nat} nat"));
+        let asked = replicas("fw+nat", Asked::equal(2));
+        let (plan, _) = planned_as(&text, Isolate::Each, &CORES, &asked).unwrap();
+        for k in [1, 2] {
+            let [fw, nat] = ["fw", "nat"].map(|nf| plan.graph.find(&format!("{nf}#{k}")).unwrap());
+            let own = plan.segments.iter().find(|segment| segment.nodes == [fw, nat]).unwrap();
+            assert_eq!(own.again, [(fw, 1)], "{}", plan.to_text());
+        }
+        let key = if nat == "Nat" { Key::Ends } else { Key::Client };
+        assert!(plan.groups.iter().all(|group| group.spread == Spread::By(key)));
+        let sides = |from: &str| -> Vec<usize> {
+            let edges = plan.graph.edges().iter();
+            let from = edges.filter(|edge| edge.name.starts_with(&format!("{from} -> ")));
+            from.filter_map(|edge| edge.share).map(|share| share.side).collect()
+        };
+        assert_eq!((sides("lan"), sides("wan")), (vec![0, 0], vec![1, 1]), "{}", plan.to_text());
+        assert!(plan.lanes.iter().all(|lane| !lane.back && !lane.closes), "{}", plan.to_text());
+    }
+}
+
+#[test]
+fn who_stands_beside_a_translator_and_has_packets_that_it_has_not_is_refused_with_the_cure() {
+    for (text, nf, why) in [
+        (
+            // What the firewall lets through to a third network, as from there nobody translates.
+            "ByFlow fw; Nat nat; Port<7> dmz; default drop; pipelet { lan -> fw; fw [ingress == 0 && dst net 10.0.0.0/8] -> dmz;
+             fw [ingress == 0 && !(dst net 10.0.0.0/8)] -> [inside] nat; nat [nat.outside] -> wan; wan -> [outside] nat;
+             nat [nat.inside && ingress == 1] -> fw; fw [ingress == 1] -> lan; }",
+            "fw",
+            "packets may leave fw without having been at the NF among them",
+        ),
+        (
+            "ByFlow fw; Nat nat; default drop; first match; pipelet { lan -> fw; fw [src net 10.0.0.0/8] -> [inside] nat;
+             fw -> [outside] nat; nat [nat.outside] -> wan; nat [nat.inside] -> wan; }",
+            "nat",
+            "packets of one port come to both sides of nat",
+        ),
+    ] {
+        let asked = replicas("fw+nat", Asked::equal(2));
+        let said = planned_as(text, Isolate::Each, &CORES, &asked).unwrap_err().to_string();
+        let cure = format!("--instances {nf}=N");
+        assert!(said.contains(why) && said.contains(&cure), "{text}: {said}");
+    }
+}
+
 #[test]
 fn who_cannot_be_a_replica_with_others_is_refused_with_why() {
     for (text, names, why) in [
@@ -269,6 +331,11 @@ fn who_cannot_be_a_replica_with_others_is_refused_with_why() {
             "ByFlow a; ByFlow x; ByFlow b; pipelet { lan -> a; a [tcp] -> b; a [!tcp] -> x; x -> b; b -> wan; }",
             "a+b",
             "x stands between these",
+        ),
+        (
+            "Nat a; Balancer b; pipelet { lan -> [inside] a; a [a.outside] -> [inside] b; a [a.inside] -> Drop; b -> wan; }",
+            "a+b",
+            "do not go on to b as they were divided",
         ),
         ("ByFlow a; ByFlow b; pipelet { lan -> a -> b -> wan; }", "a+nobody", "has no NF nobody"),
     ] {

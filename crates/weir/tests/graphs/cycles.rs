@@ -309,7 +309,7 @@ pipelet { a -> x; x -> y; y -> z; z [ingress == 0] -> x; z -> b; }";
 
 /// NFs with any edges among them.
 fn random_policy(choices: &mut Choices) -> String {
-    const FILTERS: [&str; 8] = [
+    const FILTERS: [&str; 10] = [
         "tcp",
         "!tcp",
         "src port 80",
@@ -317,6 +317,8 @@ fn random_policy(choices: &mut Choices) -> String {
         "ip[8] > 60",
         "ip[8] <= 60",
         "ingress == 0",
+        "ingress == 1",
+        "ingress == 0 && tcp",
         "ip",
     ];
     const TYPES: [&str; 4] = ["MacSwap", "TtlDecrement", "CheckIpHeader", "Busy"];

@@ -101,7 +101,10 @@ impl Moving {
         let scratch = Scratch::new(&format!("moves-{name}"));
         let rx = format!("0=pcap:rx={}", input.display());
         let tx = format!("1=pcap:tx={}", scratch.file("out.pcap").display());
+        // Every migration waits for a ring full of packets, and each takes its time here.
+        let ring: &[&str] = if args.contains(&"--ring") { &[] } else { &["--ring", "128"] };
         let own = ["--bind", &rx, "--bind", &tx, "--instances", kind.instances];
+        let own = [&own[..], ring].concat();
         let moving = Self::start_in(scratch, kind.policy, &[&own, args].concat());
         wait_until("the socket", PATIENCE, || moving.socket.exists());
         Moving { nfs: kind.nfs, ..moving }

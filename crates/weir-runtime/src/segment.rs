@@ -123,6 +123,9 @@ pub(crate) struct Node {
     pub(crate) joins: usize,
     /// Whether what its µNF remembers is replicated.
     pub(crate) replicate: Option<ReplicateSpec>,
+    /// It is a segment's replica with an NF that has sides and by which packets are divided, and has none itself: it has to be told which they
+    /// come from. (Packets of one source come to that NF from either.)
+    pub(crate) beside: bool,
     /// Of an instance whose packets divide by leases of ports: which are its own.
     pub(crate) leased: Option<Leased>,
 }
@@ -170,7 +173,7 @@ pub struct Segment {
     batches: u32,
     /// Of a branch of a parallel stage: what it says of the packets it was given.
     pub(crate) branch: Option<crate::stage::Said>,
-    /// Bit i: packets of source i come from outside, of an address translator or the servers of a load balancer in it.
+    /// Bit i: packets of source i come from outside, for nodes that are [`Node::beside`] one with sides.
     outside: u64,
     /// Of such a branch: fields that other branches write meanwhile ([`crate::field`]).
     pub(crate) beside: u32,
@@ -323,7 +326,7 @@ impl Segment {
                 }
             }
             let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
-            if self.outside != 0 {
+            if node.beside {
                 nf.comes_from(self.outside >> (way.source % 64) & 1 == 1);
             }
             way.arena.witness().runs(Some(i));

@@ -405,3 +405,46 @@ fn some_die_as_flows_move(place: Where) {
     assert!(faults.is_empty(), "{faults:#?}\n{}", told(&reports));
     assert!(moved.iter().all(|flows| *flows > 0), "{moved:?}");
 }
+
+#[test]
+fn streams_of_iperf3_both_ways_go_on_while_all_flows_of_both_move_to_and_fro() {
+    if skipped("streams_of_iperf3_both_ways_go_on_while_all_flows_of_both_move") {
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (scratch, site) = (Scratch::new("nat-iperf"), Site::new(Where::Together));
+    let chain = Chain::start(&site, &scratch, &["--patience", "20"]);
+    let Running { nfs, socket, .. } = &chain.0[0];
+    let _server = site.net.server.spawn("iperf3", &["-s", "-4"]);
+    let client = |seconds: &str| {
+        let mut command = site.net.client.command("iperf3");
+        command.args(["-c", SERVER, "-4", "--bidir", "-P", "4", "-t", seconds, "-J"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        command.spawn().unwrap().wait_with_output()
+    };
+    let both = |output: &std::process::Output| -> Option<[f64; 2]> {
+        let report: Value = serde_json::from_slice(&output.stdout).ok()?;
+        let bytes = |way: &str| report.pointer(&format!("/end/{way}/bytes"))?.as_f64();
+        Some([bytes("sum_received")?, bytes("sum_received_bidir_reverse")?])
+    };
+    // The server may not listen yet.
+    wait_until("iperf3", PATIENCE, || client("1").is_ok_and(|output| both(&output).is_some()));
+    let (mut moved, mut migrations) = (0, 0);
+    let streams = std::thread::scope(|scope| {
+        let streams = scope.spawn(|| client("4").unwrap());
+        while !streams.is_finished() {
+            moved += move_flows(socket, nfs, &["--all"], migrations % 2 + 1);
+            migrations += 1;
+        }
+        streams.join().unwrap()
+    });
+    let said = String::from_utf8_lossy(&streams.stdout).into_owned();
+    let reports = chain.finish();
+    let bytes = both(&streams).unwrap_or_else(|| panic!("{said}\n{}", told(&reports)));
+    println!("{migrations} migrations, {moved} flows moved, {bytes:?} bytes out and in");
+    assert!(streams.status.success(), "{said}\n{}", told(&reports));
+    // Each way as long as it lasted, and what is on its way is not lost when its flow goes.
+    assert!(bytes.iter().all(|bytes| *bytes > 1e6), "{said}");
+    assert!(migrations >= 4 && moved >= 20, "{migrations} migrations, {moved} flows");
+    assert_eq!(reports[0]["balance"]["lost"], 0, "{}", told(&reports));
+}

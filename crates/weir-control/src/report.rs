@@ -364,6 +364,9 @@ impl Report {
             if node.again {
                 let of = |row: &&mut NodeReport| row.name == name && row.worker == worker.name;
                 if let Some(row) = self.nodes.iter_mut().find(of) {
+                    let own = (timed > 0).then(|| counts.timed_ns as f64 / timed as f64);
+                    let all = [(row.ns_per_packet, row.packets), (own, counts.packets)];
+                    row.ns_per_packet = mean(all);
                     row.packets = row.packets.wrapping_add(counts.packets);
                     row.bytes = row.bytes.wrapping_add(counts.bytes);
                     for (reason, n) in drops {
@@ -551,4 +554,10 @@ fn render<const N: usize>(
     for row in &rows {
         line(std::array::from_fn(|i| row[i].as_str()));
     }
+}
+/// What a packet takes in all, of places with so many packets each.
+fn mean(places: [(Option<f64>, u64); 2]) -> Option<f64> {
+    let timed = || places.iter().filter_map(|(ns, packets)| Some((*ns.as_ref()?, *packets as f64)));
+    let packets: f64 = timed().map(|(_, packets)| packets).sum();
+    (packets > 0.0).then(|| timed().map(|(ns, packets)| ns * packets).sum::<f64>() / packets)
 }

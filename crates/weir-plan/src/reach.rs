@@ -3,6 +3,7 @@
 //!
 //! So NFs may form a cycle that no packet goes around, as a firewall and an address translator do whose two sides are two ports.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_filter::Expr;
@@ -17,6 +18,8 @@ pub(crate) struct Reach<'g> {
     graph: &'g Graph,
     /// What a filter says of the port counts: where NFs make packets, or hold some, these may leave with those of another port.
     by_port: bool,
+    /// By port: the edges by which its packets come.
+    comes: OnceCell<Vec<(u16, BTreeSet<EdgeId>)>>,
 }
 
 impl<'g> Reach<'g> {
@@ -26,7 +29,7 @@ impl<'g> Reach<'g> {
             NodeKind::Vnf(_) => true,
             NodeKind::Port { .. } | NodeKind::Drop => false,
         });
-        Reach { graph, by_port: !others }
+        Reach { graph, by_port: !others, comes: OnceCell::new() }
     }
 
     /// The edges that packets which came in by `port` may take from a node.
@@ -81,8 +84,16 @@ impl<'g> Reach<'g> {
         edges
     }
 
+    /// By port: the edges by which its packets come.
+    pub(crate) fn comes(&self) -> &[(u16, BTreeSet<EdgeId>)] {
+        self.comes.get_or_init(|| {
+            let of = |(node, port)| (port, self.edges(node, port, |_| true));
+            self.ports().map(of).collect()
+        })
+    }
+
     /// All ports by number, with their nodes.
-    pub(crate) fn ports(&self) -> impl Iterator<Item = (NodeId, u16)> {
+    fn ports(&self) -> impl Iterator<Item = (NodeId, u16)> {
         self.graph.node_ids().flat_map(|(id, node)| match node.kind {
             NodeKind::Port { first, last } => (first..=last).map(|port| (id, port)).collect(),
             _ => Vec::new(),
@@ -92,15 +103,14 @@ impl<'g> Reach<'g> {
     /// By port: the nodes of a segment that its packets come to from elsewhere.
     pub(crate) fn entered(&self, nodes: &[NodeId]) -> BTreeMap<u16, BTreeSet<NodeId>> {
         let mut entered: BTreeMap<u16, BTreeSet<NodeId>> = BTreeMap::new();
-        for (node, port) in self.ports() {
-            let comes = self.edges(node, port, |_| true);
+        for (port, comes) in self.comes() {
             let comes = comes.iter().filter_map(|id| self.graph.edge(*id));
             let into = comes
                 .filter(|edge| nodes.contains(&edge.to) && !nodes.contains(&edge.from))
                 .map(|edge| edge.to);
             let into: BTreeSet<NodeId> = into.collect();
             if !into.is_empty() {
-                entered.insert(port, into);
+                entered.insert(*port, into);
             }
         }
         entered
@@ -108,7 +118,8 @@ impl<'g> Reach<'g> {
 
     /// The NFs of a segment that packets meet again, in its order, when edges that close cycles within it lead straight on: with how
     /// often they have gone along such an edge by then. `None` where rings have to take them back: as some packet may go round for ever, or such
-    /// an NF does more than judge what it is given. Empty where there are no such edges.
+    /// an NF does more than judge what it is given, or packets of one port come to an NF both after some rounds and after others: what
+    /// is met first would leave first, whoever came first. Empty where there are no such edges.
     pub(crate) fn again(&self, nodes: &[NodeId]) -> Option<Vec<(NodeId, u32)>> {
         let inside = |id: NodeId| nodes.contains(&id);
         let mut edges = self.graph.edges().iter();
@@ -129,6 +140,11 @@ impl<'g> Reach<'g> {
                         ways.push(next);
                     }
                 }
+            }
+            let mut nodes: Vec<NodeId> = seen.iter().map(|(node, _)| *node).collect();
+            nodes.dedup();
+            if nodes.len() < seen.len() {
+                return None;
             }
             met.extend(seen.into_iter().filter(|(_, round)| *round > 0));
         }

@@ -130,8 +130,13 @@ fn cycles(links: &[Link], graph: &Graph, list: &mut Vec<PolicyWarning>) {
         }
         names.extend(first);
         if let Some(link) = cycle.last().and_then(|i| links.get(*i)) {
-            let on: Vec<NodeId> =
-                graph.order().iter().filter(|id| nodes.contains(id)).copied().collect();
+            // All that lead to each other with these: another way round may be longer.
+            let next = graph.among_nfs();
+            let first = nodes.iter().next().map_or(0, |id| id.index());
+            let is_on = |id: &&NodeId| {
+                topo::reaches(&next, first, id.index()) && topo::reaches(&next, id.index(), first)
+            };
+            let on: Vec<NodeId> = graph.order().iter().filter(is_on).copied().collect();
             let path = names.join(" -> ");
             let why = match reach.again(&on) {
                 Some(_) => {

@@ -125,7 +125,7 @@ pub(crate) struct Node {
     pub(crate) replicate: Option<ReplicateSpec>,
     /// It is a segment's replica with an NF that has sides and by which packets are divided, and has none itself: it has to be told which they
     /// come from. (Packets of one source come to that NF from either.)
-    pub(crate) beside: bool,
+    pub(crate) sided: bool,
     /// Of an instance whose packets divide by leases of ports: which are its own.
     pub(crate) leased: Option<Leased>,
 }
@@ -173,7 +173,7 @@ pub struct Segment {
     batches: u32,
     /// Of a branch of a parallel stage: what it says of the packets it was given.
     pub(crate) branch: Option<crate::stage::Said>,
-    /// Bit i: packets of source i come from outside, for nodes that are [`Node::beside`] one with sides.
+    /// Bit i: packets of source i come from outside, for nodes that are [`Node::sided`].
     outside: u64,
     /// Of such a branch: fields that other branches write meanwhile ([`crate::field`]).
     pub(crate) beside: u32,
@@ -326,7 +326,7 @@ impl Segment {
                 }
             }
             let site = Site { arena: way.arena, pool: &self.more.pool, keys: &self.more.keys };
-            if node.beside {
+            if node.sided {
                 nf.comes_from(self.outside >> (way.source % 64) & 1 == 1);
             }
             way.arena.witness().runs(Some(i));

@@ -86,8 +86,8 @@ pub struct ShareSpec {
     pub group: u16,
     /// The instance.
     pub index: u8,
-    /// The NF's input that the packets come to.
-    pub input: u8,
+    /// The side that the packets come from, where they are divided by sides: 0 is inside, or the clients'.
+    pub side: u8,
 }
 
 /// One of the instances of an NF.

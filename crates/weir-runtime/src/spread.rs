@@ -44,7 +44,7 @@ pub(crate) struct Spread {
 impl Spread {
     /// Of the first instance's branch; the others' follow.
     pub(crate) fn new(balance: usize, share: ShareSpec, first: Part) -> Self {
-        Spread { balance, side: side(share.input), parts: vec![first] }
+        Spread { balance, side: side(share.side), parts: vec![first] }
     }
 
     /// The next instance's branch.

@@ -66,7 +66,7 @@ impl Wiring<'_> {
         let share = |s: Share| ShareSpec {
             group: s.group as u16,
             index: s.index as u8,
-            input: s.side as u8,
+            side: s.side as u8,
         };
         let shared = |edge: &Edge| edge.share.map(share);
         let branch = |b: &Branch| BranchSpec {

@@ -129,10 +129,21 @@ pub enum PlanError {
         /// The one.
         nf: String,
     },
+    /// An NF that cannot have its packets divided by one of their ends.
+    #[error(
+        "--instances or --scale {nfs}=...: packets are divided by one of their ends there, and {nf} needs others together than those of a flow, \
+         changes addresses or ports, or holds packets; give it instances of its own (`--instances {nf}=N`)"
+    )]
+    Unlike {
+        /// The NFs' names.
+        nfs: String,
+        /// Which.
+        nf: String,
+    },
     /// Flows may not be where one end of them says.
     #[error(
         "--instances or --scale {nfs}=...: packets may leave {nf} without having been at the NF among them by whose ports or clients they \
-         are divided, so both directions of a flow may not meet; have filters say by which port such packets come (`ingress == 0`), or \
+         are divided, so both directions of a flow may not meet; have filters say by which port such packets come (`ingress == 0`; where an NF of the graph makes packets, holds some or has timers that says nothing), or \
          give {nf} instances of its own (`--instances {nf}=N`)"
     )]
     Past {
@@ -169,6 +180,7 @@ impl From<NoReplicas> for PlanError {
         match why {
             NoReplicas::Parted(nfs, nf) => PlanError::Parted { nfs, nf },
             NoReplicas::Between(nfs, nf) => PlanError::Between { nfs, nf },
+            NoReplicas::Unlike(nfs, nf) => PlanError::Unlike { nfs, nf },
             NoReplicas::Past(nfs, nf) => PlanError::Past { nfs, nf },
             NoReplicas::BothSides(nfs, nf) => PlanError::BothSides { nfs, nf },
             NoReplicas::Apart(nfs, nf) => PlanError::OtherWorker { nfs, nf },

@@ -260,7 +260,7 @@ fn keeps(graph: &Graph, edge: EdgeId, before: &Divided) -> bool {
     written.and(before.split.key.fields()).is_empty()
 }
 
-fn written(graph: &Graph, id: NodeId) -> FieldSet {
+pub(super) fn written(graph: &Graph, id: NodeId) -> FieldSet {
     match graph.node(id).map(|node| &node.kind) {
         // Who adds headers may put others before those that were looked at.
         Some(NodeKind::Nf { info, .. }) if info.resizes || info.creates > 0 => {

@@ -15,6 +15,8 @@ pub(crate) enum NoReplicas {
     Parted(String, String),
     /// Packets leave them by this NF and come back.
     Between(String, String),
+    /// Beside one by whose ports or clients packets are divided this NF would not have together what it needs.
+    Unlike(String, String),
     /// Packets leave them by this NF that have not been at the one by which they are divided.
     Past(String, String),
     /// Packets of one port come from both sides of this NF, by which they are divided.
@@ -77,7 +79,9 @@ fn check(
             return Err((NoReplicas::Parted, *to));
         }
     }
-    super::sides::check(graph, set)?;
+    if instances.nfs.iter().any(|nf| set.contains(&nf.node) && nf.count > 1) {
+        super::sides::check(graph, set)?;
+    }
     // Workers form no cycle.
     let mut ways: Vec<NodeId> = Vec::new();
     let onward = |from: NodeId| {

@@ -5,8 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::divide::Key;
+use super::divide::{Key, written};
 use super::{NoReplicas, SizedNf};
+use crate::describe::TUPLE;
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 use crate::reach::Reach;
 
@@ -56,10 +57,42 @@ pub(super) fn inputs(graph: &Graph, nfs: &[SizedNf]) -> BTreeMap<EdgeId, usize> 
 pub(super) fn check(graph: &Graph, set: &[NodeId]) -> Result<(), (super::replicas::Why, NodeId)> {
     let Some((of, _)) = divider(graph, set.iter().copied()) else { return Ok(()) };
     let others = set.iter().copied().filter(|id| *id != of);
-    if let Some((second, _)) = divider(graph, others) {
+    if let Some((second, _)) = divider(graph, others.clone()) {
         return Err((NoReplicas::Parted, second));
     }
+    if let Some(other) = others.into_iter().find(|id| !is_along(graph, *id)) {
+        return Err((NoReplicas::Unlike, other));
+    }
+    // What it sends itself, such as from one inner host to another, would have to be divided anew.
+    let reach = Reach::new(graph);
+    for (port, comes) in reach.comes() {
+        let (mut seen, mut ways) = (BTreeSet::new(), vec![of]);
+        if !comes.iter().any(|id| graph.edge(*id).is_some_and(|edge| edge.to == of)) {
+            continue;
+        }
+        while let Some(at) = ways.pop() {
+            for edge in reach.on(at, *port).into_iter().filter_map(|id| graph.edge(id)) {
+                if edge.to == of {
+                    return Err((NoReplicas::Parted, of));
+                }
+                if set.contains(&edge.to) && seen.insert(edge.to) {
+                    ways.push(edge.to);
+                }
+            }
+        }
+    }
     walk(graph, set, of).map(|_| ())
+}
+
+/// True for an NF whose packets may be divided by one of their ends: of which those have to meet that are of one flow, and which leaves them
+/// the ends that they have.
+fn is_along(graph: &Graph, id: NodeId) -> bool {
+    let Some(NodeKind::Nf { info, .. }) = graph.node(id).map(|node| &node.kind) else {
+        return false;
+    };
+    let meets = matches!(Key::of(info.work.affinity), Key::Any | Key::Tuple | Key::Flow);
+    // A fragment that comes before its first is with nobody's flow.
+    meets && info.holds == 0 && written(graph, id).and(TUPLE).is_empty()
 }
 
 fn walk(
@@ -69,21 +102,21 @@ fn walk(
 ) -> Result<BTreeMap<EdgeId, usize>, (super::replicas::Why, NodeId)> {
     let reach = Reach::new(graph);
     let mut inputs: BTreeMap<EdgeId, usize> = BTreeMap::new();
-    for (node, port) in reach.ports() {
+    for (port, comes) in reach.comes() {
         // Where packets of one port came from has to be the same for all of them.
         let mut side = None;
-        for id in reach.edges(node, port, |_| true) {
-            let Some(edge) = graph.edge(id) else { continue };
+        for id in comes {
+            let Some(edge) = graph.edge(*id) else { continue };
             if set.contains(&edge.from) || !set.contains(&edge.to) {
                 continue;
             }
             let reached = match edge.to == of {
                 true => BTreeSet::from([edge.input]),
-                false => first_inputs(graph, &reach, set, of, (edge.to, port))?,
+                false => first_inputs(graph, &reach, set, of, (edge.to, *port))?,
             };
             for input in reached {
                 let is_first = input == 0;
-                let same = inputs.insert(id, input).is_none_or(|before| (before == 0) == is_first);
+                let same = inputs.insert(*id, input).is_none_or(|before| (before == 0) == is_first);
                 if !same || side.is_some_and(|side| side != is_first) {
                     return Err((NoReplicas::BothSides, of));
                 }

@@ -301,6 +301,19 @@ fn who_stands_beside_a_translator_and_has_packets_that_it_has_not_is_refused_wit
             "packets may leave fw without having been at the NF among them",
         ),
         (
+            // From one inner host to another: the translator it comes back to would be that of the first.
+            "ByFlow fw; Nat nat; default drop; first match; pipelet { lan -> fw; fw [ingress == 0] -> [inside] nat;
+             nat [nat.outside && dst host 192.0.2.100] -> [outside] nat; nat [nat.outside] -> wan; wan -> [outside] nat;
+             nat [nat.inside && ingress == 1] -> fw; nat [nat.inside] -> lan; fw [ingress == 1] -> lan; }",
+            "nat",
+            "packets do not go on to nat as they were divided",
+        ),
+        (
+            "BySource fw; Nat nat; default drop; pipelet { lan -> fw -> [inside] nat; nat [nat.outside] -> wan; nat [nat.inside] -> Drop; }",
+            "fw",
+            "fw needs others together than those of a flow",
+        ),
+        (
             "ByFlow fw; Nat nat; default drop; first match; pipelet { lan -> fw; fw [src net 10.0.0.0/8] -> [inside] nat;
              fw -> [outside] nat; nat [nat.outside] -> wan; nat [nat.inside] -> wan; }",
             "nat",

@@ -64,7 +64,7 @@ pub(super) fn node(
     let joins = n.sync.map_or(0, usize::from);
     let replicate = n.replicate;
     let sides = group.is_some_and(|group| group.spread.asks_side());
-    let beside = sides && descriptor.is_some_and(|d| !d.affinity.asks_sides());
+    let sided = sides && descriptor.is_some_and(|d| !d.affinity.asks_sides());
     let leased = group.filter(|group| group.spread == SpreadSpec::Ends).zip(n.part);
     let leased = leased.and_then(|(group, part)| Leased::new(group, part, spec.seed));
     Ok(Node {
@@ -80,7 +80,7 @@ pub(super) fn node(
         careful,
         joins,
         replicate,
-        beside,
+        sided,
         leased,
     })
 }

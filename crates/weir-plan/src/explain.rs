@@ -94,7 +94,18 @@ impl Plan {
                 (_, "") => String::new(),
                 (_, name) => format!(", domain {name}"),
             };
-            line(&mut out, 1, &format!("{}{core}{access}{domain}", segment.name));
+            let mut again: Vec<&str> = segment
+                .again
+                .iter()
+                .filter_map(|(id, _)| self.graph.node(*id))
+                .map(|node| node.name.as_str())
+                .collect();
+            again.dedup();
+            let again = match again.is_empty() {
+                true => String::new(),
+                false => format!(", packets come back to {}", again.join(", ")),
+            };
+            line(&mut out, 1, &format!("{}{core}{access}{domain}{again}", segment.name));
         }
         for (i, group) in self.groups.iter().enumerate() {
             if i == 0 {

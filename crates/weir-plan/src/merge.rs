@@ -80,31 +80,26 @@ impl Graph {
 
     /// Brings the NFs in order, and finds the edges that close cycles.
     pub(crate) fn sort(&mut self) {
-        let mut next = vec![Vec::new(); self.nodes.len()];
-        let mut entered = Vec::new();
-        for (id, edge) in self.edges.iter().enumerate() {
-            let is_nf = |end| self.node(end).is_some_and(crate::graph::Node::is_nf);
-            if is_nf(edge.from) && is_nf(edge.to) {
-                if let Some(list) = next.get_mut(edge.from.index()) {
-                    list.push((edge.to.index(), id));
-                }
-            } else if is_nf(edge.to) {
-                entered.push(edge.to.index());
-            }
-        }
         self.edges.iter_mut().for_each(|edge| edge.closes = false);
-        let mut order = topo::order(&next);
-        if order.len() < next.len() {
-            for id in topo::closing(&next, entered) {
+        let next = self.among_nfs();
+        if topo::order(&next).len() < next.len() {
+            let is_nf = |end| self.node(end).is_some_and(crate::graph::Node::is_nf);
+            let entered = self.edges.iter().filter(|edge| !is_nf(edge.from) && is_nf(edge.to));
+            for id in topo::closing(&next, entered.map(|edge| edge.to.index()).collect()) {
                 if let Some(edge) = self.edges.get_mut(id) {
                     edge.closes = true;
                 }
             }
-            let closes = |id: usize| self.edges.get(id).is_some_and(|edge| edge.closes);
-            next.iter_mut().for_each(|edges| edges.retain(|(_, id)| !closes(*id)));
-            order = topo::order(&next);
         }
-        let ids = order.into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
+        self.sort_as_it_closes();
+    }
+
+    /// The same where it is known which edges close cycles.
+    pub(crate) fn sort_as_it_closes(&mut self) {
+        let mut next = self.among_nfs();
+        let closes = |id: usize| self.edges.get(id).is_some_and(|edge| edge.closes);
+        next.iter_mut().for_each(|edges| edges.retain(|(_, id)| !closes(*id)));
+        let ids = topo::order(&next).into_iter().filter_map(|i| u32::try_from(i).ok().map(NodeId));
         self.order =
             ids.filter(|id| self.node(*id).is_some_and(crate::graph::Node::is_nf)).collect();
     }

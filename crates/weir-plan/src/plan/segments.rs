@@ -33,6 +33,14 @@ pub(super) fn segments(
         Isolate::None => runs(graph, options),
         Isolate::Auto => auto::runs(graph, options, replicas)?,
     };
+    // Who would be left out is in a circle of workers.
+    let is_left_out = |id: &&NodeId| !runs.iter().any(|run| run.contains(*id));
+    if let Some(left) = graph.order().iter().find(is_left_out) {
+        let set = replicas.iter().find(|set| set.contains(left)).or(replicas.first());
+        let name = |id: &NodeId| graph.node(*id).map_or("", Node::policy_name).to_owned();
+        let nfs: Vec<String> = set.into_iter().flatten().map(name).collect();
+        return Err(PlanError::Between { nfs: nfs.join("+"), nf: name(left) });
+    }
     let reach = Reach::new(graph);
     segments.extend(runs.into_iter().map(|run| nf_segment(&reach, graph, options, run)));
     for (id, node) in graph.node_ids() {

@@ -95,7 +95,8 @@ pub(crate) fn unfold(graph: &Graph, instances: &Instances) -> Unfolded {
     for (id, node) in graph.node_ids() {
         unfolded.branches(id, node);
     }
-    unfolded.graph.sort();
+    // Of each edge all parts close a cycle, or none: instances of equal number are alike.
+    unfolded.graph.sort_as_it_closes();
     unfolded
 }
 

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_plan::service::Server;
 use weir_plan::{
     Affinity, Asked, Catalog, ConfigProblem, EdgeKind, Effect, Field, FieldSet, Isolate, Key,
-    NfInfo, Options, Over, Plan, PlanError, Share, Sizing, Spread, Touch, Work, check, render,
+    NfInfo, Options, Over, Plan, PlanError, SegmentKind, Share, Sizing, Spread, Touch, Work, check,
+    render,
 };
 
 /// NFs that read, named by their affinity; `Single` may not be split.
@@ -286,6 +287,35 @@ fn who_stands_beside_a_translator_is_divided_as_it_and_packets_that_come_back_me
         };
         assert_eq!((sides("lan"), sides("wan")), (vec![0, 0], vec![1, 1]), "{}", plan.to_text());
         assert!(plan.lanes.iter().all(|lane| !lane.back && !lane.closes), "{}", plan.to_text());
+    }
+}
+
+/// Each instance of what leads in a circle with NFs outside of it is laid out like the first, and none is left out.
+#[test]
+fn instances_on_a_cycle_are_alike_and_all_of_them_run() {
+    for text in [
+        "ByFlow a; ByFlow b; Free c; default drop; pipelet { lan -> a; a [ingress == 0] -> b; b [ingress == 0] -> c; c [ingress == 0] -> wan;
+         wan -> c; c [ingress == 1] -> b; b [ingress == 1] -> a; a [ingress == 1] -> lan; }",
+        "Free c; ByFlow b; ByFlow a; default drop; pipelet { wan -> c; c [ingress == 1] -> b; b [ingress == 1] -> a; a [ingress == 1] -> lan;
+         lan -> a; a [ingress == 0] -> b; b [ingress == 0] -> c; c [ingress == 0] -> wan; }",
+        "ByFlow a; ByFlow b; Free c; default drop; first match; pipelet { lan -> a; wan -> c; c -> a; a [tcp] -> b; b -> c; a -> wan; }",
+    ] {
+        for count in 1..=3 {
+            let asked = replicas("a+b", Asked::equal(count));
+            let (plan, _) = planned_as(text, Isolate::Each, &CORES, &asked).unwrap();
+            let nfs = plan.graph.nodes().iter().filter(|node| node.is_nf()).count();
+            let nodes = plan.segments.iter().filter(|segment| segment.kind == SegmentKind::Nf);
+            assert_eq!(nodes.map(|segment| segment.nodes.len()).sum::<usize>(), nfs);
+            let shape = |segment: &weir_plan::Segment| {
+                let of = |id: &weir_plan::NodeId| plan.graph.node(*id).unwrap().policy_name().to_owned();
+                let again = segment.again.iter().map(|(id, round)| (of(id), *round));
+                (segment.nodes.iter().map(of).collect::<Vec<_>>(), again.collect::<Vec<_>>())
+            };
+            let pairs: Vec<_> =
+                plan.segments.iter().filter(|s| s.nodes.len() == 2).map(shape).collect();
+            assert_eq!(pairs.len(), count as usize, "{}", plan.to_text());
+            assert!(pairs.iter().all(|pair| *pair == pairs[0]), "{pairs:?}");
+        }
     }
 }
 

@@ -69,7 +69,8 @@ pub enum Unmovable {
     Domains(String),
     /// Packets are shared there.
     #[error(
-        "{0} stands in a parallel stage, or around a cycle, or its rings drop when they are full"
+        "{0} stands in a parallel stage, or its packets come by rings that close a cycle, or that drop when they are full; NFs of a cycle that no \
+         packet goes round can be a segment's replicas (`--instances A+B=N`)"
     )]
     Stage(String),
     /// What is known of a flow stands in several places.
@@ -210,7 +211,7 @@ fn edges_to(setup: &Setup, worker: usize, group: usize) -> Vec<(usize, usize, bo
     let branches = nodes.iter().flat_map(|node| &node.outputs).flatten();
     let own = branches.filter_map(|branch| {
         let share = branch.share.filter(|share| usize::from(share.group) == group)?;
-        let is_lane = matches!(branch.target, TargetSpec::Lane);
+        let is_lane = matches!(branch.target, TargetSpec::Lane | TargetSpec::Back);
         Some((usize::from(share.index), usize::from(branch.edge?), is_lane))
     });
     own.collect()

@@ -307,7 +307,10 @@ impl Report {
         let place: Place =
             std::array::from_fn(|i| word(layout.place + i).saturating_sub(before[i]));
         let reports = agent.reports(w);
+        // By node: its row.
+        let mut rows: Vec<usize> = Vec::with_capacity(worker.nodes.len());
         for (n, node) in worker.nodes.iter().enumerate() {
+            rows.push(self.nodes.len());
             let counts = NodeCounts::read(&words, &layout, n);
             if node.sync.is_some() {
                 self.add_drops_of_branch(&node.name, &counts, agent.offences(w) == 0);
@@ -361,9 +364,9 @@ impl Report {
             let drops = DropReason::ALL.iter().map(|r| (r.name(), counts.drops[*r as usize]));
             let drops = drops.filter(|(_, n)| *n > 0);
             let timed = counts.timed_packets;
-            if node.again {
-                let of = |row: &&mut NodeReport| row.name == name && row.worker == worker.name;
-                if let Some(row) = self.nodes.iter_mut().find(of) {
+            if let Some(first) = node.instance_of.filter(|_| node.again) {
+                let row = rows.get(usize::from(first)).and_then(|row| self.nodes.get_mut(*row));
+                if let Some(row) = row {
                     let own = (timed > 0).then(|| counts.timed_ns as f64 / timed as f64);
                     let all = [(row.ns_per_packet, row.packets), (own, counts.packets)];
                     row.ns_per_packet = mean(all);

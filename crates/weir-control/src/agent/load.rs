@@ -27,11 +27,14 @@ pub struct LoadRow {
 impl Agent {
     /// What each NF, or that of this name, has to do just now: read from memory, nobody is asked.
     pub fn load_of(&self, nf: Option<&str>) -> Vec<LoadRow> {
-        let mut rows = Vec::new();
+        let mut rows: Vec<LoadRow> = Vec::new();
         let nfs = self.setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs());
         for (w, worker) in nfs {
             let (input, output) = self.filled(w);
+            // By node: its row.
+            let mut own: Vec<usize> = Vec::with_capacity(worker.nodes.len());
             for (at, node) in worker.nodes.iter().enumerate() {
+                own.push(rows.len());
                 if nf.is_some_and(|nf| nf != node.name) {
                     continue;
                 }
@@ -39,9 +42,9 @@ impl Agent {
                 let dropped = counts
                     .as_ref()
                     .map_or(0, |c| c.drops.iter().fold(0, |a: u64, b| a.wrapping_add(*b)));
-                if node.again {
-                    let of = |row: &&mut LoadRow| row.nf == node.name && row.worker == worker.name;
-                    if let Some(row) = rows.iter_mut().find(of) {
+                if let Some(first) = node.instance_of.filter(|_| node.again) {
+                    let row = own.get(usize::from(first)).and_then(|row| rows.get_mut(*row));
+                    if let Some(row) = row {
                         let packets = counts.as_ref().map_or(0, |counts| counts.packets);
                         row.packets = row.packets.wrapping_add(packets);
                         row.dropped = row.dropped.wrapping_add(dropped);

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use crate::common_crash::*;
+use crate::common_moves::weir;
 use rustix::process::{Signal, kill_process};
 
 const CHAIN: &str = "
@@ -68,13 +69,19 @@ fn it_ends_in_time_while_a_successor_is_still_to_be_started() {
     let (policy, drops) = (scratch.policy(CHAIN), scratch.file("drops.pcapng"));
     let drops = drops.display().to_string();
     let args = ["--bind", "0=gen:rate=20000", "--bind", "1=null", "--restart-delay", "60000"];
-    let more = ["--drain", "1", "--dump-drops", &drops];
+    let socket = scratch.file("control");
+    let path = socket.display().to_string();
+    let more = ["--drain", "1", "--dump-drops", &drops, "--control", &path];
     let mut run = Run::start(&policy, &[&args[..], &more].concat());
     run.wait_for_workers(5);
     // The successor would be there after 10 s: the end asked for is cut short well before, on a slow machine, too.
     run.kill_often("x", 12);
     // It dies having taken all that had come, often: what comes then waits for its successor.
-    run.wait_for_line("packets that wait", |line| line.contains("worker x has died and is not"));
+    wait_until("packets that wait", PATIENCE, || {
+        let load = weir(&socket, &["get", "load", "x"]);
+        let row = &load.out["load"][0];
+        row["ready"] == false && row["input"].as_u64().is_some_and(|filled| filled > 0)
+    });
     run.signal(Signal::INT);
     let finished = run.finish();
     assert_eq!(finished.code, Some(1), "{:?}", finished.said);

@@ -361,3 +361,35 @@ fn random_cyclic_policies_do_what_the_oracle_does() {
         as_the_oracle(&policy, &input, &[]);
     }
 }
+
+/// What an NF does that packets meet again is its own instance's, wherever the instances are.
+#[test]
+fn each_instance_is_told_what_came_to_it_by_all_ways() {
+    const BACK: &str = "Port<0> int; Port<1> ext; default drop; FlowMonitor a; MacSwap b;
+pipelet { int -> a; a [ingress == 0] -> b; b [ingress == 0] -> ext; ext -> b; b [ingress == 1] -> a; a [ingress == 1] -> int; }";
+    let input = [demo_packets(0, 1000), demo_packets(1, 700)].concat();
+    let told = |isolate: &str| {
+        let pairs = ["--isolate", isolate, "--instances", "a+b=2"];
+        let (report, _) = run(BACK, &input, &[&ROOMY[..], &pairs].concat());
+        ["a", "b"].map(|name| {
+            let nodes = report["nodes"].as_array().unwrap();
+            let node = nodes.iter().find(|node| node["name"] == name).unwrap();
+            let parts = node["instances"].as_array().unwrap().iter();
+            let all = node["packets"].as_u64().unwrap();
+            let parts: Vec<[Value; 2]> = parts
+                .map(|part| [&part["packets"], &part["report"]["packets"]].map(Value::clone))
+                .collect();
+            (all, parts)
+        })
+    };
+    let (apart, fused) = (told("each"), told("none"));
+    assert_eq!(apart, fused);
+    for (all, parts) in &apart {
+        assert_eq!((*all, parts.len()), (input.len() as u64, 2));
+    }
+    // What each monitor says itself of its packets.
+    for [packets, said] in &apart[0].1 {
+        assert_eq!(packets, said);
+        assert!(packets.as_u64().unwrap() > 100);
+    }
+}

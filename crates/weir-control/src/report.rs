@@ -558,6 +558,7 @@ fn render<const N: usize>(
         line(std::array::from_fn(|i| row[i].as_str()));
     }
 }
+
 /// What a packet takes in all, of places with so many packets each.
 fn mean(places: [(Option<f64>, u64); 2]) -> Option<f64> {
     let timed = || places.iter().filter_map(|(ns, packets)| Some((*ns.as_ref()?, *packets as f64)));

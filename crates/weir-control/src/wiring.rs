@@ -23,7 +23,8 @@ use weir_mem::ArenaShape;
 use weir_mem::entry::MAX_BUFFERS;
 use weir_nf::{TagPlace, TagSpec};
 use weir_plan::{
-    Carries, EdgeId, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Tags,
+    Carries, EdgeId, Key, NodeId, NodeKind, Place, Plan, Segment, SegmentId, SegmentKind, Spread,
+    Tags,
 };
 use weir_runtime::spec::{
     BranchSpec, EarlySpec, EndSpec, NodeSpec, ReplicateSpec, ScheduleSpec, Trial,
@@ -461,11 +462,9 @@ impl Wiring<'_> {
 fn side(plan: &Plan, edge: EdgeId) -> u8 {
     let share = plan.graph.edge(edge).and_then(|edge| edge.share);
     let group = share.and_then(|share| plan.groups.get(share.group as usize));
-    let spread = group.map(|group| outputs::group(group).spread);
-    match (share, spread) {
-        (Some(share), Some(spread)) if spread.asks_side() => u8::from(share.side > 0),
-        _ => 0,
-    }
+    let has_sides =
+        group.is_some_and(|group| matches!(group.spread, Spread::By(Key::Ends | Key::Client)));
+    u8::from(has_sides && share.is_some_and(|share| share.side > 0))
 }
 
 /// How a worker that is on no core of the plan's shares the machine.

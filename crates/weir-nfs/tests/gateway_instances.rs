@@ -68,6 +68,12 @@ impl Gateway {
         }
     }
 
+    /// The bucket that a packet is of.
+    fn bucket_of(&mut self, side: Side, frame: &[u8], now_ns: u64) -> u16 {
+        let layers = parse(frame, Depth::L4);
+        Buckets::bucket(self.balance.end_hash(frame, &layers, now_ns, side))
+    }
+
     /// A bucket goes to a pair, with all flows of both NFs that are of it; how many of each.
     fn move_bucket(&mut self, bucket: u16, to: usize) -> [usize; 2] {
         let from = usize::from(self.director.of_bucket(bucket));
@@ -118,6 +124,8 @@ fn pair_of(count: usize) -> Gateway {
             // To the others inner hosts only answer: by what is remembered of a flow that began outside.
             { "action": "pass", "src": "10.0.0.0/8", "dst": "192.0.2.8/32" },
             { "action": "pass", "src": "192.0.2.7/32", "proto": "udp" },
+            { "action": "pass", "src": "fd00::1/128" },
+            { "action": "pass", "src": "fd00::102/128" },
         ],
         "default": "drop",
     });
@@ -127,22 +135,28 @@ fn pair_of(count: usize) -> Gateway {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Several pairs do to each packet what one does, whoever began its flow, whatever leases move meanwhile.
+    /// Several pairs do to each packet what one does, whoever began its flow, whatever moves meanwhile of what it is of.
     #[test]
     fn several_pairs_do_as_one_does(
         count in 2_usize..4,
-        steps in prop::collection::vec((0_u8..4, 0_u16..3, 0_u8..9, 0_u64..400), 1..200),
+        steps in prop::collection::vec((0_u8..4, 0_u16..3, 0_u8..13, any::<bool>(), 0_u64..400, 0_usize..6), 1..200),
     ) {
         let (mut one, mut several) = (pair_of(1), pair_of(count));
         let mut now = SECOND;
-        for (host, n, what, wait) in steps {
+        for (host, n, what, tagged, wait, to) in steps {
             now += if wait > 380 { wait * SECOND } else { 0 };
             // Ports that no two hosts use: so each keeps its own outside.
             let inner: End = ([10, 0, 0, host], 1024 + u16::from(host) * 4000 + 64 * n);
             // One that may begin, and one that may only answer; their ports are of other leases than the inner ones.
             let (may, other) = ([192, 0, 2, 7], [192, 0, 2, 8]);
-            let tcp = |from: End, to: End, flags| Frame::ipv4(from.0, to.0).tcp(from.1, to.1, flags).build();
-            let udp = |from: End, to: End| Frame::ipv4(from.0, to.0).udp(from.1, to.1).build();
+            let tag = |frame: Frame<'static>| if tagged { frame.vlan(7) } else { frame };
+            let v4 = |from: End, to: End| tag(Frame::ipv4(from.0, to.0));
+            let tcp = |from: End, to: End, flags| v4(from, to).tcp(from.1, to.1, flags).build();
+            let udp = |from: End, to: End| v4(from, to).udp(from.1, to.1).build();
+            let [high, low] = inner.1.to_be_bytes();
+            let echo = |from: End, to: End, kind| v4(from, to).icmp(kind, 0, [high, low, 0, 1]).build();
+            let v6 = |n: u16| [0xfd00, 0, 0, 0, 0, 0, 0, n];
+            let (near, far) = (v6(1 + u16::from(host)), v6(0x100 + n));
             let outer = (OUTER, inner.1);
             let (side, frame) = match what {
                 0 => (Side::Inside, tcp(inner, (other, 8080), 0x02)),
@@ -154,13 +168,20 @@ proptest! {
                 5 => (Side::Outside, udp((may, 7000 + n), outer)),
                 6 => (Side::Inside, udp(inner, (may, 7000 + n))),
                 7 => (Side::Outside, udp((other, 7000 + n), outer)),
-                _ => {
-                    several.move_bucket(bucket(inner.1), usize::from(host) % count);
-                    continue;
-                }
+                8 => (Side::Inside, echo(inner, (other, 0), 8)),
+                9 => (Side::Outside, echo((other, 0), outer, 0)),
+                // Followed, and not translated.
+                10 => (Side::Inside, tag(Frame::ipv6(near, far)).udp(inner.1, 53).build()),
+                11 => (Side::Outside, tag(Frame::ipv6(far, near)).udp(53, inner.1).build()),
+                // Neither.
+                _ => (Side::Inside, tag(Frame::other(0x88b5)).payload(b"other").build()),
             };
             let (seen, expected) = (several.run(side, &frame, now), one.run(side, &frame, now));
             prop_assert_eq!((seen.verdict, seen.bytes), (expected.verdict, expected.bytes));
+            if to < count {
+                let bucket = several.bucket_of(side, &frame, now);
+                several.move_bucket(bucket, to);
+            }
         }
         prop_assert_eq!(several.reports(), one.reports());
     }

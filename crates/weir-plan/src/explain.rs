@@ -103,7 +103,7 @@ impl Plan {
             again.dedup();
             let again = match again.is_empty() {
                 true => String::new(),
-                false => format!(", packets come back to {}", again.join(", ")),
+                false => format!(", once more behind: {}", again.join(", ")),
             };
             line(&mut out, 1, &format!("{}{core}{access}{domain}{again}", segment.name));
         }

@@ -99,8 +99,8 @@ pub struct Segment {
     pub kind: SegmentKind,
     /// Its nodes, each before those its edges lead to.
     pub nodes: Vec<NodeId>,
-    /// Those of its NFs that packets meet again which have come back along an edge that closes a cycle, and how often they have by then; in
-    /// the order in which they meet them. Where there are any, such edges within the segment lead straight on.
+    /// Those of its NFs that stand in its order once more, behind the others: packets of some ports come to them along edges that close a
+    /// cycle, so many by then. Where there are any, such edges within the segment lead straight on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub again: Vec<(NodeId, u32)>,
     /// True when one of its NFs may write packets, so that it needs write access to their data.
@@ -482,7 +482,7 @@ pub(crate) fn plan_edge(
     }
 }
 
-/// True for an edge that closes a cycle within a segment whose packets meet NFs again.
+/// True for an edge that closes a cycle within a segment in whose order the NF behind it stands once more.
 fn leads_on(segments: &[Segment], segment: SegmentId, edge: &Edge) -> bool {
     segments.get(segment.index()).is_some_and(|segment| {
         let again = segment.again.iter().any(|(node, _)| *node == edge.to);

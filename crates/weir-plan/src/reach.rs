@@ -10,7 +10,7 @@ use weir_filter::Expr;
 
 use crate::graph::{EdgeId, Graph, NodeId, NodeKind};
 
-/// How often packets may meet an NF of a segment again before a ring takes them back to it instead.
+/// Along so many edges that close cycles packets may go within a segment before rings take them back instead.
 const MOST_ROUNDS: u32 = 3;
 
 /// Where packets of each port come.
@@ -101,7 +101,7 @@ impl<'g> Reach<'g> {
     }
 
     /// By port: the nodes of a segment that its packets come to from elsewhere.
-    pub(crate) fn entered(&self, nodes: &[NodeId]) -> BTreeMap<u16, BTreeSet<NodeId>> {
+    fn entered(&self, nodes: &[NodeId]) -> BTreeMap<u16, BTreeSet<NodeId>> {
         let mut entered: BTreeMap<u16, BTreeSet<NodeId>> = BTreeMap::new();
         for (port, comes) in self.comes() {
             let comes = comes.iter().filter_map(|id| self.graph.edge(*id));
@@ -116,15 +116,18 @@ impl<'g> Reach<'g> {
         entered
     }
 
-    /// The NFs of a segment that packets meet again, in its order, when edges that close cycles within it lead straight on: with how
-    /// often they have gone along such an edge by then. `None` where rings have to take them back: as some packet may go round for ever, or such
-    /// an NF does more than judge what it is given, or packets of one port come to an NF both after some rounds and after others: what
-    /// is met first would leave first, whoever came first. Empty where there are no such edges.
+    /// The NFs that have to stand in a segment's order once more when edges that close cycles within it lead straight on: with how many such
+    /// edges packets have gone along by then. `None` where rings have to take them back: as packets may go round for ever, or NFs make some, or hold some
+    /// back, or packets of one port come to an NF both after some rounds and after others: those after fewer would leave first, whoever
+    /// came first. Empty where there are no such edges.
     pub(crate) fn again(&self, nodes: &[NodeId]) -> Option<Vec<(NodeId, u32)>> {
         let inside = |id: NodeId| nodes.contains(&id);
         let mut edges = self.graph.edges().iter();
         if !edges.any(|edge| edge.closes && inside(edge.from) && inside(edge.to)) {
             return Some(Vec::new());
+        }
+        if !self.by_port {
+            return None;
         }
         let mut met: BTreeSet<(NodeId, u32)> = BTreeSet::new();
         for (port, entries) in self.entered(nodes) {
@@ -133,11 +136,11 @@ impl<'g> Reach<'g> {
             while let Some((at, round)) = ways.pop() {
                 for edge in self.on(at, port).into_iter().filter_map(|id| self.graph.edge(id)) {
                     let next = (edge.to, round.saturating_add(u32::from(edge.closes)));
-                    if next.1 > MOST_ROUNDS {
-                        return None;
-                    }
                     if inside(edge.to) && seen.insert(next) {
                         ways.push(next);
+                    }
+                    if inside(edge.to) && next.1 > MOST_ROUNDS {
+                        return None;
                     }
                 }
             }
@@ -147,15 +150,6 @@ impl<'g> Reach<'g> {
                 return None;
             }
             met.extend(seen.into_iter().filter(|(_, round)| *round > 0));
-        }
-        let only_judges = |node: &NodeId| match self.graph.node(*node).map(|node| &node.kind) {
-            Some(NodeKind::Nf { info, .. }) => {
-                info.creates == 0 && info.holds == 0 && !info.work.timers
-            }
-            _ => false,
-        };
-        if !met.iter().all(|(node, _)| only_judges(node)) {
-            return None;
         }
         let place = |node: NodeId| nodes.iter().position(|own| *own == node);
         let mut again: Vec<(NodeId, u32)> = met.into_iter().collect();

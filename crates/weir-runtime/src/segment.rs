@@ -47,7 +47,7 @@ pub enum SegmentError {
         /// Why.
         source: CompileError,
     },
-    /// A node's µNF is to be that of a node that has none to lend, or one that remembers something and is not met again.
+    /// A node's µNF is to be that of a node that has none to lend, or one that remembers something and does not stand there once more.
     #[error("{0}: it shares a µNF with no earlier node of its type that may be shared")]
     Shared(String),
     /// The packets of an edge cannot be divided over instances.

@@ -237,8 +237,8 @@ pub struct NodeSpec {
     /// An earlier node of the segment whose µNF this one is too: of equal type, configuration and tags, and
     /// with nothing that it remembers. Everything else each has to itself.
     pub instance_of: Option<u16>,
-    /// Packets come here that have been in the segment's NF `instance_of` or a later one already, and have come back: it is the same NF,
-    /// met again, and may remember what it likes.
+    /// The NF `instance_of` stands in the order once more here, for packets that have to be in others first: it is the same, and may
+    /// remember what it likes.
     pub again: bool,
     /// Of the sync port of a parallel stage: its number of branches. For each branch but the last, in the order of the
     /// chain, a node with 0 stands before it, which counts what that branch drops.

@@ -108,7 +108,7 @@ impl Wiring<'_> {
     }
 }
 
-/// The place among a segment's NFs, and those that packets meet again, of one that they have come to after so many `rounds`.
+/// The place among a segment's NFs, and those that stand there once more, of one that packets have come to after so many `rounds`.
 pub(super) fn place_of(segment: &Segment, node: NodeId, rounds: u32) -> Option<usize> {
     match rounds {
         0 => segment.nodes.iter().position(|n| *n == node),
@@ -128,7 +128,7 @@ pub(super) fn part_of(plan: &Plan, node: NodeId) -> Option<PartSpec> {
     })
 }
 
-/// The node of the segment whose instance `node` is too, where the plan has merged them, or packets meet it again.
+/// The node of the segment whose instance `node` is too, where the plan has merged them, or it stands there once more.
 /// `before` nodes of sync ports stand before its own.
 pub(super) fn instance_of(
     plan: &Plan,

@@ -65,20 +65,12 @@ pub(super) fn check(graph: &Graph, set: &[NodeId]) -> Result<(), (super::replica
     }
     // What it sends itself, such as from one inner host to another, would have to be divided anew.
     let reach = Reach::new(graph);
-    for (port, comes) in reach.comes() {
-        let (mut seen, mut ways) = (BTreeSet::new(), vec![of]);
-        if !comes.iter().any(|id| graph.edge(*id).is_some_and(|edge| edge.to == of)) {
-            continue;
-        }
-        while let Some(at) = ways.pop() {
-            for edge in reach.on(at, *port).into_iter().filter_map(|id| graph.edge(id)) {
-                if edge.to == of {
-                    return Err((NoReplicas::Parted, of));
-                }
-                if set.contains(&edge.to) && seen.insert(edge.to) {
-                    ways.push(edge.to);
-                }
-            }
+    let comes = reach.comes().iter().filter(|(_, edges)| {
+        edges.iter().any(|id| graph.edge(*id).is_some_and(|edge| edge.to == of))
+    });
+    for (port, _) in comes {
+        if !reached(graph, &reach, set, of, (of, *port)).inputs.is_empty() {
+            return Err((NoReplicas::Parted, of));
         }
     }
     walk(graph, set, of).map(|_| ())
@@ -110,11 +102,14 @@ fn walk(
             if set.contains(&edge.from) || !set.contains(&edge.to) {
                 continue;
             }
-            let reached = match edge.to == of {
-                true => BTreeSet::from([edge.input]),
-                false => first_inputs(graph, &reach, set, of, (edge.to, *port))?,
+            let first = match edge.to == of {
+                true => Reached { inputs: BTreeSet::from([edge.input]), leaves: None },
+                false => reached(graph, &reach, set, of, (edge.to, *port)),
             };
-            for input in reached {
+            if let Some(at) = first.leaves {
+                return Err((NoReplicas::Past, at));
+            }
+            for input in first.inputs {
                 let is_first = input == 0;
                 let same = inputs.insert(*id, input).is_none_or(|before| (before == 0) == is_first);
                 if !same || side.is_some_and(|side| side != is_first) {
@@ -127,28 +122,35 @@ fn walk(
     Ok(inputs)
 }
 
-/// The inputs of the NF `of` that packets of a port come to first which are at another NF of the set.
-fn first_inputs(
+/// Where packets of a port go that are at an NF of the set.
+#[derive(Default)]
+struct Reached {
+    /// The inputs of the NF `of` that they come to.
+    inputs: BTreeSet<usize>,
+    /// Who of the set lets some leave before that.
+    leaves: Option<NodeId>,
+}
+
+fn reached(
     graph: &Graph,
     reach: &Reach<'_>,
     set: &[NodeId],
     of: NodeId,
     (from, port): (NodeId, u16),
-) -> Result<BTreeSet<usize>, (super::replicas::Why, NodeId)> {
+) -> Reached {
     let (mut seen, mut ways) = (BTreeSet::from([from]), vec![from]);
-    let mut inputs = BTreeSet::new();
+    let mut reached = Reached::default();
     while let Some(at) = ways.pop() {
         for edge in reach.on(at, port).into_iter().filter_map(|id| graph.edge(id)) {
             if edge.to == of {
-                inputs.insert(edge.input);
-            } else if set.contains(&edge.to) {
-                if seen.insert(edge.to) {
-                    ways.push(edge.to);
-                }
-            } else if graph.node(edge.to).is_some_and(|node| node.kind != NodeKind::Drop) {
-                return Err((NoReplicas::Past, at));
+                reached.inputs.insert(edge.input);
+            } else if !set.contains(&edge.to) {
+                let is_drop = graph.node(edge.to).is_some_and(|node| node.kind == NodeKind::Drop);
+                reached.leaves = reached.leaves.or((!is_drop).then_some(at));
+            } else if seen.insert(edge.to) {
+                ways.push(edge.to);
             }
         }
     }
-    Ok(inputs)
+    reached
 }

@@ -137,8 +137,8 @@ impl Moves {
             if post.waits() {
                 turn.did |= post.pump();
             }
-            let later = later.or((post.waits() || post.defers()).then_some(SOON_NS));
-            turn.later = [turn.later, later].into_iter().flatten().min();
+            let posts = (post.waits() || post.defers()).then_some(SOON_NS);
+            turn.later = [turn.later, later, posts].into_iter().flatten().min();
         }
         if let Some(replicator) = replicator {
             self.commit(replicator, station, segment);

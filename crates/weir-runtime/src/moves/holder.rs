@@ -1,12 +1,14 @@
 //! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
 mod claim;
+mod ended;
 mod gather;
 mod kept;
 mod placed;
 mod some;
 mod sorted;
 mod table;
+mod visitors;
 mod waits;
 mod wants;
 mod wishes;
@@ -15,8 +17,10 @@ pub use self::placed::{Placed, Placing};
 pub use self::wants::MOST_TIMES;
 
 use self::claim::Claim;
+use self::ended::Ended;
 use self::kept::Kept;
 use self::sorted::Sorted;
+use self::visitors::Visitors;
 use self::waits::Come;
 use self::wants::{Ordered, Ticket, Wanted};
 use self::wishes::Wishes;
@@ -69,7 +73,7 @@ pub(super) struct Holder {
     owned: Vec<bool>,
     /// Hashes of flows that were moved here one by one. Some director may still send them here for that reason, so they
     /// go along when their bucket does.
-    visitors: BTreeSet<u64>,
+    visitors: Visitors,
     /// What comes.
     coming: BTreeMap<MoveId, Come>,
     /// For whom it has waited, and how long.
@@ -99,6 +103,7 @@ pub(super) struct Holder {
     restarted: BTreeSet<u16>,
     kept: Kept,
     wishes: Wishes,
+    ended: Ended,
 }
 
 /// A migration away from here.
@@ -197,7 +202,7 @@ impl Holder {
             keyer,
             initial,
             owned: all,
-            visitors: BTreeSet::new(),
+            visitors: Visitors::default(),
             coming: BTreeMap::new(),
             waits: Waits::default(),
             gone: (0..count).filter(|replica| gone(Party::Replica(*replica))).collect(),
@@ -215,6 +220,7 @@ impl Holder {
             restarted: if crew.life == 0 { BTreeSet::new() } else { (0..count).collect() },
             kept: Kept::default(),
             wishes: Wishes::default(),
+            ended: Ended::default(),
         })
     }
 
@@ -254,10 +260,11 @@ impl Holder {
     pub(super) fn later(&self) -> Option<u64> {
         let orders = !self.wanted.is_empty() || !self.orders.is_empty();
         let waits = orders || !self.leaving.is_empty() || self.wishes.wait();
-        match waits {
+        let soon = match waits {
             true => Some(5 * SOON_NS),
             false => (self.expects() || !self.is_ready()).then_some(WAITS_NS),
-        }
+        };
+        [soon, self.ended.later()].into_iter().flatten().min()
     }
 
     /// True for a packet that may be taken: the state of its flow is here, or it has none that comes.
@@ -315,6 +322,7 @@ impl Holder {
             self.waits.rest();
         }
         did |= self.hear_wishes(post, segment);
+        did |= self.look_at_ended(post, segment);
         did |= self.cut_orders(segment);
         did | self.begin_wanted(post, segment)
     }
@@ -360,7 +368,7 @@ impl Holder {
                     let here = route.to == self.me;
                     match part {
                         Part::Bucket(bucket) => self.own(*bucket, here),
-                        Part::Flow(hash) if here => drop(self.visitors.insert(*hash)),
+                        Part::Flow(hash) if here => self.visitors.insert(*hash),
                         Part::Flow(_) => {}
                     }
                 }
@@ -385,7 +393,16 @@ impl Holder {
                 let flows = flows.iter().take(self.nodes.len()).copied().collect();
                 self.coming.insert(*id, Come::new(parts.clone(), flows));
             }
-            Message::There(part, to) => self.told_where(from, *part, *to),
+            Message::There(part, to) => match (from, *part) {
+                (Party::Director(_), Part::Flow(hash)) => self.told_where(hash, *to),
+                (Party::Director(_), Part::Bucket(bucket)) => self.told_home(bucket, *to),
+                (Party::Replica(_), _) => {}
+            },
+            Message::Settled { id, home: true } => {
+                if let Party::Director(director) = from {
+                    self.visitors.at_home(*id, director);
+                }
+            }
             Message::Done { id, lost } => {
                 if let Some(leave) = self.leaving.get_mut(id) {
                     leave.lost = (*lost).min(leave.flows);
@@ -434,7 +451,7 @@ impl Holder {
     fn is_here(&self, part: &Part) -> bool {
         match part {
             Part::Bucket(bucket) => self.owned.get(usize::from(*bucket)).is_some_and(|own| *own),
-            Part::Flow(hash) => self.visitors.contains(hash),
+            Part::Flow(hash) => self.visitors.contains(*hash),
         }
     }
 
@@ -483,12 +500,14 @@ impl Holder {
     /// What a migration brings is here.
     fn arrive(&mut self, id: MoveId) {
         let Some(come) = self.coming.remove(&id) else { return };
+        let mut hashes = Vec::new();
         for part in come.parts {
             match part {
                 Part::Bucket(bucket) => self.own(bucket, true),
-                Part::Flow(hash) => drop(self.visitors.insert(hash)),
+                Part::Flow(hash) => hashes.push(hash),
             }
         }
+        self.visitors.come(id, hashes, self.directors);
     }
 
     /// What was handed over comes back.

@@ -122,17 +122,22 @@ pub fn write_capture(path: &Path, packets: u64) {
 
 /// Writes a capture of these frames, a microsecond apart.
 pub fn write_frames<F: AsRef<[u8]>>(path: &Path, frames: impl Iterator<Item = F>) {
+    write_frames_at(path, (0_u64..).zip(frames));
+}
+
+/// The same, each so many microseconds after the beginning.
+pub fn write_frames_at<F: AsRef<[u8]>>(path: &Path, frames: impl Iterator<Item = (u64, F)>) {
     let format = Format::Pcap { precision: Precision::Micros, link: LinkType::ETHERNET };
     let mut writer = Writer::create(path, format).unwrap();
-    for (number, bytes) in (0_u64..).zip(frames) {
+    for (number, (micros, bytes)) in (0_u64..).zip(frames) {
         let bytes = bytes.as_ref();
         let record = Record {
             bytes,
             wire_len: bytes.len() as u32,
             time: Timestamp {
                 raw: weir_capture::RawTime::from_fields(
-                    1_000 + number as u32 / 1_000_000,
-                    number as u32 % 1_000_000,
+                    1_000 + (micros / 1_000_000) as u32,
+                    (micros % 1_000_000) as u32,
                 ),
                 format: TimeFormat::PcapMicros,
             },

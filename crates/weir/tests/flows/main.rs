@@ -7,6 +7,7 @@ mod common_moves;
 #[path = "../common_oracle/mod.rs"]
 mod common_oracle;
 
+mod ended;
 mod leave;
 mod moves;
 mod moves_deaths;

@@ -145,7 +145,7 @@ impl Holder {
         for (part, _) in guests {
             match part {
                 Part::Bucket(bucket) => self.own(bucket, true),
-                Part::Flow(hash) => drop(self.visitors.insert(hash)),
+                Part::Flow(hash) => self.visitors.insert(hash),
             }
         }
         let mut gone = BTreeSet::new();
@@ -157,7 +157,7 @@ impl Holder {
             for part in going.parts.iter().filter(|_| !is_gone) {
                 match part {
                     Part::Bucket(bucket) => self.own(*bucket, false),
-                    Part::Flow(hash) => drop(self.visitors.remove(hash)),
+                    Part::Flow(hash) => self.visitors.remove(*hash),
                 }
             }
             let flows = copy.records().filter(|record| record.begins).count() as u64;

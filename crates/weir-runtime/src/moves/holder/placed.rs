@@ -194,7 +194,7 @@ impl Holder {
         if moved.len() > most || !self.machine.carry_on(number, guests) {
             return Err(most);
         }
-        self.visitors = moved;
+        self.visitors = moved.into_iter().collect();
         Ok(())
     }
 

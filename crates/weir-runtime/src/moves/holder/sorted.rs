@@ -24,6 +24,8 @@ pub(super) struct Sorted {
     walk: Option<Walk>,
     /// Entries there were then.
     whole: usize,
+    /// Some flow has keys that are of several parts.
+    several: bool,
 }
 
 impl Sorted {
@@ -35,6 +37,7 @@ impl Sorted {
             entries: Vec::new(),
             walk: Some(Walk::default()),
             whole: 0,
+            several: false,
         }
     }
 
@@ -62,8 +65,11 @@ impl Sorted {
     }
 
     fn add(&mut self, seen: FlowSeen<'_>) {
+        let mut first = None;
         for (key, start) in seen.keys.iter().zip(seen.starts) {
-            let bucket = Buckets::bucket(self.placer.hash(key, *start));
+            let hash = self.placer.hash(key, *start);
+            self.several |= *first.get_or_insert(hash) != hash;
+            let bucket = Buckets::bucket(hash);
             let Some(head) = self.heads.get_mut(usize::from(bucket)) else { continue };
             let Ok(at) = u32::try_from(self.entries.len() + 1) else { return };
             self.entries.push((seen.number, std::mem::replace(head, at)));
@@ -76,6 +82,23 @@ impl Sorted {
             let (number, next) = *self.entries.get(at.checked_sub(1)? as usize)?;
             at = next;
             Some(number)
+        })
+    }
+
+    /// True when it has seen a flow whose keys are not all of one part.
+    pub(super) fn has_several(&self) -> bool {
+        self.several
+    }
+
+    /// True when some flow that is there has a key of this hash.
+    pub(super) fn has(&self, nf: &dyn Instance, hash: u64) -> bool {
+        self.of(Buckets::bucket(hash)).any(|number| {
+            let mut found = false;
+            nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| {
+                let mut keys = seen.keys.iter().zip(seen.starts);
+                found |= keys.any(|(key, start)| self.placer.hash(key, *start) == hash);
+            });
+            found
         })
     }
 

@@ -19,7 +19,8 @@ impl Holder {
         if self.sorted.is_empty() {
             return false;
         }
-        let rests = self.orders.is_empty() && self.wanted.is_empty() && self.leaving.is_empty();
+        let ordered = !self.orders.is_empty() || !self.wanted.is_empty();
+        let rests = !ordered && self.leaving.is_empty() && !self.ended.needs_sorted();
         // One table at a time: packets wait for one step.
         let mut may_look = true;
         for (sorted, node) in self.sorted.iter_mut().zip(&self.nodes) {
@@ -64,7 +65,7 @@ impl Holder {
         for part in parts {
             match part {
                 Part::Bucket(bucket) => self.own(*bucket, false),
-                Part::Flow(hash) => drop(self.visitors.remove(hash)),
+                Part::Flow(hash) => self.visitors.remove(*hash),
             }
         }
         let keys = self.leaving.get(&id).and_then(|leave| leave.wanted.as_ref());

@@ -49,9 +49,15 @@ pub(super) enum Asked {
     What(What),
     /// Those with these keys: a µNF wants it.
     Keys(Vec<FlowKey>),
+    /// What is of these parts, which may be nothing: its flows have ended.
+    Parts(BTreeSet<Part>),
 }
 
 impl Ordered {
+    pub(super) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
     pub(super) fn new(ticket: u64, what: Asked, to: u16) -> Self {
         Ordered { ticket, what, to, found: None, stay: 0 }
     }
@@ -287,6 +293,7 @@ impl Holder {
                 return None;
             }
             Asked::Keys(keys) => return Some(self.with_keys(keys, segment)),
+            Asked::Parts(parts) => return Some(self.of_parts(parts)),
             Asked::What(what) => what,
         };
         match what {
@@ -366,9 +373,8 @@ impl Holder {
         let mut wanted = self.pieces(&here, here.get(..count).unwrap_or_default(), to, flows);
         if percent >= 100 {
             // Those whose buckets are elsewhere.
-            let is_away = |hash: &&u64| !self.is_here(&Part::Bucket(Buckets::bucket(**hash)));
-            let rest: Vec<Part> =
-                self.visitors.iter().filter(is_away).map(|hash| Part::Flow(*hash)).collect();
+            let is_away = |hash: &u64| !self.is_here(&Part::Bucket(Buckets::bucket(*hash)));
+            let rest: Vec<Part> = self.visitors.iter().filter(is_away).map(Part::Flow).collect();
             for some in rest.chunks(FLOWS) {
                 let parts = some.iter().copied().collect();
                 let flows = vec![some.len() as u64; self.nodes.len()];
@@ -376,6 +382,16 @@ impl Holder {
             }
         }
         wanted
+    }
+
+    /// These parts, some of which may have a flow again.
+    fn of_parts(&self, parts: &BTreeSet<Part>) -> Vec<Piece> {
+        let all: Vec<Part> = parts.iter().copied().collect();
+        let pieces = all.chunks(FLOWS).map(|some| {
+            let (parts, flows) = (some.iter().copied().collect(), vec![0; self.nodes.len()]);
+            Piece { parts, flows, ..Piece::default() }
+        });
+        pieces.collect()
     }
 
     /// How many flows a bucket has, about: of the µNF that remembers the most.
@@ -425,9 +441,7 @@ impl Holder {
         for part in parts {
             match part {
                 Part::Bucket(bucket) if self.is_here(part) => {
-                    let first = u64::from(*bucket) << 48;
-                    let visitors = self.visitors.range(first..=first | (u64::MAX >> 16));
-                    here.extend(visitors.map(|hash| Part::Flow(*hash)));
+                    here.extend(self.visitors.of_bucket(*bucket).map(Part::Flow));
                     here.insert(*part);
                 }
                 Part::Flow(hash)
@@ -552,7 +566,7 @@ impl Holder {
         for part in &wanted.parts {
             match part {
                 Part::Bucket(bucket) => self.own(*bucket, true),
-                Part::Flow(hash) => drop(self.visitors.insert(*hash)),
+                Part::Flow(hash) => self.visitors.insert(*hash),
             }
         }
         self.over(
@@ -579,7 +593,7 @@ impl Holder {
                 (false, why) => {
                     self.notes.push(FromWorker::Moved { ticket, flows, times, left: stay, why });
                 }
-                (true, why) => self.wish_is_over(why.as_deref()),
+                (true, why) => self.own_is_over(ticket, why.as_deref()),
             }
         }
     }

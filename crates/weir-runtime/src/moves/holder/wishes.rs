@@ -1,6 +1,7 @@
 //! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
 //! runtime's API has that for NFs, too). They go by the protocol as those do that the agent orders; it is only told that some go.
 
+use super::ended::is_homeward;
 use super::wants::{Asked, Ordered, Piece, Wanted, add, hashed};
 use super::{Holder, Leave, Letter};
 use crate::moves::{Part, Post};
@@ -22,7 +23,7 @@ const ANSWER: Duration = Duration::from_secs(1);
 /// Time between two times that the agent is told that flows go to the same instance.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Orders of µNFs have numbers from here on, which no order of the agent has: nobody is told of their end.
-const OWN: u64 = 1 << 63;
+pub(super) const OWN: u64 = 1 << 63;
 
 /// What µNFs of this replica want.
 #[derive(Default)]
@@ -71,7 +72,8 @@ impl Holder {
             }
         }
         let Wishes { out, waiting, open, .. } = &self.wishes;
-        if *out == 0 && waiting.is_empty() && open.is_empty() && self.leaving.is_empty() {
+        let rests = *out == 0 && waiting.is_empty() && open.is_empty();
+        if rests && self.leaving.is_empty() && !self.ended.goes() {
             return any;
         }
         self.say_that_some_go();
@@ -127,7 +129,7 @@ impl Holder {
     }
 
     /// True while flows are copied for the next generation.
-    fn is_copied(&self, segment: &Segment) -> bool {
+    pub(super) fn is_copied(&self, segment: &Segment) -> bool {
         let mut nfs = self.nodes.iter().filter_map(|node| segment.nf_ref(*node));
         nfs.any(|nf| nf.is_precopied())
     }
@@ -141,10 +143,24 @@ impl Holder {
             all.partition(|wanted| is_own(wanted.ticket()));
         self.wanted = others;
         own.iter().for_each(|wanted| self.over(wanted.ticket(), 0, None));
+        // Nobody has been told of those that have not been cut.
+        let all = std::mem::take(&mut self.orders).into_iter();
+        let (own, others): (VecDeque<_>, VecDeque<_>) =
+            all.partition(|order| is_own(order.ticket()));
+        self.orders = others;
+        own.iter().for_each(|order| self.own_is_over(order.ticket(), None));
+    }
+
+    /// An order of nobody outside is over.
+    pub(super) fn own_is_over(&mut self, ticket: u64, why: Option<&str>) {
+        match is_homeward(ticket) {
+            true => self.ended.order_is_over(),
+            false => self.wish_is_over(why),
+        }
     }
 
     /// An order of a µNF is over.
-    pub(super) fn wish_is_over(&mut self, why: Option<&str>) {
+    fn wish_is_over(&mut self, why: Option<&str>) {
         self.wishes.out = self.wishes.out.saturating_sub(1);
         // Others are to have their turn: who has flows that leave takes none.
         self.wishes.rests = Some(Instant::now() + REST * (1 + self.by_chance() % 2));
@@ -175,11 +191,8 @@ impl Holder {
     }
 
     /// Who divides packets says where those of a flow go.
-    pub(super) fn told_where(&mut self, from: Party, part: Part, to: u16) {
-        let Part::Flow(hash) = part else { return };
-        if matches!(from, Party::Director(_))
-            && let Some((flows, _)) = self.wishes.open.remove(&hash)
-        {
+    pub(super) fn told_where(&mut self, hash: u64, to: u16) {
+        if let Some((flows, _)) = self.wishes.open.remove(&hash) {
             flows.into_iter().for_each(|flow| self.want(to, flow));
         }
     }

@@ -16,9 +16,11 @@
 //! - One thread per party: a call and the effects that it asks for are done before the next.
 
 mod director;
+mod guests;
 mod message;
 mod replica;
 
 pub use director::{Director, DirectorEffect};
+pub use guests::Guests;
 pub use message::{Going, Message, MoveId, Party, Refusal, Route, Stage, Told};
 pub use replica::{Effect, Fate, Limits, Replica, StartError};

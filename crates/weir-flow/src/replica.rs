@@ -1,12 +1,11 @@
 //! A replica: source of some migrations, target of others.
 
 mod durable;
-mod guests;
 mod restart;
 mod source;
 mod target;
 
-use self::guests::Guests;
+use crate::guests::Guests;
 use crate::message::{AHEAD, Going, Message, MoveId, Party, Refusal, Stage};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -165,7 +164,7 @@ impl<K: Ord + Clone + Debug> Replica<K> {
             coming: BTreeMap::new(),
             overdue: BTreeMap::new(),
             expected: BTreeMap::new(),
-            guests: Guests::new(),
+            guests: Guests::default(),
             taken: BTreeSet::new(),
             buffered: 0,
             unheard: BTreeSet::new(),
@@ -218,6 +217,11 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// to be given.
     pub fn moved_here(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
         self.guests.iter()
+    }
+
+    /// The same from this part on, without what brought them.
+    pub fn moved_here_from(&self, first: K) -> impl Iterator<Item = &K> {
+        self.guests.range(first..)
     }
 
     /// True when packets and markers may be taken.

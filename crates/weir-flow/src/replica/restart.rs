@@ -155,7 +155,9 @@ impl<K: Ord + Clone + Debug> Replica<K> {
     /// All have told all that they go on with: packets may be taken.
     fn begin_if_ready<R>(&mut self, effects: &mut Vec<Effect<K, R>>) {
         if self.is_ready() {
-            self.expected.keys().for_each(|part| self.guests.remove(part));
+            for part in self.expected.keys() {
+                self.guests.remove(part);
+            }
             self.arrived.clear();
             self.answer_directors(effects);
         }

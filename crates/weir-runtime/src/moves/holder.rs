@@ -500,14 +500,12 @@ impl Holder {
     /// What a migration brings is here.
     fn arrive(&mut self, id: MoveId) {
         let Some(come) = self.coming.remove(&id) else { return };
-        let mut hashes = Vec::new();
         for part in come.parts {
             match part {
                 Part::Bucket(bucket) => self.own(bucket, true),
-                Part::Flow(hash) => hashes.push(hash),
+                Part::Flow(hash) => self.visitors.come(id, hash, self.directors),
             }
         }
-        self.visitors.come(id, hashes, self.directors);
     }
 
     /// What was handed over comes back.

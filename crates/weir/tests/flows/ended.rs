@@ -5,13 +5,38 @@ use crate::common_crash::*;
 use crate::common_moves::*;
 use rustix::process::{Signal, kill_process};
 use std::collections::BTreeMap;
+use weir_nf::wire::Frame;
 
 /// Packets of one kind of flows before the others come.
 const SPELL: u64 = 4096;
 /// Between two spells, in microseconds: more than any NF remembers an idle flow.
 const PAUSE: u64 = 400_000_000;
 
-/// Flows 0 to 11 in the first spell, 12 to 23 in the next, and so on in turn.
+/// Balances by clients.
+const BALANCED: &str = r#"
+Port<0> lan;  Port<1> wan;  Busy slow { cycles: 160000 };
+L4LoadBalancer mon { services: [ { address: "10.0.0.2", port: 80, proto: "udp", backends: [
+    { address: "10.80.0.1" }, { address: "10.80.0.2", weight: 2 } ] } ] };
+pipelet { lan -> [clients] mon;  mon [mon.servers] -> slow -> wan;  mon [mon.clients] -> slow;  mon [mon.unavailable] -> Drop; }"#;
+
+/// Packet `number` of this flow, with its number at the end.
+type Make = fn(u64, u16) -> Vec<u8>;
+
+fn v4(number: u64, flow: u16) -> Vec<u8> {
+    frame(number, flow).to_vec()
+}
+
+fn tagged_v6(number: u64, flow: u16) -> Vec<u8> {
+    let to = Frame::ipv6([0xfd00, 0, 0, 0, 0, 0, 0, 1], [0xfd00, 0, 0, 0, 0, 0, 0, 2]).vlan(7);
+    to.udp(5000 + flow, 53).payload(&number.to_be_bytes()).build()
+}
+
+fn of_client(number: u64, flow: u16) -> Vec<u8> {
+    let frame = Frame::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(5000 + flow, 80);
+    frame.payload(&number.to_be_bytes()).build()
+}
+
+/// Flows 0 to 7 in the first spell, 8 to 15 in the next, and so on in turn.
 fn flow(number: u64) -> u16 {
     (number / SPELL % 2) as u16 * FLOWS + flow_of(number)
 }
@@ -32,28 +57,39 @@ fn moved(moving: &Moving) -> Option<u64> {
 
 #[test]
 fn what_was_moved_is_forgotten_when_it_has_ended() {
-    forgotten(&ALONE, "ended", None);
+    forgotten(&ALONE, "ended", v4, None);
 }
 
 #[test]
 fn what_was_moved_of_a_segments_replicas_is_forgotten_when_it_has_ended() {
-    forgotten(&TOGETHER, "ended-fused", None);
+    forgotten(&TOGETHER, "ended-fused", v4, None);
 }
 
 #[test]
 fn what_was_moved_is_forgotten_though_who_has_it_dies() {
-    forgotten(&ALONE, "ended-killed", Some("mon#3"));
+    forgotten(&ALONE, "ended-killed", v4, Some("mon#3"));
 }
 
 #[test]
 fn what_was_moved_is_forgotten_though_who_divides_dies() {
-    forgotten(&ALONE, "ended-director", Some("rx:lan"));
+    forgotten(&ALONE, "ended-director", v4, Some("rx:lan"));
 }
 
-fn forgotten(kind: &Kind, name: &str, dies: Option<&str>) {
+#[test]
+fn what_was_moved_of_ipv6_with_a_tag_is_forgotten_when_it_has_ended() {
+    forgotten(&ALONE, "ended-v6", tagged_v6, None);
+}
+
+#[test]
+fn what_was_moved_of_a_balancers_clients_is_forgotten_when_it_has_ended() {
+    let kind = Kind { policy: BALANCED, ..ALONE };
+    forgotten(&kind, "ended-clients", of_client, None);
+}
+
+fn forgotten(kind: &Kind, name: &str, make: Make, dies: Option<&str>) {
     let input = Scratch::new(&format!("moves-in-{name}"));
     let at = |number: u64| number / SPELL * PAUSE + number;
-    let frames = (0..PACKETS).map(|number| (at(number), frame(number, flow(number))));
+    let frames = (0..PACKETS).map(|number| (at(number), make(number, flow(number))));
     write_frames_at(&input.file("in.pcap"), frames);
     let moving = Moving::on_capture(kind, name, &input.file("in.pcap"), &[]);
     moving.wait_for_traffic();
@@ -82,8 +118,10 @@ fn forgotten(kind: &Kind, name: &str, dies: Option<&str>) {
     let (out, finished) = (moving.out(), moving.run.finish());
     finished.assert_sound(name);
     let numbers = read_capture(&out, |bytes| {
-        let number = u64::from_be_bytes(bytes[42..50].try_into().unwrap());
-        assert_eq!(bytes[12..], frame(number, flow(number))[12..], "packet {number}");
+        let number = u64::from_be_bytes(*bytes.last_chunk().unwrap());
+        // A balancer writes addresses; else it is as it was sent, but for what the chain swaps.
+        let sent = make(number, flow(number));
+        assert!(kind.policy == BALANCED || bytes[12..] == sent[12..], "packet {number}");
         number
     });
     assert_in_order(&numbers, "output");

@@ -121,7 +121,7 @@ impl Moves {
 
 impl Holder {
     /// True when it moves no flows, takes none and is to move none.
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.machine.is_quiet()
             && self.leaving.is_empty()
             && !self.expects()

@@ -2,7 +2,7 @@
 
 use super::some::{free_of, some_of};
 use super::sorted::Sorted;
-use super::wishes::is_own;
+use super::wishes::{is_homeward, is_own};
 use super::{Holder, Leave};
 use crate::moves::look::{Chooser, LOOK};
 use crate::moves::{MOST_PARTS, Part, Post, What};
@@ -593,7 +593,8 @@ impl Holder {
                 (false, why) => {
                     self.notes.push(FromWorker::Moved { ticket, flows, times, left: stay, why });
                 }
-                (true, why) => self.own_is_over(ticket, why.as_deref()),
+                (true, _) if is_homeward(ticket) => {}
+                (true, why) => self.wish_is_over(why.as_deref()),
             }
         }
     }

@@ -1,7 +1,6 @@
 //! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
 //! runtime's API has that for NFs, too). They go by the protocol as those do that the agent orders; it is only told that some go.
 
-use super::ended::is_homeward;
 use super::wants::{Asked, Ordered, Piece, Wanted, add, hashed};
 use super::{Holder, Leave, Letter};
 use crate::moves::{Part, Post};
@@ -19,11 +18,13 @@ const WAITING: usize = 1024;
 const REST: Duration = Duration::from_millis(10);
 /// So many flows of others are asked for at once, at most, for so many each; and for so long an answer is waited for.
 const OPEN: usize = 64;
-const ANSWER: Duration = Duration::from_secs(1);
+pub(super) const ANSWER: Duration = Duration::from_secs(1);
 /// Time between two times that the agent is told that flows go to the same instance.
 const AGAIN: Duration = Duration::from_secs(1);
 /// Orders of µNFs have numbers from here on, which no order of the agent has: nobody is told of their end.
-pub(super) const OWN: u64 = 1 << 63;
+const OWN: u64 = 1 << 63;
+/// Those of them by which nothing goes but what has ended.
+pub(super) const HOME: u64 = 1 << 62;
 
 /// What µNFs of this replica want.
 #[derive(Default)]
@@ -56,7 +57,18 @@ pub(super) fn is_own(ticket: u64) -> bool {
     ticket & OWN != 0
 }
 
+/// True for the number of an order by which what has ended goes home.
+pub(super) fn is_homeward(ticket: u64) -> bool {
+    is_own(ticket) && ticket & HOME != 0
+}
+
 impl Holder {
+    /// A number for an order of nobody outside, of this kind.
+    pub(super) fn own_ticket(&mut self, kind: u64) -> u64 {
+        self.wishes.last = (self.wishes.last + 1) % HOME;
+        OWN | kind | self.wishes.last
+    }
+
     /// Takes in what its µNFs want; true when there was something.
     pub(super) fn hear_wishes(&mut self, post: &mut Post, segment: &mut Segment) -> bool {
         let mut any = false;
@@ -73,7 +85,7 @@ impl Holder {
         }
         let Wishes { out, waiting, open, .. } = &self.wishes;
         let rests = *out == 0 && waiting.is_empty() && open.is_empty();
-        if rests && self.leaving.is_empty() && !self.ended.goes() {
+        if rests && self.leaving.is_empty() && !self.goes_home() {
             return any;
         }
         self.say_that_some_go();
@@ -89,8 +101,7 @@ impl Holder {
                 goes.entry(to).or_default().push(flow);
             }
             for (to, flows) in goes {
-                let ticket = OWN | self.wishes.last;
-                self.wishes.last = (self.wishes.last + 1) % OWN;
+                let ticket = self.own_ticket(0);
                 self.wishes.out += 1;
                 self.orders.push_back(Ordered::new(ticket, Asked::Keys(flows), to));
             }
@@ -148,19 +159,12 @@ impl Holder {
         let (own, others): (VecDeque<_>, VecDeque<_>) =
             all.partition(|order| is_own(order.ticket()));
         self.orders = others;
-        own.iter().for_each(|order| self.own_is_over(order.ticket(), None));
-    }
-
-    /// An order of nobody outside is over.
-    pub(super) fn own_is_over(&mut self, ticket: u64, why: Option<&str>) {
-        match is_homeward(ticket) {
-            true => self.ended.order_is_over(),
-            false => self.wish_is_over(why),
-        }
+        let wishes = own.iter().filter(|order| !is_homeward(order.ticket()));
+        wishes.for_each(|_| self.wish_is_over(None));
     }
 
     /// An order of a µNF is over.
-    fn wish_is_over(&mut self, why: Option<&str>) {
+    pub(super) fn wish_is_over(&mut self, why: Option<&str>) {
         self.wishes.out = self.wishes.out.saturating_sub(1);
         // Others are to have their turn: who has flows that leave takes none.
         self.wishes.rests = Some(Instant::now() + REST * (1 + self.by_chance() % 2));
@@ -182,11 +186,15 @@ impl Holder {
         }
         if open.len() < OPEN {
             open.insert(hash, (vec![flow], Instant::now()));
-            // All say the same, and one may have died.
-            for director in 0..self.directors {
-                let ask: Letter = Message::Where(Part::Flow(hash));
-                post.send(Party::Director(director), &ask);
-            }
+            self.ask_directors(Part::Flow(hash), post);
+        }
+    }
+
+    /// Asks who divide packets where those of a part go. All say the same, and one may have died.
+    pub(super) fn ask_directors(&self, part: Part, post: &mut Post) {
+        for director in 0..self.directors {
+            let ask: Letter = Message::Where(part);
+            post.send(Party::Director(director), &ask);
         }
     }
 

@@ -1,12 +1,13 @@
 //! Parts that were moved to a replica.
 
-use crate::message::MoveId;
+use crate::MoveId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::ops::RangeBounds;
 
 /// By part the migration that brought it, and by migration its parts: who says that one is at home is not to have all others looked at.
 #[derive(Debug, Clone)]
-pub(super) struct Guests<K: Ord> {
+pub struct Guests<K: Ord> {
     by_part: BTreeMap<K, MoveId>,
     by_move: BTreeMap<MoveId, BTreeSet<K>>,
 }
@@ -26,39 +27,64 @@ impl<K: Ord + Hash> Hash for Guests<K> {
     }
 }
 
-impl<K: Ord + Clone> Guests<K> {
-    pub(super) fn new() -> Self {
+impl<K: Ord> Default for Guests<K> {
+    fn default() -> Self {
         Guests { by_part: BTreeMap::new(), by_move: BTreeMap::new() }
     }
+}
 
-    pub(super) fn len(&self) -> usize {
+impl<K: Ord + Clone> Guests<K> {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.by_part.len()
     }
 
-    pub(super) fn contains(&self, part: &K) -> bool {
+    /// True when there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_part.is_empty()
+    }
+
+    /// True for one that is there.
+    #[must_use]
+    pub fn contains(&self, part: &K) -> bool {
         self.by_part.contains_key(part)
     }
 
+    /// True while some are there that this migration brought.
+    #[must_use]
+    pub fn has_of(&self, id: MoveId) -> bool {
+        self.by_move.contains_key(&id)
+    }
+
+    /// Those in this range, in their order.
+    pub fn range(&self, range: impl RangeBounds<K>) -> impl Iterator<Item = &K> {
+        self.by_part.range(range).map(|(part, _)| part)
+    }
+
     /// In their order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, MoveId)> + Clone {
         self.by_part.iter().map(|(part, by)| (part, *by))
     }
 
-    pub(super) fn insert(&mut self, part: K, by: MoveId) {
+    /// One that a migration has brought; if it was there, by that one from now on.
+    pub fn insert(&mut self, part: K, by: MoveId) {
         if let Some(before) = self.by_part.insert(part.clone(), by) {
             self.forget(before, &part);
         }
         self.by_move.entry(by).or_default().insert(part);
     }
 
-    pub(super) fn remove(&mut self, part: &K) {
-        if let Some(by) = self.by_part.remove(part) {
-            self.forget(by, part);
-        }
+    /// One is there no more: the migration that had brought it.
+    pub fn remove(&mut self, part: &K) -> Option<MoveId> {
+        let by = self.by_part.remove(part)?;
+        self.forget(by, part);
+        Some(by)
     }
 
     /// What a migration brought are guests no more.
-    pub(super) fn end(&mut self, id: MoveId) {
+    pub fn end(&mut self, id: MoveId) {
         for part in self.by_move.remove(&id).unwrap_or_default() {
             self.by_part.remove(&part);
         }
@@ -76,7 +102,7 @@ impl<K: Ord + Clone> Guests<K> {
 
 impl<K: Ord + Clone> FromIterator<(K, MoveId)> for Guests<K> {
     fn from_iter<I: IntoIterator<Item = (K, MoveId)>>(all: I) -> Self {
-        let mut guests = Self::new();
+        let mut guests = Self::default();
         all.into_iter().for_each(|(part, by)| guests.insert(part, by));
         guests
     }
@@ -92,7 +118,7 @@ mod tests {
         fn they_are_those_that_one_map_has_in_which_all_are_looked_at(
             acts in prop::collection::vec((0..3_u8, 0..6_u8, 0..4_u64), 0..60)
         ) {
-            let (mut guests, mut map) = (Guests::new(), BTreeMap::new());
+            let (mut guests, mut map) = (Guests::default(), BTreeMap::new());
             for (act, part, number) in acts {
                 let id = MoveId { source: 1, life: 0, number };
                 match act {

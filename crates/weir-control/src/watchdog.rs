@@ -1,10 +1,13 @@
-//! Keeps the machine alive when real-time workers take what the rest of it needs.
+//! Keeps the machine alive when real-time workers take what the rest of it needs, and lets them breathe before they do.
 
+mod breath;
+
+use self::breath::{Breath, TICK};
 use rustix::process::Pid;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weir_mem::realtime::{WATCHDOG_PRIORITY, WORKER_PRIORITY};
 
 /// How often it looks.
@@ -90,16 +93,21 @@ impl Drop for Watchdog {
 
 fn watch(shared: &Shared) {
     let (mut last, mut silent) = (0, 0);
+    let (mut breath, mut due) = (Breath::new(), Instant::now() + EVERY);
     while !shared.stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(EVERY);
+        std::thread::park_timeout(if breath.is_soon() { TICK } else { EVERY });
+        let workers = || shared.workers.lock().map_or_else(|_| Vec::new(), |all| all.clone());
+        breath.look(&workers());
+        if Instant::now() < due {
+            continue;
+        }
+        due = Instant::now() + EVERY;
         let beats = shared.beats.load(Ordering::Relaxed);
         silent = if beats == last { silent + 1 } else { 0 };
         last = beats;
         if silent == PATIENCE {
-            if let Ok(workers) = shared.workers.lock() {
-                for &pid in workers.iter() {
-                    let _ = weir_mem::realtime::set_default(Some(pid));
-                }
+            for pid in workers() {
+                let _ = weir_mem::realtime::set_default(Some(pid));
             }
             shared.barked.store(true, Ordering::Relaxed);
         }

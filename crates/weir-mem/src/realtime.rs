@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 use rustix::process::Pid;
+use std::time::Duration;
 
 /// Priority of workers in the real-time class.
 pub const WORKER_PRIORITY: i32 = 1;
@@ -120,7 +121,75 @@ impl Turns {
     }
 }
 
+/// In which of the real-time classes workers run, if in one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RealTime {
+    /// SCHED_FIFO.
+    Fifo,
+    /// SCHED_RR.
+    RoundRobin,
+}
+
+/// The real-time class of a process; `None` if it is in another, or there is none.
+#[must_use]
+pub fn class_of(pid: Pid) -> Option<RealTime> {
+    // SAFETY: the call has no pointers.
+    let policy = unsafe { libc::sched_getscheduler(pid.as_raw_nonzero().get()) };
+    match policy & !POLICY_RESET_ON_FORK {
+        SCHED_FIFO => Some(RealTime::Fifo),
+        SCHED_RR => Some(RealTime::RoundRobin),
+        _ => None,
+    }
+}
+
+/// Puts a process back into the class from which it was taken for a moment, with workers' priority.
+///
+/// # Errors
+/// When it is not permitted, or there is no such process.
+pub fn put_back(pid: Pid, class: RealTime) -> Result<(), Errno> {
+    let policy = match class {
+        RealTime::Fifo => SCHED_FIFO,
+        RealTime::RoundRobin => SCHED_RR,
+    };
+    set(Some(pid), policy, WORKER_PRIORITY)
+}
+
+/// How long a process, with all its threads, has had a core so far; `None` when there is none of that number.
+#[must_use]
+pub fn cpu_time(pid: Pid) -> Option<Duration> {
+    let mut clock = 0;
+    // SAFETY: the clock's number is written to a variable that lives through the call.
+    let found = unsafe { libc::clock_getcpuclockid(pid.as_raw_nonzero().get(), &raw mut clock) };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written to a variable that lives through the call; the kernel checks the clock.
+    if found != 0 || unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
+        return None;
+    }
+    let (secs, nanos) = (u64::try_from(time.tv_sec).ok()?, u32::try_from(time.tv_nsec).ok()?);
+    Some(Duration::new(secs, nanos))
+}
+
 /// Takes a process (`None`: the caller's thread) back to the default class.
 pub fn set_default(pid: Option<Pid>) -> Result<(), Errno> {
     set(pid, SCHED_OTHER, 0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn who_computes_has_had_a_core_for_as_long() {
+        let (own, begun) = (rustix::process::getpid(), Instant::now());
+        let before = cpu_time(own).unwrap();
+        while cpu_time(own).unwrap() - before < Duration::from_millis(5) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "its time does not pass");
+        }
+        assert_eq!(class_of(own), None);
+        // None has the greatest number.
+        let nobody = Pid::from_raw(i32::MAX).unwrap();
+        assert_eq!((cpu_time(nobody), class_of(nobody)), (None, None));
+        assert!(put_back(nobody, RealTime::Fifo).is_err());
+    }
 }

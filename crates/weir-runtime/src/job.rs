@@ -364,6 +364,13 @@ impl Job {
         }
     }
 
+    /// Has what sends packets give them to another device.
+    pub(crate) fn send_to(&mut self, other: Box<dyn Send>) {
+        if let End::Tx { device } = &mut self.end {
+            *device = other;
+        }
+    }
+
     /// Takes in an order of the agent's.
     pub(crate) fn order(&mut self, order: Order) {
         match order {

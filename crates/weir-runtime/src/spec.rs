@@ -365,8 +365,12 @@ pub struct Trial {
     pub round_robin: bool,
     /// When all have had time to start (0.6 s) it never leaves its core to others of its own will.
     pub keeps_core: bool,
-    /// Of so many migrations of flows an instance begins the next only when one has ended; `None`: as many as it may.
+    /// Of so many migrations of flows, 128 at most, an instance begins the next only when one has ended; `None`: of as many as is best.
     pub migrations: Option<u16>,
+    /// So many flows go together, 8,192 at most; `None`: as many as is best.
+    pub flows: Option<u16>,
+    /// So many buckets, 16,384 at most.
+    pub buckets: Option<u16>,
 }
 
 /// Everything a worker needs to know.

@@ -513,6 +513,11 @@ impl Stepper {
         self.job.order(Order::Pace(per_second));
     }
 
+    /// Has a service that sends give packets to `device` from now on, in the place of its own.
+    pub fn send_to(&mut self, device: Box<dyn weir_device::Send>) {
+        self.job.send_to(device);
+    }
+
     /// What its µNFs report now: JSON, by node.
     pub fn reports(&self) -> Vec<String> {
         self.job.segment.reports()

@@ -1,9 +1,11 @@
 //! A replica: an instance of an NF, or of several that are fused, whose flows come and go, each with all that they remember of it.
 
 mod claim;
+mod cut;
 mod ended;
 mod gather;
 mod kept;
+mod pieces;
 mod placed;
 mod some;
 mod sorted;
@@ -17,6 +19,7 @@ pub use self::placed::{Placed, Placing};
 pub use self::wants::MOST_TIMES;
 
 use self::claim::Claim;
+use self::cut::Cut;
 use self::ended::Ended;
 use self::kept::Kept;
 use self::sorted::Sorted;
@@ -39,8 +42,6 @@ use weir_packet::headers::{Depth, Fragment};
 use weir_packet::layers_of;
 use weir_port::balance::{BUCKETS, Balance, Buckets, Placer};
 
-/// Migrations under way from an instance, and to it, at most.
-const MOVES: usize = 16;
 /// How long a step of the protocol may take before it is asked again; then twice as long each time, so often.
 const PATIENCE: Duration = Duration::from_millis(100);
 const DOUBLINGS: u32 = 5;
@@ -56,8 +57,7 @@ pub(super) struct Holder {
     nodes: Vec<usize>,
     directors: u16,
     replicas: u16,
-    /// Migrations under way from here at most.
-    at_once: usize,
+    cut: Cut,
     machine: Replica<Part>,
     /// Lanes in, each with its director.
     lanes: Vec<(usize, u16)>,
@@ -155,11 +155,11 @@ impl Holder {
         spec: &WorkerSpec,
         post: &mut Post,
     ) -> Option<Self> {
-        let at_once = spec.schedule.trial.migrations.map_or(MOVES, usize::from).clamp(1, MOVES);
+        let cut = Cut::of(&spec.schedule.trial);
         let count = u16::try_from(group.weights.len()).ok()?;
         // Nothing is buffered outside of the lanes.
         let guests = BUCKETS + GUESTS / group.weights.len().max(1);
-        let limits = Limits { moves: MOVES, packets: 0, guests };
+        let limits = Limits { moves: cut.at_once, packets: 0, guests };
         let gone = |party: Party| crew.gone.contains(&party);
         let there = (0..count).filter(|replica| !gone(Party::Replica(*replica)));
         let directors = (0..crew.directors).filter(|director| !gone(Party::Director(*director)));
@@ -193,7 +193,7 @@ impl Holder {
             nodes: crew.nodes.iter().map(|node| usize::from(*node)).collect(),
             directors: crew.directors,
             replicas: count,
-            at_once,
+            cut,
             machine,
             lanes: crew.lanes.iter().map(|(lane, of)| (usize::from(*lane), *of)).collect(),
             spread: group.spread,

@@ -9,6 +9,9 @@ use crate::common_crash::*;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 /// A kind of port: a graph whose packets all pass one.
 struct Kind {
@@ -48,6 +51,12 @@ const BALANCE: Kind = Kind {
     policy: "FlowMonitor mon; MacSwap b; pipelet { lan -> mon -> b -> wan; }",
     args: &["--isolate", "each", "--instances", "mon=3"],
     moves: false,
+};
+/// Those meet that agree in some fields, in either direction, instead of what the NF asks for.
+const BALANCE_BY: Kind = Kind {
+    name: "balance-by",
+    args: &["--isolate", "each", "--instances", "mon=3,by=src_port+dst_port,symmetric"],
+    ..BALANCE
 };
 /// Packets that need not meet, the twice as many of them to one of two instances.
 const IN_TURN: Kind = Kind {
@@ -119,6 +128,20 @@ impl Graph {
         }
     }
 
+    /// From now to the end all flows move from one instance to the next, again and again, if the kind is one where they move.
+    fn keep_moving(&self, kind: &Kind) -> Option<Moving> {
+        let (socket, over) = (self.socket.clone(), Arc::new(AtomicBool::new(false)));
+        let ended = over.clone();
+        let moves = move || {
+            let orders = (1..=3).cycle().take_while(|_| !ended.load(Ordering::Relaxed));
+            // One is refused before the graph runs, when it has ended, and where whom it asks has died.
+            let said =
+                orders.map(|to| order_move(&socket, "mon", &["--all"], to).output().unwrap());
+            said.filter(|said| said.status.success()).count()
+        };
+        kind.moves.then(|| Moving { over, moves: std::thread::spawn(moves) })
+    }
+
     /// To the end: what was lost, and which packets came.
     fn finish(self, what: &str) -> (Finished, Vec<u64>) {
         let out = self.out();
@@ -133,6 +156,20 @@ impl Graph {
     }
 }
 
+/// Orders that are given beside a run.
+struct Moving {
+    over: Arc<AtomicBool>,
+    moves: JoinHandle<usize>,
+}
+
+/// How many of them were carried out; none of a kind whose flows do not move.
+fn carried_out(moving: Option<Moving>) -> usize {
+    moving.map_or(0, |moving| {
+        moving.over.store(true, Ordering::Relaxed);
+        moving.moves.join().unwrap()
+    })
+}
+
 fn move_all(socket: &Path, to: &str) {
     let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
     weir.args(["flow", "move", "mon", "--all", "--to", to, "--control"]).arg(socket);
@@ -142,24 +179,35 @@ fn move_all(socket: &Path, to: &str) {
 
 fn order_and_end(kind: &Kind) {
     const PACKETS: u64 = 20_000;
+    let mut moves = 0;
     // Rings of less than a batch, of some, and of many; the smallest pool that may be.
     for (ring, pool) in [("64", "64"), ("256", "1024"), ("4096", "8192")] {
         let what = format!("{} --ring {ring} --pool {pool}", kind.name);
         let more = ["--ring", ring, "--pool", pool];
-        let (finished, numbers) = Graph::start(kind, "end", PACKETS, false, &more).finish(&what);
+        // Where flows are to move there must be time for it.
+        let graph = Graph::start(kind, "end", PACKETS, kind.moves, &more);
+        let moving = graph.keep_moving(kind);
+        let (finished, numbers) = graph.finish(&what);
+        moves += carried_out(moving);
         assert_eq!(finished.number("/balance/in"), PACKETS, "{what}: it ended before");
         assert_eq!(numbers, (0..PACKETS).collect::<Vec<_>>(), "{what}");
     }
+    assert!(!kind.moves || moves > 0, "no flow has moved");
 }
 
 fn back_pressure(kind: &Kind) {
     const PACKETS: u64 = 6_000;
+    let mut moves = 0;
     for ring in ["64", "1024"] {
         let what = format!("{} slow, --ring {ring}", kind.name);
         let more = ["--ring", ring, "--pool", "2048"];
-        let (_, numbers) = Graph::start(kind, "slow", PACKETS, true, &more).finish(&what);
+        let graph = Graph::start(kind, "slow", PACKETS, true, &more);
+        let moving = graph.keep_moving(kind);
+        let (_, numbers) = graph.finish(&what);
+        moves += carried_out(moving);
         assert_eq!(numbers.len() as u64, PACKETS, "{what}: a full ring loses nothing");
     }
+    assert!(!kind.moves || moves > 0, "no flow has moved");
 }
 
 fn markers(kind: &Kind) {
@@ -186,11 +234,11 @@ fn deaths(kind: &Kind) {
     const PACKETS: u64 = 6_000;
     const STEPS: u32 = 12;
     let names: Vec<String> = {
-        let graph = Graph::start(kind, "names", 1, false, &[]);
+        let graph = Graph::start(kind, "names", 1, kind.moves, &[]);
         let (finished, _) = graph.finish(kind.name);
         finished.restarts().into_keys().collect()
     };
-    let mut died = vec![0; names.len()];
+    let (mut died, mut moves) = (vec![0; names.len()], 0);
     for first in 0..STEPS {
         let of = |nth: u32| (first + 5 * nth) % STEPS + 1;
         let faults: Vec<String> = names
@@ -201,7 +249,10 @@ fn deaths(kind: &Kind) {
         let what = format!("{} {}", kind.name, faults.join(" "));
         let mut more: Vec<&str> = faults.iter().map(String::as_str).collect();
         more.extend(["--pool", "1024"]);
-        let (finished, _) = Graph::start(kind, "death", PACKETS, false, &more).finish(&what);
+        let graph = Graph::start(kind, "death", PACKETS, kind.moves, &more);
+        let moving = graph.keep_moving(kind);
+        let (finished, _) = graph.finish(&what);
+        moves += carried_out(moving);
         assert_eq!(finished.number("/balance/in"), PACKETS, "{what}");
         let restarts: Vec<u64> = finished.restarts().into_values().collect();
         let deaths: u64 = restarts.iter().sum();
@@ -211,12 +262,7 @@ fn deaths(kind: &Kind) {
     for (name, died) in names.iter().zip(died) {
         assert_eq!(died, u64::from(STEPS), "{}: deaths of {name}", kind.name);
     }
-}
-
-/// A balance port whose flows move while the graph is changed. Who dies at the steps of that: `flows/moves_deaths.rs`.
-#[test]
-fn markers_of_flows_that_move_pass_behind_the_packets_before_them() {
-    markers(&MARKER);
+    assert!(!kind.moves || moves > 0, "no flow has moved");
 }
 
 macro_rules! conforms {
@@ -253,6 +299,9 @@ conforms! {
     branch: super::BRANCH;
     sync: super::SYNC;
     balance: super::BALANCE;
+    balance_by_fields: super::BALANCE_BY;
+    // A balance port whose flows move. Who dies at the steps of that: `flows/moves_deaths.rs`.
+    marker: super::MARKER;
     balance_in_turn: super::IN_TURN;
     balance_least_loaded: super::LEAST_LOADED;
     filter: super::FILTER;

@@ -1,5 +1,6 @@
 //! What the agent wants moved: cut into migrations, begun as far as may be, told when it is done.
 
+use super::pieces::{Piece, Pieces, hashed};
 use super::some::{free_of, some_of};
 use super::sorted::Sorted;
 use super::wishes::{is_homeward, is_own};
@@ -8,20 +9,13 @@ use crate::moves::look::{Chooser, LOOK};
 use crate::moves::{MOST_PARTS, Part, Post, What};
 use crate::segment::Segment;
 use crate::spec::FromWorker;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use weir_flow::{MoveId, Refusal, StartError};
-use weir_nf::{FlowSeen, Walk};
+use weir_nf::Walk;
 use weir_packet::FlowKey;
 use weir_port::balance::{BUCKETS, Buckets, Placer};
 
-/// Flows of one migration, about: many make all of them wait for each other, few cost a message more often (NFActor moves 500
-/// per step of its auto-scaling).
-const FLOWS: usize = 500;
-/// The same of a migration of buckets.
-const BUCKET_FLOWS: u64 = 1024;
-/// Buckets of one migration, at most: each is a part that all directors are told of.
-const BUCKETS_AT_ONCE: usize = 4096;
 /// How often a target may refuse as it is busy, and how long to wait then.
 const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
@@ -71,15 +65,12 @@ struct Found {
     /// The table that is looked through, by its place among the holder's.
     table: usize,
     walk: Walk,
-    pieces: Vec<Piece>,
-    /// By hash of a key: the piece that has it. Of one µNF alone none is met twice, but where clients decide.
-    places: HashMap<u64, usize>,
+    pieces: Pieces,
 }
 
 impl Found {
-    fn new(chooser: Chooser, left: u32) -> Self {
-        let (walk, pieces, places) = (Walk::default(), Vec::new(), HashMap::new());
-        Found { chooser, left, table: 0, walk, pieces, places }
+    fn new(chooser: Chooser, left: u32, pieces: Pieces) -> Self {
+        Found { chooser, left, table: 0, walk: Walk::default(), pieces }
     }
 
     /// Goes on by a step; true when there is more to look at.
@@ -88,17 +79,16 @@ impl Found {
         if self.left == 0 && nodes.len() == 1 {
             return false;
         }
-        let Found { chooser, left, table, walk, pieces, places } = self;
+        let Found { chooser, left, table, walk, pieces } = self;
         let goes_on = segment.nf_ref(*node).is_some_and(|nf| {
             nf.look_at_flows(walk, LOOK, &mut |seen| {
                 if !seen.keys.is_empty() && chooser.takes(seen.keys) {
                     let hashes = hashed(placer, seen);
                     // What another µNF remembers of a flow that goes does not count once more.
-                    let goes = hashes.iter().any(|(_, hash)| places.contains_key(hash));
+                    let goes = pieces.have_any(&hashes);
                     if goes || *left > 0 {
                         *left -= u32::from(!goes);
-                        let joins = nodes.len() > 1 || placer.joins_flows();
-                        add(pieces, places, hashes, (*table, nodes.len()), joins);
+                        pieces.add(hashes, *table);
                     }
                 }
             })
@@ -107,94 +97,6 @@ impl Found {
             (self.table, self.walk) = (self.table + 1, Walk::default());
         }
         self.table < nodes.len()
-    }
-}
-
-/// A flow's keys with their hashes.
-pub(super) fn hashed(placer: &Placer, seen: FlowSeen<'_>) -> Vec<(FlowKey, u64)> {
-    let keys = seen.keys.iter().zip(seen.starts);
-    keys.map(|(key, start)| (*key, placer.hash(key, *start))).collect()
-}
-
-/// Adds a flow with these keys, as µNF `table` of so many has it, to the piece that has one of them already, or to the last. `joins`:
-/// another flow may have the same.
-pub(super) fn add(
-    pieces: &mut Vec<Piece>,
-    places: &mut HashMap<u64, usize>,
-    keys: Vec<(FlowKey, u64)>,
-    (table, tables): (usize, usize),
-    joins: bool,
-) {
-    let mut known = keys.iter().filter_map(|(_, hash)| places.get(hash).copied());
-    let at = match known.next() {
-        Some(at) => {
-            // It has keys of flows that were in two pieces: they go together.
-            for other in known.filter(|other| *other != at).collect::<BTreeSet<_>>() {
-                let Some(joined) = pieces.get_mut(other).map(std::mem::take) else { continue };
-                for part in &joined.parts {
-                    if let Part::Flow(hash) = part {
-                        places.insert(*hash, at);
-                    }
-                }
-                if let Some(piece) = pieces.get_mut(at) {
-                    piece.join(joined);
-                }
-            }
-            at
-        }
-        None => {
-            if pieces.last().is_none_or(|piece| piece.most() >= FLOWS as u64) {
-                pieces.push(Piece::default());
-            }
-            pieces.len() - 1
-        }
-    };
-    let Some(piece) = pieces.get_mut(at) else { return };
-    let mut is_another = true;
-    for (key, hash) in keys {
-        // What another µNF remembers may have the same keys.
-        if piece.parts.insert(Part::Flow(hash)) || tables == 1 {
-            piece.keys.push((is_another, key));
-            is_another = false;
-        }
-        if joins {
-            places.insert(hash, at);
-        }
-    }
-    piece.flows.resize(tables, 0);
-    if let Some(flows) = piece.flows.get_mut(table) {
-        *flows += 1;
-    }
-}
-
-/// What is to go in one migration.
-#[derive(Default)]
-pub(super) struct Piece {
-    parts: BTreeSet<Part>,
-    /// The flows' keys, where they are named one by one; each with whether a flow begins with it.
-    keys: Vec<(bool, FlowKey)>,
-    home: bool,
-    /// How many flows they are, about, by µNF.
-    flows: Vec<u64>,
-}
-
-impl Piece {
-    /// Its flows, about: of the µNF that remembers the most.
-    fn most(&self) -> u64 {
-        self.flows.iter().copied().max().unwrap_or(0)
-    }
-
-    /// True when its flows have gone to another.
-    pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
-    }
-
-    fn join(&mut self, mut other: Piece) {
-        self.parts.append(&mut other.parts);
-        self.keys.append(&mut other.keys);
-        for (own, more) in self.flows.iter_mut().zip(other.flows) {
-            *own += more;
-        }
     }
 }
 
@@ -308,14 +210,13 @@ impl Holder {
                         // The agent has compiled it before.
                         return Some(Vec::new());
                     };
-                    order.found = Some(Found::new(chooser, most));
+                    order.found = Some(Found::new(chooser, most, self.no_pieces()));
                 }
                 let found = order.found.as_mut();
                 if found.is_some_and(|found| found.go_on(&self.nodes, segment, &self.placer)) {
                     return None;
                 }
-                let pieces = order.found.take().map(|found| found.pieces).unwrap_or_default();
-                Some(pieces.into_iter().filter(|piece| !piece.is_empty()).collect())
+                Some(order.found.take().map(|found| found.pieces.all()).unwrap_or_default())
             }
             What::Share(percent) => {
                 if !self.is_sorted(segment) {
@@ -365,6 +266,11 @@ impl Holder {
         }
     }
 
+    /// Pieces into which flows are put that are named one by one.
+    pub(super) fn no_pieces(&self) -> Pieces {
+        Pieces::new(self.cut.flows, self.nodes.len(), self.placer.joins_flows())
+    }
+
     /// So many hundredths of the buckets that are here, which have so many `flows` in all; with all of them the flows that
     /// are here by themselves too.
     fn share(&self, percent: u8, to: u16, flows: u64) -> Vec<Piece> {
@@ -375,7 +281,7 @@ impl Holder {
             // Those whose buckets are elsewhere.
             let is_away = |hash: &u64| !self.is_here(&Part::Bucket(Buckets::bucket(*hash)));
             let rest: Vec<Part> = self.visitors.iter().filter(is_away).map(Part::Flow).collect();
-            for some in rest.chunks(FLOWS) {
+            for some in rest.chunks(self.cut.flows) {
                 let parts = some.iter().copied().collect();
                 let flows = vec![some.len() as u64; self.nodes.len()];
                 wanted.push(Piece { parts, flows, ..Piece::default() });
@@ -387,7 +293,7 @@ impl Holder {
     /// These parts, some of which may have a flow again.
     fn of_parts(&self, parts: &BTreeSet<Part>) -> Vec<Piece> {
         let all: Vec<Part> = parts.iter().copied().collect();
-        let pieces = all.chunks(FLOWS).map(|some| {
+        let pieces = all.chunks(self.cut.flows).map(|some| {
             let (parts, flows) = (some.iter().copied().collect(), vec![0; self.nodes.len()]);
             Piece { parts, flows, ..Piece::default() }
         });
@@ -408,8 +314,8 @@ impl Holder {
     fn pieces(&self, here: &[u16], going: &[u16], to: u16, flows: u64) -> Vec<Piece> {
         let is_home = |bucket: &&u16| u16::from(self.initial.at(**bucket)) == to;
         let (home, away): (Vec<&u16>, Vec<&u16>) = going.iter().partition(is_home);
-        let pieces = (flows / BUCKET_FLOWS).clamp(1, BUCKETS as u64) as usize;
-        let size = here.len().div_ceil(pieces).clamp(1, BUCKETS_AT_ONCE);
+        let pieces = (flows / self.cut.bucket_flows).clamp(1, BUCKETS as u64) as usize;
+        let size = here.len().div_ceil(pieces).clamp(1, self.cut.buckets);
         let mut wanted = Vec::new();
         for (buckets, home) in [(home, true), (away, false)] {
             for some in buckets.chunks(size) {
@@ -475,7 +381,7 @@ impl Holder {
                 break;
             }
             let may =
-                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.at_once;
+                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.cut.at_once;
             if !may {
                 break;
             }

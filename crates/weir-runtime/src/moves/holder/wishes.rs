@@ -1,7 +1,8 @@
 //! Flows that a µNF itself wants elsewhere: at an instance that it names, or at the one that another flow's packets go to (NFActor §3.2: the
 //! runtime's API has that for NFs, too). They go by the protocol as those do that the agent orders; it is only told that some go.
 
-use super::wants::{Asked, Ordered, Piece, Wanted, add, hashed};
+use super::pieces::{Piece, hashed};
+use super::wants::{Asked, Ordered, Wanted};
 use super::{Holder, Leave, Letter};
 use crate::moves::{Part, Post};
 use crate::segment::Segment;
@@ -229,9 +230,8 @@ impl Holder {
 
     /// The flows with these keys, with what all µNFs remember of them.
     pub(super) fn with_keys(&self, keys: &[FlowKey], segment: &Segment) -> Vec<Piece> {
-        let (mut pieces, mut places) = (Vec::new(), HashMap::new());
+        let mut pieces = self.no_pieces();
         let nfs: Vec<_> = self.nodes.iter().map(|node| segment.nf_ref(*node)).collect();
-        let joins = nfs.len() > 1 || self.placer.joins_flows();
         let mut done: BTreeSet<(usize, u32)> = BTreeSet::new();
         // What another µNF remembers may have more keys, and what they lead to goes along.
         let mut all: Vec<FlowKey> = keys.to_vec();
@@ -246,12 +246,11 @@ impl Holder {
                 }
                 nf.look_at_flows(&mut Walk::at(number), 1, &mut |seen| {
                     let keys = hashed(&self.placer, seen);
-                    add(&mut pieces, &mut places, keys, (table, nfs.len()), joins);
+                    pieces.add(keys, table);
                     all.extend(seen.keys.iter().filter(|other| **other != key));
                 });
             }
         }
-        pieces.retain(|piece: &Piece| !piece.is_empty());
-        pieces
+        pieces.all()
     }
 }

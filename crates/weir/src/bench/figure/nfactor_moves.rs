@@ -14,7 +14,8 @@ use crate::bench::sample::{BenchError, spread};
 const RATES: [(&str, u32); 3] =
     [("10 pps a flow", 10), ("50 pps a flow", 50), ("100 pps a flow", 100)];
 const COUNTS: [u32; 3] = [100, 1_000, 10_000];
-/// Migrations at a time in Fig. 6: 1,000 flows, as in the paper.
+/// Flows of a migration, and migrations at a time in Fig. 6: 1,000 flows, as in the paper.
+const MIGRATION: u16 = 500;
 const PAPERS: u16 = 2;
 
 /// Fig. 6a: milliseconds until all flows have moved.
@@ -23,8 +24,9 @@ pub fn moved_by_flows(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
         .iter()
         .flat_map(|&(name, each_pps)| {
             let case = move |flows| {
-                let (nf, how, at_once) = (Nf::Chain, How::Each, Some(PAPERS));
-                (name, f64::from(flows), Case { nf, how, flows, each_pps, at_once })
+                let (nf, how) = (Nf::Chain, How::Each);
+                let (at_once, together) = (Some(PAPERS), Some(MIGRATION));
+                (name, f64::from(flows), Case { nf, how, flows, each_pps, at_once, together })
             };
             COUNTS.map(case)
         })
@@ -142,7 +144,7 @@ pub fn judge_own_by_flows(series: &[Series]) -> (Verdict, String) {
 
 /// Flows that Fig. 7 moves; its axis has up to so many at a time, in migrations of 500.
 const SEVENTH: u32 = 6_000;
-const MIGRATION: u32 = 500;
+
 const AT_ONCE: [u16; 5] = [1, 2, 4, 8, 12];
 const SEVEN: &str = "6,000 flows, 50 pps a flow";
 
@@ -154,7 +156,8 @@ fn at_a_time(migrations: u16) -> f64 {
 pub fn moved_by_concurrency(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
     let points = AT_ONCE.map(|n| {
         let (nf, how, each_pps) = (Nf::Chain, How::Each, 50);
-        let case = Case { nf, how, flows: SEVENTH, each_pps, at_once: Some(n) };
+        let case =
+            Case { nf, how, flows: SEVENTH, each_pps, at_once: Some(n), together: Some(MIGRATION) };
         (SEVEN, at_a_time(n), case)
     });
     effort.round(&points, |case| moved(effort, case))
@@ -198,7 +201,7 @@ pub fn moved_by_a_controller(effort: &Effort<'_>) -> Result<Vec<Series>, BenchEr
     effort.round(&points, |(weir, flows, each_pps)| {
         if weir {
             let (nf, how) = (Nf::Monitor, How::Each);
-            return moved(effort, Case { nf, how, flows, each_pps, at_once: None });
+            return moved(effort, Case { nf, how, flows, each_pps, at_once: None, together: None });
         }
         let measure = || Ok(controlled::measure(effort.sampling, flows, each_pps)?);
         let (took, trips) = effort.around(measure)?;

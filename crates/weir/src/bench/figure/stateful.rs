@@ -172,7 +172,14 @@ const MOVED: [u32; 4] = [100, 1_000, 10_000, 100_000];
 
 /// Flows that go to another instance while packets of all of them come: microseconds for each.
 pub fn moving(effort: &Effort<'_>) -> Result<Vec<Series>, BenchError> {
-    let case = |how, flows| Case { nf: Nf::Firewall, how, flows, each_pps: 10, at_once: None };
+    let case = |how, flows| Case {
+        nf: Nf::Firewall,
+        how,
+        flows,
+        each_pps: 10,
+        at_once: None,
+        together: None,
+    };
     let mut points = vec![(EACH, 1.0, case(How::One, 100))];
     for (name, how) in [(EACH, How::Each), (BUCKETS, How::Buckets)] {
         points.extend(MOVED.map(|n| (name, f64::from(n), case(how, n))));

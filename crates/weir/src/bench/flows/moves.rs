@@ -21,7 +21,7 @@ use weir_runtime::moves::What;
 use weir_runtime::spec::Trial;
 
 /// How long an order may take, or flows may take to be there.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the flow goes that has moved before.
 const TIMES: usize = 40;
 /// The flow that is moved alone: of the generator's second.
@@ -67,8 +67,13 @@ impl Nf {
         }
     }
 
+    /// As orders name it.
+    pub(super) fn name(self) -> String {
+        self.nfs().0.join("+")
+    }
+
     /// What it is sent: UDP, and requests where somebody parses them.
-    fn packets(self) -> GeneratorSpec {
+    pub(super) fn packets(self) -> GeneratorSpec {
         let spec = GeneratorSpec::default();
         if self == Nf::Chain { GeneratorSpec { size: REQUEST, http: true, ..spec } } else { spec }
     }
@@ -98,6 +103,51 @@ pub struct Case {
     pub each_pps: u32,
     /// Migrations under way at a time, at most.
     pub at_once: Option<u16>,
+    /// Flows that go together in one, or buckets, at most.
+    pub together: Option<u16>,
+}
+
+impl Case {
+    /// How workers are to run.
+    pub(super) fn trial(&self) -> Trial {
+        let of_buckets = self.how == How::Buckets;
+        let flows = self.together.filter(|_| !of_buckets);
+        let buckets = self.together.filter(|_| of_buckets);
+        Trial { migrations: self.at_once, flows, buckets, ..Trial::default() }
+    }
+}
+
+/// Ways to cut an order into migrations, each with all others; without any as instances do it of themselves.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct CutArgs {
+    /// Migrations under way at a time, at most, 1 to 128: one number or several. One of buckets goes alone.
+    #[arg(long, value_delimiter = ',', value_parser = asked::within(1_u16, 128))]
+    at_once: Vec<u16>,
+    /// Flows that go together, about, 1 to 8,192: one number or several.
+    #[arg(long, value_delimiter = ',', value_parser = asked::within(1_u16, 8_192))]
+    together: Vec<u16>,
+    /// Buckets that go together, at most, 1 to 16,384: one number or several.
+    #[arg(long, value_delimiter = ',', value_parser = asked::within(1_u16, 16_384))]
+    buckets: Vec<u16>,
+}
+
+impl CutArgs {
+    /// The case with each way that is asked for.
+    pub(super) fn cases(&self, case: Case) -> Vec<Case> {
+        fn tried(asked: &[u16]) -> Vec<Option<u16>> {
+            if asked.is_empty() { vec![None] } else { asked.iter().copied().map(Some).collect() }
+        }
+        let (at_once, together) = match case.how {
+            // One flow is one migration.
+            How::One | How::Again => return vec![case],
+            How::Each => (tried(&self.at_once), tried(&self.together)),
+            How::Buckets => (vec![None], tried(&self.buckets)),
+        };
+        let with = |at_once| {
+            together.iter().map(move |together| Case { at_once, together: *together, ..case })
+        };
+        at_once.into_iter().flat_map(with).collect()
+    }
 }
 
 /// Measures how long flows take to move.
@@ -112,6 +162,8 @@ pub struct MoveArgs {
     /// Packets a second of each flow, 1 to 10,000.
     #[arg(long, default_value_t = 10, value_parser = asked::within(1_u32, 10_000))]
     each: u32,
+    #[command(flatten)]
+    cut: CutArgs,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -146,7 +198,8 @@ fn run(args: &MoveArgs) -> Result<(), BenchError> {
             let is_one = matches!(how, How::One | How::Again);
             if !is_one || at == 0 {
                 let (nf, each_pps) = (args.nf, args.each);
-                cases.push(Case { nf, how, flows, each_pps, at_once: None });
+                let case = Case { nf, how, flows, each_pps, at_once: None, together: None };
+                cases.extend(args.cut.cases(case));
             }
         }
     }
@@ -183,23 +236,24 @@ fn print_table(cases: &[Case], samples: &[Sample]) {
         };
         let each = of().map(|s| s.milliseconds * 1e3 / s.moved.max(1) as f64).collect();
         crate::say::print_line!(
-            "{:>8} flows  {what:<12} {:^30} ms  {:^30} µs each",
+            "{:>8} flows  {what:<12}{}{} {:^30} ms  {:^30} µs each",
             case.flows,
+            case.together.map_or(String::new(), |n| format!(" {n:>4} together")),
+            case.at_once.map_or(String::new(), |n| format!(" {n:>3} at once")),
             show(of().map(|s| s.milliseconds).collect()),
             show(each)
         );
     }
 }
 
-/// Two instances, the first on the NF's own core, the second on the devices'.
-fn plan(sampling: &SampleArgs, nf: Nf) -> Result<Plan, BenchError> {
+/// Two instances; `cores`: of the devices, of the first and of the second.
+pub(super) fn plan(nf: Nf, cores: Vec<usize>) -> Result<Plan, BenchError> {
     let (names, declared) = nf.nfs();
     let way = names.join(" -> ");
     let text = format!("Port<0> lan; Port<1> wan; {declared} pipelet {{ lan -> {way} -> wan; }}\n");
     let loaded = policy::from_text(&text, "(bench)")?;
-    let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
     let server = Server { name: "bench".to_owned(), cores: 3, ghz: 1.0, nic_bps: None };
-    let asked = policy::each(&names.join("+"), Asked::equal(2)).into_iter().collect();
+    let asked = policy::each(&nf.name(), Asked::equal(2)).into_iter().collect();
     let sizing = Sizing { server: &server, objective: None, asked: &asked };
     let options = policy::options(Isolate::Each, Some(cores), &[])?;
     let path = Path::new("(bench)");
@@ -215,14 +269,15 @@ pub struct Measure {
 
 /// All flows come to one instance, which then is to hand over what `case` says.
 pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Measure, BenchError> {
-    let plan = plan(sampling, case.nf)?;
+    // The second instance on the devices' core.
+    let cores = vec![sampling.device_core, sampling.chain_core, sampling.device_core];
+    let plan = plan(case.nf, cores)?;
     let flows = u64::from(case.flows);
     let rate = Rate::PerSecond(flows * u64::from(case.each_pps));
     let generator = GeneratorSpec { flows: case.flows, rate, ..case.nf.packets() };
     let source = DeviceSpec::Generator(generator);
     let binds = BTreeMap::from([(0, source), (1, DeviceSpec::Null)]);
-    let trial = Trial { migrations: case.at_once, ..Trial::default() };
-    let options = RunOptions { trial, ..sampling.options() };
+    let options = RunOptions { trial: case.trial(), ..sampling.options() };
     let setup = wiring::wire(&plan, &binds, &BTreeMap::new(), &options)?;
     let sink = setup.workers.len() - 1;
     let mut agent = Agent::start(setup, RestartPolicy::default())?;
@@ -259,7 +314,7 @@ pub fn measure(sampling: &SampleArgs, case: Case) -> Result<Measure, BenchError>
 
 /// Has flows moved, and waits until they are.
 fn order(agent: &mut Agent, nf: Nf, what: What, to: u32) -> Result<Moved, BenchError> {
-    let order = MoveFlows { from: None, nf: nf.nfs().0.join("+"), what, to };
+    let order = MoveFlows { from: None, nf: nf.name(), what, to };
     let ticket = agent.move_flows(&order).map_err(MovingError::from)?;
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {

@@ -39,7 +39,7 @@ use crate::recover::recover;
 use crate::setup::{Setup, WorkerSetup};
 use crate::spare;
 use crate::voice::Allowance;
-use crate::watchdog::{LONGEST_WAIT, Watchdog};
+use crate::watchdog::{LONGEST_WAIT, Watchdog, Watched};
 use hear::Heard;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
@@ -142,6 +142,8 @@ struct Worker {
     stillborn: u32,
     /// It is ready, and reads on what its predecessor has left.
     reads: bool,
+    /// It is ready, and was in the real-time class then.
+    real_time: bool,
     /// Why the last of them could not begin, if it said so.
     failed: Option<String>,
     /// Deaths in a row that its µNFs brought about, each within the policy's window of the one before.
@@ -345,6 +347,7 @@ impl Agent {
                 last_death: None,
                 stillborn: 0,
                 reads: false,
+                real_time: false,
                 failed: None,
                 crashes: 0,
                 forgotten: 0,
@@ -522,14 +525,18 @@ impl Agent {
         }
     }
 
-    fn tell_watchdog(&self) {
-        if let Some(dog) = &self.watchdog {
-            let pids = self.workers.iter().filter_map(|w| match &w.state {
-                State::Running(p) | State::Done(p) => Some(p.pid()),
-                State::Waiting | State::Restarting(_) | State::Gone => None,
-            });
-            dog.set_workers(pids.collect());
+    /// Whom it is to watch: all that run.
+    pub(super) fn tell_watchdog(&self) {
+        let Some(dog) = &self.watchdog else { return };
+        let mut watched = Watched::default();
+        for (worker, setup) in self.workers.iter().zip(&self.setup.workers) {
+            let (State::Running(process) | State::Done(process)) = &worker.state else { continue };
+            watched.all.push(process.pid());
+            if worker.real_time {
+                watched.real_time.push((process.pid(), setup.schedule.core));
+            }
         }
+        dog.watch(watched);
     }
 
     /// Sends everybody home and counts the buffers.

@@ -2,7 +2,7 @@
 
 mod breath;
 
-use self::breath::{Breath, TICK};
+use self::breath::{Breath, Lost, OnCore};
 use rustix::process::Pid;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,16 @@ struct Shared {
     stop: AtomicBool,
     /// It has acted, and that was not told yet.
     barked: AtomicBool,
-    workers: Mutex<Vec<Pid>>,
+    watched: Mutex<Watched>,
+}
+
+/// Whom it watches.
+#[derive(Default)]
+pub(crate) struct Watched {
+    /// All processes: to be taken out of the real-time class.
+    pub(crate) all: Vec<Pid>,
+    /// Those that have said that they run in it.
+    pub(crate) real_time: Vec<OnCore>,
 }
 
 /// A thread above all other priorities. The agent's loop runs in the default class, but for moments; when it does
@@ -41,7 +50,7 @@ impl Watchdog {
             beats: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             barked: AtomicBool::new(false),
-            workers: Mutex::new(Vec::new()),
+            watched: Mutex::default(),
         });
         let (say, granted) = std::sync::mpsc::channel();
         let theirs = shared.clone();
@@ -73,10 +82,10 @@ impl Watchdog {
         self.shared.barked.swap(false, Ordering::Relaxed)
     }
 
-    /// Which processes to take out of the real-time class.
-    pub(crate) fn set_workers(&self, pids: Vec<Pid>) {
-        if let Ok(mut workers) = self.shared.workers.lock() {
-            *workers = pids;
+    /// Whom to watch from now on. Who has died is to be none of them before it is waited for.
+    pub(crate) fn watch(&self, whom: Watched) {
+        if let Ok(mut watched) = self.shared.watched.lock() {
+            *watched = whom;
         }
     }
 }
@@ -95,19 +104,23 @@ fn watch(shared: &Shared) {
     let (mut last, mut silent) = (0, 0);
     let (mut breath, mut due) = (Breath::new(), Instant::now() + EVERY);
     while !shared.stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(if breath.is_soon() { TICK } else { EVERY });
-        let workers = || shared.workers.lock().map_or_else(|_| Vec::new(), |all| all.clone());
-        breath.look(&workers());
+        let until_due = due.saturating_duration_since(Instant::now());
+        std::thread::park_timeout(breath.next(until_due));
+        if let Err(Lost) = breath.look(&shared.watched) {
+            shared.barked.store(true, Ordering::Relaxed);
+        }
         if Instant::now() < due {
             continue;
         }
-        due = Instant::now() + EVERY;
+        due += EVERY;
         let beats = shared.beats.load(Ordering::Relaxed);
         silent = if beats == last { silent + 1 } else { 0 };
         last = beats;
         if silent == PATIENCE {
-            for pid in workers() {
-                let _ = weir_mem::realtime::set_default(Some(pid));
+            if let Ok(watched) = shared.watched.lock() {
+                for &pid in &watched.all {
+                    let _ = weir_mem::realtime::set_default(Some(pid));
+                }
             }
             shared.barked.store(true, Ordering::Relaxed);
         }

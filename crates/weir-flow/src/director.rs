@@ -30,6 +30,9 @@ pub struct Director<K: Ord> {
     unsettled: BTreeMap<MoveId, BTreeSet<K>>,
     /// Since all routes were looked at.
     since: Since,
+    /// By migration of which some parts are forgotten, as they are at home, and others are not: its target, which is to hear that all are
+    /// when none is left, and how many are left.
+    partly: BTreeMap<MoveId, (u16, usize)>,
     /// Replicas that have not told yet.
     unheard: BTreeSet<u16>,
     /// While that is so: migrations of which their sources have told or asked,
@@ -82,6 +85,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
             routes: BTreeMap::new(),
             unsettled: BTreeMap::new(),
             since: Since::default(),
+            partly: BTreeMap::new(),
             unheard: BTreeSet::new(),
             known: BTreeSet::new(),
             open: BTreeMap::new(),
@@ -219,16 +223,22 @@ impl<K: Ord + Clone + Debug> Director<K> {
             // Others may have come with the same, later migration.
             return false;
         }
-        let some_stay = stays.iter().any(|(_, route)| route.by == id);
-        let to = gone.first().map(|(_, route)| route.to).filter(|_| !some_stay);
+        if !gone.is_empty() && stays.iter().any(|(_, route)| route.by == id) {
+            // How many stay is to be known of all routes.
+            return false;
+        }
+        let to = gone.first().map(|(_, route)| route.to);
         let gone: Vec<K> = gone.into_iter().map(|(part, _)| part.clone()).collect();
         for part in gone {
             self.routes.remove(&part);
             effects.push(DirectorEffect::Undivert(part));
         }
         // As in `forget`.
-        let letter = Message::Settled { id, home: true };
-        effects.extend(to.map(|to| DirectorEffect::Send(Party::Replica(to), letter)));
+        if let Some(to) = to {
+            self.partly.remove(&id);
+            let letter = Message::Settled { id, home: true };
+            effects.push(DirectorEffect::Send(Party::Replica(to), letter));
+        }
         true
     }
 
@@ -291,9 +301,16 @@ impl<K: Ord + Clone + Debug> Director<K> {
             return;
         }
         // Of a migration of many parts this is said once, and not while some of them are not at home.
-        let mut told: BTreeSet<_> = self.routes.values().map(|route| route.by).collect();
+        let mut left: BTreeMap<MoveId, usize> = BTreeMap::new();
+        self.routes.values().for_each(|route| *left.entry(route.by).or_default() += 1);
+        let mut told = BTreeSet::new();
         for (part, route) in forgotten {
             effects.push(DirectorEffect::Undivert(part));
+            if let Some(left) = left.get(&route.by) {
+                self.partly.insert(route.by, (route.to, *left));
+                continue;
+            }
+            self.partly.remove(&route.by);
             if !told.insert(route.by) {
                 continue;
             }
@@ -309,6 +326,7 @@ impl<K: Ord + Clone + Debug> Director<K> {
         self.unheard.remove(&replica);
         self.since.stale = true;
         self.open.retain(|_, target| *target != replica);
+        self.partly.retain(|_, (to, _)| *to != replica);
         // It asks for nothing any more.
         let own: Vec<MoveId> = self.open_of(replica).collect();
         own.into_iter().for_each(|id| drop(self.close(id)));
@@ -364,9 +382,10 @@ impl<K: Ord + Clone + Debug> Director<K> {
         for part in parts {
             if self.replicas.contains(&to) {
                 self.divert(part, to, id, true, effects);
-            } else if self.unroute(&part).is_some() {
+            } else if let Some(route) = self.unroute(&part) {
                 // The target went before it was asked for.
                 effects.push(DirectorEffect::Undivert(part));
+                self.part_left(route.by, effects);
             }
         }
         effects.push(DirectorEffect::Marker(id.source, id));
@@ -397,8 +416,23 @@ impl<K: Ord + Clone + Debug> Director<K> {
             self.unsettled.entry(id).or_default().insert(part.clone());
         }
         if !route.by.is_later(id) {
-            (route.to, route.by) = (to, id);
+            let before = std::mem::replace(&mut route.by, id);
+            route.to = to;
             effects.push(DirectorEffect::Divert(part, to));
+            if before != id {
+                self.part_left(before, effects);
+            }
+        }
+    }
+
+    /// A part goes no more where this migration brought it. If it was the last that was not at home, all that it brought are.
+    fn part_left<R>(&mut self, id: MoveId, effects: &mut Vec<DirectorEffect<K, R>>) {
+        let Some((to, left)) = self.partly.get_mut(&id) else { return };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            let letter = Message::Settled { id, home: true };
+            effects.push(DirectorEffect::Send(Party::Replica(*to), letter));
+            self.partly.remove(&id);
         }
     }
 

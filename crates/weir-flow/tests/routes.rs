@@ -24,6 +24,8 @@ struct Table {
     exceptions: BTreeMap<u8, u16>,
     /// Migrations that were said to be all at home.
     homes: Vec<MoveId>,
+    /// What replicas remember as moved to them, each part by the migration that brought it last, until it is said to be at home.
+    guests: BTreeMap<u8, MoveId>,
 }
 
 impl Table {
@@ -32,7 +34,10 @@ impl Table {
             match effect {
                 DirectorEffect::Divert(part, to) => drop(self.exceptions.insert(part, to)),
                 DirectorEffect::Undivert(part) => drop(self.exceptions.remove(&part)),
-                DirectorEffect::Send(_, Message::Settled { id, home: true }) => self.homes.push(id),
+                DirectorEffect::Send(_, Message::Settled { id, home: true }) => {
+                    self.homes.push(id);
+                    self.guests.retain(|_, by| *by != id);
+                }
                 DirectorEffect::Send(..) | DirectorEffect::Marker(..) => {}
             }
         }
@@ -87,6 +92,7 @@ proptest! {
                     let id = MoveId { source, life: 0, number };
                     for part in &parts {
                         last[usize::from(*part)] = to;
+                        table.guests.insert(*part, id);
                     }
                     open.push(id);
                     say(&mut table, source, Message::Switch { id, parts, to });
@@ -109,6 +115,13 @@ proptest! {
         let left: BTreeSet<u8> = table.exceptions.keys().copied().collect();
         prop_assert_eq!(&left, &(0..FLOWS + 3).filter(away).collect());
         prop_assert_eq!(director.exceptions(), left.len());
+        // Replicas remember these as guests, and what came with one of them: nothing of a migration all of which is at home, or their room would
+        // be taken by what nobody asks for any more.
+        let guests: BTreeSet<u8> = table.guests.keys().copied().collect();
+        prop_assert!(guests.is_superset(&left), "{:?} {:?}", guests, left);
+        let away: BTreeSet<MoveId> = left.iter().filter_map(|part| table.guests.get(part)).copied().collect();
+        let by: BTreeSet<MoveId> = table.guests.values().copied().collect();
+        prop_assert_eq!(by, away);
         // Nobody is told twice of one, nor of one of which something is left.
         let told: BTreeSet<_> = table.homes.iter().map(|id| id.number).collect();
         prop_assert_eq!(told.len(), table.homes.len());

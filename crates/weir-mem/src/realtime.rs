@@ -130,11 +130,19 @@ pub enum RealTime {
     RoundRobin,
 }
 
-/// The real-time class of a process; `None` if it is in another, or there is none.
+/// The real-time class of a process that is in one as workers are; `None` if it is in another class or has another priority, or there is none.
 #[must_use]
-pub fn class_of(pid: Pid) -> Option<RealTime> {
+pub fn worker_class(pid: Pid) -> Option<RealTime> {
+    let number = pid.as_raw_nonzero().get();
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameter is written to a variable that lives through the call.
+    if unsafe { libc::sched_getparam(number, &raw mut param) } != 0
+        || param.sched_priority != WORKER_PRIORITY
+    {
+        return None;
+    }
     // SAFETY: the call has no pointers.
-    let policy = unsafe { libc::sched_getscheduler(pid.as_raw_nonzero().get()) };
+    let policy = unsafe { libc::sched_getscheduler(number) };
     match policy & !POLICY_RESET_ON_FORK {
         SCHED_FIFO => Some(RealTime::Fifo),
         SCHED_RR => Some(RealTime::RoundRobin),
@@ -186,10 +194,10 @@ mod tests {
         while cpu_time(own).unwrap() - before < Duration::from_millis(5) {
             assert!(begun.elapsed() < Duration::from_secs(20), "its time does not pass");
         }
-        assert_eq!(class_of(own), None);
-        // None has the greatest number.
-        let nobody = Pid::from_raw(i32::MAX).unwrap();
-        assert_eq!((cpu_time(nobody), class_of(nobody)), (None, None));
+        assert_eq!(worker_class(own), None);
+        // The least number that no process has, whatever the machine (PID_MAX_LIMIT).
+        let nobody = Pid::from_raw(1 << 22).unwrap();
+        assert_eq!((cpu_time(nobody), worker_class(nobody)), (None, None));
         assert!(put_back(nobody, RealTime::Fifo).is_err());
     }
 }

@@ -45,6 +45,9 @@ impl Agent {
                 return Ok(());
             }
         };
+        self.workers[w].real_time = false;
+        // Before it is waited for, and made to stand in nobody's way.
+        self.tell_watchdog();
         let (mut cause, mut killed) = (Cause::Elsewhere, false);
         let how = match process.wait() {
             Ok(status) => {

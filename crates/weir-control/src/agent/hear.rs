@@ -112,6 +112,8 @@ impl Agent {
                 }
                 worker.failed = None;
                 worker.was_away = after;
+                worker.real_time = real_time;
+                self.tell_watchdog();
                 self.events.push_back(Event::Ready { worker: w, real_time, after });
                 self.flows_of_ready(w);
             }

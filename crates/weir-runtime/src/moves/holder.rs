@@ -159,7 +159,7 @@ impl Holder {
         let count = u16::try_from(group.weights.len()).ok()?;
         // Nothing is buffered outside of the lanes.
         let guests = BUCKETS + GUESTS / group.weights.len().max(1);
-        let limits = Limits { moves: cut.at_once, packets: 0, guests };
+        let limits = Limits { moves: cut.in_all, packets: 0, guests };
         let gone = |party: Party| crew.gone.contains(&party);
         let there = (0..count).filter(|replica| !gone(Party::Replica(*replica)));
         let directors = (0..crew.directors).filter(|director| !gone(Party::Director(*director)));

@@ -7,6 +7,7 @@
 
 use crate::common_crash::*;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -135,9 +136,12 @@ impl Graph {
         let moves = move || {
             let orders = (1..=3).cycle().take_while(|_| !ended.load(Ordering::Relaxed));
             // One is refused before the graph runs, when it has ended, and where whom it asks has died.
-            let said =
-                orders.map(|to| order_move(&socket, "mon", &["--all"], to).output().unwrap());
-            said.filter(|said| said.status.success()).count()
+            let moved = |to: u32| {
+                let said = order_move(&socket, "mon", &["--all"], to).output().unwrap();
+                let flows: Option<Value> = serde_json::from_slice(&said.stdout).ok();
+                flows.filter(|_| said.status.success())?["moved"]["flows"].as_u64()
+            };
+            orders.filter_map(moved).sum()
         };
         kind.moves.then(|| Moving { over, moves: std::thread::spawn(moves) })
     }
@@ -159,11 +163,12 @@ impl Graph {
 /// Orders that are given beside a run.
 struct Moving {
     over: Arc<AtomicBool>,
-    moves: JoinHandle<usize>,
+    /// Gives how many flows have moved.
+    moves: JoinHandle<u64>,
 }
 
-/// How many of them were carried out; none of a kind whose flows do not move.
-fn carried_out(moving: Option<Moving>) -> usize {
+/// How many flows have moved by them; none of a kind whose flows do not move.
+fn moved(moving: Option<Moving>) -> u64 {
     moving.map_or(0, |moving| {
         moving.over.store(true, Ordering::Relaxed);
         moving.moves.join().unwrap()
@@ -188,7 +193,7 @@ fn order_and_end(kind: &Kind) {
         let graph = Graph::start(kind, "end", PACKETS, kind.moves, &more);
         let moving = graph.keep_moving(kind);
         let (finished, numbers) = graph.finish(&what);
-        moves += carried_out(moving);
+        moves += moved(moving);
         assert_eq!(finished.number("/balance/in"), PACKETS, "{what}: it ended before");
         assert_eq!(numbers, (0..PACKETS).collect::<Vec<_>>(), "{what}");
     }
@@ -204,7 +209,7 @@ fn back_pressure(kind: &Kind) {
         let graph = Graph::start(kind, "slow", PACKETS, true, &more);
         let moving = graph.keep_moving(kind);
         let (_, numbers) = graph.finish(&what);
-        moves += carried_out(moving);
+        moves += moved(moving);
         assert_eq!(numbers.len() as u64, PACKETS, "{what}: a full ring loses nothing");
     }
     assert!(!kind.moves || moves > 0, "no flow has moved");
@@ -252,7 +257,7 @@ fn deaths(kind: &Kind) {
         let graph = Graph::start(kind, "death", PACKETS, kind.moves, &more);
         let moving = graph.keep_moving(kind);
         let (finished, _) = graph.finish(&what);
-        moves += carried_out(moving);
+        moves += moved(moving);
         assert_eq!(finished.number("/balance/in"), PACKETS, "{what}");
         let restarts: Vec<u64> = finished.restarts().into_values().collect();
         let deaths: u64 = restarts.iter().sum();

@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use weir_port::balance::Buckets;
 
-/// Time between two looks at least; and so many times as long as one took, as each looks at all flows there are.
+/// Time between two looks at least; and so many times as long as one took, as each looks at all flows there are. How long others took to answer does not
+/// count.
 const SOON: Duration = Duration::from_secs(1);
 const TIMES: u32 = 100;
 /// So many are looked at between two batches, and so many of those that have ended go before the next are looked at, or a few more.
@@ -49,7 +50,9 @@ enum Step {
 
 /// A look at all that were moved here.
 struct Look {
+    /// When flows began to be sorted or looked at, and how long that took before.
     since: Instant,
+    before: Duration,
     /// From which hash on they have not been looked at; `None` when all have.
     next: Option<u64>,
 }
@@ -92,9 +95,15 @@ impl Ended {
     /// Looks at the next, if there are any.
     fn go_on(&mut self, look: Look) {
         match look.next {
-            Some(_) => self.step = Step::Looks(look, Vec::new()),
-            None => self.rest(look.since.elapsed()),
+            Some(_) => self.step = Step::Looks(Look { since: Instant::now(), ..look }, Vec::new()),
+            None => self.rest(look.before),
         }
+    }
+}
+
+impl Look {
+    fn took(&self) -> Duration {
+        self.before + self.since.elapsed()
     }
 }
 
@@ -115,6 +124,11 @@ impl Holder {
                 };
                 true
             }
+            // So many have begun since that it begins to sort anew: who is not sorted yet would seem to have ended.
+            Step::Looks(look, _) if !self.is_sorted(segment) => {
+                self.ended.step = Step::Sorts(look);
+                true
+            }
             Step::Looks(look, ended) => {
                 self.look(look, ended, segment);
                 true
@@ -124,6 +138,8 @@ impl Holder {
                 let goes = self.goes_home();
                 match goes {
                     true => self.ended.step = Step::Goes(look),
+                    // Others come first.
+                    false if !self.is_quiet() => self.ended.rest(look.before),
                     false => self.ended.go_on(look),
                 }
                 !goes
@@ -164,7 +180,7 @@ impl Holder {
             self.ended.due = Some(now + SOON / 10);
             return false;
         }
-        self.ended.step = Step::Sorts(Look { since: now, next: Some(0) });
+        self.ended.step = Step::Sorts(Look { since: now, before: Duration::ZERO, next: Some(0) });
         true
     }
 
@@ -181,7 +197,7 @@ impl Holder {
         }
         // Where flows have several keys a key alone does not say what a flow has that begins with it meanwhile.
         if self.sorted.iter().any(Sorted::has_several) {
-            return self.ended.rest(look.since.elapsed());
+            return self.ended.rest(look.took());
         }
         let mut by: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
         for hash in ended {
@@ -189,6 +205,7 @@ impl Holder {
         }
         let (open, goes) = (BTreeSet::new(), BTreeMap::new());
         let homes = Homes { ended: by, open, asked: Instant::now(), goes };
+        let look = Look { before: look.took(), ..look };
         self.ended.step = Step::Asks(look, homes);
     }
 
@@ -206,19 +223,24 @@ impl Holder {
         look: Look,
         mut homes: Homes,
         post: &mut Post,
-        segment: &Segment,
+        segment: &mut Segment,
     ) -> bool {
         if homes.ended.is_empty() {
+            if !self.is_sorted(segment) {
+                self.ended.step =
+                    Step::Sorts(Look { since: Instant::now(), next: Some(0), ..look });
+                return true;
+            }
             self.send_home(homes.goes, segment);
             self.ended.step = Step::Goes(look);
             return true;
         }
         if !homes.open.is_empty() {
-            match homes.asked.elapsed() < ANSWER {
-                true => self.ended.step = Step::Asks(look, homes),
-                // Who divides packets may have died: another time.
-                false => self.ended.rest(look.since.elapsed()),
+            if homes.asked.elapsed() >= ANSWER {
+                // Who divides packets may have died: those go of which it is known where to, others another time.
+                homes.ended.clear();
             }
+            self.ended.step = Step::Asks(look, homes);
             return false;
         }
         homes.open = homes.ended.keys().copied().take(OPEN).collect();

@@ -50,7 +50,8 @@ impl Visitors {
     /// One that a migration has brought; so many directors sent it elsewhere before.
     pub(super) fn come(&mut self, id: MoveId, hash: u64, directors: u16) {
         self.put(hash, id);
-        self.unsaid.entry(id).or_insert_with(|| (0..directors).collect());
+        // Also of one that comes once more, as its source died before it heard that it had come: directors send what it brings here anew.
+        self.unsaid.insert(id, (0..directors).collect());
     }
 
     fn put(&mut self, hash: u64, by: MoveId) {
@@ -101,6 +102,19 @@ mod tests {
         visitors.at_home(id(2), 0);
         assert_eq!(visitors.iter().collect::<Vec<_>>(), [1, 2]);
         assert!(visitors.unsaid.is_empty());
+    }
+
+    #[test]
+    fn what_comes_once_more_by_the_same_migration_is_here_until_all_directors_have_said_so_anew() {
+        let mut visitors = Visitors::default();
+        let come = |visitors: &mut Visitors| [3, 4].map(|hash| visitors.come(id(1), hash, 2));
+        come(&mut visitors);
+        visitors.at_home(id(1), 0);
+        come(&mut visitors);
+        visitors.at_home(id(1), 1);
+        assert_eq!(visitors.iter().collect::<Vec<_>>(), [3, 4]);
+        visitors.at_home(id(1), 0);
+        assert_eq!(visitors.len(), 0);
     }
 
     #[test]

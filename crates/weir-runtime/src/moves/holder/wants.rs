@@ -16,6 +16,8 @@ use weir_nf::Walk;
 use weir_packet::FlowKey;
 use weir_port::balance::{BUCKETS, Buckets, Placer};
 
+/// So many in a row are passed over, as enough is under way to where they go.
+const FULL: usize = 8;
 /// How often a target may refuse as it is busy, and how long to wait then.
 const TRIES: u32 = 100;
 const AGAIN: Duration = Duration::from_millis(20);
@@ -24,7 +26,7 @@ const STAGGER: Duration = Duration::from_millis(3);
 const AGAIN_OWN: u32 = 8;
 const TRIES_OWN: u32 = 20;
 /// Of so many migrations of an order it is told how long each took, at most: a message has bounds.
-pub const MOST_TIMES: usize = 1024;
+pub const MOST_TIMES: usize = 2048;
 
 /// What the agent wants.
 pub(super) struct Ordered {
@@ -210,7 +212,7 @@ impl Holder {
                         // The agent has compiled it before.
                         return Some(Vec::new());
                     };
-                    order.found = Some(Found::new(chooser, most, self.no_pieces()));
+                    order.found = Some(Found::new(chooser, most, self.new_pieces()));
                 }
                 let found = order.found.as_mut();
                 if found.is_some_and(|found| found.go_on(&self.nodes, segment, &self.placer)) {
@@ -266,8 +268,8 @@ impl Holder {
         }
     }
 
-    /// Pieces into which flows are put that are named one by one.
-    pub(super) fn no_pieces(&self) -> Pieces {
+    /// Where flows are put together that are named one by one: none so far.
+    pub(super) fn new_pieces(&self) -> Pieces {
         Pieces::new(self.cut.flows, self.nodes.len(), self.placer.joins_flows())
     }
 
@@ -314,7 +316,7 @@ impl Holder {
     fn pieces(&self, here: &[u16], going: &[u16], to: u16, flows: u64) -> Vec<Piece> {
         let is_home = |bucket: &&u16| u16::from(self.initial.at(**bucket)) == to;
         let (home, away): (Vec<&u16>, Vec<&u16>) = going.iter().partition(is_home);
-        let pieces = (flows / self.cut.bucket_flows).clamp(1, BUCKETS as u64) as usize;
+        let pieces = (flows / self.cut.bucket_flows as u64).clamp(1, BUCKETS as u64) as usize;
         let size = here.len().div_ceil(pieces).clamp(1, self.cut.buckets);
         let mut wanted = Vec::new();
         for (buckets, home) in [(home, true), (away, false)] {
@@ -364,7 +366,7 @@ impl Holder {
 
     /// Begins what may be begun. A migration of buckets goes alone: it takes all flows of them that are here.
     pub(super) fn begin_wanted(&mut self, post: &mut Post, segment: &mut Segment) -> bool {
-        let mut any = false;
+        let (mut any, mut full) = (false, 0);
         for _ in 0..self.wanted.len() {
             let Some(next) = self.wanted.front() else { break };
             let alone = match next.of_buckets() {
@@ -381,8 +383,19 @@ impl Holder {
                 break;
             }
             let may =
-                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.cut.at_once;
+                self.machine.is_ready() && !self.expects() && self.leaving.len() < self.cut.in_all;
             if !may {
+                break;
+            }
+            let to = next.to;
+            let is_there = |leave: &&Leave| leave.wanted().is_some_and(|wanted| wanted.to == to);
+            if self.leaving.values().filter(is_there).count() >= self.cut.at_once {
+                // What goes to others need not wait for it. Mostly all goes there: that is not looked through at each turn.
+                self.wanted.rotate_left(1);
+                full += 1;
+                if full < FULL {
+                    continue;
+                }
                 break;
             }
             let parts = self.still_here(&next.parts);

@@ -230,7 +230,7 @@ impl Holder {
 
     /// The flows with these keys, with what all µNFs remember of them.
     pub(super) fn with_keys(&self, keys: &[FlowKey], segment: &Segment) -> Vec<Piece> {
-        let mut pieces = self.no_pieces();
+        let mut pieces = self.new_pieces();
         let nfs: Vec<_> = self.nodes.iter().map(|node| segment.nf_ref(*node)).collect();
         let mut done: BTreeSet<(usize, u32)> = BTreeSet::new();
         // What another µNF remembers may have more keys, and what they lead to goes along.

@@ -265,7 +265,9 @@ fn deaths(kind: &Kind) {
         died.iter_mut().zip(restarts).for_each(|(sum, n)| *sum += n);
     }
     for (name, died) in names.iter().zip(died) {
-        assert_eq!(died, u64::from(STEPS), "{}: deaths of {name}", kind.name);
+        // An instance whose flows are all with others for nearly a whole run does not come to every step.
+        let least = if kind.moves { STEPS / 2 } else { STEPS };
+        assert!((least..=STEPS).contains(&(died as u32)), "{}: {died} deaths of {name}", kind.name);
     }
     assert!(!kind.moves || moves > 0, "no flow has moved");
 }

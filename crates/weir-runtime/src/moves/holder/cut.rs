@@ -18,7 +18,7 @@ pub(super) struct Cut {
 }
 
 /// What makes packets wait the least without taking longer for all: more at once take no less time where cores are not full.
-const BEST: Cut = Cut { at_once: 2, in_all: 16, flows: 250, bucket_flows: 1_024, buckets: 4_096 };
+const BEST: Cut = Cut { at_once: 2, in_all: 16, flows: 500, bucket_flows: 1_024, buckets: 4_096 };
 /// What may be tried, at most.
 const MOST: Cut =
     Cut { at_once: 128, in_all: 128, flows: 8_192, bucket_flows: 8_192, buckets: 16_384 };

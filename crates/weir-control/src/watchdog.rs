@@ -109,10 +109,11 @@ fn watch(shared: &Shared) {
         if let Err(Lost) = breath.look(&shared.watched) {
             shared.barked.store(true, Ordering::Relaxed);
         }
-        if Instant::now() < due {
+        let now = Instant::now();
+        if now < due {
             continue;
         }
-        due += EVERY;
+        due = next_look(due, now);
         let beats = shared.beats.load(Ordering::Relaxed);
         silent = if beats == last { silent + 1 } else { 0 };
         last = beats;
@@ -124,5 +125,26 @@ fn watch(shared: &Shared) {
             }
             shared.barked.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+/// When to look for the agent's signs of life again, where it was to be done by `due`. What was missed is not made up for: who was stopped, with
+/// the agent, or on a machine that slept, would find no sign of life in many looks at once.
+fn next_look(due: Instant, now: Instant) -> Instant {
+    let next = due + EVERY;
+    if next > now { next } else { now + EVERY }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_keep_their_distance_and_none_is_made_up_for() {
+        let due = Instant::now();
+        assert_eq!(next_look(due, due + EVERY / 5), due + EVERY);
+        // It was stopped for three seconds.
+        let late = due + Duration::from_secs(3);
+        assert_eq!(next_look(due, late), late + EVERY);
     }
 }

@@ -16,7 +16,7 @@ use weir_port::balance::{Buckets, BucketsError};
 pub const RESERVE: &str = "reserve";
 
 /// Version of these messages; together with the memory's layout version it must match.
-pub const PROTOCOL_VERSION: u32 = 33;
+pub const PROTOCOL_VERSION: u32 = 34;
 
 /// Index of a descriptor in the list that came with the message.
 pub type Fd = u16;

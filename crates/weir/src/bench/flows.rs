@@ -19,7 +19,7 @@ enum FlowsCommand {
     /// How long flows take that are moved to another instance while packets come: one, and many.
     Move(moves::MoveArgs),
     /// How late packets come out while their flows move, beside how late they do while none moves.
-    Pause(pause::PauseArgs),
+    Pause(moves::MoveArgs),
     /// Packets a second through a firewall, an address translator, and a chain of three, with few flows and with many.
     Rates(rates::RatesArgs),
 }

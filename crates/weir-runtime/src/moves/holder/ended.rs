@@ -239,6 +239,7 @@ impl Holder {
             if homes.asked.elapsed() >= ANSWER {
                 // Who divides packets may have died: those go of which it is known where to, others another time.
                 homes.ended.clear();
+                homes.open.clear();
             }
             self.ended.step = Step::Asks(look, homes);
             return false;

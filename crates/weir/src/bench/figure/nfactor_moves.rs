@@ -144,7 +144,6 @@ pub fn judge_own_by_flows(series: &[Series]) -> (Verdict, String) {
 
 /// Flows that Fig. 7 moves; its axis has up to so many at a time, in migrations of 500.
 const SEVENTH: u32 = 6_000;
-
 const AT_ONCE: [u16; 5] = [1, 2, 4, 8, 12];
 const SEVEN: &str = "6,000 flows, 50 pps a flow";
 

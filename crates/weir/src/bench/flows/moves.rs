@@ -150,7 +150,7 @@ impl CutArgs {
     }
 }
 
-/// Measures how long flows take to move.
+/// Measures flows that move.
 #[derive(clap::Args)]
 pub struct MoveArgs {
     /// Numbers of flows, 1 to 1,048,576.
@@ -161,14 +161,32 @@ pub struct MoveArgs {
     nf: Nf,
     /// Packets a second of each flow, 1 to 10,000.
     #[arg(long, default_value_t = 10, value_parser = asked::within(1_u32, 10_000))]
-    each: u32,
+    pub(super) each: u32,
     #[command(flatten)]
     cut: CutArgs,
     /// Writes all samples to this file as JSON.
     #[arg(long)]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
     #[command(flatten)]
-    sampling: SampleArgs,
+    pub(super) sampling: SampleArgs,
+}
+
+impl MoveArgs {
+    /// What is asked for, in each of these ways; one flow alone moves once, whatever numbers of flows there are.
+    pub(super) fn cases(&self, ways: &[How]) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (at, &flows) in self.flows.iter().enumerate() {
+            for &how in ways {
+                if at > 0 && matches!(how, How::One | How::Again) {
+                    continue;
+                }
+                let (nf, each_pps) = (self.nf, self.each);
+                let case = Case { nf, how, flows, each_pps, at_once: None, together: None };
+                cases.extend(self.cut.cases(case));
+            }
+        }
+        cases
+    }
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -192,17 +210,7 @@ fn run(args: &MoveArgs) -> Result<(), BenchError> {
         "two instances, on cores {own} and {shared}; generator and sink on core {shared}; {} packets a second of each flow",
         args.each
     );
-    let mut cases = Vec::new();
-    for (at, &flows) in args.flows.iter().enumerate() {
-        for how in [How::One, How::Again, How::Each, How::Buckets] {
-            let is_one = matches!(how, How::One | How::Again);
-            if !is_one || at == 0 {
-                let (nf, each_pps) = (args.nf, args.each);
-                let case = Case { nf, how, flows, each_pps, at_once: None, together: None };
-                cases.extend(args.cut.cases(case));
-            }
-        }
-    }
+    let cases = args.cases(&[How::One, How::Again, How::Each, How::Buckets]);
     let mut samples = Vec::new();
     for i in 1..=args.sampling.samples {
         for &case in &cases {
@@ -321,14 +329,45 @@ fn order(agent: &mut Agent, nf: Nf, what: What, to: u32) -> Result<Moved, BenchE
         // The answer ends the wait.
         agent.turn(Duration::from_millis(100))?;
         while let Some(event) = agent.event() {
-            let Event::FlowsMoved { ticket: of, moved } = event else { continue };
-            if of == ticket && moved.failures.is_empty() {
-                return Ok(moved);
-            }
-            if of == ticket {
-                return Err(MovingError::Failed(moved.failures.join("; ")).into());
+            if let Some(moved) = moved_by(ticket, event) {
+                return Ok(moved?);
             }
         }
     }
     Err(MovingError::Late.into())
+}
+
+/// How an order went, if the event says so.
+pub(super) fn moved_by(ticket: u64, event: Event) -> Option<Result<Moved, MovingError>> {
+    match event {
+        Event::FlowsMoved { ticket: of, moved } if of == ticket => {
+            let failed = !moved.failures.is_empty();
+            Some(if failed {
+                Err(MovingError::Failed(moved.failures.join("; ")))
+            } else {
+                Ok(moved)
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_cut_an_order_are_tried_each_with_all_others_where_they_change_anything() {
+        let cut = CutArgs { at_once: vec![1, 2], together: vec![250, 500], buckets: vec![64] };
+        let of = |how| {
+            let (nf, flows, each_pps) = (Nf::Firewall, 10, 10);
+            let case = Case { nf, how, flows, each_pps, at_once: None, together: None };
+            let cases = cut.cases(case).into_iter();
+            cases.map(|case| (case.at_once, case.together)).collect::<Vec<_>>()
+        };
+        let all = [(1, 250), (1, 500), (2, 250), (2, 500)];
+        assert_eq!(of(How::Each), all.map(|(n, flows)| (Some(n), Some(flows))));
+        assert_eq!(of(How::Buckets), [(None, Some(64))]);
+        assert_eq!((of(How::One), of(How::Again)), (vec![(None, None)], vec![(None, None)]));
+    }
 }

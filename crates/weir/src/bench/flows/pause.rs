@@ -1,8 +1,7 @@
 //! `weir bench flows pause`: how late packets come out while their flows move to another instance, beside how late they do while none moves.
 //! This process plays source and sink: it knows which packet of which flow each is, and when it was due.
 
-use super::super::asked;
-use super::moves::{self, Case, CutArgs, How, MovingError, Nf, PATIENCE};
+use super::moves::{self, Case, How, MoveArgs, MovingError, Nf, PATIENCE};
 use crate::bench::latency::LatencyError;
 use crate::bench::machine::pin;
 use crate::bench::mood::round_trip;
@@ -12,7 +11,6 @@ use crate::bench::sample::{
 use serde::Serialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -34,27 +32,6 @@ const FLOW_AT: usize = 14 + 12;
 /// Of so many flows, in a hundred, the longest pauses are told beside that of all.
 const PART: f64 = 0.99;
 
-/// Measures how long packets wait while flows move.
-#[derive(clap::Args)]
-pub struct PauseArgs {
-    /// Numbers of flows, 1 to 1,048,576.
-    #[arg(long, value_delimiter = ',', value_parser = asked::flows::<u32>, default_value = "1000,10000")]
-    flows: Vec<u32>,
-    /// The NF whose flows they are, or the chain of NFs, whose replicas they move among; monitor and chain have room for 65,536.
-    #[arg(long, value_enum, default_value = "firewall")]
-    nf: Nf,
-    /// Packets a second of each flow, 1 to 10,000.
-    #[arg(long, default_value_t = 10, value_parser = asked::within(1_u32, 10_000))]
-    each: u32,
-    #[command(flatten)]
-    cut: CutArgs,
-    /// Writes all samples to this file as JSON.
-    #[arg(long)]
-    json: Option<PathBuf>,
-    #[command(flatten)]
-    sampling: SampleArgs,
-}
-
 #[derive(Debug, Clone, Serialize)]
 struct Sample {
     #[serde(flatten)]
@@ -69,25 +46,18 @@ struct Sample {
     withheld: bool,
 }
 
-pub fn main(args: &PauseArgs) -> ExitCode {
+pub fn main(args: &MoveArgs) -> ExitCode {
     finish(run(args))
 }
 
-fn run(args: &PauseArgs) -> Result<(), BenchError> {
+fn run(args: &MoveArgs) -> Result<(), BenchError> {
     let machine = prepare(&[args.sampling.device_core, args.sampling.chain_core])?;
     let (own, shared) = (args.sampling.chain_core, args.sampling.device_core);
     crate::say::print_line!(
         "two instances, both on core {own}; this process, as generator and sink, on core {shared}; {} packets a second of each flow",
         args.each
     );
-    let mut cases = Vec::new();
-    for &flows in &args.flows {
-        for how in [How::Each, How::Buckets] {
-            let (nf, each_pps) = (args.nf, args.each);
-            let case = Case { nf, how, flows, each_pps, at_once: None, together: None };
-            cases.extend(args.cut.cases(case));
-        }
-    }
+    let cases = args.cases(&[How::Each, How::Buckets]);
     let mut samples = Vec::new();
     for i in 1..=args.sampling.samples {
         for &case in &cases {
@@ -273,14 +243,9 @@ impl Played {
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             for event in self.step()? {
-                let Event::FlowsMoved { ticket: of, moved } = event else { continue };
-                if of != ticket {
-                    continue;
+                if let Some(moved) = moves::moved_by(ticket, event) {
+                    return Ok(moved?);
                 }
-                if moved.failures.is_empty() {
-                    return Ok(moved);
-                }
-                return Err(MovingError::Failed(moved.failures.join("; ")).into());
             }
         }
         Err(MovingError::Late.into())

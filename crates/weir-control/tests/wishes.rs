@@ -33,7 +33,8 @@ use weir_plan::{Asked, Isolate, Options, Plan, Sizing};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a packet takes at least.
 const EACH: Duration = Duration::from_micros(20);
-const PACKETS: u64 = 240_000;
+/// So many at most: it ends when all is seen.
+const PACKETS: u64 = 1_000_000;
 const FLOWS: u16 = 600;
 /// Flows of one session, of which the first leads.
 const SESSION: u16 = 10;
@@ -109,7 +110,8 @@ impl Nf for Gather {
                 shared.disorder += u64::from(!flow.is_new && number <= flow.state.last);
                 flow.state.last = number;
                 flow.state.packets += 1;
-                asks = flow.state.packets % 8 == 3;
+                // Not all at once: few wishes wait to be heard.
+                asks = (flow.state.packets + u64::from(flow_number)) % 8 == 3;
             }
             let leader = flow_number - flow_number % SESSION;
             let heard = match asks {
@@ -218,7 +220,7 @@ fn gathers(name: &str, nfs: &str, kills: Option<&str>) {
     let setup = wire(&plan, &binds, &captures, &RunOptions::default()).unwrap();
     let mut agent = Agent::start(setup, RestartPolicy::default()).unwrap();
     let (end, mut killed, mut asked) = (Instant::now() + PATIENCE, kills.is_none(), false);
-    let (mut gathered, mut warnings, mut last) = (false, Vec::new(), None);
+    let (mut gathered, mut stopped, mut warnings, mut last) = (false, false, Vec::new(), None);
     loop {
         agent.turn(Duration::from_millis(1)).unwrap();
         let mut finished = false;
@@ -243,6 +245,10 @@ fn gathers(name: &str, nfs: &str, kills: Option<&str>) {
             break;
         }
         assert!(Instant::now() < end, "it does not end");
+        if gathered && killed && !stopped {
+            agent.stop();
+            stopped = true;
+        }
         if !asked && !gathered {
             agent.list_flows(None, None, 10_000).unwrap();
             asked = true;
@@ -263,11 +269,15 @@ fn gathers(name: &str, nfs: &str, kills: Option<&str>) {
     let report = Report::of(&plan, &agent, census, 0.0);
     assert!(report.sound, "{:?} {:?}", report.balance, report.census);
     assert!(killed, "nobody was killed");
-    assert!(gathered, "some flows of a session are apart to the end: {last:?}");
+    let apart = last.map(|mut places| {
+        places.retain(|session, at| at.len() > 1 || *session == 0);
+        places
+    });
+    assert!(gathered, "some flows of a session are apart to the end: {apart:?}");
     let came = numbers(&output);
     let (balance, whole) = (&report.balance, came.len() as u64 + report.balance.lost);
     assert!(came.is_sorted(), "out of order");
-    assert_eq!((whole, balance.dropped), (PACKETS, 0), "{balance:?}");
+    assert_eq!((whole, balance.dropped), (balance.input, 0), "{balance:?}");
     let node = |nf: &str| report.nodes.iter().find(|node| node.name == nf).unwrap();
     let tally: Tally = serde_json::from_value(node("gather").report.clone()).unwrap();
     assert_eq!((tally.flows, tally.disorder), (FLOWS.into(), 0), "flows began anew: {tally:?}");

@@ -1,9 +1,13 @@
-//! A translator of one or several instances, over which packets divide as they do in a graph.
+//! A translator of one or several instances, over which packets divide as they do in a graph, and the packets of its tests.
+#![allow(dead_code)] // Each test binary uses its part.
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use weir_nf::checksum::{L4Checksum, verify_l4};
 use weir_nf::flow::Side;
 use weir_nf::testing::{Bench, Seen};
-use weir_nf::{Depth, Env, FlowHasher, Instance, Take, Walk, find};
+use weir_nf::wire::Frame;
+use weir_nf::{Depth, DropReason, Env, FlowHasher, Instance, Take, Walk, check_ip, find};
 use weir_nfs::napt::Napt;
 use weir_packet::parse;
 use weir_port::balance::{Balance, Buckets, FlowDirector, Rule};
@@ -120,4 +124,74 @@ impl Nat {
             bench.instance().restore_flows(flows).unwrap();
         }
     }
+}
+
+pub const INSIDE: u8 = 0;
+pub const OUTSIDE: u8 = 1;
+pub const HOST: [u8; 4] = [10, 0, 0, 5];
+pub const OTHER_HOST: [u8; 4] = [10, 0, 0, 6];
+pub const OUTER: [u8; 4] = [198, 51, 100, 1];
+pub const SERVER: [u8; 4] = [203, 0, 113, 9];
+pub const SECOND: u64 = 1_000_000_000;
+pub const SYN: u8 = 2;
+pub const SYN_ACK: u8 = 18;
+pub const ACK: u8 = 16;
+pub const RST: u8 = 4;
+
+pub fn config() -> Value {
+    json!({"addresses": ["198.51.100.1"]})
+}
+
+thread_local! {
+    /// How many instances a test's translator has.
+    pub static INSTANCES: Cell<usize> = const { Cell::new(1) };
+}
+
+/// Tests that hold for one instance as for several.
+#[allow(unused_macros)] // Each test binary uses its part.
+macro_rules! with_1_2_and_3_instances {
+    ($(fn $name:ident() $body:block)*) => {$(
+        #[test]
+        fn $name() {
+            for count in 1..=3 {
+                println!("{count} instances");
+                crate::nat::INSTANCES.set(count);
+                $body
+            }
+        }
+    )*};
+}
+
+pub fn bench(config: Value) -> Nat {
+    Nat::new(INSTANCES.get(), config)
+}
+
+pub fn at(bench: &mut Nat, input: u8, second: u64, frame: &[u8]) -> Seen {
+    bench.run(input, frame, second * SECOND)
+}
+
+pub fn from(bench: &mut Nat, input: u8, frame: &Frame<'_>) -> Seen {
+    at(bench, input, 1, &frame.build())
+}
+
+pub type End = ([u8; 4], u16);
+
+/// Source and destination of what left by `output`, after a look at all checksums.
+pub fn ends(seen: &Seen, output: &str) -> (End, End) {
+    assert_eq!(seen.verdict, Ok(output));
+    let bytes = &seen.bytes[..];
+    let layers = parse(bytes, Depth::L4);
+    assert_eq!(check_ip(bytes, &layers, bytes.len()), Ok(()));
+    let check = verify_l4(bytes, &layers);
+    assert!(matches!(check, L4Checksum::Good | L4Checksum::Absent), "{check:?}");
+    let (source, destination) = layers.ipv4(bytes).unwrap();
+    let id = || {
+        u16::from_be_bytes([bytes[usize::from(layers.l4) + 4], bytes[usize::from(layers.l4) + 5]])
+    };
+    let (a, b) = layers.ports(bytes).unwrap_or_else(|| (id(), id()));
+    ((source.octets(), a), (destination.octets(), b))
+}
+
+pub fn dropped(seen: &Seen) -> DropReason {
+    seen.verdict.unwrap_err()
 }

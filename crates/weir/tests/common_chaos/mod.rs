@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use crate::common_crash::{
-    Choices, Finished, PATIENCE, Run, Scratch, proc, replace, state_of, wait_until,
+    Choices, Finished, PATIENCE, Run, Scratch, order_move, proc, replace, state_of, wait_until,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
@@ -187,13 +187,13 @@ impl Policy {
     /// Every packet takes the time that the slow one needs: what filters drop they drop behind it.
     pub fn text(&self) -> String {
         let (way, more) = match self.shape {
-            0 => ("head -> sizes -> nets -> many", ""),
-            1 => ("head -> sizes -> more -> nets -> many", "MacSwap more;"),
+            0 => ("mon -> sizes -> nets -> many", ""),
+            1 => ("mon -> sizes -> more -> nets -> many", "MacSwap more;"),
             2 => (
-                "head -> nets;  nets [udp] -> left;  nets [!udp] -> right;  left -> sizes;  right -> sizes;  sizes -> many",
+                "mon -> nets;  nets [udp] -> left;  nets [!udp] -> right;  left -> sizes;  right -> sizes;  sizes -> many",
                 "MacSwap left;  MacSwap right;",
             ),
-            _ => ("head -> many", ""),
+            _ => ("mon -> many", ""),
         };
         // NFs that nothing leads to are not declared.
         let (sizes, nets) = match self.shape {
@@ -203,9 +203,9 @@ impl Policy {
         let rules = if self.filtered { "{ action: 'drop', proto: 'tcp' }" } else { "" };
         format!(
             "Port<0> lan;  Port<1> wan;  default drop;
-MacSwap head;  {sizes}  {nets}  MacSwap many;  {more}
+MacSwap head;  FlowMonitor mon {{ top: 20 }};  {sizes}  {nets}  MacSwap many;  {more}
 L3L4Filter fw {{ rules: [{rules}] }};  Busy slow {{ cycles: {} }};
-pipelet {{ lan -> {way};  many -> slow;  slow -> fw;  fw -> wan; }}",
+pipelet {{ lan -> head -> {way};  many -> slow;  slow -> fw;  fw -> wan; }}",
             self.cycles
         )
     }
@@ -213,17 +213,30 @@ pipelet {{ lan -> {way};  many -> slow;  slow -> fw;  fw -> wan; }}",
 
 /// Options under which a graph is planned.
 fn random_options(choices: &mut Choices) -> String {
-    const CHOICES: [&[&str]; 4] = [
+    const ANY: [&[&str]; 3] = [
         &["--isolate each", "--isolate each", "--isolate none", "--isolate auto"],
         &["", "--instances many=2", "--instances many=3", "--instances many=2:1"],
-        &["", "--parallel always", "--parallel never"],
         &["", "", "--domain slow=other", "--domain many=other"],
     ];
-    let of = |list: &[&str], choices: &mut Choices| {
-        list[choices.below(list.len() as u64) as usize].to_owned()
-    };
-    CHOICES.iter().map(|list| of(list, choices) + "\n").collect()
+    const STAGES: [&str; 3] = ["", "--parallel always", "--parallel never"];
+    // Who stands in a stage has no flows that move.
+    const FLOWS: [&str; 4] = [
+        "--instances mon=2",
+        "--instances mon=3",
+        "--scale mon=1:3,moves,cool=0",
+        "--instances mon=2 --replicate mon=batch",
+    ];
+    let mut of = |list: &[&str]| list[choices.below(list.len() as u64) as usize].to_owned() + "\n";
+    let any: String = ANY.iter().map(|list| of(list)).collect();
+    let (stages, flows) = (of(&STAGES), of(&FLOWS));
+    any + &match choices.below(2) {
+        0 => stages,
+        _ => "--parallel never\n".to_owned() + &flows,
+    }
 }
+
+/// Classes of what a live source drops first when there is no room for all.
+const CLASSES: &str = "--early-drop 'udp=10' --early-drop 'tcp=5'\n";
 
 /// What a graph begins with, and comes back to.
 const HOME_OPTIONS: &str = "--isolate each";
@@ -243,6 +256,9 @@ pub struct Chaos {
     relinked: (u32, u32),
     /// Drops are written down.
     dumps: bool,
+    /// Its source drops what it has no room for.
+    live: bool,
+    control: PathBuf,
 }
 
 /// Descriptors and mappings of shared memory of a process.
@@ -278,8 +294,10 @@ impl Chaos {
         let large = if live { "64" } else { "256" };
         let ring = ["64", "64", large][choices.below(3) as usize];
         let file = options.display().to_string();
+        let control = scratch.file("control");
+        let socket = control.display().to_string();
         let args = ["--bind", &rx, "--bind", &tx, "--options", &file, "--ring", ring];
-        let more = ["--pool", "4096", "--restart-delay", "0"];
+        let more = ["--pool", "4096", "--restart-delay", "0", "--control", &socket];
         let drops = scratch.file("drops.pcapng").display().to_string();
         let mut args = [&args[..], &more].concat();
         let dumps = choices.below(4) == 0;
@@ -287,7 +305,7 @@ impl Chaos {
             args.extend(["--dump-drops", &drops]);
         }
         let run = Run::start_by(weir, &policy, &args);
-        run.wait_for_workers(8 + usize::from(dumps));
+        run.wait_for_workers(9 + usize::from(dumps));
         let mut chaos = Chaos {
             first: (0, 0),
             run,
@@ -297,6 +315,8 @@ impl Chaos {
             did: BTreeMap::new(),
             relinked: (0, 0),
             dumps,
+            live,
+            control,
         };
         // A generation that was begun as all others will be.
         assert!(chaos.settle_as(&Policy::HOME, HOME_OPTIONS));
@@ -364,7 +384,7 @@ impl Chaos {
         let one = |choices: &mut Choices| {
             workers.get(choices.below(workers.len().max(1) as u64) as usize).copied()
         };
-        let what = match choices.below(12) {
+        let what = match choices.below(14) {
             0..=3 => {
                 let dies = one(choices).is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok());
                 if dies { "killed" } else { "was gone" }
@@ -376,13 +396,13 @@ impl Chaos {
                 "several killed"
             }
             5..=7 => {
-                replace(&self.options, random_options(choices));
+                self.plan_otherwise(choices);
                 replace(&self.policy, Policy::random(choices).text());
                 self.run.signal(Signal::HUP);
                 "changed"
             }
             8 => {
-                replace(&self.options, random_options(choices));
+                self.plan_otherwise(choices);
                 self.run.signal(Signal::HUP);
                 "planned otherwise"
             }
@@ -400,9 +420,35 @@ impl Chaos {
                 }
                 "stopped"
             }
+            11 | 12 => self.order(choices),
             _ => "nothing",
         };
         *self.did.entry(what).or_default() += 1;
+    }
+
+    fn plan_otherwise(&self, choices: &mut Choices) {
+        let mut options = random_options(choices);
+        if self.live && choices.below(2) == 0 {
+            options += CLASSES;
+        }
+        replace(&self.options, options);
+    }
+
+    /// Orders flows elsewhere. That may be refused: there may be no such instance, or somebody dies.
+    fn order(&self, choices: &mut Choices) -> &'static str {
+        let share = (1 + choices.below(99)).to_string();
+        let which: &[&str] = match choices.below(3) {
+            0 => &["--all"],
+            1 => &["--share", &share],
+            _ => &["tcp"],
+        };
+        let to = 1 + choices.below(3) as u32;
+        let said = order_move(&self.control, "mon", which, to).output().unwrap();
+        match said.status.code() {
+            Some(0) => "flows moved",
+            Some(_) => "flows not moved",
+            None => panic!("the command died: {said:?}"),
+        }
     }
 
     /// Whether the run has ended by itself, as its input has.
@@ -412,14 +458,20 @@ impl Chaos {
 
     /// The last change: from here on nothing disturbs. False when the input has ended before.
     pub fn settle(&mut self, policy: &Policy, choices: &mut Choices) -> bool {
-        // Whose drops are written down cannot change.
+        // Whose drops are written down cannot change; and what is known of flows goes along only where they can move.
+        let may_be_refused = |options: &str| {
+            let divided = options.contains(" mon=");
+            self.dumps && options.contains("--domain")
+                || divided && !options.contains("--isolate each")
+        };
         let options = loop {
             let options = random_options(choices);
-            if !self.dumps || !options.contains("--domain") {
+            if !may_be_refused(&options) {
                 break options;
             }
         };
-        self.settle_as(policy, &options)
+        // Those that were moved come together first.
+        self.settle_as(policy, HOME_OPTIONS) && self.settle_as(policy, &options)
     }
 
     /// What is said of a relink next; `None` when the run ends.

@@ -127,6 +127,46 @@ fn a_crash_is_reported_with_nf_packet_and_cause_and_the_packet_is_poison_after_t
     }
 }
 
+/// On the way back each of them meets the NFs in the other order, for which one of them stands twice where all share a worker.
+#[test]
+fn an_nf_that_breaks_where_it_stands_a_second_time_is_known_there_too() {
+    const BOTH_WAYS: &str = "
+Port<0> int;  Port<1> ext;  default drop;  Fragile frail { how: 'panic' };  PacketSizeHistogram sizes;
+pipelet { int -> frail;  frail [ingress == 0] -> sizes;  sizes [ingress == 0] -> ext; }
+pipelet { ext -> sizes;  sizes [ingress == 1] -> frail;  frail [ingress == 1] -> int; }";
+    for (isolate, from, to) in [("none", 0, 1), ("none", 1, 0), ("each", 1, 0)] {
+        let what = format!("{isolate}, from {from}");
+        let scratch = Scratch::new("crash-report-again");
+        let (policy, input) = (scratch.policy(BOTH_WAYS), scratch.file("in.pcap"));
+        write(&input, &five(|_| fatal()));
+        let (nothing, out) = (scratch.file("nothing.pcap"), scratch.file("out.pcap"));
+        write(&nothing, &[]);
+        let bind = |port, rx: &Path, tx: &str| {
+            format!("{port}=pcap:rx={},tx={}", rx.display(), scratch.file(tx).display())
+        };
+        let (one, other) = (bind(from, &input, "back.pcap"), bind(to, &nothing, "out.pcap"));
+        let program = hostile("hostile-nf").display().to_string();
+        let args = ["--bind", &one, "--bind", &other, "--with", &program, "--restart-delay", "0"];
+        // Room for all: on a way back they are dropped otherwise.
+        let more = ["--isolate", isolate, "--ring", "8192"];
+        let finished = Run::start(&policy, &[&args[..], &more].concat()).finish();
+        finished.assert_sound(&what);
+        let crashes = crashes(&finished);
+        assert_eq!(crashes.len(), 2, "{what}: {crashes:?}");
+        for (k, crash) in crashes.iter().enumerate() {
+            assert_eq!(
+                (&crash["node"], &crash["nf"]),
+                (&"frail".into(), &"Fragile".into()),
+                "{what}"
+            );
+            assert_eq!(crash["poison"], k == 1, "{what}: only the second time");
+        }
+        assert_eq!(poisoned(&finished), 3, "{what}: the third to the fifth");
+        let came = read_capture(&out, |_| ()).len() as u64;
+        assert_eq!(came + finished.number("/balance/lost") + 3, 6005, "{what}");
+    }
+}
+
 #[test]
 fn crashes_at_packet_after_packet_fill_no_screen_and_are_counted() {
     let packets = spread(12, fatal_and_unlike_others);

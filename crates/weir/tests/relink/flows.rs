@@ -142,6 +142,9 @@ fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out()
     let said =
         many.becomes("each\n--instances head=2,symmetric\n--instances fw=2\n--instances mon=2");
     assert!(said.contains("not relinked: "), "{said}");
+    // All in one worker, where nothing leads to the instances but what is in it itself.
+    let said = many.becomes("none\n--instances mon=2");
+    assert!(said.contains("cannot move: instances of mon share a worker"), "{said}");
     let said = many.becomes("each\n--instances fw+mon=2");
     assert!(said.contains(": relinked in "), "{said}");
     let finished = many.finish_remembered();

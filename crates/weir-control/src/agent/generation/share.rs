@@ -57,16 +57,21 @@ pub(super) fn parted(next: &Agent, known: &Known) -> Option<String> {
 /// How packets divide over the instances of group `group`, by weights and rule: by itself; or, where they come as they were divided for others, by all
 /// that divide in the graph, as it is not looked at which of them that are.
 fn divisions(setup: &Setup, group: u16) -> Vec<(&[u32], SpreadSpec)> {
-    let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
-    let mut branches = nodes.flat_map(|node| node.outputs.iter().flatten());
     let own = setup.groups.get(usize::from(group));
     fn by(group: &GroupSpec) -> (&[u32], SpreadSpec) {
         (&group.weights, group.spread)
     }
-    match branches.any(|branch| branch.share.is_some_and(|share| share.group == group)) {
+    match has_divider(setup, group) {
         true => own.into_iter().map(by).collect(),
         false => setup.groups.iter().map(by).collect(),
     }
+}
+
+/// True when somebody divides packets for this group, so that they do not come as they were divided for others.
+fn has_divider(setup: &Setup, group: u16) -> bool {
+    let nodes = setup.workers.iter().flat_map(|worker| &worker.nodes);
+    let mut branches = nodes.flat_map(|node| node.outputs.iter().flatten());
+    branches.any(|branch| branch.share.is_some_and(|share| share.group == group))
 }
 
 /// NFs whose packets divide otherwise in the next generation, and whose flows cannot move there: each flow would stay where it is, and its packets
@@ -93,12 +98,21 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
         if group(before, nf).is_some_and(is_same) {
             return None;
         }
-        // Where none of them is said of it by name, it comes behind one of those.
         let all = || crews.iter().filter_map(|crew| crew.as_ref().err());
         let is_own = |why: &&Unmovable| why.nf().split('+').any(|nf| nf == name);
-        let named = all().any(|why| is_own(&why));
-        let why = all().filter(|why| !named || is_own(why)).map(ToString::to_string);
-        let why = why.collect::<Vec<_>>().join("; ");
+        let said_of = |which: &dyn Fn(&&Unmovable) -> bool| {
+            all().filter(which).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let mut why = said_of(&is_own);
+        if why.is_empty() && !has_divider(&next.setup, own) {
+            // It comes behind one of these.
+            why = said_of(&|_| true);
+        }
+        if why.is_empty() {
+            // Nothing leads to it from another worker, so there is no crew that could be spoken of.
+            why.push(Unmovable::Fused(name.clone()).to_string());
+        }
+        let why = why.join("; ");
         Some(format!(
             "{flows} flows of {name} would be parted from their packets, which divide otherwise in the new graph, where they cannot move: {why}. \
              Or stop and start, if its flows may begin anew"

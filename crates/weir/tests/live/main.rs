@@ -8,6 +8,7 @@ mod common_live;
 mod arrays;
 mod balancer;
 mod chain;
+mod conformance;
 mod death;
 mod interfaces;
 mod nat;

@@ -1,6 +1,6 @@
 //! What a graph may rely on of live devices, whichever they are: the suite of `graphs/conformance.rs`, whose devices are captures, on interfaces of
 //! the kernel and on the machine's own stack. What differs is that a live source does not wait: what it has no room for the kernel drops, and
-//! that is counted. Who dies at which step: `death.rs`.
+//! that is counted. Who dies at which of the other steps: `death.rs`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use crate::common_crash::*;
@@ -181,6 +181,57 @@ fn changes(kind: &'static Kind) {
     assert_all(PACKETS, bench.finish(sender, kind.rx), kind.rx);
 }
 
+/// Who receives or sends dies at a step of a change: before the switch all stays as it was, after it the worker is mended as ever, and no packet is
+/// lost but what he had in hand.
+#[cfg(feature = "faults")]
+fn deaths_in_changes(kind: &'static Kind) {
+    use weir_mem::fault::Step;
+
+    const PACKETS: u64 = 6000;
+    for worker in ["rx:lan", "tx:wan"] {
+        for (step, changed) in [
+            (Step::Adopting, false),
+            (Step::Holding, false),
+            (Step::HandingOver, false),
+            (Step::GoingOver, true),
+            (Step::CarriedOver, true),
+        ] {
+            if step == Step::Holding && worker == "tx:wan" {
+                // Nothing comes in by it.
+                continue;
+            }
+            let fault = format!("{worker}:{}:1", step as u32);
+            let what = format!("{}: {fault}", kind.rx);
+            let more = ["--ring", "64", "--fault", &fault];
+            let mut bench = Bench::start(kind, "PacketSizeHistogram nf", &more);
+            let sender = bench.sends(PACKETS, ",rate=5000");
+            wait_until("packets to flow", PATIENCE, || bench.written() > 64);
+            bench.run.signal(Signal::HUP);
+            let (_, line) =
+                bench.run.wait_for_line("a word on the relink", |l| l.contains("relinked"));
+            let died = format!("{worker} died");
+            match changed {
+                true => assert!(line.contains(": relinked in "), "{what}: {line}"),
+                false => {
+                    assert!(line.contains("not relinked") && line.contains(&died), "{what}: {line}")
+                }
+            }
+            let (finished, places, on_the_way) = bench.finish(sender, &what);
+            let n = |key: &str| finished.number(&format!("/balance/{key}"));
+            let show = || format!("{what}: {:#}\n{}", finished.report, finished.said.join("\n"));
+            assert_eq!(n("in"), n("out") + n("lost") + n("dropped"), "{}", show());
+            assert_eq!(n("dropped"), 0, "{}", show());
+            let came = places.len() as u64;
+            // What a service had given to the kernel when it died has left, and counts as lost all the same.
+            assert!(came <= n("in") && came + on_the_way >= n("out"), "{came} came: {}", show());
+            // What who receives from a TAP had in hand goes with him, uncounted: nothing else has seen it.
+            let taken = if kind.rx.starts_with("tap:") && worker == "rx:lan" { BATCH } else { 0 };
+            assert!(n("lost") <= BATCH, "{}", show());
+            assert!(n("in") + on_the_way + taken >= PACKETS, "{}", show());
+        }
+    }
+}
+
 macro_rules! conforms {
     ($($module:ident: $kind:expr;)*) => {
         $(mod $module {
@@ -202,6 +253,14 @@ macro_rules! conforms {
             fn a_change_of_the_running_graph_passes_behind_the_packets_before_it() {
                 if !super::skipped(concat!(stringify!($module), "::a_change_of_the_running_graph")) {
                     super::changes(&$kind);
+                }
+            }
+
+            #[cfg(feature = "faults")]
+            #[test]
+            fn who_dies_in_a_change_leaves_the_graph_as_it_was_or_is_mended() {
+                if !super::skipped(concat!(stringify!($module), "::who_dies_in_a_change")) {
+                    super::deaths_in_changes(&$kind);
                 }
             }
         })*

@@ -1,4 +1,4 @@
-//! A graph with a parallel stage, an NF of several instances, or a cycle is changed, and one of its workers dies at a step of that: before
+//! A graph with a parallel stage, an NF of several instances, a cycle, filters, gates between trust domains or a writer of drops is changed, and one of its workers dies at a step of that: before
 //! the switch all stays as it was, and a change that nobody dies of goes through; after it the worker is mended as ever.
 #![cfg(feature = "faults")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
@@ -6,6 +6,7 @@
 use crate::common_crash::*;
 use crate::common_relink::*;
 use rustix::process::Signal;
+use std::process::Command;
 use weir_mem::fault::Step;
 
 /// A kind of graph, and workers of it that are about its ports.
@@ -29,8 +30,21 @@ Port<0> lan;  Port<1> wan;  default drop;
 TtlDecrement t;  MacSwap back;  Busy slow { cycles: 150000 };
 pipelet { lan -> t;  t [t.out && ip[8] > 60] -> back;  back -> t;  t [t.out && ip[8] <= 60] -> slow;  slow -> wan; }";
 
-/// Who gives to a stage, a branch, who has the sync port; who divides, an instance; both ends of a cycle.
-const KINDS: [Kind; 3] = [
+/// Packets part by a filter, and meet again.
+const PARTED: &str = "
+Port<0> lan;  Port<1> wan;
+MacSwap a;  PacketSizeHistogram nets;  MacSwap r;  MacSwap b;  Busy slow { cycles: 150000 };
+pipelet { lan -> a;  a [udp dst port 6000] -> nets;  a [!(udp dst port 6000)] -> r;  nets -> b;  r -> b;  b -> slow -> wan; }";
+
+/// Some are dropped.
+const DROPPING: &str = "
+Port<0> lan;  Port<1> wan;
+PacketSizeHistogram nets;  L3L4Filter fw { rules: [{ action: 'drop', proto: 'udp', dst_port: '6000' }] };  Busy slow { cycles: 150000 };
+pipelet { lan -> nets -> slow -> fw -> wan; }";
+
+/// Who gives to a stage, a branch, who has the sync port; who divides, an instance; both ends of a cycle; who asks filters, and to whom packets
+/// come by several edges; both gates of a domain, and who stands in it; who drops, and who writes that down.
+const KINDS: [Kind; 6] = [
     Kind {
         name: "stage",
         policy: ALL,
@@ -46,11 +60,40 @@ const KINDS: [Kind; 3] = [
         may_drop: false,
     },
     Kind { name: "cycle", policy: AROUND, more: &[], workers: &["t", "back"], may_drop: true },
+    Kind {
+        name: "filter",
+        policy: PARTED,
+        more: &[],
+        workers: &["a", "nets", "b"],
+        may_drop: false,
+    },
+    Kind {
+        name: "gate",
+        policy: ALL,
+        more: &["--parallel", "never", "--domain", "nets=other"],
+        workers: &["gate:sizes -> nets", "nets", "gate:nets -> many"],
+        may_drop: false,
+    },
+    Kind {
+        name: "dump",
+        policy: DROPPING,
+        more: &["--dump-drops", "DROPS"],
+        workers: &["fw"],
+        may_drop: true,
+    },
 ];
 
 impl Kind {
     fn start(&self, fault: [&str; 2]) -> Changing {
-        Changing::start_with(self.name, PACKETS, self.policy, &[self.more, &fault].concat())
+        let scratch = Scratch::new(&format!("relink-{}", self.name));
+        write_capture(&scratch.file("in.pcap"), PACKETS);
+        let rx = format!("pcap:rx={}", scratch.file("in.pcap").display());
+        let drops = scratch.file("drops.pcapng").display().to_string();
+        let more = self.more.iter().map(|word| if *word == "DROPS" { &drops } else { *word });
+        let args: Vec<&str> = more.chain(fault).collect();
+        let changing = Changing::start_on(scratch, Command::new("env"), &rx, self.policy, &args);
+        changing.wait_for_traffic();
+        changing
     }
 
     /// The next change goes through, and nothing is missing that was not counted.
@@ -106,6 +149,29 @@ fn who_dies_before_the_switch_leaves_the_graph_as_it_was_whatever_its_ports() {
                 assert_eq!(relinks(&finished), changes, "{what}");
             }
         }
+    }
+}
+
+/// Who writes down what others drop goes on in the next generation himself, with his file.
+#[test]
+fn who_writes_down_drops_may_die_at_any_step_of_a_change() {
+    let kind = KINDS.iter().find(|kind| kind.name == "dump").unwrap();
+    for (step, goes_over) in [
+        (Step::Adopting, false),
+        (Step::HandingOver, false),
+        (Step::GoingOver, true),
+        (Step::CarriedOver, true),
+    ] {
+        let fault = format!("dump:drops.pcapng:{}:1", step as u32);
+        let mut graph = kind.start(["--fault", &fault]);
+        let line = graph.reload();
+        match goes_over {
+            true => assert!(line.contains(": relinked in "), "{fault}: {line}"),
+            false => assert!(line.contains("drops.pcapng died meanwhile"), "{fault}: {line}"),
+        }
+        let finished = kind.assert_changes(graph, &fault);
+        assert_eq!(finished.restarts()["dump:drops.pcapng"], 1, "{fault}");
+        assert_eq!(relinks(&finished), 1 + usize::from(goes_over), "{fault}");
     }
 }
 

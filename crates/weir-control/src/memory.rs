@@ -405,7 +405,7 @@ impl Memory {
     }
 
     /// See [`Agent::kept`](crate::Agent::kept).
-    pub(crate) fn kept(&self, w: usize) -> Option<Vec<(String, String, Vec<u8>)>> {
+    pub(crate) fn kept(&self, w: usize) -> Option<Vec<weir_runtime::Kept>> {
         let region = self.workers.get(w)?.state.as_ref()?;
         weir_runtime::read_kept(&KeptState::attach(region).ok()?.read()?)
     }

@@ -13,7 +13,7 @@
 //! afford to write all the time.
 
 use crate::moves::{Placed, Placing};
-use crate::segment::{More, Node, Segment};
+use crate::segment::{More, Segment};
 use crate::spec::Handing;
 use crate::spread::Leased;
 use serde::{Deserialize, Serialize};
@@ -27,8 +27,10 @@ use weir_packet::FragmentTable;
 /// What one µNF knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfState {
-    /// Name of the instance.
+    /// Its name.
     pub name: String,
+    /// Which instance it is of the NF of that name, of several: they may share a worker.
+    pub instance: u8,
     /// Its type.
     pub kind: String,
     /// What it remembers in all, as `Instance::save` writes it. In one piece, here and below: serde takes a `Vec<u8>` byte by byte.
@@ -58,9 +60,10 @@ pub struct NfState {
 impl NfState {
     /// Of a µNF of which nothing is known.
     #[must_use]
-    pub fn nothing(name: &str, kind: &str) -> Self {
+    pub fn nothing((name, instance): (&str, u8), kind: &str) -> Self {
         NfState {
             name: name.to_owned(),
+            instance,
             kind: kind.to_owned(),
             shared: Vec::new(),
             flows: Vec::new(),
@@ -84,8 +87,10 @@ impl NfState {
 /// Some of the flows of one µNF, copied while it works.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NfFlows {
-    /// Name of the instance.
+    /// Its name.
     pub name: String,
+    /// Which instance it is of the NF of that name, of several.
+    pub instance: u8,
     /// Its type.
     pub kind: String,
     /// As `Precopy::precopy` writes them.
@@ -230,7 +235,7 @@ fn write_to(memory: &mut KeptState, what: &Hands<'_>) -> Result<(), TooLarge> {
 #[must_use]
 pub fn as_kept(states: &[NfState]) -> Vec<u8> {
     let remembers = states.iter().filter(|s| !s.shared.is_empty());
-    let all: Vec<_> = remembers.map(|s| (&s.name, &s.kind, &s.shared)).collect();
+    let all: Vec<_> = remembers.map(|s| (&s.name, s.instance, &s.kind, &s.shared)).collect();
     postcard::to_stdvec(&all).unwrap_or_default()
 }
 
@@ -291,7 +296,7 @@ impl Segment {
             let last = more.filter(|_| sources != 0).map(|more| more.last_source);
             let last = last.and_then(|source| self.source_ports.get(source)).copied();
             if !shared.is_empty() || !flows.is_empty() || !ports.is_empty() {
-                let none = NfState::nothing(&node.name, nf.descriptor().name);
+                let none = NfState::nothing((&node.name, node.instance), nf.descriptor().name);
                 let count = nf.flows().0 as u64;
                 all.push(NfState { shared, flows, rest, count, ports, last, over, ..none });
             }
@@ -328,7 +333,7 @@ impl Segment {
             sum.left += copied.left;
             sum.walks |= copied.walks;
             let (name, kind) = (node.name.clone(), nf.descriptor().name.to_owned());
-            all.push(NfFlows { name, kind, flows });
+            all.push(NfFlows { name, instance: node.instance, kind, flows });
         }
         Ok((all, sum))
     }
@@ -343,10 +348,10 @@ impl Segment {
     /// Gives its µNFs flows of others of their names and types, which work on; what of it could not be taken, and why.
     pub(crate) fn take_ahead(&mut self, all: Vec<NfFlows>) -> Vec<String> {
         let mut refused = Vec::new();
-        for NfFlows { name, kind, flows } in all {
-            let mut nodes = self.nodes.iter_mut().filter(|node| node.name == name);
-            let nf = nodes.find_map(|n| n.nf.as_mut().filter(|nf| nf.descriptor().name == kind));
-            let Some(nf) = nf else { continue };
+        for NfFlows { name, instance, kind, flows } in all {
+            let mut nodes = self.nodes.iter_mut();
+            let Some(node) = nodes.find(|node| node.is(&name, instance, &kind)) else { continue };
+            let Some(nf) = &mut node.nf else { continue };
             if let Err(e) = nf.take_precopied(&flows) {
                 nf.forget_precopied();
                 refused.push(format!("the flows of {name}: {e}"));
@@ -359,11 +364,10 @@ impl Segment {
     pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
         for state in states {
-            let NfState { name, kind, shared, flows, rest, ports, last, divides, over, .. } = state;
-            let of = |n: &&mut Node| {
-                n.name == name && n.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind)
-            };
-            let Some(node) = self.nodes.iter_mut().find(of) else { continue };
+            let NfState { name, instance, kind, shared, flows, rest, .. } = state;
+            let NfState { ports, last, divides, over, .. } = state;
+            let mut nodes = self.nodes.iter_mut();
+            let Some(node) = nodes.find(|node| node.is(&name, instance, &kind)) else { continue };
             if let Some(more) = &mut node.more {
                 more.take_over(&self.source_ports, &ports, last, comes & more.comes);
                 more.end_taken_over(&self.source_ports, &over);

@@ -109,19 +109,19 @@ impl Keeper {
     }
 }
 
-/// What a µNF remembers, with the names of instance and type.
-type Saved = (String, String, Vec<u8>);
+/// What a µNF remembers, with its name, which instance it is of several, and its type.
+pub type Kept = (String, u8, String, Vec<u8>);
 
 impl Segment {
-    /// Writes down what the µNFs remember: for each that remembers anything its name, its type, and
-    /// its state.
+    /// Writes down what the µNFs remember, of each that remembers anything.
     pub(crate) fn save(&self, out: &mut Vec<u8>) {
-        let mut all: Vec<Saved> = Vec::new();
-        for nf in self.nodes.iter().filter_map(|n| n.nf.as_ref().map(|nf| (&n.name, nf))) {
+        let mut all: Vec<Kept> = Vec::new();
+        for (node, nf) in self.nodes.iter().filter_map(|n| Some((n, n.nf.as_ref()?))) {
             let mut state = Vec::new();
-            nf.1.save(&mut state);
+            nf.save(&mut state);
             if !state.is_empty() {
-                all.push((nf.0.clone(), nf.1.descriptor().name.to_owned(), state));
+                let kind = nf.descriptor().name.to_owned();
+                all.push((node.name.clone(), node.instance, kind, state));
             }
         }
         if let Ok(bytes) = postcard::to_stdvec(&all) {
@@ -141,10 +141,10 @@ impl Segment {
             return vec!["what its NFs remembered cannot be read".to_owned()];
         };
         let mut lost = Vec::new();
-        for (name, kind, state) in all {
-            let others = self.nodes.iter_mut().enumerate().filter(|(at, _)| !but.contains(at));
-            let nf = others.map(|(_, n)| n).find(|n| n.name == name).and_then(|n| n.nf.as_mut());
-            if let Some(nf) = nf.filter(|nf| nf.descriptor().name == kind)
+        for (name, instance, kind, state) in all {
+            let mut others = self.nodes.iter_mut().enumerate().filter(|(at, _)| !but.contains(at));
+            let node = others.find(|(_, node)| node.is(&name, instance, &kind));
+            if let Some(nf) = node.and_then(|(_, node)| node.nf.as_mut())
                 && let Err(e) = nf.restore(&state)
             {
                 lost.push(format!("what {name} remembered is lost: {e}"));
@@ -154,7 +154,7 @@ impl Segment {
     }
 }
 
-/// Reads what a worker's µNFs remembered, as it was written down: name, type and state of each.
-pub fn read_kept(saved: &[u8]) -> Option<Vec<(String, String, Vec<u8>)>> {
+/// Reads what a worker's µNFs remembered, as it was written down.
+pub fn read_kept(saved: &[u8]) -> Option<Vec<Kept>> {
     postcard::from_bytes(saved).ok()
 }

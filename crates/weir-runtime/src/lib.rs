@@ -48,5 +48,5 @@ pub mod worker;
 
 pub use fingerprint::{field, fingerprint};
 pub use job::GROUP;
-pub use keep::read_kept;
+pub use keep::{Kept, read_kept};
 pub use worker::{Stepper, main as worker_main};

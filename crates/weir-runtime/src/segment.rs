@@ -106,6 +106,8 @@ impl Branch {
 
 pub(crate) struct Node {
     pub(crate) name: String,
+    /// Which instance of the µNF of that name it is, of several.
+    pub(crate) instance: u8,
     pub(crate) nf: Option<Box<dyn Instance>>,
     /// Lends its µNF to this one, which has none, for each batch.
     lender: Option<usize>,
@@ -128,6 +130,14 @@ pub(crate) struct Node {
     pub(crate) sided: bool,
     /// Of an instance whose packets divide by leases of ports: which are its own.
     pub(crate) leased: Option<Leased>,
+}
+
+impl Node {
+    /// True for the node that has this instance of the µNF of this name and type.
+    pub(crate) fn is(&self, name: &str, instance: u8, kind: &str) -> bool {
+        let has = || self.nf.as_ref().is_some_and(|nf| nf.descriptor().name == kind);
+        self.name == name && self.instance == instance && has()
+    }
 }
 
 /// What is remembered of such a µNF's packets.

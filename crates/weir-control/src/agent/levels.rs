@@ -4,12 +4,12 @@
 use super::flows::Scaled;
 use super::{Agent, Event};
 use crate::crews::Crew;
-use crate::setup::{Setup, WorkerSetup};
+use crate::setup::Setup;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 use weir_port::balance::Buckets;
 use weir_runtime::moves::{BucketSet, What};
-use weir_runtime::spec::SpreadSpec;
+use weir_runtime::spec::{NodeSpec, SpreadSpec};
 
 /// Time until it is looked again whether flows have ended, at first and at most: each look is one at the whole table. It grows with the time that
 /// it has taken so far.
@@ -108,10 +108,10 @@ fn weights<'s>(setup: &'s Setup, nf: &str) -> Option<&'s [u32]> {
 
 /// How many instances of an NF have not been stopped for good.
 pub(super) fn running(setup: &Setup, nf: &str) -> usize {
-    let has = |worker: &&WorkerSetup| {
-        worker.runs_nfs() && worker.nodes.iter().any(|node| node.name == nf)
-    };
-    setup.workers.iter().filter(has).count()
+    let workers = setup.workers.iter().filter(|worker| worker.runs_nfs());
+    // Several may share a worker.
+    let has = |node: &&NodeSpec| node.name == nf && node.nf.is_some() && node.instance_of.is_none();
+    workers.flat_map(|worker| &worker.nodes).filter(has).count()
 }
 
 /// By which weights buckets are to be divided. An NF whose instances become more and fewer sees to that itself (`None`), but for instances that are to be in

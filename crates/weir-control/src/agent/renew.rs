@@ -71,11 +71,12 @@ impl Agent {
             let is_nf = node.nf.is_some() || node.part.is_some();
             node.name == nf && is_nf && node.instance_of.is_none()
         };
-        let place = |(w, worker): (usize, &WorkerSetup)| {
-            let node = worker.nodes.iter().find(is_own)?;
-            Some((node.part.map_or(0, |part| part.index), w))
+        // Several may share a worker.
+        let places = |(w, worker): (usize, &WorkerSetup)| {
+            let own = worker.nodes.iter().filter(is_own);
+            own.map(|node| (node.instance(), w)).collect::<Vec<_>>()
         };
-        let mut all: Vec<_> = self.setup.workers.iter().enumerate().filter_map(place).collect();
+        let mut all: Vec<_> = self.setup.workers.iter().enumerate().flat_map(places).collect();
         all.sort_unstable();
         let w = match (instance, all.as_slice()) {
             (_, []) => return Err(RenewError::NoNf(nf.to_owned())),

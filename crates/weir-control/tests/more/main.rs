@@ -488,7 +488,7 @@ fn what_was_held_is_lost() {
 /// What Tally remembered when it was last written down.
 fn kept(agent: &Agent, w: usize) -> u64 {
     let all = agent.kept(w).unwrap_or_default();
-    let state = all.iter().find(|(name, kind, _)| name == "c" && kind == "Tally");
+    let state = all.iter().find(|(name, _, kind, _)| name == "c" && kind == "Tally");
     state.map_or(0, |(.., state)| postcard::from_bytes::<nfs::Count>(&state[4..]).unwrap().packets)
 }
 

@@ -69,6 +69,7 @@ pub(super) fn node(
     let leased = leased.and_then(|(group, part)| Leased::new(group, part, spec.seed));
     Ok(Node {
         name,
+        instance: n.instance(),
         nf,
         lender,
         inbox,

@@ -132,6 +132,20 @@ fn what_several_instances_remember_is_copied_to_those_of_the_same_place() {
 }
 
 #[test]
+fn instances_that_share_a_worker_go_over_each_with_its_own() {
+    let mut many = Many::start("one-worker", &["--instances", "mon=2"]);
+    for how in ["none", "none", "each", "none"] {
+        let said = many.becomes(how);
+        assert!(said.contains(": relinked in "), "{how}: {said}");
+    }
+    let finished = many.finish_remembered();
+    assert_eq!(finished.number("/balance/lost"), 0);
+    let copied = copied(&finished);
+    assert_eq!(copied.len(), 4);
+    assert!(copied.iter().all(|copied| *copied >= 2 * u64::from(MANY)), "{copied:?}");
+}
+
+#[test]
 fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out() {
     let mut many = Many::start("parted", &[]);
     let said = many.becomes("each\n--instances mon=2\n--instances fw=2");

@@ -131,7 +131,9 @@ impl Agent {
                     .iter()
                     .flatten()
                     .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
-                asked.then(|| (node.name.clone(), node.nf.clone(), instances.next()))
+                // Of one whose flows cannot move there is no crew.
+                let own = node.part.map(|part| u32::from(part.index) + 1);
+                asked.then(|| (node.name.clone(), node.nf.clone(), instances.next().or(own)))
             };
             for FlowTotal { node: at, flows, chosen, moved, most, refused, bytes } in totals {
                 if let Some((nf, _, instance)) = node(at) {

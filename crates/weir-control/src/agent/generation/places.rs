@@ -1,7 +1,7 @@
 //! Where buckets of the flow hash begin in the next generation: with those who have their flows.
 
 use super::RelinkError;
-use super::share::{Went, meets};
+use super::share::{Went, meets, part_of};
 use crate::agent::Agent;
 use crate::crews::Crew;
 use crate::setup::Setup;
@@ -147,7 +147,7 @@ fn find(
         scattered: false,
     };
     for own in went {
-        let index = crew.instances.iter().position(|instance| instance.worker == own.to);
+        let index = crew.instances.iter().position(|instance| instance.worker == own.to.0);
         let Some(index) = index.and_then(|index| u8::try_from(index).ok()) else { continue };
         let Some(had) = had(own) else {
             found.scattered = true;
@@ -181,14 +181,11 @@ fn find(
 /// Where buckets began in the generation before, and which instance of the next has what each had.
 fn began(before: &Setup, crew: &Crew, went: &[Went]) -> Option<(Buckets, BTreeMap<u8, u8>)> {
     let own = |went: &&Went| crew.is_of(&went.nf);
-    let part = |went: &Went| {
-        let mut nodes = before.workers.get(went.from)?.nodes.iter();
-        nodes.find(|node| node.name == went.nf)?.part
-    };
+    let part = |went: &Went| part_of(before, &went.nf, went.from);
     let first = went.iter().filter(own).find_map(part)?;
     let buckets = before.groups.get(usize::from(first.group))?.buckets().ok()?;
     let to = went.iter().filter(own).filter_map(|went| {
-        let at = crew.instances.iter().position(|instance| instance.worker == went.to)?;
+        let at = crew.instances.iter().position(|instance| instance.worker == went.to.0)?;
         Some((part(went)?.index, u8::try_from(at).ok()?))
     });
     Some((buckets, to.collect()))
@@ -198,8 +195,7 @@ fn began(before: &Setup, crew: &Crew, went: &[Went]) -> Option<(Buckets, BTreeMa
 /// instance, several have some.
 fn parts_clients(before: &Setup, group: &GroupSpec, went: &[&Went]) -> bool {
     let by_clients = |own: &&&Went| {
-        let nodes = before.workers.get(own.from).into_iter().flat_map(|worker| &worker.nodes);
-        let part = nodes.filter(|node| node.name == own.nf).find_map(|node| node.part);
+        let part = part_of(before, &own.nf, own.from);
         let old = part.and_then(|part| before.groups.get(usize::from(part.group)));
         old.map(|old| old.spread == SpreadSpec::Client)
     };
@@ -213,8 +209,7 @@ fn had(before: &Setup, group: &GroupSpec, own: &Went) -> Option<Vec<bool>> {
     if let Some(placed) = &own.placed {
         return Some(placed.buckets.to_vec());
     }
-    let part = before.workers.get(own.from)?.nodes.iter().find(|node| node.name == own.nf)?.part;
-    let Some(part) = part else { return Some(vec![true; BUCKETS]) };
+    let Some(part) = part_of(before, &own.nf, own.from) else { return Some(vec![true; BUCKETS]) };
     let old = before.groups.get(usize::from(part.group))?;
     let buckets = old.buckets().ok().filter(|_| old.spread == group.spread)?;
     Some(buckets.instances().map(|instance| instance == part.index).collect())
@@ -222,11 +217,8 @@ fn had(before: &Setup, group: &GroupSpec, own: &Went) -> Option<Vec<bool>> {
 
 /// True when packets divide over the instances of an NF whose flows cannot move to where its flows are.
 fn divides_as(next: &Setup, own: &Went, placed: &Placed) -> bool {
-    let node = next.workers.get(own.to).into_iter().flat_map(|worker| &worker.nodes);
     // All go to one instance.
-    let Some(part) = node.filter(|node| node.name == own.nf).find_map(|node| node.part) else {
-        return true;
-    };
+    let Some(part) = part_of(next, &own.nf, own.to) else { return true };
     let group = next.groups.get(usize::from(part.group));
     if group.is_some_and(|group| !meets(next, &own.nf, group.spread)) {
         return true;
@@ -276,7 +268,7 @@ mod tests {
     fn went(nf: &str, to: usize, has: impl Fn(u16) -> bool, moved: &[u64], clock: u64) -> Went {
         let buckets = BucketSet::new(&(0..=u16::MAX).map(has).collect::<Vec<_>>());
         let placed = Some(Placed { buckets, moved: moved.to_vec(), clock });
-        Went { nf: nf.to_owned(), from: 1, to, placed, flows: 1 }
+        Went { nf: nf.to_owned(), from: (1, 0), to: (to, 0), placed, flows: 1 }
     }
 
     fn found(went: &[&Went]) -> Result<Found, RelinkError> {

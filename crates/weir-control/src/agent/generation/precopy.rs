@@ -36,12 +36,13 @@ const LATE: Duration = Duration::from_millis(20);
 /// After so long no more is copied, whatever is left.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// An NF whose flows are copied.
+/// An instance of an NF whose flows are copied.
 struct Share {
     name: String,
+    instance: u8,
     kind: String,
-    /// Which worker of the next generation takes them.
-    taker: usize,
+    /// Which instance of the next generation takes them, and its worker.
+    taker: (u8, usize),
 }
 
 /// What is copied from one worker.
@@ -63,10 +64,11 @@ impl Task {
         Task { w, pid: None, nodes, due: None, walks: true }
     }
 
-    /// Who takes over the NF of this name and type.
-    fn taker(&self, nf: (&str, &str)) -> Option<usize> {
-        let share = self.nodes.values().find(|share| (&*share.name, &*share.kind) == nf)?;
-        Some(share.taker)
+    /// Who takes over this instance of the NF of this name and type.
+    fn taker(&self, nf: (&str, &str), instance: u8) -> Option<(u8, usize)> {
+        let is_it =
+            |share: &&Share| (&*share.name, &*share.kind) == nf && share.instance == instance;
+        Some(self.nodes.values().find(is_it)?.taker)
     }
 }
 
@@ -153,12 +155,11 @@ impl Precopy {
             if super::share::is_divided_anew(before, next, nf, counts) {
                 continue;
             }
-            for (w, node) in &holders {
+            for (instance, w, node) in holders {
                 // By its number: one before it may have been stopped for good.
-                let i = super::share::instance_of(before, *w, nf.0);
-                let Some((taker, _)) = takers.get(i) else { continue };
-                let (name, kind, taker) = (nf.0.to_owned(), nf.1.to_owned(), *taker);
-                tasks.entry(*w).or_default().insert(*node, Share { name, kind, taker });
+                let Some((n, taker, _)) = takers.get(usize::from(instance)) else { continue };
+                let (name, kind, taker) = (nf.0.to_owned(), nf.1.to_owned(), (*n, *taker));
+                tasks.entry(w).or_default().insert(node, Share { name, instance, kind, taker });
             }
         }
         Self::of(tasks.into_iter().map(|(w, nodes)| Task::new(w, nodes)).collect())
@@ -184,13 +185,13 @@ impl Precopy {
         self.tasks.iter_mut().for_each(|task| task.due = task.due.map(|_| u64::MAX));
     }
 
-    /// Who takes over an NF of worker `w`, by name and type, if its flows are copied.
-    pub(super) fn taker(&self, w: usize, nf: (&str, &str)) -> Option<usize> {
-        self.tasks.iter().find(|task| task.w == w)?.taker(nf)
+    /// Who takes over an instance of an NF of worker `w`, by name and type, if its flows are copied.
+    pub(super) fn taker(&self, w: usize, nf: (&str, &str), instance: u8) -> Option<(u8, usize)> {
+        self.tasks.iter().find(|task| task.w == w)?.taker(nf, instance)
     }
 
-    /// Who may have been given copies of which NF, by name and type.
-    pub(super) fn takers(&self) -> impl Iterator<Item = (usize, (&str, &str))> {
+    /// Which instances, in which workers, may have been given copies of which NF, by name and type.
+    pub(super) fn takers(&self) -> impl Iterator<Item = ((u8, usize), (&str, &str))> {
         let shares = self.tasks.iter().flat_map(|task| task.nodes.values());
         shares.map(|share| (share.taker, (&*share.name, &*share.kind)))
     }
@@ -251,21 +252,19 @@ impl Precopy {
     }
 }
 
-/// By name and type, in which worker's which node an NF is, in the order of its instances.
-type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(usize, u16)>>;
+/// By name and type the instances of an NF in their order: each with its number, its worker, and its node there.
+type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(u8, usize, u16)>>;
 
 fn holders(setup: &Setup) -> Holders<'_> {
     let mut all = Holders::new();
     for (w, worker) in setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs()) {
         for (node, spec) in (0..).zip(&worker.nodes) {
             if let Some((kind, _)) = spec.nf.as_ref().filter(|_| spec.instance_of.is_none()) {
-                all.entry((&spec.name, kind)).or_default().push((w, node));
+                all.entry((&spec.name, kind)).or_default().push((spec.instance(), w, node));
             }
         }
     }
-    for ((nf, _), holders) in &mut all {
-        holders.sort_by_key(|(w, _)| super::share::instance_of(setup, *w, nf));
-    }
+    all.values_mut().for_each(|holders| holders.sort_unstable());
     all
 }
 
@@ -395,9 +394,11 @@ impl Agent {
         let (mut seen, mut sound) = (BTreeSet::new(), flows.is_some());
         for flows in flows.into_iter().flatten() {
             // Its own word, in its own memory: another NF's flows it has none of.
-            let taker = task.taker((&flows.name, &flows.kind));
-            match taker.filter(|_| seen.insert(flows.name.clone())) {
-                Some(taker) => shares.entry(taker).or_default().push(flows),
+            let taker = task.taker((&flows.name, &flows.kind), flows.instance);
+            match taker.filter(|_| seen.insert((flows.name.clone(), flows.instance))) {
+                Some((instance, taker)) => {
+                    shares.entry(taker).or_default().push(NfFlows { instance, ..flows });
+                }
                 None => sound = false,
             }
         }

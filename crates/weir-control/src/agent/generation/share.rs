@@ -123,19 +123,18 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
 /// Where what one instance knew has gone.
 pub(super) struct Went {
     pub(super) nf: String,
-    /// Workers, of this generation and of the next.
-    pub(super) from: usize,
-    pub(super) to: usize,
+    /// Worker and instance, of this generation and of the next.
+    pub(super) from: (usize, u8),
+    pub(super) to: (usize, u8),
     /// Where its flows were, of one whose flows could move; and how many it had.
     pub(super) placed: Option<Placed>,
     pub(super) flows: u64,
 }
 
-/// Which instance of the NF of this name worker `w` has, from 0.
-pub(super) fn instance_of(setup: &Setup, w: usize, nf: &str) -> usize {
+/// Which instance of an NF of several this one is; `None` for the only one.
+pub(super) fn part_of(setup: &Setup, nf: &str, (w, instance): (usize, u8)) -> Option<PartSpec> {
     let mut nodes = setup.workers.get(w).into_iter().flat_map(|worker| &worker.nodes);
-    let part = nodes.find(|node| node.name == nf).and_then(|node| node.part);
-    part.map_or(0, |part| part.index.into())
+    nodes.find(|node| node.name == nf && node.instance() == instance)?.part
 }
 
 /// True when packets that belong together meet, or have to: where flows are that is not where they go is of no consequence else.
@@ -166,17 +165,19 @@ pub(super) fn share_out(
     copied: Option<&Precopy>,
 ) -> Result<(Vec<Vec<NfState>>, Vec<Went>), usize> {
     let setup = &next.setup;
-    let mut takers: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
+    // By number of the instance, with the worker that has it.
+    let mut takers: BTreeMap<(String, String), Vec<(u8, usize)>> = BTreeMap::new();
     for (w, worker) in setup.workers.iter().enumerate().filter(|(_, w)| w.runs_nfs()) {
         for node in &worker.nodes {
             if let Some((kind, _)) = node.nf.as_ref().filter(|_| node.instance_of.is_none()) {
-                takers.entry((node.name.clone(), kind.clone())).or_default().push(w);
+                let key = (node.name.clone(), kind.clone());
+                takers.entry(key).or_default().push((node.instance(), w));
             }
         }
     }
     let (mut shares, mut went) = (vec![Vec::new(); setup.workers.len()], Vec::new());
     for (key, mut takers) in takers {
-        takers.sort_by_key(|w| instance_of(setup, *w, &key.0));
+        takers.sort_unstable();
         let states = known.remove(&key).unwrap_or_default();
         let nf = (key.0.as_str(), key.1.as_str());
         if is_divided_anew(before, next, nf, (states.len(), takers.len())) {
@@ -184,36 +185,40 @@ pub(super) fn share_out(
             if let Some((giver, _)) = states.iter().find(|(_, state)| state.rest) {
                 return Err(*giver);
             }
-            for (n, w) in takers.iter().enumerate() {
+            for (n, (instance, w)) in takers.iter().enumerate() {
                 let Some(share) = shares.get_mut(*w) else { continue };
                 share.extend(states.iter().enumerate().map(|(i, (_, state))| {
                     let is_own = i.min(takers.len() - 1) == n;
                     let shared = if is_own { state.shared.clone() } else { Vec::new() };
-                    NfState { shared, placed: None, divides: true, ..state.clone() }
+                    let (placed, divides, instance) = (None, true, *instance);
+                    NfState { instance, shared, placed, divides, ..state.clone() }
                 }));
             }
             continue;
         }
         for (giver, mut state) in states {
-            // By its number: one before it may have been stopped for good.
-            let i = instance_of(before, giver, nf.0);
-            let has_copies = copied.and_then(|copied| copied.taker(giver, nf));
+            let has_copies = copied.and_then(|copied| copied.taker(giver, nf, state.instance));
             if state.rest && has_copies.is_none() {
                 return Err(giver);
             }
-            let taker = has_copies.or(takers.get(i).or(takers.last()).copied());
-            if let Some((w, share)) = taker.and_then(|w| Some((w, shares.get_mut(w)?))) {
+            // By its number: one before it may have been stopped for good.
+            let same = takers.get(usize::from(state.instance)).or(takers.last()).copied();
+            let taker = has_copies.or(same);
+            if let Some((n, w, share)) = taker.and_then(|(n, w)| Some((n, w, shares.get_mut(w)?))) {
+                let from = (giver, std::mem::replace(&mut state.instance, n));
                 let (placed, flows) = (state.placed.take(), state.count);
-                went.push(Went { nf: key.0.clone(), from: giver, to: w, placed, flows });
+                went.push(Went { nf: key.0.clone(), from, to: (w, n), placed, flows });
                 share.push(state);
             }
         }
     }
     // Who was given copies of an NF of which nothing is known any more, as its worker is stopped for good, is to forget them.
-    for (taker, (name, kind)) in copied.into_iter().flat_map(|copied| copied.takers()) {
+    for ((n, taker), (name, kind)) in copied.into_iter().flat_map(|copied| copied.takers()) {
         let Some(share) = shares.get_mut(taker) else { continue };
-        if !share.iter().any(|state| state.name == name && state.kind == kind) {
-            share.push(NfState::nothing(name, kind));
+        let is_it =
+            |state: &NfState| state.name == name && state.instance == n && state.kind == kind;
+        if !share.iter().any(is_it) {
+            share.push(NfState::nothing((name, n), kind));
         }
     }
     Ok((shares, went))

@@ -296,11 +296,13 @@ impl Agent {
                 let mut nodes = self.setup.workers[w].nodes.iter();
                 nodes.any(|n| {
                     let kind = n.nf.as_ref().is_some_and(|(kind, _)| *kind == s.kind);
-                    n.instance_of.is_none() && n.name == s.name && kind
+                    let is_own = n.name == s.name && n.instance() == s.instance && kind;
+                    n.instance_of.is_none() && is_own
                 })
             };
             let doubled = |states: &[NfState]| {
-                let mut names: Vec<_> = states.iter().map(|s| (&s.name, &s.kind)).collect();
+                let mut names: Vec<_> =
+                    states.iter().map(|s| (&s.name, s.instance, &s.kind)).collect();
                 names.sort_unstable();
                 names.windows(2).any(|pair| pair[0] == pair[1])
             };

@@ -146,6 +146,24 @@ fn instances_that_share_a_worker_go_over_each_with_its_own() {
 }
 
 #[test]
+fn what_each_of_several_instances_in_one_worker_remembers_outlives_it() {
+    let args = ["--instances", "mon=2", "--replicate", "mon=batch", "--replicate", "fw=batch"];
+    let mut many = Many::start("one-worker-dies", &args);
+    let said = many.becomes("none");
+    assert!(said.contains(": relinked in "), "{said}");
+    let workers = many.graph.run.workers();
+    let (name, pid) = workers.iter().find(|(name, _)| name.contains("mon#1+mon#2")).unwrap();
+    kill_process(*pid, Signal::KILL).unwrap();
+    let again = format!("worker {name} runs again");
+    many.graph.run.wait_for_line("the successor", |line| line.contains(&again));
+    many.graph.wait_for_traffic();
+    let said = many.becomes("each");
+    assert!(said.contains(": relinked in "), "{said}");
+    let finished = many.finish_remembered();
+    assert!(finished.number("/balance/lost") <= GROUP, "{:#}", finished.report);
+}
+
+#[test]
 fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out() {
     let mut many = Many::start("parted", &[]);
     let said = many.becomes("each\n--instances mon=2\n--instances fw=2");

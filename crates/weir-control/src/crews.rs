@@ -205,6 +205,19 @@ pub fn of(setup: &Setup) -> Vec<Result<Crew, Unmovable>> {
     formed(setup).into_iter().map(judged).collect()
 }
 
+/// Which instance a worker's node has, from 1, of an NF that has several.
+pub(crate) fn instance_at(
+    setup: &Setup,
+    crews: &[Result<Crew, Unmovable>],
+    (w, at): (usize, usize),
+) -> Option<u32> {
+    let of = |at: u16| crews.iter().flatten().find_map(|crew| crew.replica_at(w, at));
+    let replica = u16::try_from(at).ok().and_then(of);
+    // Of those whose flows cannot move there is no crew.
+    let part = setup.workers.get(w)?.nodes.get(at)?.part;
+    replica.map(|at| at as u32 + 1).or(part.map(|part| u32::from(part.index) + 1))
+}
+
 /// The lanes by which `worker` sends to instance `index` of a group, with the number of the worker's output edge.
 fn edges_to(setup: &Setup, worker: usize, group: usize) -> Vec<(usize, usize, bool)> {
     let nodes = setup.workers.get(worker).map_or(&[][..], |w| &w.nodes);

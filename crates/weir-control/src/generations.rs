@@ -81,6 +81,7 @@ fn add_node(nodes: &mut Vec<NodeReport>, mut earlier: NodeReport) {
 /// The row of the only instance of an NF.
 fn alone(node: &NodeReport) -> InstanceReport {
     InstanceReport {
+        instance: 1,
         worker: node.worker.clone(),
         packets: node.packets,
         bytes: node.bytes,
@@ -91,7 +92,11 @@ fn alone(node: &NodeReport) -> InstanceReport {
 }
 
 fn add_instance(instances: &mut Vec<InstanceReport>, earlier: InstanceReport) {
-    match instances.iter_mut().find(|own| own.worker == earlier.worker) {
+    // Several may share a worker.
+    let same = |own: &&mut InstanceReport| {
+        (&own.worker, own.instance) == (&earlier.worker, earlier.instance)
+    };
+    match instances.iter_mut().find(same) {
         Some(own) => {
             own.packets = own.packets.wrapping_add(earlier.packets);
             own.bytes = own.bytes.wrapping_add(earlier.bytes);

@@ -9,6 +9,8 @@ use std::panic::catch_unwind;
 /// One of several instances of an NF.
 #[derive(Debug, Clone, Serialize)]
 pub struct InstanceReport {
+    /// Which one it is, from 1.
+    pub instance: u32,
     /// Name of the worker that ran it.
     pub worker: String,
     /// Packets in.
@@ -38,6 +40,7 @@ pub(crate) fn fold<'g>(rows: &mut Vec<NodeReport>, groups: impl Iterator<Item = 
 fn one_of(parts: Vec<NodeReport>) -> NodeReport {
     let mut all = NodeReport {
         name: String::new(),
+        instance: 1,
         kind: String::new(),
         worker: String::new(),
         packets: 0,
@@ -70,6 +73,7 @@ fn one_of(parts: Vec<NodeReport>) -> NodeReport {
             workers.push(part.worker.clone());
         }
         all.instances.push(InstanceReport {
+            instance: part.instance,
             worker: part.worker,
             packets: part.packets,
             bytes: part.bytes,
@@ -105,6 +109,7 @@ mod tests {
     fn row(name: &str, kind: &str, worker: &str, packets: u64, report: Value) -> NodeReport {
         NodeReport {
             name: name.to_owned(),
+            instance: 1,
             kind: kind.to_owned(),
             worker: worker.to_owned(),
             packets,

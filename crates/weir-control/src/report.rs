@@ -18,6 +18,9 @@ use weir_runtime::spec::EndSpec;
 pub struct NodeReport {
     /// Name of the instance, or of a device's service (`rx:lan`).
     pub name: String,
+    /// Which it is of several of that name, from 1, before these become one row.
+    #[serde(skip)]
+    pub instance: u32,
     /// Type of the µNF, or `rx` or `tx`.
     pub kind: String,
     /// Name of the worker that ran it; empty when the plan left it out, as others had its answers.
@@ -252,6 +255,7 @@ impl Report {
             let at = at.unwrap_or(nodes.len());
             let row = NodeReport {
                 name: nf.name.clone(),
+                instance: 1,
                 kind: nf.kind.clone(),
                 worker: String::new(),
                 packets,
@@ -380,6 +384,7 @@ impl Report {
             }
             self.nodes.push(NodeReport {
                 name,
+                instance: u32::from(node.instance()) + 1,
                 kind,
                 worker: worker.name.clone(),
                 packets: counts.packets,

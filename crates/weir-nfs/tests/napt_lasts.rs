@@ -200,7 +200,7 @@ with_1_2_and_3_instances! {
 }
 
 with_1_2_and_3_instances! {
-    fn who_is_not_called_hears_nothing_and_may_be_called_later() {
+    fn a_syn_that_nobody_asked_for_is_dropped_in_silence_and_passes_once_the_inner_host_has_sent_one() {
         // RFC 5382 REQ-4: a SYN that nobody asked for is not answered; the connection may be one that both open.
         let mut bench = bench(json!({"addresses": ["198.51.100.1"], "filtering": "port"}));
         let early = Frame::ipv4(SERVER, OUTER).tcp(80, 5000, SYN);

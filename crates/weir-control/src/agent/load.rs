@@ -2,13 +2,14 @@
 
 use super::Agent;
 use super::scale::counts;
+use crate::crews::instance_at;
 
 /// How much an instance of an NF has to do.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LoadRow {
     /// Name of the NF.
     pub nf: String,
-    /// Its instance, from 1, where it has several whose flows can be moved.
+    /// Its instance, from 1, where it has several.
     pub instance: Option<u32>,
     /// Its worker.
     pub worker: String,
@@ -51,13 +52,9 @@ impl Agent {
                     }
                     continue;
                 }
-                let crews = self.memory.crews().iter().flatten();
-                let replica = u16::try_from(at)
-                    .ok()
-                    .and_then(|at| crews.filter_map(|crew| crew.replica_at(w, at)).next());
                 rows.push(LoadRow {
                     nf: node.name.clone(),
-                    instance: replica.map(|at| at as u32 + 1),
+                    instance: instance_at(&self.setup, self.memory.crews(), (w, at)),
                     worker: worker.name.clone(),
                     ready: self.liveness.is_ready(w),
                     input,

@@ -38,7 +38,7 @@ impl Agent {
     }
 
     /// What worker `w`'s µNFs remembered when it was last written down: for each that remembers
-    /// anything its name, its type, and its state as `Instance::save` gives it.
+    /// anything its name, which instance it is, its type, and its state as `Instance::save` gives it.
     pub fn kept(&self, w: usize) -> Option<Vec<weir_runtime::Kept>> {
         self.memory.kept(w)
     }

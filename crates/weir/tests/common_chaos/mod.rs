@@ -420,7 +420,8 @@ impl Chaos {
                 }
                 "stopped"
             }
-            11 | 12 => self.order(choices),
+            // It takes its time, in which nobody would let go on who was stopped.
+            11 | 12 if stopped.is_empty() => self.order(choices),
             _ => "nothing",
         };
         *self.did.entry(what).or_default() += 1;

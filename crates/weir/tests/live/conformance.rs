@@ -16,6 +16,8 @@ struct Kind {
     hears: (fn(&Wires) -> &Namespace, &'static str),
     /// So many packets wait in the kernel without a loss.
     room: u64,
+    /// So many packets a second: as many as wait for longer than anybody is away.
+    rate: u64,
 }
 
 const INTERFACES: Kind = Kind {
@@ -24,6 +26,7 @@ const INTERFACES: Kind = Kind {
     sends: (|wires| &wires.sender, "afp:e0"),
     hears: (|wires| &wires.recorder, "afp:e1"),
     room: 1000,
+    rate: 5000,
 };
 /// Its queue is 500 packets long.
 const OWN_STACK: Kind = Kind {
@@ -32,6 +35,7 @@ const OWN_STACK: Kind = Kind {
     sends: (|wires| &wires.weir, "afp:weir0"),
     hears: (|wires| &wires.weir, "afp:weir1"),
     room: 400,
+    rate: 500,
 };
 
 /// Generated packets, of more flows than packets: the low three bytes of their source address say which it is.
@@ -78,16 +82,15 @@ impl Bench {
         std::fs::metadata(self.out()).map_or(0, |m| m.len()).saturating_sub(24) / (16 + 64)
     }
 
-    /// Who sends so many packets at a rate, and has begun to.
-    fn sends(&self, packets: u64, rate: &str) -> Run {
-        let source = format!("gen:size=64,flows=1000000,packets={packets}{rate}");
+    /// Who sends, as many packets and as fast as `more` says, and has begun to.
+    fn sends(&self, more: &str) -> Run {
+        let source = format!("gen:size=64,flows=1000000{more}");
         let (space, by) = self.kind.sends;
         self.wires.end(space(&self.wires), &self.scratch, &source, by)
     }
 
-    /// Ends all when `sender` has and what it sent is through: the report, which places came, and how many packets the kernel has dropped on the
-    /// wires.
-    fn finish(self, sender: Run, what: &str) -> (Finished, Vec<u64>, u64) {
+    /// Ends all when `sender` has and what it sent is through.
+    fn finish(self, sender: Run, what: &str) -> Ended {
         let sent = sender.finish();
         sent.assert_sound(&format!("{what}: sender"));
         Wires::wait_until_delivered();
@@ -108,28 +111,58 @@ impl Bench {
         self.recorder.finish().assert_sound(&format!("{what}: recorder"));
         let places = read_capture(&self.scratch.file("out.pcap"), place);
         assert_in_order(&places, what);
-        (finished, places, Wires::dropped_between() - self.dropped)
+        let on_the_way = Wires::dropped_between() - self.dropped;
+        Ended { sent: all, finished, came: places.len() as u64, on_the_way }
+    }
+
+    /// The same for a sender that sends without end.
+    fn stop(self, sender: Run, what: &str) -> Ended {
+        sender.signal(Signal::INT);
+        self.finish(sender, what)
     }
 }
 
-/// All came that was sent, once; but for what the kernel has dropped on the wires, which is mostly nothing.
-fn assert_all(sent: u64, (finished, places, dropped): (Finished, Vec<u64>, u64), what: &str) {
-    let n = |key: &str| finished.number(&format!("/balance/{key}"));
-    let show = || format!("{what}: {:#}\n{}", finished.report, finished.said.join("\n"));
-    assert_eq!((n("dropped"), n("lost")), (0, 0), "{}", show());
-    assert!(n("in") <= sent && n("in") + dropped >= sent, "{}", show());
-    assert_eq!(n("out"), n("in"), "{}", show());
-    let came = places.len() as u64;
-    assert!(came <= n("out") && came + dropped >= n("out"), "{came} came: {}", show());
+/// What came of it.
+struct Ended {
+    sent: u64,
+    finished: Finished,
+    /// Packets that were recorded.
+    came: u64,
+    /// Those that the kernel has dropped on the wires, which is mostly none.
+    on_the_way: u64,
+}
+
+impl Ended {
+    fn n(&self, key: &str) -> u64 {
+        self.finished.number(&format!("/balance/{key}"))
+    }
+
+    fn show(&self, what: &str) -> String {
+        let Ended { sent, finished, came, on_the_way } = self;
+        let said = finished.said.join("\n");
+        format!(
+            "{what}: {sent} sent, {came} came, {on_the_way} dropped between: {:#}\n{said}",
+            finished.report
+        )
+    }
+
+    /// All came that was sent, once; but for what the kernel has dropped on the wires.
+    fn assert_all(&self, what: &str) {
+        let (sent, on_the_way, show) = (self.sent, self.on_the_way, || self.show(what));
+        assert!(sent > 0, "{}", show());
+        assert_eq!((self.n("dropped"), self.n("lost")), (0, 0), "{}", show());
+        assert!(self.n("in") <= sent && self.n("in") + on_the_way >= sent, "{}", show());
+        assert_eq!(self.n("out"), self.n("in"), "{}", show());
+        assert!(self.came <= sent && self.came + on_the_way >= self.n("out"), "{}", show());
+    }
 }
 
 fn order_and_end(kind: &'static Kind) {
-    const PACKETS: u64 = 3000;
     for (ring, pool) in [("64", "64"), ("256", "1024"), ("4096", "8192")] {
         let what = format!("{} --ring {ring} --pool {pool}", kind.rx);
         let bench = Bench::start(kind, "MacSwap nf", &["--ring", ring, "--pool", pool]);
-        let sender = bench.sends(PACKETS, ",rate=5000");
-        assert_all(PACKETS, bench.finish(sender, &what), &what);
+        let sender = bench.sends(&format!(",packets={0},rate={0}", kind.rate));
+        bench.finish(sender, &what).assert_all(&what);
     }
 }
 
@@ -139,14 +172,15 @@ fn back_pressure(kind: &'static Kind) {
         let more = ["--ring", ring, "--pool", "2048"];
         // As much as waits without a loss comes at once.
         let bench = Bench::start(kind, "Busy nf { cycles: 300000 }", &more);
-        let sender = bench.sends(kind.room, "");
-        assert_all(kind.room, bench.finish(sender, &what), &what);
+        let sender = bench.sends(&format!(",packets={}", kind.room));
+        bench.finish(sender, &what).assert_all(&what);
         // Of more some is dropped, before any work was spent on it, and each is counted.
         let bench = Bench::start(kind, "Busy nf { cycles: 300000 }", &more);
-        let sender = bench.sends(20_000, ",rate=40000");
-        let (finished, places, on_the_way) = bench.finish(sender, &what);
-        let n = |key: &str| finished.number(&format!("/balance/{key}"));
-        assert_eq!(n("lost"), 0, "{what}");
+        let sender = bench.sends(",packets=20000,rate=40000");
+        let ended = bench.finish(sender, &what);
+        let Ended { sent, finished, came, on_the_way } = &ended;
+        let n = |key: &str| ended.n(key);
+        assert_eq!((n("lost"), *sent), (0, 20_000), "{what}");
         assert_eq!(n("out") + n("dropped"), n("in"), "{what}");
         let rx = finished.report["nodes"].as_array().unwrap();
         let rx = rx.iter().find(|node| node["kind"] == "rx").unwrap();
@@ -155,20 +189,18 @@ fn back_pressure(kind: &'static Kind) {
             n("dropped"),
             "{what}: {rx:#}"
         );
-        let came = places.len() as u64;
-        assert!(came <= n("out") && came + on_the_way >= n("out"), "{what}");
+        assert!(*came <= n("out") && came + on_the_way >= n("out"), "{}", ended.show(&what));
         // The queue before a TAP interface is not the service's, and who sends there is told nothing.
         if kind.rx.starts_with("afp:") {
-            assert!(n("in") + on_the_way >= 20_000, "{what}: {on_the_way} {:#}", finished.report);
+            assert!(n("in") + on_the_way >= *sent, "{}", ended.show(&what));
             assert!(n("dropped") > 0, "{what}: all of it had room");
         }
     }
 }
 
 fn changes(kind: &'static Kind) {
-    const PACKETS: u64 = 20_000;
     let mut bench = Bench::start(kind, "MacSwap nf", &["--ring", "64"]);
-    let sender = bench.sends(PACKETS, ",rate=5000");
+    let sender = bench.sends(&format!(",rate={}", kind.rate));
     for how in ["--isolate none", "--isolate each", "--isolate none", "--isolate each"] {
         let before = bench.written();
         wait_until("packets to flow", PATIENCE, || bench.written() > before + 64);
@@ -177,8 +209,7 @@ fn changes(kind: &'static Kind) {
         let (_, line) = bench.run.wait_for_line("a word on the relink", |l| l.contains("relinked"));
         assert!(line.contains(": relinked in "), "{}: {line}", kind.rx);
     }
-    assert!(bench.written() < PACKETS, "{}: all was through before it was changed", kind.rx);
-    assert_all(PACKETS, bench.finish(sender, kind.rx), kind.rx);
+    bench.stop(sender, kind.rx).assert_all(kind.rx);
 }
 
 /// Who receives or sends dies at a step of a change: before the switch all stays as it was, after it the worker is mended as ever, and no packet is
@@ -187,7 +218,6 @@ fn changes(kind: &'static Kind) {
 fn deaths_in_changes(kind: &'static Kind) {
     use weir_mem::fault::Step;
 
-    const PACKETS: u64 = 6000;
     for worker in ["rx:lan", "tx:wan"] {
         for (step, changed) in [
             (Step::Adopting, false),
@@ -204,7 +234,7 @@ fn deaths_in_changes(kind: &'static Kind) {
             let what = format!("{}: {fault}", kind.rx);
             let more = ["--ring", "64", "--fault", &fault];
             let mut bench = Bench::start(kind, "PacketSizeHistogram nf", &more);
-            let sender = bench.sends(PACKETS, ",rate=5000");
+            let sender = bench.sends(&format!(",rate={}", kind.rate));
             wait_until("packets to flow", PATIENCE, || bench.written() > 64);
             bench.run.signal(Signal::HUP);
             let (_, line) =
@@ -216,18 +246,21 @@ fn deaths_in_changes(kind: &'static Kind) {
                     assert!(line.contains("not relinked") && line.contains(&died), "{what}: {line}")
                 }
             }
-            let (finished, places, on_the_way) = bench.finish(sender, &what);
-            let n = |key: &str| finished.number(&format!("/balance/{key}"));
-            let show = || format!("{what}: {:#}\n{}", finished.report, finished.said.join("\n"));
+            // By whoever is there now.
+            let before = bench.written();
+            wait_until("packets to flow again", PATIENCE, || bench.written() > before + 64);
+            let ended = bench.stop(sender, &what);
+            let (n, show) = (|key: &str| ended.n(key), || ended.show(&what));
+            let Ended { sent, finished, came, on_the_way } = &ended;
+            assert_eq!(finished.restarts()[worker], 1, "{}", show());
             assert_eq!(n("in"), n("out") + n("lost") + n("dropped"), "{}", show());
             assert_eq!(n("dropped"), 0, "{}", show());
-            let came = places.len() as u64;
             // What a service had given to the kernel when it died has left, and counts as lost all the same.
-            assert!(came <= n("in") && came + on_the_way >= n("out"), "{came} came: {}", show());
+            assert!(*came <= n("in") && came + on_the_way >= n("out"), "{}", show());
             // What who receives from a TAP had in hand goes with him, uncounted: nothing else has seen it.
             let taken = if kind.rx.starts_with("tap:") && worker == "rx:lan" { BATCH } else { 0 };
             assert!(n("lost") <= BATCH, "{}", show());
-            assert!(n("in") + on_the_way + taken >= PACKETS, "{}", show());
+            assert!(n("in") + on_the_way + taken >= *sent, "{}", show());
         }
     }
 }

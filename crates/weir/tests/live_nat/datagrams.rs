@@ -84,7 +84,10 @@ fn datagrams_in_fragments_come_whole_both_ways() {
             let of = |key: &str| said.pointer(&format!("{way}/{key}")).and_then(Value::as_u64);
             let (sent, lost) = (of("packets").unwrap(), of("lost_packets").unwrap());
             println!("{way}: {sent} datagrams, {lost} lost, {moved} flows moved");
-            assert!(sent > 100 && lost == 0, "{way}: {lost} of {sent} lost: {said:#}");
+            // A busy machine's receiver may not come to read them in time: its kernel counts that.
+            let unread = |end: &Namespace| end.counter("Udp", "RcvbufErrors");
+            let unread = unread(&site.net.client) + unread(&site.net.server);
+            assert!(sent > 100 && lost <= unread, "{way}: {lost} of {sent} lost: {said:#}");
         }
         assert!(moved >= 20, "{moved} flows moved");
     });

@@ -6,7 +6,9 @@
 use crate::common_crash::*;
 use crate::common_relink::*;
 use rustix::process::Signal;
+use std::path::Path;
 use std::process::Command;
+use weir_capture::Reader;
 use weir_mem::fault::Step;
 
 /// A kind of graph, and workers of it that are about its ports.
@@ -117,9 +119,27 @@ impl Kind {
         assert_eq!(numbers.len() as u64 + n("lost") + n("dropped"), n("in"), "{what}");
         assert!(self.may_drop || n("dropped") == 0, "{what}: {} dropped", n("dropped"));
         assert!(n("lost") <= BATCH, "{what}: {} lost", n("lost"));
+        if self.name == "dump" {
+            // Those that its writer had in hand when it died are missing.
+            let written = dropped(&graph.scratch.file("drops.pcapng"));
+            assert!(n("dropped") > 0, "{what}");
+            assert!(
+                written <= n("dropped") && written + BATCH >= n("dropped"),
+                "{what}: {written}"
+            );
+        }
         drop(graph.scratch);
         finished
     }
+}
+
+/// Packets in a file of those that were dropped.
+fn dropped(file: &Path) -> u64 {
+    let (mut reader, mut count) = (Reader::open(file).unwrap(), 0);
+    while reader.next().unwrap().is_some() {
+        count += 1;
+    }
+    count
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use crate::common_crash::*;
 use crate::common_relink::*;
 use rustix::process::{Signal, kill_process};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -133,16 +134,59 @@ fn what_several_instances_remember_is_copied_to_those_of_the_same_place() {
 
 #[test]
 fn instances_that_share_a_worker_go_over_each_with_its_own() {
-    let mut many = Many::start("one-worker", &["--instances", "mon=2"]);
+    let scratch = Scratch::new("relink-one-worker");
+    let socket = scratch.file("control");
+    let args = ["--instances", "mon=2", "--control", socket.to_str().unwrap()];
+    let mut many = Many::start("one-worker", &args);
     for how in ["none", "none", "each", "none"] {
         let said = many.becomes(how);
         assert!(said.contains(": relinked in "), "{how}: {said}");
+        // Whoever asks is told of each by its number.
+        let flows = ["get", "flows", "--nf", "mon"];
+        for (ask, list) in [(&flows[..], "/flows/counts"), (&["get", "load", "mon"], "/load")] {
+            let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+            weir.args(ask).args(["--json", "--control"]).arg(&socket);
+            let said = weir.output().unwrap();
+            let told: Value = serde_json::from_slice(&said.stdout).unwrap();
+            let rows =
+                told.pointer(list).and_then(Value::as_array).unwrap_or_else(|| panic!("{told:#}"));
+            let numbers: Vec<_> = rows.iter().map(|row| row["instance"].as_u64()).collect();
+            assert_eq!(numbers, [Some(1), Some(2)], "{how}: {told:#}");
+        }
     }
     let finished = many.finish_remembered();
     assert_eq!(finished.number("/balance/lost"), 0);
     let copied = copied(&finished);
     assert_eq!(copied.len(), 4);
     assert!(copied.iter().all(|copied| *copied >= 2 * u64::from(MANY)), "{copied:?}");
+}
+
+/// What is not of flows is kept without replicas. Each has what it had, so none has counted more packets than have come to it.
+#[test]
+fn what_several_instances_in_one_worker_have_counted_is_kept_for_each() {
+    let mut many = Many::start("one-worker-counts", &["--instances", "mon=2"]);
+    let said = many.becomes("none");
+    assert!(said.contains(": relinked in "), "{said}");
+    let workers = many.graph.run.workers();
+    let (name, pid) = workers.iter().find(|(name, _)| name.contains("mon#1+mon#2")).unwrap();
+    kill_process(*pid, Signal::KILL).unwrap();
+    let again = format!("worker {name} runs again");
+    many.graph.run.wait_for_line("the successor", |line| line.contains(&again));
+    many.graph.wait_for_traffic();
+    let said = many.becomes("none");
+    assert!(said.contains(": relinked in "), "{said}");
+    let (finished, ..) = many.finish();
+    let node = node(&finished, "mon");
+    let rows = node["instances"].as_array().unwrap();
+    let of_worker = rows.iter().filter(|row| row["worker"] == name.as_str());
+    let numbers: Vec<_> = of_worker.map(|row| row["instance"].as_u64()).collect();
+    assert_eq!(numbers, [Some(1), Some(2)], "{node:#}");
+    for number in 1..=2 {
+        let own = rows.iter().filter(|row| row["instance"] == number);
+        let came: u64 = own.clone().map(|row| row["packets"].as_u64().unwrap()).sum();
+        let counted: u64 = own.filter_map(|row| row["report"]["packets"].as_u64()).sum();
+        assert!(counted > 0 && counted <= came, "{number}: {counted} of {came}: {node:#}");
+    }
 }
 
 #[test]

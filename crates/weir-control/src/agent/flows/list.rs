@@ -6,6 +6,7 @@
 use super::{Answer, Given, Open, is_among};
 use crate::agent::liveness::look;
 use crate::agent::{Agent, MoveError, State};
+use crate::crews::instance_at;
 use std::time::{Duration, Instant};
 use weir_filter::Expr;
 use weir_packet::FlowKey;
@@ -127,13 +128,8 @@ impl Agent {
             let node = |at: u16| {
                 let node = self.setup.workers[w].nodes.get(usize::from(at))?;
                 let asked = nf.as_ref().is_none_or(|nf| is_among(&node.name, nf));
-                let mut instances = crews
-                    .iter()
-                    .flatten()
-                    .filter_map(|crew| Some(crew.replica_at(w, at)? as u32 + 1));
-                // Of one whose flows cannot move there is no crew.
-                let own = node.part.map(|part| u32::from(part.index) + 1);
-                asked.then(|| (node.name.clone(), node.nf.clone(), instances.next().or(own)))
+                let instance = instance_at(&self.setup, crews, (w, at.into()));
+                asked.then(|| (node.name.clone(), node.nf.clone(), instance))
             };
             for FlowTotal { node: at, flows, chosen, moved, most, refused, bytes } in totals {
                 if let Some((nf, _, instance)) = node(at) {

@@ -157,7 +157,8 @@ impl Precopy {
             }
             for (instance, w, node) in holders {
                 // By its number: one before it may have been stopped for good.
-                let Some((n, taker, _)) = takers.get(usize::from(instance)) else { continue };
+                let taker = takers.iter().find(|(n, ..)| *n == instance);
+                let Some((n, taker, _)) = taker else { continue };
                 let (name, kind, taker) = (nf.0.to_owned(), nf.1.to_owned(), (*n, *taker));
                 tasks.entry(w).or_default().insert(node, Share { name, instance, kind, taker });
             }

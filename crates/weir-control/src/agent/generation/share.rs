@@ -178,7 +178,9 @@ pub(super) fn share_out(
     let (mut shares, mut went) = (vec![Vec::new(); setup.workers.len()], Vec::new());
     for (key, mut takers) in takers {
         takers.sort_unstable();
-        let states = known.remove(&key).unwrap_or_default();
+        let mut states = known.remove(&key).unwrap_or_default();
+        // In an order that nobody chooses; of those that go to one instance, what was copied to it comes first.
+        states.sort_by_key(|(_, state)| (!state.rest, state.instance));
         let nf = (key.0.as_str(), key.1.as_str());
         if is_divided_anew(before, next, nf, (states.len(), takers.len())) {
             // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
@@ -187,8 +189,8 @@ pub(super) fn share_out(
             }
             for (n, (instance, w)) in takers.iter().enumerate() {
                 let Some(share) = shares.get_mut(*w) else { continue };
-                share.extend(states.iter().enumerate().map(|(i, (_, state))| {
-                    let is_own = i.min(takers.len() - 1) == n;
+                share.extend(states.iter().map(|(_, state)| {
+                    let is_own = usize::from(state.instance).min(takers.len() - 1) == n;
                     let shared = if is_own { state.shared.clone() } else { Vec::new() };
                     let (placed, divides, instance) = (None, true, *instance);
                     NfState { instance, shared, placed, divides, ..state.clone() }
@@ -202,8 +204,8 @@ pub(super) fn share_out(
                 return Err(giver);
             }
             // By its number: one before it may have been stopped for good.
-            let same = takers.get(usize::from(state.instance)).or(takers.last()).copied();
-            let taker = has_copies.or(same);
+            let same = takers.iter().find(|(n, _)| *n == state.instance).or(takers.last());
+            let taker = has_copies.or(same.copied());
             if let Some((n, w, share)) = taker.and_then(|(n, w)| Some((n, w, shares.get_mut(w)?))) {
                 let from = (giver, std::mem::replace(&mut state.instance, n));
                 let (placed, flows) = (state.placed.take(), state.count);

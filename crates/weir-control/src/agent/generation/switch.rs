@@ -310,7 +310,16 @@ impl Agent {
                 Some(Handed::All(states, datagrams, _)) => Some((states, datagrams)),
                 Some(Handed::Ahead(_)) | None => None,
             };
-            let can_be = |s: &NfState| own(s) && s.placed.as_ref().is_none_or(Placed::can_be);
+            // Only instances whose flows can move know where these are.
+            let knows = |s: &NfState| {
+                let mut crews = self.memory.crews().iter().flatten();
+                crews.any(|crew| {
+                    crew.nfs.contains(&s.name) && crew.instances.iter().any(|own| own.worker == w)
+                })
+            };
+            let may_be = |s: &NfState, placed: &Placed| placed.can_be() && knows(s);
+            let can_be =
+                |s: &NfState| own(s) && s.placed.as_ref().is_none_or(|placed| may_be(s, placed));
             let sound = states.filter(|(states, _)| states.iter().all(can_be) && !doubled(states));
             let Some((states, datagrams)) = sound else {
                 self.convict(w, "handed over what is not its own, or nothing that can be read");

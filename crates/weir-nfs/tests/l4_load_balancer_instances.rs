@@ -3,6 +3,7 @@
 
 #[path = "common/balancer.rs"]
 mod balancer;
+mod common;
 
 use balancer::*;
 use proptest::prelude::*;

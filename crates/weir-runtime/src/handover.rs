@@ -364,32 +364,31 @@ impl Segment {
     pub(crate) fn take_over(&mut self, states: Vec<NfState>, comes: u64) -> TakenOver {
         let mut taken = TakenOver::default();
         for state in states {
-            let NfState { name, instance, kind, shared, flows, rest, .. } = state;
-            let NfState { ports, last, divides, over, .. } = state;
+            let NfState { name, instance, kind, ports, last, over, .. } = &state;
             let mut nodes = self.nodes.iter_mut();
-            let Some(node) = nodes.find(|node| node.is(&name, instance, &kind)) else { continue };
+            let Some(node) = nodes.find(|node| node.is(name, *instance, kind)) else { continue };
             if let Some(more) = &mut node.more {
-                more.take_over(&self.source_ports, &ports, last, comes & more.comes);
-                more.end_taken_over(&self.source_ports, &over);
+                more.take_over(&self.source_ports, ports, *last, comes & more.comes);
+                more.end_taken_over(&self.source_ports, over);
             }
             let Some(nf) = &mut node.nf else { continue };
             let doubled = nf.flows_doubled();
-            if let Err(e) = nf.restore(&shared) {
+            if let Err(e) = nf.restore(&state.shared) {
                 taken.refused.push(format!("what {name} remembers: {e}"));
             }
-            let restored = match rest {
-                true => nf.take_rest(&flows),
+            let restored = match state.rest {
+                true => nf.take_rest(&state.flows),
                 false => {
                     // Who wrote it is not who was copied.
                     nf.forget_precopied();
-                    nf.restore_flows(&flows)
+                    nf.restore_flows(&state.flows)
                 }
             };
             if let Err(e) = restored {
                 nf.forget_precopied();
                 taken.refused.push(format!("the flows of {name}: {e}"));
             }
-            if let Some(leased) = node.leased.as_ref().filter(|_| divides) {
+            if let Some(leased) = node.leased.as_ref().filter(|_| state.divides) {
                 keep_own(nf.as_mut(), leased);
             }
             let now = nf.flows_doubled();

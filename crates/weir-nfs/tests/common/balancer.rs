@@ -2,14 +2,12 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test.
 
+use crate::common::left_by;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use weir_nf::checksum::{L4Checksum, verify_l4};
 use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
-use weir_nf::{Depth, check_ip};
 use weir_nfs::l4_load_balancer::L4LoadBalancer;
-use weir_packet::parse;
 
 pub const CLIENTS: u8 = 0;
 pub const SERVERS: u8 = 1;
@@ -82,12 +80,7 @@ pub fn at(bench: &mut Bench, input: u8, ns: u64, frame: &[u8]) -> Seen {
 
 /// Source and destination of what left by `output`, after a look at all checksums.
 pub fn ends(seen: &Seen, output: &str) -> (SocketAddr, SocketAddr) {
-    assert_eq!(seen.verdict, Ok(output));
-    let bytes = &seen.bytes[..];
-    let layers = parse(bytes, Depth::L4);
-    assert_eq!(check_ip(bytes, &layers, bytes.len()), Ok(()));
-    let check = verify_l4(bytes, &layers);
-    assert!(matches!(check, L4Checksum::Good | L4Checksum::Absent), "{check:?}");
+    let (bytes, layers) = (&seen.bytes[..], left_by(seen, output));
     let (from, to) = layers.ips(bytes).unwrap();
     let (a, b) = layers.ports(bytes).unwrap();
     (SocketAddr::new(from, a), SocketAddr::new(to, b))

@@ -3,8 +3,11 @@
 
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
-use weir_nf::testing::Captured;
+use weir_nf::checksum::{L4Checksum, verify_l4};
+use weir_nf::testing::{Captured, Seen};
 use weir_nf::wire::Frame;
+use weir_nf::{Depth, Layers, check_ip};
+use weir_packet::parse;
 
 /// PSH and ACK: what segments with data carry.
 pub const DATA: u8 = 0x18;
@@ -60,4 +63,15 @@ pub fn shared_captures() -> Vec<PathBuf> {
     paths.retain(|p| p.extension().is_some_and(|e| e == "pcap" || e == "pcapng"));
     paths.sort();
     paths
+}
+
+/// Reads what left by `output`, after a look at all its checksums.
+pub fn left_by(seen: &Seen, output: &str) -> Layers {
+    assert_eq!(seen.verdict, Ok(output));
+    let bytes = &seen.bytes[..];
+    let layers = parse(bytes, Depth::L4);
+    assert_eq!(check_ip(bytes, &layers, bytes.len()), Ok(()));
+    let check = verify_l4(bytes, &layers);
+    assert!(matches!(check, L4Checksum::Good | L4Checksum::Absent), "{check:?}");
+    layers
 }

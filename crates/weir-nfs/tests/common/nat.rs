@@ -1,13 +1,13 @@
 //! A translator of one or several instances, over which packets divide as they do in a graph, and the packets of its tests.
 #![allow(dead_code)] // Each test binary uses its part.
 
+use crate::common::left_by;
 use serde_json::{Value, json};
 use std::cell::Cell;
-use weir_nf::checksum::{L4Checksum, verify_l4};
 use weir_nf::flow::Side;
 use weir_nf::testing::{Bench, Seen};
 use weir_nf::wire::Frame;
-use weir_nf::{Depth, DropReason, Env, FlowHasher, Instance, Take, Walk, check_ip, find};
+use weir_nf::{Depth, DropReason, Env, FlowHasher, Instance, Take, Walk, find};
 use weir_nfs::napt::Napt;
 use weir_packet::parse;
 use weir_port::balance::{Balance, Buckets, FlowDirector, Rule};
@@ -178,12 +178,7 @@ pub type End = ([u8; 4], u16);
 
 /// Source and destination of what left by `output`, after a look at all checksums.
 pub fn ends(seen: &Seen, output: &str) -> (End, End) {
-    assert_eq!(seen.verdict, Ok(output));
-    let bytes = &seen.bytes[..];
-    let layers = parse(bytes, Depth::L4);
-    assert_eq!(check_ip(bytes, &layers, bytes.len()), Ok(()));
-    let check = verify_l4(bytes, &layers);
-    assert!(matches!(check, L4Checksum::Good | L4Checksum::Absent), "{check:?}");
+    let (bytes, layers) = (&seen.bytes[..], left_by(seen, output));
     let (source, destination) = layers.ipv4(bytes).unwrap();
     let id = || {
         u16::from_be_bytes([bytes[usize::from(layers.l4) + 4], bytes[usize::from(layers.l4) + 5]])

@@ -7,6 +7,7 @@ use crate::common_crash::*;
 use crate::common_live::{Namespace, Wires, skipped};
 use rustix::process::Signal;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// A device on either side, and how packets get to the one and are heard from the other.
 struct Kind {
@@ -95,13 +96,13 @@ impl Bench {
         sent.assert_sound(&format!("{what}: sender"));
         Wires::wait_until_delivered();
         // Fewer come where the kernel has dropped some: then nothing moves any more.
-        let (all, mut last) = (sent.number("/balance/out"), (0, std::time::Instant::now()));
+        let (all, mut last) = (sent.number("/balance/out"), (0, Instant::now()));
         wait_until(&format!("{what}: what was sent"), PATIENCE, || {
             let now = self.written();
             if now != last.0 {
-                last = (now, std::time::Instant::now());
+                last = (now, Instant::now());
             }
-            now >= all || last.1.elapsed() > std::time::Duration::from_secs(3)
+            now >= all || last.1.elapsed() > Duration::from_secs(3)
         });
         self.run.signal(Signal::INT);
         let finished = self.run.finish();

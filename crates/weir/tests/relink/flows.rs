@@ -55,6 +55,23 @@ impl Many {
         said
     }
 
+    /// Changes it, which goes through.
+    fn changes_to(&mut self, isolate: &str) {
+        let said = self.becomes(isolate);
+        assert!(said.contains(": relinked in "), "{isolate}: {said}");
+    }
+
+    /// Kills the worker that has both instances of the monitor, and waits for its successor; its name.
+    fn kill_both(&mut self) -> String {
+        let mut workers = self.graph.run.workers().into_iter();
+        let (name, pid) = workers.find(|(name, _)| name.contains("mon#1+mon#2")).unwrap();
+        kill_process(pid, Signal::KILL).unwrap();
+        let again = format!("worker {name} runs again");
+        self.graph.run.wait_for_line("the successor", |line| line.contains(&again));
+        self.graph.wait_for_traffic();
+        name
+    }
+
     /// Ends it. Nothing is missing that was not counted, flows are in order; by flow, which of its packets were taken for its first.
     fn finish(self) -> (Finished, BTreeMap<u16, Vec<u64>>, BTreeMap<u16, u64>) {
         let (first, graph) = (self.first, self.graph);
@@ -107,8 +124,7 @@ fn flows_go_over_while_their_packets_come_and_none_begins_anew() {
     let mut many = Many::start("plain", &[]);
     // Two NFs that remember, of one worker into two and back.
     for how in ["none", "each", "none", "each"] {
-        let said = many.becomes(how);
-        assert!(said.contains(": relinked in "), "{how}: {said}");
+        many.changes_to(how);
     }
     let finished = many.finish_remembered();
     assert_eq!(finished.number("/balance/lost"), 0);
@@ -121,8 +137,7 @@ fn flows_go_over_while_their_packets_come_and_none_begins_anew() {
 fn what_several_instances_remember_is_copied_to_those_of_the_same_place() {
     let mut many = Many::start("instances", &[]);
     for how in ["each\n--instances mon=2", "each\n--instances mon=2:1", "each"] {
-        let said = many.becomes(how);
-        assert!(said.contains(": relinked in "), "{how}: {said}");
+        many.changes_to(how);
     }
     let finished = many.finish_remembered();
     assert_eq!(finished.number("/balance/lost"), 0);
@@ -139,8 +154,7 @@ fn instances_that_share_a_worker_go_over_each_with_its_own() {
     let args = ["--instances", "mon=2", "--control", socket.to_str().unwrap()];
     let mut many = Many::start("one-worker", &args);
     for how in ["none", "none", "each", "none"] {
-        let said = many.becomes(how);
-        assert!(said.contains(": relinked in "), "{how}: {said}");
+        many.changes_to(how);
         // Whoever asks is told of each by its number.
         let flows = ["get", "flows", "--nf", "mon"];
         for (ask, list) in [(&flows[..], "/flows/counts"), (&["get", "load", "mon"], "/load")] {
@@ -165,16 +179,9 @@ fn instances_that_share_a_worker_go_over_each_with_its_own() {
 #[test]
 fn what_several_instances_in_one_worker_have_counted_is_kept_for_each() {
     let mut many = Many::start("one-worker-counts", &["--instances", "mon=2"]);
-    let said = many.becomes("none");
-    assert!(said.contains(": relinked in "), "{said}");
-    let workers = many.graph.run.workers();
-    let (name, pid) = workers.iter().find(|(name, _)| name.contains("mon#1+mon#2")).unwrap();
-    kill_process(*pid, Signal::KILL).unwrap();
-    let again = format!("worker {name} runs again");
-    many.graph.run.wait_for_line("the successor", |line| line.contains(&again));
-    many.graph.wait_for_traffic();
-    let said = many.becomes("none");
-    assert!(said.contains(": relinked in "), "{said}");
+    many.changes_to("none");
+    let name = many.kill_both();
+    many.changes_to("none");
     let (finished, ..) = many.finish();
     let node = node(&finished, "mon");
     let rows = node["instances"].as_array().unwrap();
@@ -193,16 +200,9 @@ fn what_several_instances_in_one_worker_have_counted_is_kept_for_each() {
 fn what_each_of_several_instances_in_one_worker_remembers_outlives_it() {
     let args = ["--instances", "mon=2", "--replicate", "mon=batch", "--replicate", "fw=batch"];
     let mut many = Many::start("one-worker-dies", &args);
-    let said = many.becomes("none");
-    assert!(said.contains(": relinked in "), "{said}");
-    let workers = many.graph.run.workers();
-    let (name, pid) = workers.iter().find(|(name, _)| name.contains("mon#1+mon#2")).unwrap();
-    kill_process(*pid, Signal::KILL).unwrap();
-    let again = format!("worker {name} runs again");
-    many.graph.run.wait_for_line("the successor", |line| line.contains(&again));
-    many.graph.wait_for_traffic();
-    let said = many.becomes("each");
-    assert!(said.contains(": relinked in "), "{said}");
+    many.changes_to("none");
+    many.kill_both();
+    many.changes_to("each");
     let finished = many.finish_remembered();
     assert!(finished.number("/balance/lost") <= GROUP, "{:#}", finished.report);
 }
@@ -221,8 +221,7 @@ fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out()
     // All in one worker, where nothing leads to the instances but what is in it itself.
     let said = many.becomes("none\n--instances mon=2");
     assert!(said.contains("cannot move: instances of mon share a worker"), "{said}");
-    let said = many.becomes("each\n--instances fw+mon=2");
-    assert!(said.contains(": relinked in "), "{said}");
+    many.changes_to("each\n--instances fw+mon=2");
     let finished = many.finish_remembered();
     assert_eq!(finished.number("/balance/lost"), 0);
 }
@@ -231,8 +230,7 @@ fn a_change_that_would_part_flows_from_their_packets_is_refused_with_a_way_out()
 fn what_was_copied_ahead_is_replicated_before_the_first_packet() {
     let mut many = Many::start("replicated", &["--replicate", "mon=batch"]);
     for how in ["none", "each", "none"] {
-        let said = many.becomes(how);
-        assert!(said.contains(": relinked in "), "{how}: {said}");
+        many.changes_to(how);
         let (_, mon) =
             many.graph.run.workers().into_iter().find(|(name, _)| name.contains("mon")).unwrap();
         kill_process(mon, Signal::KILL).unwrap();

@@ -6,6 +6,7 @@
 //! have changed meanwhile are, as long as there are fewer each time. Who dies meanwhile is mended as ever, and copied from the beginning.
 
 use super::in_front::InFront;
+use super::share::{holders, is_divided_anew};
 use super::{Next, RelinkError};
 use crate::agent::flows::Given;
 use crate::agent::{Agent, State};
@@ -152,7 +153,7 @@ impl Precopy {
         for (nf, holders) in old {
             let Some(takers) = new.get(&nf) else { continue };
             let counts = (holders.len(), takers.len());
-            if super::share::is_divided_anew(before, next, nf, counts) {
+            if is_divided_anew(before, next, nf, counts) {
                 continue;
             }
             for (instance, w, node) in holders {
@@ -251,22 +252,6 @@ impl Precopy {
             self.times = MORE.min(self.times * 2);
         }
     }
-}
-
-/// By name and type the instances of an NF in their order: each with its number, its worker, and its node there.
-type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(u8, usize, u16)>>;
-
-fn holders(setup: &Setup) -> Holders<'_> {
-    let mut all = Holders::new();
-    for (w, worker) in setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs()) {
-        for (node, spec) in (0..).zip(&worker.nodes) {
-            if let Some((kind, _)) = spec.nf.as_ref().filter(|_| spec.instance_of.is_none()) {
-                all.entry((&spec.name, kind)).or_default().push((spec.instance(), w, node));
-            }
-        }
-    }
-    all.values_mut().for_each(|holders| holders.sort_unstable());
-    all
 }
 
 impl Agent {

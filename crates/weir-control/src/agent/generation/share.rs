@@ -120,6 +120,22 @@ pub(super) fn stranded(before: &Setup, next: &Agent, known: &Known) -> Option<St
     })
 }
 
+/// By name and type the instances of an NF in their order: each with its number, its worker, and its node there.
+type Holders<'s> = BTreeMap<(&'s str, &'s str), Vec<(u8, usize, u16)>>;
+
+pub(super) fn holders(setup: &Setup) -> Holders<'_> {
+    let mut all = Holders::new();
+    for (w, worker) in setup.workers.iter().enumerate().filter(|(_, worker)| worker.runs_nfs()) {
+        for (node, spec) in (0..).zip(&worker.nodes) {
+            if let Some((kind, _)) = spec.nf.as_ref().filter(|_| spec.instance_of.is_none()) {
+                all.entry((&spec.name, kind)).or_default().push((spec.instance(), w, node));
+            }
+        }
+    }
+    all.values_mut().for_each(|holders| holders.sort_unstable());
+    all
+}
+
 /// Where what one instance knew has gone.
 pub(super) struct Went {
     pub(super) nf: String,
@@ -165,29 +181,18 @@ pub(super) fn share_out(
     copied: Option<&Precopy>,
 ) -> Result<(Vec<Vec<NfState>>, Vec<Went>), usize> {
     let setup = &next.setup;
-    // By number of the instance, with the worker that has it.
-    let mut takers: BTreeMap<(String, String), Vec<(u8, usize)>> = BTreeMap::new();
-    for (w, worker) in setup.workers.iter().enumerate().filter(|(_, w)| w.runs_nfs()) {
-        for node in &worker.nodes {
-            if let Some((kind, _)) = node.nf.as_ref().filter(|_| node.instance_of.is_none()) {
-                let key = (node.name.clone(), kind.clone());
-                takers.entry(key).or_default().push((node.instance(), w));
-            }
-        }
-    }
     let (mut shares, mut went) = (vec![Vec::new(); setup.workers.len()], Vec::new());
-    for (key, mut takers) in takers {
-        takers.sort_unstable();
+    for (nf, takers) in holders(setup) {
+        let key = (nf.0.to_owned(), nf.1.to_owned());
         let mut states = known.remove(&key).unwrap_or_default();
         // In an order that nobody chooses; of those that go to one instance, what was copied to it comes first.
         states.sort_by_key(|(_, state)| (!state.rest, state.instance));
-        let nf = (key.0.as_str(), key.1.as_str());
         if is_divided_anew(before, next, nf, (states.len(), takers.len())) {
             // Each gets the flows of all, and keeps its own: who has a lease has to know which of its ports are taken.
             if let Some((giver, _)) = states.iter().find(|(_, state)| state.rest) {
                 return Err(*giver);
             }
-            for (n, (instance, w)) in takers.iter().enumerate() {
+            for (n, (instance, w, _)) in takers.iter().enumerate() {
                 let Some(share) = shares.get_mut(*w) else { continue };
                 share.extend(states.iter().map(|(_, state)| {
                     let is_own = usize::from(state.instance).min(takers.len() - 1) == n;
@@ -204,8 +209,8 @@ pub(super) fn share_out(
                 return Err(giver);
             }
             // By its number: one before it may have been stopped for good.
-            let same = takers.iter().find(|(n, _)| *n == state.instance).or(takers.last());
-            let taker = has_copies.or(same.copied());
+            let same = takers.iter().find(|(n, ..)| *n == state.instance).or(takers.last());
+            let taker = has_copies.or(same.map(|(n, w, _)| (*n, *w)));
             if let Some((n, w, share)) = taker.and_then(|(n, w)| Some((n, w, shares.get_mut(w)?))) {
                 let from = (giver, std::mem::replace(&mut state.instance, n));
                 let (placed, flows) = (state.placed.take(), state.count);
